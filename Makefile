@@ -1,0 +1,40 @@
+# Two commands are enough: `make run` and `make test`. `make help` lists the others.
+VENV ?= .venv
+PYTHON ?= python3
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+DIR ?= ../shared
+export PYTHONPATH := $(CURDIR)/src
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check format agreement bench interop fuzz deep clean
+
+help: ## list the commands
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+$(READY): pyproject.toml
+	@echo "setting up $(VENV) (once; a few minutes with an empty pip cache)"
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[spark,dev]'
+	@touch $@
+
+setup: $(READY) ## install everything into .venv, compile the kernels
+
+check: setup ## format, lint, types, import contracts
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+format: setup ## rewrite the sources in the house format
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+test: setup ## the whole suite (under ten minutes on two cores)
+	$(PY) -m pytest -q
+
+agreement: setup ## compare with Kafka's own verdicts: make agreement DIR=../shared
+	$(PY) -m tests.agreement $(DIR)
+
+clean: ## remove what the other commands made
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis out

@@ -1,0 +1,5 @@
+"""``python -m kafkaframes`` is the command ``kafkaframes``."""
+
+from kafkaframes.cli.main import main
+
+main()

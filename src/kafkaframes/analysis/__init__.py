@@ -1,0 +1,1 @@
+"""What messages cost on the wire: pure functions on messages and columns."""

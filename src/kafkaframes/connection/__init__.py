@@ -1,0 +1,1 @@
+"""One connection's bytes, without I/O."""

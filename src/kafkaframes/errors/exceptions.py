@@ -1,0 +1,105 @@
+"""Every exception this package raises on purpose.
+
+* KafkaframesError
+    * SpecError             a message JSON file says something Kafka's generator would refuse
+    * EncodeError           the caller's value cannot be written at this version
+    * DecodeError           bytes from outside break the protocol
+        * TruncatedError        ... because they stop too early
+        * CorruptRecordError    ... because a CRC, length or count of a record or batch disagrees
+    * LogDirError           a log directory, or a file in it, is not what its name says
+    * OptionError           the caller named an option, path or topic that does not fit
+    * MissingExtraError     a feature needs a package that an extra of this one installs
+    * BrokerError           a broker answered with an error code other than NONE
+
+The question that decides the class: who is wrong, the spec, the caller, the bytes, the directory, the
+installation, or the far side? Kafka's hundred-odd numbered errors are rows of a table, not classes.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+
+class KafkaframesError(Exception):
+    """The root of the tree: ``except KafkaframesError`` catches all that this package raises on purpose."""
+
+
+class _PathError(KafkaframesError):
+    """An error at a place inside a message: a field path, collected on the way up, and perhaps a byte."""
+
+    def __init__(
+        self, reason: str, *, position: int | None = None, path: tuple[str | int, ...] = (), file: str | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.position = position
+        self.path = path
+        self.file = file
+
+    def within(self, step: str | int) -> Self:
+        """Prepend the field name or array index that was being handled; return self."""
+        self.path = (step, *self.path)
+        return self
+
+    def __str__(self) -> str:
+        places = []
+        if self.file is not None:
+            places.append(self.file)
+        if self.path:
+            places.append("$" + "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in self.path))
+        if self.position is not None:
+            places.append(f"byte {self.position}")
+        return f"{self.reason} (at {', '.join(places)})" if places else self.reason
+
+    def __reduce__(self) -> tuple[object, ...]:  # keyword arguments do not survive Exception's own pickling
+        return _rebuild, (type(self), self.reason, self.position, self.path, self.file)
+
+
+def _rebuild(
+    kind: type[_PathError], reason: str, position: int | None, path: tuple[str | int, ...], file: str | None
+) -> _PathError:
+    return kind(reason, position=position, path=path, file=file)
+
+
+class SpecError(_PathError):
+    """A message JSON file says something that Kafka's generator would refuse."""
+
+
+class EncodeError(_PathError):
+    """The caller's value cannot be written at this version; ``path`` names the field."""
+
+
+class DecodeError(_PathError):
+    """Bytes from outside break the protocol; ``path`` names the field, ``position`` the byte."""
+
+
+class TruncatedError(DecodeError):
+    """The bytes stop before the value does."""
+
+
+class CorruptRecordError(DecodeError):
+    """A CRC, length, count or framing of a record or a batch disagrees with its bytes."""
+
+
+class LogDirError(_PathError):
+    """A log directory, or a file in it, is not what its name says; ``file`` names it."""
+
+
+class OptionError(KafkaframesError):
+    """The caller named an option, a path or a topic that does not fit."""
+
+
+class MissingExtraError(KafkaframesError, ImportError):
+    """A feature needs a package that one of our extras installs."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs the extra [{extra}]: pip install 'kafkaframes[{extra}]'")
+        self.feature = feature
+        self.extra = extra
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.feature, self.extra)
+
+
+class BrokerError(KafkaframesError):
+    """A broker answered with an error code other than NONE."""

@@ -1,0 +1,1 @@
+"""The log on disk: directories, segments, indexes, snapshots, checkpoints."""

@@ -1,0 +1,1 @@
+"""(spec, version) to and from bytes: objects and columns; headers; framing."""

@@ -1,0 +1,1 @@
+"""Spark: session, data sources, jobs. The only room that imports pyspark."""

@@ -1,0 +1,1 @@
+"""Primitive types to and from bytes: varints, checksums, sizes."""

@@ -1,0 +1,1 @@
+"""``make agreement``: our product beside Kafka's own verdicts, case by case."""

@@ -1,0 +1,94 @@
+"""Walk every kind of truth that lies under a folder; exit 1 on any disagreement.
+
+    python -m tests.agreement ../shared [--kind records ...]
+
+The folder is laid out as ``vectors`` and ``corpus`` are, together or as one of the two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.agreement.kind import Case, Kind
+
+# One line a kind: import its KIND here and add it. The order is the order of the summary.
+KINDS: tuple[Kind, ...] = ()
+_BY_NAME = {kind.name: kind for kind in KINDS}
+MOST_LINES = 10  # printed for one case
+
+
+def _places(root: Path, folder: str) -> Iterator[Path]:
+    """A kind's folder as it lies under DIR, whether DIR is the shared folder or its ``vectors`` or ``corpus``."""
+    for base in (root, root / "vectors", root / "corpus"):
+        if (base / folder).is_dir():
+            yield base / folder
+
+
+def _judge(task: tuple[str, Case]) -> tuple[str, str, list[str]]:
+    kind, case = task
+    try:
+        return kind, case.name, list(_BY_NAME[kind].disagreements(case))
+    except Exception:  # a crash of ours is a disagreement with a traceback
+        return kind, case.name, ["raised " + traceback.format_exc(limit=-6)]
+
+
+def _tasks(root: Path, wanted: list[str] | None) -> tuple[list[tuple[str, Case]], list[str]]:
+    """Every case of the wanted kinds, and a line for each folder that is there and holds none."""
+    tasks: list[tuple[str, Case]] = []
+    empty: list[str] = []
+    for kind in KINDS:
+        if wanted and kind.name not in wanted:
+            continue
+        for place in (place for folder in kind.folders for place in _places(root, folder)):
+            found = [(kind.name, case) for case in kind.cases(place)]
+            tasks += found
+            if not found:
+                empty.append(f"{kind.name}: {place} is there and holds no case")
+    return tasks, empty
+
+
+def _print_lines(kind: str, case: str, lines: list[str]) -> None:
+    for line in lines[:MOST_LINES]:
+        print(f"{kind}: {case}: {line}")
+    if len(lines) > MOST_LINES:
+        print(f"{kind}: {case}: ... and {len(lines) - MOST_LINES} more")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the kinds; return the exit status."""
+    parser = argparse.ArgumentParser(prog="make agreement", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--kind", action="append", choices=sorted(_BY_NAME), help="only this kind (may be repeated)")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args(arguments)
+    if not options.folder.is_dir():
+        parser.error(f"{options.folder} is no folder")
+    started = time.monotonic()
+    tasks, empty = _tasks(options.folder, options.kind)
+    agree: Counter[str] = Counter()
+    disagree: Counter[str] = Counter()
+    with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
+        for name, case, lines in pool.imap_unordered(_judge, tasks, chunksize=1):
+            (disagree if lines else agree)[name] += 1
+            _print_lines(name, case, lines)
+    for line in empty:
+        print(line)
+    for name in _BY_NAME:
+        if agree[name] + disagree[name]:
+            print(f"{name}: {agree[name]} agree, {disagree[name]} disagree")
+    if not tasks:
+        print(f"{options.folder} holds no case of any kind")
+    print(f"({time.monotonic() - started:.0f} s)")
+    return 1 if disagree or empty or not tasks else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""What a kind of agreement is: where its cases lie, and what disagrees in one.
+
+A kind's module has one public name, ``KIND``; ``__main__`` has the explicit table of them. A case function
+may open the truth, the product may not: it is given the input alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One comparison: a name for people, and whatever (picklable) its kind needs to make it."""
+
+    name: str
+    payload: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of truth.
+
+    Attributes:
+        name: what the summary line says.
+        folders: the folders under DIR that this kind reads; one that is there and holds no case is a failure.
+        cases: lists the cases of one folder that is there.
+        disagreements: yields one line for each difference (expected, found); nothing means that it agrees.
+    """
+
+    name: str
+    folders: tuple[str, ...]
+    cases: Callable[[Path], Iterator[Case]]
+    disagreements: Callable[[Case], Iterable[str]]
+
+
+def differences(expected: Any, found: Any, where: str = "") -> Iterator[str]:
+    """Yield a line for every place where two JSON-like values differ, missing and surplus keys included."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        for key in expected.keys() | found.keys():
+            place = f"{where}.{key}" if where else str(key)
+            if key not in found:
+                yield f"{place}: expected {_short(expected[key])}, found nothing"
+            elif key not in expected:
+                yield f"{place}: expected nothing, found {_short(found[key])}"
+            else:
+                yield from differences(expected[key], found[key], place)
+    elif isinstance(expected, list) and isinstance(found, list):
+        if len(expected) != len(found):
+            yield f"{where}: expected {len(expected)} elements, found {len(found)}"
+        for index, (one, other) in enumerate(zip(expected, found, strict=False)):
+            yield from differences(one, other, f"{where}[{index}]")
+    elif type(expected) is not type(found) or expected != found:
+        yield f"{where}: expected {_short(expected)}, found {_short(found)}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 160 else f"{text[:150]}... ({len(text)} characters)"
