@@ -36,5 +36,17 @@ test: setup ## the whole suite (under ten minutes on two cores)
 agreement: setup ## compare with Kafka's own verdicts: make agreement DIR=../shared
 	$(PY) -m tests.agreement $(DIR)
 
+bench: setup ## every script in benchmarks/: both sides in one run, a ratio each
+	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
+
+interop: setup ## real Apache Kafka, its own classes, real clients (skipped with a reason where they cannot be had)
+	$(PY) -m pytest -q -rs tests/interop
+
+fuzz: setup ## feed every decoder with hostile bytes, a minute each
+	@for script in tests/fuzz/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
+
+deep: setup ## the suite with many examples for each property
+	KAFKAFRAMES_PROFILE=deep $(PY) -m pytest -q --timeout 3000
+
 clean: ## remove what the other commands made
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis out
