@@ -1,0 +1,116 @@
+"""The loop that writes lines (numba). Start reading at ``lines.py``, not here.
+
+1. Arrays in, ``(status, size)`` out. No exceptions, no objects, no I/O.
+2. The caller allocates ``out`` and ``ends``; where ``out`` is too small the status says so and nothing is lost.
+3. The plain-Python twin is ``_reference.py``; one test runs both.
+
+A program is a table of ``(operation, a, b, c)``. It is run once a row:
+
+========== ======================================================================
+LITERAL    bytes ``a`` to ``b`` of the pool
+INTEGER    number column ``a`` in decimal
+CHOICE     the word number ``b`` + (number column ``a``) of the words; at most word ``c``
+RAW        bytes column ``a``
+BASE64     bytes column ``a`` in base64
+IF_NULL    go on, where bytes column ``a`` is null; otherwise skip ``b`` operations
+IF_VALID   go on, where bytes column ``a`` is not null; otherwise skip ``b`` operations
+========== ======================================================================
+"""
+
+import numpy as np
+from numba import njit
+
+LITERAL, INTEGER, CHOICE, RAW, BASE64, IF_NULL, IF_VALID = range(7)
+DONE, FULL = range(2)
+_DIGITS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
+
+
+@njit(nogil=True, cache=True)
+def _write_integer(out, position, value):
+    magnitude = np.uint64(value)
+    if value < 0:
+        out[position] = 45
+        position += 1
+        magnitude = np.uint64(0) - magnitude
+    end = position + 1
+    rest = magnitude // np.uint64(10)
+    while rest > 0:
+        end += 1
+        rest //= np.uint64(10)
+    place = end
+    while place > position:
+        place -= 1
+        out[place] = np.uint8(48 + magnitude % np.uint64(10))
+        magnitude //= np.uint64(10)
+    return end
+
+
+@njit(nogil=True, cache=True)
+def _write_base64(out, position, data, start, end):
+    whole = end - (end - start) % 3
+    for i in range(start, whole, 3):
+        bits = (np.uint32(data[i]) << 16) | (np.uint32(data[i + 1]) << 8) | np.uint32(data[i + 2])
+        out[position] = _DIGITS[bits >> 18]
+        out[position + 1] = _DIGITS[(bits >> 12) & 63]
+        out[position + 2] = _DIGITS[(bits >> 6) & 63]
+        out[position + 3] = _DIGITS[bits & 63]
+        position += 4
+    if end - whole == 1:
+        out[position] = _DIGITS[data[whole] >> 2]
+        out[position + 1] = _DIGITS[(data[whole] & 3) << 4]
+        out[position + 2] = 61
+        out[position + 3] = 61
+        position += 4
+    elif end - whole == 2:
+        bits = (np.uint32(data[whole]) << 8) | np.uint32(data[whole + 1])
+        out[position] = _DIGITS[bits >> 10]
+        out[position + 1] = _DIGITS[(bits >> 4) & 63]
+        out[position + 2] = _DIGITS[(bits & 15) << 2]
+        out[position + 3] = 61
+        position += 4
+    return position
+
+
+@njit(nogil=True, cache=True)
+def render(program, pool, word_starts, word_ends, numbers, datas, offsets, valids, out, ends):
+    """Run ``program`` for each row; ``ends[row]`` becomes the byte in ``out`` where its line stops."""
+    position = 0
+    for row in range(ends.size):
+        step = 0
+        while step < program.shape[0]:
+            operation, a, b, c = program[step]
+            step += 1
+            if operation in (LITERAL, CHOICE):
+                if operation == CHOICE:
+                    word = b + min(max(numbers[a, row], 0), c - b)
+                    a = word_starts[word]
+                    b = word_ends[word]
+                if position + b - a > out.size:
+                    return FULL, position
+                for i in range(a, b):
+                    out[position] = pool[i]
+                    position += 1
+            elif operation == INTEGER:
+                if position + 20 > out.size:
+                    return FULL, position
+                position = _write_integer(out, position, numbers[a, row])
+            else:
+                valid = valids[a].size == 0 or valids[a][row]
+                if operation == IF_NULL:
+                    step += b if valid else 0
+                elif operation == IF_VALID:
+                    step += 0 if valid else b
+                elif valid:
+                    start = offsets[a][row]
+                    end = offsets[a][row + 1]
+                    if operation == RAW:
+                        if position + end - start > out.size:
+                            return FULL, position
+                        out[position : position + end - start] = datas[a][start:end]
+                        position += end - start
+                    else:
+                        if position + (end - start + 2) // 3 * 4 > out.size:
+                            return FULL, position
+                        position = _write_base64(out, position, datas[a], start, end)
+        ends[row] = position
+    return DONE, position

@@ -1,0 +1,58 @@
+"""The plain-Python twin of ``_kernels.py``: the same signature, the same outcome, nothing fast."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Any
+
+LITERAL, INTEGER, CHOICE, RAW, BASE64, IF_NULL, IF_VALID = range(7)
+DONE, FULL = range(2)
+MOST_DIGITS = 20  # of an int64, its sign included: what must be free before a number is written
+
+
+def _piece(step: Sequence[int], row: int, pool: bytes, words: Sequence[tuple[int, int]], numbers: Any) -> bytes:
+    operation, a, b, c = step
+    if operation == INTEGER:
+        return b"%d" % int(numbers[a, row])
+    if operation == CHOICE:
+        a, b = words[b + min(max(int(numbers[a, row]), 0), c - b)]
+    return pool[a:b]
+
+
+def render(
+    program: Any,
+    pool: Any,
+    word_starts: Any,
+    word_ends: Any,
+    numbers: Any,
+    datas: Any,
+    offsets: Any,
+    valids: Any,
+    out: Any,
+    ends: Any,
+) -> tuple[int, int]:
+    literals = bytes(pool)
+    words = list(zip(word_starts.tolist(), word_ends.tolist(), strict=True))
+    position = 0
+    for row in range(len(ends)):
+        step = 0
+        while step < len(program):
+            operation, a, b, _ = (int(cell) for cell in program[step])
+            step += 1
+            if operation in (IF_NULL, IF_VALID, RAW, BASE64):
+                valid = len(valids[a]) == 0 or bool(valids[a][row])
+                if (operation == IF_NULL and valid) or (operation == IF_VALID and not valid):
+                    step += b
+                if operation in (IF_NULL, IF_VALID) or not valid:
+                    continue
+                piece = bytes(datas[a][offsets[a][row] : offsets[a][row + 1]])
+                piece = b64encode(piece) if operation == BASE64 else piece
+            else:
+                piece = _piece(program[step - 1].tolist(), row, literals, words, numbers)
+            if position + max(len(piece), MOST_DIGITS if operation == INTEGER else 0) > len(out):
+                return FULL, position
+            out[position : position + len(piece)] = list(piece)
+            position += len(piece)
+        ends[row] = position
+    return DONE, position
