@@ -1,0 +1,143 @@
+"""Kafka's JSON with comments: text or bytes in, Python values out, and the line of any value on demand.
+
+As Jackson reads it for Kafka's generator: ``//`` and ``/* */`` wherever blanks may stand, keys twice (the last wins),
+numbers kept as their own text (``Number``); no ``#`` comments, single quotes, trailing commas, NaN. Any input gives a
+value or a SpecError.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+from kafkaframes.errors import SpecError
+
+MAX_DEPTH = 100  # real specs nest 12 deep
+MAX_CHARS = 4 << 20  # the largest real spec has 30,000
+_BLANK = " \t\r\n"
+# A string that does not end swallows the rest, so that the scan stays linear; so does an open block comment.
+_STRING_OR_COMMENT = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|//[^\r\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
+_NOT_NEWLINE = re.compile(r"[^\r\n]")
+
+
+class Number(str):
+    """A JSON number as it was written (``-1``, ``1.50``)."""
+
+    __slots__ = ()
+
+
+class JsonText:
+    """A parsed document: ``value``, ``trailing`` (text behind it that was not asked for), and ``line_of``."""
+
+    def __init__(self, source: str | bytes, *, file: str | None = None) -> None:
+        text = _decode(source, file)
+        self._text = _without_comments(text, file)
+        self._file = file
+        start = len(self._text) - len(self._text.lstrip(_BLANK))
+        if start == len(self._text):
+            raise SpecError("the file holds no JSON", file=file)
+        _check_depth(self._text, file)
+        try:
+            self.value, end = _DECODER.raw_decode(self._text, start)
+        except ValueError as error:
+            position = getattr(error, "pos", start)
+            reason = getattr(error, "msg", str(error))
+            raise SpecError(f"no JSON: {reason}", file=place(file, self._line(position))) from None
+        self.trailing = self._text[end:].strip(_BLANK)
+        self.trailing_line = self._line(len(self._text) - len(self._text[end:].lstrip(_BLANK)))
+
+    def line_of(self, path: Sequence[str | int]) -> int:
+        """Return the line (from 1) of the value at a path of keys and indexes, or of its nearest parent."""
+        wanted = tuple(path)
+        best, line = -1, 1
+        for here, position in _positions(self._text):
+            if len(here) > best and here == wanted[: len(here)]:
+                best, line = len(here), self._line(position)
+                if best == len(wanted):
+                    break
+        return line
+
+    def _line(self, position: int) -> int:
+        before = self._text[:position]
+        return before.count("\n") + before.count("\r") - before.count("\r\n") + 1
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON value")
+
+
+_DECODER = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=_refuse_constant)
+
+
+def _decode(source: str | bytes, file: str | None) -> str:
+    if len(source) > MAX_CHARS:
+        raise SpecError(f"a spec of {len(source)} bytes: more than {MAX_CHARS}", file=file)
+    if isinstance(source, str):
+        return source
+    try:
+        return source.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SpecError(f"not UTF-8: {error.reason}", file=file, position=error.start) from None
+
+
+def _without_comments(text: str, file: str | None) -> str:
+    """Return the text with every comment blanked, so that positions and lines stay."""
+
+    def blank(match: re.Match[str]) -> str:
+        found = match[0]
+        if found.startswith('"'):
+            return found
+        if found.startswith("/*") and (len(found) < 4 or not found.endswith("*/")):
+            raise SpecError("no JSON: a /* comment does not end", file=file)
+        return _NOT_NEWLINE.sub(" ", found)
+
+    return _STRING_OR_COMMENT.sub(blank, text)
+
+
+def _check_depth(text: str, file: str | None) -> None:
+    depth = 0
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if token in "{[":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise SpecError(f"no JSON: nested deeper than {MAX_DEPTH}", file=file)
+        elif token in "}]":
+            depth -= 1
+
+
+def _positions(text: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
+    """Yield (path, position) of every value of a document that has been parsed before."""
+    path: list[
+        Any
+    ] = []  # one step for each open container: the index in a list, the current key (or None) in an object
+    expects_key = False
+    for match in _TOKEN.finditer(text):
+        token, position = match[0], match.start()
+        if token in ("}", "]"):
+            path.pop()
+            expects_key = False
+        elif token == ",":
+            if path and isinstance(path[-1], int):
+                path[-1] += 1
+            else:
+                expects_key = True
+        elif token == ":":
+            expects_key = False
+        elif expects_key:
+            path[-1] = json.loads(token, strict=False)
+        else:
+            yield tuple(path), position
+            if token in ("{", "["):
+                path.append(None if token == "{" else 0)
+                expects_key = token == "{"
+        if not path and token in ("}", "]"):
+            return
+
+
+def place(file: str | None, line: int) -> str:
+    """Return how errors name a line of a file: ``Foo.json:12``, or ``line 12`` without a file."""
+    return f"{file}:{line}" if file else f"line {line}"

@@ -1,0 +1,114 @@
+"""Load a message spec: Kafka's JSON in, a checked ``MessageSpec`` out, or a SpecError with file, line, field path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkaframes.errors import SpecError
+from kafkaframes.spec.declared import FieldDecl, MessageDecl, RefusedError, StructDecl, declare
+from kafkaframes.spec.defaults import parse_default
+from kafkaframes.spec.jsontext import JsonText, place
+from kafkaframes.spec.model import FieldSpec, MessageSpec, StructSpec
+from kafkaframes.spec.versions import Versions
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a generation of Kafka's generator accepts; ``NEWEST`` is the language as it is now.
+
+    Attributes:
+        types: the message types it knows.
+        allows_trailing_text: text behind the object is ignored (releases up to 2.8 ship such a file).
+        needs_flexible_versions: the key must be there (it came with KIP-482, in 2.4).
+        allows_removed: ``validVersions: none`` keeps the key of a removed API (since 4.0).
+    """
+
+    types: tuple[str, ...]
+    allows_trailing_text: bool = False
+    needs_flexible_versions: bool = True
+    allows_removed: bool = True
+
+
+_OLD_TYPES = ("request", "response", "header", "metadata", "data")
+NEWEST = Dialect((*_OLD_TYPES, "coordinator-key", "coordinator-value"))
+#: Kafka 3.9's generator, whose verdicts are on record.
+KAFKA_3_9 = Dialect(_OLD_TYPES, allows_removed=False)
+#: Whatever a release has shipped.
+PUBLISHED = Dialect(NEWEST.types, allows_trailing_text=True, needs_flexible_versions=False)
+
+
+def load_message(source: str | bytes, *, file: str | None = None, dialect: Dialect = NEWEST) -> MessageSpec:
+    """Load one spec.
+
+    Args:
+        source: the text of the file.
+        file: how errors name it.
+        dialect: which generation of the language to hold it to.
+
+    Raises:
+        SpecError: the text is no spec that Kafka's generator would accept; the first reason.
+    """
+    document = JsonText(source, file=file)
+    if document.trailing and not dialect.allows_trailing_text:
+        raise SpecError("text after the closing brace: drop it", file=place(file, document.trailing_line))
+    try:
+        return build(declare(document.value, dialect.types))
+    except RefusedError as refusal:
+        line = document.line_of(refusal.where)
+        raise SpecError(refusal.reason, path=refusal.path, file=place(file, line)) from None
+
+
+def build(declared: MessageDecl) -> MessageSpec:
+    """Return the resolved spec of a declaration that has passed the rules."""
+    structs = {one.name: one for one in declared.common_structs}
+    _add_inline(declared.struct.fields, structs)
+    return MessageSpec(
+        name=declared.struct.name,
+        type=declared.type,
+        struct=_struct(declared.struct),
+        flexible_versions=declared.flexible_versions or Versions.NONE,
+        api_key=declared.api_key,
+        structs={name: _struct(one) for name, one in structs.items()},
+        deprecated_versions=declared.deprecated_versions,
+        listeners=declared.listeners,
+        latest_version_unstable=declared.latest_version_unstable,
+        header_versions=_header_versions(declared),
+    )
+
+
+def _add_inline(fields: tuple[FieldDecl, ...], structs: dict[str, StructDecl]) -> None:
+    for one in fields:
+        if one.type.is_struct and one.type.name not in structs:
+            structs[one.type.name] = StructDecl(
+                where=one.where, path=one.path, name=one.type.name, versions=one.versions, fields=one.fields
+            )
+        _add_inline(one.fields, structs)
+
+
+def _struct(declared: StructDecl) -> StructSpec:
+    return StructSpec(declared.name, declared.versions, tuple(map(_field, declared.fields)), declared.is_common)
+
+
+def _field(declared: FieldDecl) -> FieldSpec:
+    return FieldSpec(
+        name=declared.name,
+        type=declared.type,
+        versions=declared.versions,
+        default=parse_default(declared.type, declared.default),
+        nullable_versions=declared.nullable_versions,
+        tag=declared.tag,
+        tagged_versions=declared.tagged_versions,
+        flexible_versions=declared.flexible_versions,
+        ignorable=declared.ignorable,
+        map_key=declared.map_key,
+        entity_type=declared.entity_type,
+        zero_copy=declared.zero_copy,
+        about=declared.about,
+    )
+
+
+def _header_versions(declared: MessageDecl) -> tuple[tuple[Versions, int], ...] | None:
+    if declared.header_versions is None:
+        return None
+    pairs = [(Versions.parse(versions), int(header)) for versions, header in declared.header_versions]
+    return tuple(sorted(pairs, key=lambda pair: pair[0].lowest))
