@@ -1,6 +1,4 @@
 """Kafka's bytes as DataFrames: every protocol message and record format, in Python and on Spark."""
 
-from kafkaframes import spark
-
-__all__ = ["spark"]
+__all__: list[str] = []
 __version__ = "0.1.0"

@@ -90,21 +90,15 @@ class OptionError(KafkaframesError):
 
 
 class MissingExtraError(KafkaframesError, ImportError):
-    """A feature needs a package that one of our extras installs; ``instead`` names another way out."""
+    """A feature needs a package that one of our extras installs."""
 
-    def __init__(self, feature: str, extra: str, *, instead: str = "") -> None:
-        advice = f", or {instead}" if instead else ""
-        super().__init__(f"{feature} needs the extra [{extra}]: pip install 'kafkaframes[{extra}]'{advice}")
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs the extra [{extra}]: pip install 'kafkaframes[{extra}]'")
         self.feature = feature
         self.extra = extra
-        self.instead = instead
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_missing, (self.feature, self.extra, self.instead)
-
-
-def _rebuild_missing(feature: str, extra: str, instead: str) -> MissingExtraError:
-    return MissingExtraError(feature, extra, instead=instead)
+        return type(self), (self.feature, self.extra)
 
 
 class BrokerError(KafkaframesError):

@@ -1,4 +1,1 @@
-"""The log on disk: directories, segments, indexes, snapshots, checkpoints.
-
-Start with ``kafkaframes.log.directory.discover``; each file format has a module of its own.
-"""
+"""The log on disk: directories, segments, indexes, snapshots, checkpoints."""

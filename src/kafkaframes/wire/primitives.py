@@ -1,0 +1,306 @@
+"""Kafka's primitive types to and from bytes (KIP-482; big endian). No message knows about this file's callers.
+
+Every reader is ``read_x(buf, position) -> (value, next_position)``, every writer ``write_x(out, value)`` appends to
+a bytearray, and ``size_of_x(value)`` is what the writer appends. Readers are as lenient as Kafka's own; what
+``strict`` mode refuses on top of that is decided by the interpreter of plans, not here.
+
+* Any negative length is a null, whatever the number; whether null is allowed is the caller's question.
+* No memory is taken from a length before the bytes it promises are known to be there.
+* Text is UTF-8: bad bytes become U+FFFD exactly as in Java's decoder, lone surrogates are written as ``?``.
+* A uuid is 16 bytes, most significant first; all zeros stand for "none" (a uuid is never null).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+from kafkaframes.errors import DecodeError, EncodeError, TruncatedError
+from kafkaframes.wire.varint import read_unsigned_varint, size_of_unsigned_varint, write_unsigned_varint
+
+Reader: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
+Writer: TypeAlias = Callable[[bytearray, Any], None]
+
+ZERO_UUID: Final = UUID(int=0)
+MAX_STRING_BYTES: Final = 0x7FFF  # also for compact strings, whose length could say more (Kafka's generated readers)
+_INT32_MIN: Final = -(1 << 31)
+
+
+def read_raw(buf: bytes, position: int, size: int, what: str) -> tuple[bytes, int]:
+    """Read ``size`` bytes; ``what`` names them in the error.
+
+    Raises:
+        TruncatedError: fewer are left.
+    """
+    end = position + size
+    if end > len(buf):
+        raise TruncatedError(f"{what} of {size} bytes, {len(buf) - position} left", position=position)
+    return bytes(buf[position:end]), end
+
+
+def _fixed(fmt: str, name: str) -> tuple[Reader, Writer]:
+    layout = struct.Struct(fmt)
+    size = layout.size
+
+    def read(buf: bytes, position: int) -> tuple[Any, int]:
+        if position + size > len(buf):
+            raise TruncatedError(f"{name} needs {size} bytes, {len(buf) - position} left", position=position)
+        return layout.unpack_from(buf, position)[0], position + size
+
+    def write(out: bytearray, value: Any) -> None:
+        try:
+            out += layout.pack(value)
+        except (struct.error, TypeError) as error:
+            raise EncodeError(f"{value!r} is no {name}: {error}") from error
+
+    return read, write
+
+
+read_int8, write_int8 = _fixed(">b", "int8")
+read_int16, write_int16 = _fixed(">h", "int16")
+read_int32, write_int32 = _fixed(">i", "int32")
+read_int64, write_int64 = _fixed(">q", "int64")
+read_uint16, write_uint16 = _fixed(">H", "uint16")
+read_uint32, write_uint32 = _fixed(">I", "uint32")
+read_float64, write_float64 = _fixed(">d", "float64")
+read_bool, write_bool = _fixed(">?", "bool")  # any byte but 0 reads as true
+
+
+def read_uuid(buf: bytes, position: int) -> tuple[UUID, int]:
+    """Read 16 bytes, most significant first."""
+    raw, position = read_raw(buf, position, 16, "uuid")
+    return UUID(bytes=raw), position
+
+
+def write_uuid(out: bytearray, value: UUID) -> None:
+    """Append the 16 bytes of ``value``."""
+    if not isinstance(value, UUID):
+        raise EncodeError(f"{value!r} is no uuid.UUID")
+    out += value.bytes
+
+
+def uuid_to_text(value: UUID) -> str:
+    """Return Kafka's text of a uuid: 22 characters of base64url (``org.apache.kafka.common.Uuid``)."""
+    return base64.urlsafe_b64encode(value.bytes).decode("ascii").rstrip("=")
+
+
+def uuid_from_text(text: str) -> UUID:
+    """Return the uuid that Kafka's text names.
+
+    >>> uuid_to_text(uuid_from_text("H3KKO4NTRPaCWtEmm3vW7A"))
+    'H3KKO4NTRPaCWtEmm3vW7A'
+
+    Raises:
+        ValueError: ``text`` is not the base64url of 16 bytes.
+    """
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"{text!r} is no base64url: {error}") from error
+    if len(raw) != 16:
+        raise ValueError(f"{text!r} holds {len(raw)} bytes, a uuid has 16")
+    return UUID(bytes=raw)
+
+
+def utf8_to_text(raw: bytes) -> str:
+    """Decode UTF-8 as Java's ``new String(bytes, UTF_8)`` does, which never fails.
+
+    Python and Java both put one U+FFFD for each longest broken prefix, except for an encoded surrogate
+    (``ed a0..bf``), which is one U+FFFD in Java and one a byte in Python.
+    """
+    parts: list[str] = []
+    start = 0
+    while True:
+        try:
+            parts.append(raw[start:].decode())
+        except UnicodeDecodeError as error:
+            bad = start + error.start
+            parts += (raw[start:bad].decode(), "�")
+            start = _end_of_surrogate(raw, bad) or start + error.end
+        else:
+            return "".join(parts)
+
+
+def _end_of_surrogate(raw: bytes, position: int) -> int | None:
+    """Return where an encoded surrogate (of 2 or 3 bytes) that starts at ``position`` ends, if one starts there."""
+    if raw[position] != 0xED or not 0xA0 <= int.from_bytes(raw[position + 1 : position + 2]) <= 0xBF:
+        return None
+    return position + 3 if int.from_bytes(raw[position + 2 : position + 3]) & 0xC0 == 0x80 else position + 2
+
+
+def text_to_utf8(text: str) -> bytes:
+    """Encode UTF-8 as Java's ``getBytes(UTF_8)`` does: a lone surrogate becomes ``?``."""
+    if not isinstance(text, str):
+        raise EncodeError(f"{text!r} is no str")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass").encode("utf-8", "replace")
+
+
+def _minus_one(value: int) -> int:
+    return value - 1 if value != _INT32_MIN else -1 - _INT32_MIN  # Java's int wraps around
+
+
+def read_compact_length(buf: bytes, position: int) -> tuple[int, int]:
+    """Read an unsigned varint holding length + 1; negative means null (so does any varint from 2^31 on)."""
+    value, position = read_unsigned_varint(buf, position)
+    return _minus_one(value), position
+
+
+def write_compact_length(out: bytearray, length: int) -> None:
+    """Append length + 1 as an unsigned varint; -1 is null."""
+    write_unsigned_varint(out, length + 1)
+
+
+def size_of_compact_length(length: int) -> int:
+    """Return the size of a compact length in bytes."""
+    return size_of_unsigned_varint(length + 1)
+
+
+def _sized(
+    length_of: tuple[Reader, Writer], from_raw: Callable[[bytes], Any], to_raw: Callable[[Any], bytes], what: str
+) -> tuple[Reader, Writer]:
+    """Make the pair for a nullable value of ``length`` bytes; both read and write null."""
+    read_length, write_length = length_of
+    most = MAX_STRING_BYTES if what == "string" else (1 << 31) - 1
+
+    def read(buf: bytes, position: int) -> tuple[Any, int]:
+        length, start = read_length(buf, position)
+        if length < 0:
+            return None, start
+        if length > most:
+            raise DecodeError(f"{what} of {length} bytes, the most is {most}", position=position)
+        raw, end = read_raw(buf, start, length, what)
+        return from_raw(raw), end
+
+    def write(out: bytearray, value: Any) -> None:
+        if value is None:
+            write_length(out, -1)
+            return
+        raw = to_raw(value)
+        if len(raw) > most:
+            raise EncodeError(f"{what} of {len(raw)} bytes, the most is {most}")
+        write_length(out, len(raw))
+        out += raw
+
+    return read, write
+
+
+def _same(value: bytes) -> bytes:
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise EncodeError(f"{value!r} is no bytes")
+    return bytes(value)
+
+
+_INT16_LENGTH: Final = (read_int16, write_int16)
+_INT32_LENGTH: Final = (read_int32, write_int32)
+_COMPACT_LENGTH: Final = (read_compact_length, write_compact_length)
+
+read_string, write_string = _sized(_INT16_LENGTH, utf8_to_text, text_to_utf8, "string")
+read_compact_string, write_compact_string = _sized(_COMPACT_LENGTH, utf8_to_text, text_to_utf8, "string")
+read_bytes, write_bytes = _sized(_INT32_LENGTH, _same, _same, "bytes")
+read_compact_bytes, write_compact_bytes = _sized(_COMPACT_LENGTH, _same, _same, "bytes")
+read_records, write_records = read_bytes, write_bytes  # KIP-482's RECORDS: bytes on the wire
+read_compact_records, write_compact_records = read_compact_bytes, write_compact_bytes
+
+
+def _array_length(read_length: Reader) -> Reader:
+    def read(buf: bytes, position: int) -> tuple[Any, int]:
+        count, start = read_length(buf, position)
+        if count > len(buf) - start:  # an element has a byte at least: Kafka's guard, for empty structs too
+            raise TruncatedError(f"array of {count} elements, {len(buf) - start} bytes left", position=position)
+        return count, start
+
+    return read
+
+
+read_array_length, write_array_length = _array_length(read_int32), write_int32
+read_compact_array_length, write_compact_array_length = _array_length(read_compact_length), write_compact_length
+
+
+def read_tag_section(buf: bytes, position: int) -> tuple[list[tuple[int, bytes]], int]:
+    """Read a whole section of tagged fields as raw ``(tag, payload)``, in wire order (KIP-482).
+
+    Raises:
+        DecodeError: a payload's size is negative; order and repetition are not judged here.
+        TruncatedError: the section ends too early.
+    """
+    tags: list[tuple[int, bytes]] = []
+    count, position = read_unsigned_varint(buf, position)
+    for _ in range(count):  # a hostile count ends with the bytes: every round takes two at least
+        tag, position = read_unsigned_varint(buf, position)
+        size, start = read_unsigned_varint(buf, position)
+        if size < 0:
+            raise DecodeError(f"tagged field of {size} bytes", position=position)
+        payload, position = read_raw(buf, start, size, f"tag {tag}")
+        tags.append((tag, payload))
+    return tags, position
+
+
+def write_tag_section(out: bytearray, tags: list[tuple[int, bytes]]) -> None:
+    """Append a section of raw tagged fields.
+
+    Raises:
+        EncodeError: the tags do not ascend strictly, or one is negative.
+    """
+    write_unsigned_varint(out, len(tags))
+    before = -1
+    for tag, payload in tags:
+        if tag <= before:
+            raise EncodeError(f"tag {tag} follows tag {before}, tags must ascend")
+        before = tag
+        write_unsigned_varint(out, tag)
+        write_unsigned_varint(out, len(payload))
+        out += payload
+
+
+# type name in a spec -> (read, write), of a version that is not flexible, then of one that is
+FIXED_SIZE: Final = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "int64": 8,
+    "float64": 8,
+    "uuid": 16,
+}
+PRIMITIVES: Final[dict[str, tuple[Reader, Writer]]] = {
+    "bool": (read_bool, write_bool),
+    "int8": (read_int8, write_int8),
+    "int16": (read_int16, write_int16),
+    "uint16": (read_uint16, write_uint16),
+    "int32": (read_int32, write_int32),
+    "uint32": (read_uint32, write_uint32),
+    "int64": (read_int64, write_int64),
+    "float64": (read_float64, write_float64),
+    "uuid": (read_uuid, write_uuid),
+    "string": (read_string, write_string),
+    "bytes": (read_bytes, write_bytes),
+    "records": (read_records, write_records),
+}
+COMPACT_PRIMITIVES: Final[dict[str, tuple[Reader, Writer]]] = PRIMITIVES | {
+    "string": (read_compact_string, write_compact_string),
+    "bytes": (read_compact_bytes, write_compact_bytes),
+    "records": (read_compact_records, write_compact_records),
+}
+
+
+def size_of(type_name: str, value: Any, *, compact: bool) -> int:
+    """Return the size in bytes of one primitive value on the wire.
+
+    >>> size_of("string", "abc", compact=True), size_of("string", None, compact=False)
+    (4, 2)
+    """
+    if type_name in FIXED_SIZE:
+        return FIXED_SIZE[type_name]
+    raw = 0 if value is None else len(text_to_utf8(value) if type_name == "string" else value)
+    if compact:
+        return size_of_compact_length(-1 if value is None else raw) + raw
+    return (2 if type_name == "string" else 4) + raw

@@ -1,0 +1,164 @@
+"""Every primitive goes through its pair; the odd bytes read as Kafka reads them."""
+
+import doctest
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.errors import DecodeError, EncodeError, TruncatedError
+from kafkaframes.wire import primitives as wire
+
+GOLDEN = [  # type, value, plain, compact
+    ("bool", True, "01", "01"),
+    ("int8", -2, "fe", "fe"),
+    ("int16", -2, "fffe", "fffe"),
+    ("uint16", 65535, "ffff", "ffff"),
+    ("int32", 123, "0000007b", "0000007b"),
+    ("uint32", 0xFFFFFFFF, "ffffffff", "ffffffff"),
+    ("int64", -1, "ff" * 8, "ff" * 8),
+    ("float64", 1.5, "3ff8000000000000", "3ff8000000000000"),
+    ("uuid", UUID(int=1), "00" * 15 + "01", "00" * 15 + "01"),
+    ("string", "hé", "000368c3a9", "0468c3a9"),
+    ("string", "", "0000", "01"),
+    ("string", None, "ffff", "00"),
+    ("bytes", b"ab", "000000026162", "036162"),
+    ("bytes", None, "ffffffff", "00"),
+    ("records", b"", "00000000", "01"),
+]
+STRATEGIES = {
+    "bool": st.booleans(),
+    "int8": st.integers(-128, 127),
+    "int16": st.integers(-(2**15), 2**15 - 1),
+    "uint16": st.integers(0, 2**16 - 1),
+    "int32": st.integers(-(2**31), 2**31 - 1),
+    "uint32": st.integers(0, 2**32 - 1),
+    "int64": st.integers(-(2**63), 2**63 - 1),
+    "float64": st.floats(allow_nan=False),
+    "uuid": st.uuids(),
+    "string": st.none() | st.text(max_size=200),
+    "bytes": st.none() | st.binary(max_size=200),
+    "records": st.none() | st.binary(max_size=200),
+}
+
+
+@pytest.mark.parametrize(("name", "value", "plain", "compact"), GOLDEN)
+def test_golden(name, value, plain, compact):
+    for table, expected, is_compact in ((wire.PRIMITIVES, plain, False), (wire.COMPACT_PRIMITIVES, compact, True)):
+        read, write = table[name]
+        out = bytearray(b"x")
+        write(out, value)
+        assert out[1:].hex() == expected
+        assert read(bytes(out) + b"y", 1) == (value, len(out))
+        assert wire.size_of(name, value, compact=is_compact) == len(out) - 1
+
+
+@given(st.data(), st.sampled_from(sorted(STRATEGIES)), st.booleans())
+def test_what_is_written_is_read(data, name, compact):
+    value = data.draw(STRATEGIES[name])
+    read, write = (wire.COMPACT_PRIMITIVES if compact else wire.PRIMITIVES)[name]
+    out = bytearray()
+    write(out, value)
+    assert read(bytes(out), 0) == (value, len(out))
+    for cut in range(len(out)):
+        with pytest.raises(TruncatedError):
+            read(bytes(out[:cut]), 0)
+
+
+@given(st.binary(max_size=40), st.sampled_from(sorted(STRATEGIES)), st.booleans())
+def test_any_bytes_give_a_value_or_an_error(raw, name, compact):
+    read, _ = (wire.COMPACT_PRIMITIVES if compact else wire.PRIMITIVES)[name]
+    try:
+        _, position = read(raw, 0)
+    except DecodeError:
+        return
+    assert 0 < position <= len(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [  # what Java's new String(bytes, UTF_8) makes of it
+        ("61ff62", "a�b"),
+        ("eda080", "�"),
+        ("eda0", "�"),
+        ("eda041", "�A"),
+        ("ed9fbf", "퟿"),
+        ("e282", "�"),
+        ("e28241", "�A"),
+        ("f09f98", "�"),
+        ("f0808080", "����"),
+        ("f4908080", "����"),
+        ("c0af", "��"),
+        ("80", "�"),
+        ("ed", "�"),
+        ("eda080edb080", "��"),
+    ],
+)
+def test_broken_utf8_is_replaced_as_in_java(raw, text):
+    assert wire.utf8_to_text(bytes.fromhex(raw)) == text
+
+
+@given(st.binary(max_size=60))
+def test_replacement_never_fails(raw):
+    assert isinstance(wire.utf8_to_text(raw), str)
+
+
+def test_a_lone_surrogate_is_written_as_a_question_mark_and_a_pair_as_one_character():
+    assert wire.text_to_utf8("a\ud800b") == b"a?b"
+    assert wire.text_to_utf8("\ud83d\ude00") == "😀".encode()
+
+
+@pytest.mark.parametrize(("length", "kind"), [(32767, None), (32768, EncodeError)])
+def test_a_string_has_at_most_32767_bytes(length, kind):
+    for write in (wire.write_string, wire.write_compact_string):
+        if kind is None:
+            write(bytearray(), "a" * length)
+        else:
+            with pytest.raises(kind):
+                write(bytearray(), "a" * length)
+    out = bytearray()
+    wire.write_compact_bytes(out, b"a" * length)
+    if kind is not None:
+        with pytest.raises(DecodeError, match="32768"):
+            wire.read_compact_string(bytes(out), 0)
+
+
+@pytest.mark.parametrize("raw", ["ffffffff0f", "8080808008"])
+def test_a_compact_length_is_a_java_int(raw):
+    length, _ = wire.read_compact_length(bytes.fromhex(raw), 0)
+    assert length == (-2 if raw.startswith("ff") else 2**31 - 1)
+
+
+def test_a_count_above_the_bytes_left_is_refused_before_anything_is_made():
+    for read, raw in ((wire.read_array_length, "7fffffff00"), (wire.read_compact_array_length, "ffffffff0700")):
+        with pytest.raises(TruncatedError, match=r"2147483\d+ elements, 1 bytes left"):
+            read(bytes.fromhex(raw), 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.binary(max_size=20)), unique_by=lambda one: one[0]))
+def test_raw_tags_go_through(tags):
+    out = bytearray()
+    wire.write_tag_section(out, sorted(tags))
+    assert wire.read_tag_section(bytes(out), 0) == (sorted(tags), len(out))
+    if len(tags) > 1:
+        with pytest.raises(EncodeError, match="ascend"):
+            wire.write_tag_section(bytearray(), sorted(tags, reverse=True))
+
+
+def test_an_empty_tag_section_is_one_zero():
+    out = bytearray()
+    wire.write_tag_section(out, [])
+    assert out == b"\0"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("int8", 128), ("uint16", -1), ("int32", "1"), ("uuid", "x"), ("bytes", "x"), ("string", b"x")]
+)
+def test_a_value_of_another_type_or_range_is_an_error(name, value):
+    with pytest.raises(EncodeError):
+        wire.PRIMITIVES[name][1](bytearray(), value)
+
+
+def test_doctests():
+    assert doctest.testmod(wire).failed == 0
