@@ -1,0 +1,151 @@
+"""gzip as Kafka reads and writes it: Java's ``GZIPInputStream`` over an 8 KiB input buffer.
+
+* Members follow each other; whatever does not begin a member is ignored, and so is anything of at most 18
+  bytes after a trailer.
+* A member's CRC and length are compared after its last byte was delivered: the records are there, the
+  failure comes with the check that nothing is left.
+* The header's reserved flags are ignored; its CRC is verified when it says that it has one.
+
+The good path is ISA-L (three times zlib); what it refuses is read again with zlib, call by call.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+from isal import isal_zlib
+
+from kafkaframes.records._delivery import DamagedStreamError
+
+BUFFER_SIZE = 16 * 1024
+_INPUT_SIZE = 8 * 1024
+_PLAIN_HEADER = b"\x1f\x8b\x08\x00"
+_HEADER_CRC, _EXTRA, _NAME, _COMMENT = 0x02, 0x04, 0x08, 0x10
+_HEADER_SIZE, _TRAILER_SIZE = 10, 8
+_SHORTEST_FOLLOWER = 18  # header and trailer of a member without any body
+# What Java 16 and later write: no time, no flags, operating system unknown.
+_WRITTEN_HEADER = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
+_DEFAULT_LEVEL = -1
+
+
+def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | None:
+    """Return the content of one intact member that is all there is, or ``None``."""
+    if payload[:4] != _PLAIN_HEADER:
+        return None
+    member = isal_zlib.decompressobj(31)
+    try:
+        data: bytes = member.decompress(payload, limit_bytes + 1)
+    except isal_zlib.error:  # type: ignore[misc]
+        return None
+    if not member.eof or member.unused_data or len(data) > limit_bytes:
+        return None
+    return data
+
+
+class GzipStream:
+    """The reads of ``GZIPInputStream``."""
+
+    def __init__(self, payload: bytes, _magic: int, _limit_bytes: int) -> None:
+        self._payload = payload
+        self._fed = 0
+        self._ended = False
+        self._pending = b""
+        self._crc = 0
+        self._size = 0
+        self._begin(_after_header(payload, 0))
+
+    def read(self, size: int) -> bytes:
+        """Return what one call of ``inflate`` gives; move on to the next member where one ends."""
+        while not self._ended:
+            piece = self._inflate(size)
+            if piece:
+                self._crc = zlib.crc32(piece, self._crc)
+                self._size += len(piece)
+                return piece
+            self._next_member()
+        return b""
+
+    def _begin(self, position: int) -> None:
+        """Start a member's body at ``position``; what is already in the input buffer is used first."""
+        self._inflater = zlib.decompressobj(-15)
+        self._crc = 0
+        self._size = 0
+        self._pending = self._payload[position : self._fed]
+        self._fed = max(self._fed, position)
+
+    def _inflate(self, size: int) -> bytes:
+        """Inflate until there is output; empty at the end of the member's body."""
+        while not self._inflater.eof:
+            try:
+                piece = self._inflater.decompress(self._pending, size)
+            except zlib.error as error:
+                raise DamagedStreamError(f"gzip: {error}") from None
+            self._pending = self._inflater.unconsumed_tail
+            if piece or self._inflater.eof:
+                return piece
+            if not self._pending:
+                self._fill()
+        return b""
+
+    def _fill(self) -> None:
+        self._pending = self._payload[self._fed : self._fed + _INPUT_SIZE]
+        if not self._pending:
+            raise DamagedStreamError("gzip: the stream stops before its end")
+        self._fed += len(self._pending)
+
+    def _next_member(self) -> None:
+        """Check the trailer; begin the member that follows, if one does."""
+        trailer = self._fed - len(self._inflater.unused_data)
+        position = trailer + _TRAILER_SIZE
+        if position > len(self._payload):
+            raise DamagedStreamError("gzip: the stream stops in its trailer")
+        if struct.unpack_from("<II", self._payload, trailer) != (self._crc, self._size & 0xFFFFFFFF):
+            raise DamagedStreamError("gzip: CRC or length of the trailer does not match")
+        self._ended = True
+        unread = len(self._payload) > max(self._fed, position)
+        if not unread and self._fed - position <= _SHORTEST_FOLLOWER:
+            return
+        try:
+            body = _after_header(self._payload, position)
+        except DamagedStreamError:
+            return
+        self._ended = False
+        self._begin(body)
+
+
+def _after_header(payload: bytes, start: int) -> int:
+    """Return where the body of the member at ``start`` begins (RFC 1952)."""
+    header = payload[start : start + _HEADER_SIZE]
+    if len(header) < _HEADER_SIZE:
+        raise DamagedStreamError("gzip: the stream stops in its header")
+    if header[:2] != b"\x1f\x8b":
+        raise DamagedStreamError("gzip: not in gzip format")
+    if header[2] != 8:
+        raise DamagedStreamError(f"gzip: unknown method {header[2]}")
+    flags = header[3]
+    position = start + _HEADER_SIZE
+    if flags & _EXTRA:
+        position += 2 + int.from_bytes(payload[position : position + 2], "little")
+    for text in (_NAME, _COMMENT):
+        if flags & text:
+            position = payload.find(b"\0", position) + 1 or len(payload) + 1
+    if flags & _HEADER_CRC:
+        stored = int.from_bytes(payload[position : position + 2], "little")
+        if stored != zlib.crc32(payload[start:position]) & 0xFFFF:
+            raise DamagedStreamError("gzip: the header's CRC does not match")
+        position += 2
+    if position > len(payload):
+        raise DamagedStreamError("gzip: the stream stops in its header")
+    return position
+
+
+def compress(data: bytes, level: int | None, _magic: int) -> bytes:
+    """Return one member with the header that Java writes; ``level`` is -1 or 0 to 9 (KIP-390)."""
+    deflater = zlib.compressobj(_DEFAULT_LEVEL if level is None else level, zlib.DEFLATED, -15)
+    body = deflater.compress(data) + deflater.flush()
+    return b"".join((_WRITTEN_HEADER, body, _trailer(data)))
+
+
+def _trailer(data: bytes) -> bytes:
+    return struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)

@@ -1,0 +1,188 @@
+"""LZ4 frames as Kafka reads and writes them: its own ``Lz4BlockInputStream``, not the LZ4 library's.
+
+* One frame; what follows its end mark is ignored; a missing end mark is a failure after the last block.
+* Blocks are independent; linked blocks, dictionaries and reserved bits are refused.
+* Block checksums are verified; the content checksum is not (KAFKA-20528), the content size is stepped over.
+* The header's checksum byte is ignored in format 0, where writers computed it over the frame's magic bytes
+  too (KAFKA-3160); formats 1 and 2 verify it.
+* A read never crosses a block, so all blocks before a bad one are delivered.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import lz4.block
+import lz4.frame
+
+from kafkaframes.records._delivery import DamagedStreamError
+
+BUFFER_SIZE = 2 * 1024
+_MAGIC = b"\x04\x22\x4d\x18"
+_VERSION, _INDEPENDENT, _BLOCK_CHECKSUMS, _CONTENT_SIZE, _CONTENT_CHECKSUM, _RESERVED = 0x40, 0x20, 0x10, 0x08, 0x04, 3
+_RAW_BLOCK = 0x80000000
+_BLOCK_SIZES = {0x40: 1 << 16, 0x50: 1 << 18, 0x60: 1 << 20, 0x70: 1 << 22}
+_WRITTEN_BLOCK_SIZE = 1 << 16
+_END_MARK = bytes(4)
+# KIP-390: 9 is the default and means the fast compressor; every other level is the high compressor's.
+_FAST_LEVEL = 9
+_HIGHEST_LEVEL = 17
+# The densest sequence repeats 255 bytes for one of input.
+_LARGEST_RATIO = 256
+_decompress_frame = lz4.frame.decompress
+
+
+def _rotate(value: int, bits: int) -> int:
+    return ((value << bits) | (value >> (32 - bits))) & 0xFFFFFFFF
+
+
+def _xxh32_short(data: bytes) -> int:
+    """Return XXH32 (seed 0) of fewer than 16 bytes: all that a frame header has."""
+    primes = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
+    value = (primes[4] + len(data)) & 0xFFFFFFFF
+    words = len(data) // 4
+    for word in struct.unpack_from(f"<{words}I", data):
+        value = _rotate((value + word * primes[2]) & 0xFFFFFFFF, 17) * primes[3] & 0xFFFFFFFF
+    for byte in data[4 * words :]:
+        value = _rotate((value + byte * primes[4]) & 0xFFFFFFFF, 11) * primes[0] & 0xFFFFFFFF
+    value = (value ^ (value >> 15)) * primes[1] & 0xFFFFFFFF
+    value = (value ^ (value >> 13)) * primes[2] & 0xFFFFFFFF
+    return value ^ (value >> 16)
+
+
+def header_checksum(header: bytes) -> int:
+    """Return the HC byte for the bytes it covers."""
+    return _xxh32_short(header) >> 8 & 0xFF
+
+
+def _usual_headers() -> frozenset[bytes]:
+    """List the headers that the LZ4 library and Kafka read alike: no checksum over the content, no size."""
+    headers = []
+    for flags in (0x60, 0x70):
+        for block_size in _BLOCK_SIZES:
+            descriptor = bytes((flags, block_size))
+            headers.append(_MAGIC + descriptor + bytes((header_checksum(descriptor),)))
+    return frozenset(headers)
+
+
+_USUAL_HEADERS = _usual_headers()
+
+
+def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | None:
+    """Return the content of one intact frame without surprises, or ``None``."""
+    if payload[:7] not in _USUAL_HEADERS or len(payload) * _LARGEST_RATIO > limit_bytes:
+        return None
+    try:
+        data: bytes = _decompress_frame(payload)
+    except RuntimeError:
+        return None
+    return data
+
+
+class Lz4Stream:
+    """The reads of ``Lz4BlockInputStream``."""
+
+    def __init__(self, payload: bytes, magic: int, _limit_bytes: int) -> None:
+        self._payload = payload
+        self._finished = False
+        self._block = memoryview(b"")
+        if len(payload) < 6:
+            raise DamagedStreamError("lz4: the stream stops in its header")
+        if payload[:4] != _MAGIC:
+            raise DamagedStreamError("lz4: not an LZ4 frame")
+        self._flags = _checked_flags(payload[4])
+        self._position = 6
+        self._largest_block = _BLOCK_SIZES.get(payload[5], 0)
+        if not self._largest_block:
+            raise DamagedStreamError(f"lz4: block descriptor {payload[5]:#04x}")
+        if self._flags & _CONTENT_SIZE:
+            self._position += 8
+        if self._position >= len(payload):
+            raise DamagedStreamError("lz4: the stream stops in its header")
+        if magic > 0 and payload[self._position] != header_checksum(payload[4 : self._position]):
+            raise DamagedStreamError("lz4: the header's checksum does not match")
+        self._position += 1
+
+    def read(self, size: int) -> memoryview | bytes:
+        """Return at most ``size`` bytes of the current block, or of the next."""
+        if not self._block and not self._finished:
+            self._next_block()
+        piece = self._block[:size]
+        self._block = self._block[size:]
+        return piece
+
+    def _next_block(self) -> None:
+        word = int.from_bytes(self._take(4), "little")
+        length = word & ~_RAW_BLOCK
+        if length == 0:
+            self._finished = True
+            if self._flags & _CONTENT_CHECKSUM:
+                self._take(4)
+            return
+        if length > self._largest_block:
+            raise DamagedStreamError(f"lz4: a block of {length} bytes, more than {self._largest_block}")
+        start = self._position
+        block = self._take(length)
+        if not word & _RAW_BLOCK:
+            try:
+                block = lz4.block.decompress(block, uncompressed_size=self._largest_block)
+            except lz4.block.LZ4BlockError as error:
+                raise DamagedStreamError(f"lz4: a block at byte {start}: {error}") from None
+        if self._flags & _BLOCK_CHECKSUMS:
+            self._verify_block(start, length)
+        self._block = memoryview(block)
+
+    def _verify_block(self, start: int, length: int) -> None:
+        """Let the LZ4 library compare the block's checksum, in a frame that holds only this block."""
+        checksum = self._take(4)
+        descriptor = bytes((_VERSION | _INDEPENDENT | _BLOCK_CHECKSUMS, self._payload[5]))
+        header = _MAGIC + descriptor + bytes((header_checksum(descriptor),))
+        block = self._payload[start : start + length]
+        raw_length = struct.pack("<I", length | _RAW_BLOCK)
+        try:
+            _decompress_frame(b"".join((header, raw_length, block, checksum, _END_MARK)))
+        except RuntimeError:
+            raise DamagedStreamError(f"lz4: the checksum of the block at byte {start} does not match") from None
+
+    def _take(self, size: int) -> bytes:
+        end = self._position + size
+        if end > len(self._payload):
+            raise DamagedStreamError("lz4: the stream stops before its end mark")
+        taken = self._payload[self._position : end]
+        self._position = end
+        return taken
+
+
+def _checked_flags(flags: int) -> int:
+    if flags & _RESERVED:
+        raise DamagedStreamError("lz4: a reserved bit or a dictionary in the frame header")
+    if not flags & _INDEPENDENT:
+        raise DamagedStreamError("lz4: linked blocks")
+    if flags & 0xC0 != _VERSION:
+        raise DamagedStreamError(f"lz4: frame version {flags >> 6}")
+    return flags
+
+
+def compress(data: bytes, level: int | None, magic: int) -> bytes:
+    """Return one frame of independent 64 KiB blocks, with format 0's own header checksum for ``magic`` 0."""
+    descriptor = bytes((_VERSION | _INDEPENDENT, 0x40))
+    covered = descriptor if magic > 0 else _MAGIC + descriptor
+    parts = [_MAGIC, descriptor, bytes((header_checksum(covered),))]
+    view = memoryview(data)
+    for start in range(0, len(view), _WRITTEN_BLOCK_SIZE):
+        plain = view[start : start + _WRITTEN_BLOCK_SIZE]
+        block = _compress_block(plain, _FAST_LEVEL if level is None else level)
+        if len(block) < len(plain):
+            parts += (struct.pack("<I", len(block)), block)
+        else:
+            parts += (struct.pack("<I", len(plain) | _RAW_BLOCK), bytes(plain))
+    parts.append(_END_MARK)
+    return b"".join(parts)
+
+
+def _compress_block(plain: memoryview, level: int) -> bytes:
+    if level == _FAST_LEVEL:
+        fast: bytes = lz4.block.compress(plain, store_size=False)
+        return fast
+    high: bytes = lz4.block.compress(plain, mode="high_compression", compression=level, store_size=False)
+    return high

@@ -1,0 +1,151 @@
+"""zstd as Kafka reads and writes it: ``ZstdInputStream`` of zstd-jni over libzstd, streaming frames without a size.
+
+* Frames follow each other, skippable ones are skipped; anything else between or behind them is a failure.
+* Windows up to 2^27 bytes; checksums are verified where there are any.
+* A read ends at a frame's end; the read in which a block fails is lost, as far back as it began.
+* An empty payload is an empty stream.
+"""
+
+from __future__ import annotations
+
+import zstandard
+
+from kafkaframes.records._delivery import DamagedStreamError
+
+BUFFER_SIZE = 16 * 1024
+_MAGIC = b"\x28\xb5\x2f\xfd"
+_SKIPPABLE = 0x184D2A50
+_LARGEST_WINDOW_LOG = 27
+_SINGLE_SEGMENT, _CHECKSUM = 0x20, 0x04
+_DICTIONARY_ID_SIZES = (0, 1, 2, 4)
+_CONTENT_SIZE_SIZES = (0, 2, 4, 8)
+_BLOCK_HEADER_SIZE = 3
+_RLE_BLOCK, _RESERVED_BLOCK = 1, 3
+_DEFAULT_LEVEL = 3
+# Output is reserved (not touched) for this ratio; denser streams are read piece by piece.
+_USUAL_RATIO = 32
+# One decompressor serves one caller at a time. Taking from and giving to a list is atomic, so threads share these.
+_idle_decompressors: list[zstandard.ZstdDecompressor] = []
+_idle_compressors: dict[int, list[zstandard.ZstdCompressor]] = {}
+
+
+def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | None:
+    """Return the content of one intact frame that is all there is, or ``None``."""
+    if payload[:4] != _MAGIC or not _is_usual(payload, limit_bytes):
+        return None
+    room = min(limit_bytes, 65536 + _USUAL_RATIO * len(payload))
+    try:
+        decompressor = _idle_decompressors.pop()
+    except IndexError:
+        decompressor = zstandard.ZstdDecompressor()
+    try:
+        return decompressor.decompress(payload, max_output_size=room, allow_extra_data=False)
+    except zstandard.ZstdError:
+        return None
+    finally:
+        _idle_decompressors.append(decompressor)
+
+
+def _is_usual(payload: bytes, limit_bytes: int) -> bool:
+    """Say whether this is one whole frame, with a size and a window that may be left to the library."""
+    if _frame_end(payload, 0) != len(payload):
+        return False
+    if payload[4] & ~_CHECKSUM == 0:
+        return True
+    try:
+        header = zstandard.get_frame_parameters(payload[:18])
+    except zstandard.ZstdError:
+        return False
+    size: int = header.content_size
+    return size <= limit_bytes and header.window_size <= 1 << _LARGEST_WINDOW_LOG
+
+
+class ZstdStream:
+    """The reads of ``ZstdInputStreamNoFinalizer``."""
+
+    def __init__(self, payload: bytes, _magic: int, _limit_bytes: int) -> None:
+        self._payload = payload
+        self._position = 0
+        self._frame: zstandard.ZstdDecompressionReader | None = None
+        self._truncated = False
+
+    def read(self, size: int) -> bytes:
+        """Return at most ``size`` bytes of the current frame, or of the next that holds any."""
+        while True:
+            if self._frame is None and not self._next_frame():
+                return b""
+            piece = self._read_frame(size)
+            if piece:
+                return piece
+            if self._truncated:
+                raise DamagedStreamError("zstd: the stream stops inside a frame")
+            self._frame = None
+
+    def _read_frame(self, size: int) -> bytes:
+        if self._frame is None:
+            return b""
+        piece = bytearray(size)
+        try:
+            count = self._frame.readinto(piece)
+        except zstandard.ZstdError as error:
+            raise DamagedStreamError(f"zstd: {error}") from None
+        return bytes(memoryview(piece)[:count])
+
+    def _next_frame(self) -> bool:
+        """Open the next frame that is not skippable; say whether there was one."""
+        while self._position < len(self._payload):
+            start = self._position
+            prefix = self._payload[start : start + 4]
+            if prefix == _MAGIC:
+                end = _frame_end(self._payload, start)
+                self._truncated = end > len(self._payload)
+                self._frame = zstandard.ZstdDecompressor().stream_reader(self._payload[start:end])
+                self._position = min(end, len(self._payload))
+                return True
+            self._position = _skippable_end(self._payload, start)
+        return False
+
+
+def _skippable_end(payload: bytes, start: int) -> int:
+    header = payload[start : start + 8]
+    if len(header) >= 4 and int.from_bytes(header[:4], "little") & ~0xF != _SKIPPABLE:
+        raise DamagedStreamError(f"zstd: no frame at byte {start}")
+    end = start + 8 + int.from_bytes(header[4:], "little")
+    if len(header) < 8 or end > len(payload):
+        raise DamagedStreamError("zstd: the stream stops inside a skippable frame")
+    return end
+
+
+def _frame_end(payload: bytes, start: int) -> int:
+    """Return where the frame at ``start`` ends by its block headers (RFC 8878); past the payload if it is cut off."""
+    beyond = len(payload) + 1
+    if start + 5 > len(payload):
+        return beyond
+    descriptor = payload[start + 4]
+    single = bool(descriptor & _SINGLE_SEGMENT)
+    position = start + 5 + (not single) + _DICTIONARY_ID_SIZES[descriptor & 3]
+    position += _CONTENT_SIZE_SIZES[descriptor >> 6] or int(single)
+    last = False
+    while not last:
+        header = int.from_bytes(payload[position : position + _BLOCK_HEADER_SIZE], "little")
+        if position + _BLOCK_HEADER_SIZE > len(payload):
+            return beyond
+        last, kind = bool(header & 1), header >> 1 & 3
+        if kind == _RESERVED_BLOCK:  # the library says so when it gets there
+            return len(payload)
+        position += _BLOCK_HEADER_SIZE + (1 if kind == _RLE_BLOCK else header >> 3)
+    return position + (4 if descriptor & _CHECKSUM else 0)
+
+
+def compress(data: bytes, level: int | None, _magic: int) -> bytes:
+    """Return one frame as a stream of unknown length writes it: without content size and checksum."""
+    level = _DEFAULT_LEVEL if level is None else level
+    idle = _idle_compressors.setdefault(level, [])
+    try:
+        compressor = idle.pop()
+    except IndexError:
+        compressor = zstandard.ZstdCompressor(level=level)
+    frame = compressor.compressobj()
+    compressed = frame.compress(data) + frame.flush()
+    idle.append(compressor)
+    return compressed

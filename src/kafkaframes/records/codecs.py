@@ -1,0 +1,150 @@
+"""Kafka's five compression codecs: one table, one function each way.
+
+``decompress`` never raises on bytes from outside: it returns what Kafka's reader would have received and, if
+the stream is damaged, the reason. ``compress`` writes what Kafka writes (framing, block sizes, checksums), so
+that any broker and client accepts it.
+
+Each codec has a module: a fast path for intact, usual streams (``decompress_whole``, which answers ``None`` when in
+any doubt) and a stream class with the reading habits of Kafka's Java class, which decides everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import NamedTuple
+
+from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.records import _gzip, _lz4, _snappy, _zstd
+from kafkaframes.records._delivery import DamagedStreamError, Decompressed, Stream, deliver, over_limit
+
+__all__ = ["CODECS", "DEFAULT_LIMIT_BYTES", "Codec", "Decompressed", "codec_of", "compress", "decompress"]
+
+DEFAULT_LIMIT_BYTES = 512 * 1024 * 1024
+
+
+class Codec(IntEnum):
+    """The codec bits of a batch's attributes; the names are those of ``compression.type``."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class CodecRow(NamedTuple):
+    """What the package knows of one codec; ``levels`` as KIP-390 allows them."""
+
+    codec: Codec
+    lowest_magic: int
+    levels: tuple[int, int] | None
+    buffer_size: int
+    decompress_whole: Callable[[bytes, int, int], bytes | bytearray | None]
+    stream: Callable[[bytes, int, int], Stream]
+    compress: Callable[[bytes, int | None, int], bytes]
+
+
+CODECS: dict[Codec, CodecRow] = {
+    row.codec: row
+    for row in (
+        CodecRow(Codec.GZIP, 0, (-1, 9), _gzip.BUFFER_SIZE, _gzip.decompress_whole, _gzip.GzipStream, _gzip.compress),
+        CodecRow(
+            Codec.SNAPPY,
+            0,
+            None,
+            _snappy.BUFFER_SIZE,
+            _snappy.decompress_whole,
+            _snappy.SnappyStream,
+            _snappy.compress,
+        ),
+        CodecRow(Codec.LZ4, 0, (1, 17), _lz4.BUFFER_SIZE, _lz4.decompress_whole, _lz4.Lz4Stream, _lz4.compress),
+        CodecRow(
+            Codec.ZSTD, 2, (-131072, 22), _zstd.BUFFER_SIZE, _zstd.decompress_whole, _zstd.ZstdStream, _zstd.compress
+        ),
+    )
+}
+_BY_NAME = {codec.name.lower(): codec for codec in Codec} | {"uncompressed": Codec.NONE}
+
+
+def codec_of(name: str | int) -> Codec:
+    """Return the codec by its name in ``compression.type`` or by its number.
+
+    >>> codec_of("zstd")
+    <Codec.ZSTD: 4>
+
+    Raises:
+        OptionError: there is no such codec.
+    """
+    try:
+        return Codec(name) if isinstance(name, int) else _BY_NAME[name.lower()]
+    except (KeyError, ValueError):
+        raise OptionError(f"no codec {name!r}; there are {', '.join(c.name.lower() for c in Codec)}") from None
+
+
+def decompress(
+    codec: int, payload: bytes | memoryview, *, magic: int, limit_bytes: int = DEFAULT_LIMIT_BYTES
+) -> Decompressed:
+    """Return the content of a batch's or a wrapper's compressed bytes as far as Kafka would deliver it.
+
+    Args:
+        codec: bits 0 to 2 of the attributes.
+        payload: the compressed bytes, nothing else.
+        magic: the format of the batch or wrapper (LZ4's header checksum depends on it).
+        limit_bytes: the largest content that is accepted; beyond it ``data`` ends and ``error`` says so.
+
+    Returns:
+        ``data`` and ``error``. Format 2: Kafka delivers the records that are complete in ``data`` before it
+        fails. Formats 0 and 1: with an error Kafka delivers no record of the set.
+    """
+    if type(payload) is not bytes:
+        payload = bytes(payload)
+    row = CODECS.get(codec)  # type: ignore[call-overload]
+    if row is None:
+        return _uncompressed(codec, payload, limit_bytes)
+    if magic < row.lowest_magic:
+        return Decompressed(b"", f"{row.codec.name.lower()} in format {magic}")
+    data = row.decompress_whole(payload, magic, limit_bytes)
+    if data is not None:
+        return Decompressed(data, None)
+    try:
+        stream = row.stream(payload, magic, limit_bytes)
+    except DamagedStreamError as damage:
+        return Decompressed(b"", str(damage))
+    return deliver(stream, buffer_size=row.buffer_size, magic=magic, limit_bytes=limit_bytes)
+
+
+def _uncompressed(codec: int, payload: bytes, limit_bytes: int) -> Decompressed:
+    if codec != Codec.NONE:
+        return Decompressed(b"", f"unknown codec {codec}")
+    if len(payload) > limit_bytes:
+        return Decompressed(payload[:limit_bytes], over_limit(limit_bytes))
+    return Decompressed(payload, None)
+
+
+def compress(codec: int, data: bytes | memoryview, *, level: int | None = None, magic: int = 2) -> bytes:
+    """Return ``data`` compressed as Kafka writes it into a batch or wrapper of format ``magic``.
+
+    Raises:
+        EncodeError: the format does not allow the codec.
+        OptionError: there is no such codec, or it does not have this level (KIP-390).
+    """
+    known = codec_of(codec)
+    if known is Codec.NONE:
+        _check_level(known, level, None)
+        return bytes(data)
+    row = CODECS[known]
+    if magic < row.lowest_magic:
+        raise EncodeError(f"{known.name.lower()} needs format {row.lowest_magic}, not {magic}")
+    _check_level(known, level, row.levels)
+    return row.compress(bytes(data), level, magic)
+
+
+def _check_level(codec: Codec, level: int | None, levels: tuple[int, int] | None) -> None:
+    if level is None:
+        return
+    name = codec.name.lower()
+    if levels is None:
+        raise OptionError(f"{name} has no levels")
+    if not levels[0] <= level <= levels[1]:
+        raise OptionError(f"{name} has levels {levels[0]} to {levels[1]}, not {level}")
