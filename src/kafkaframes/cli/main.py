@@ -12,7 +12,9 @@ from kafkaframes.errors import KafkaframesError
 
 # command -> (module, one line for `kafkaframes --help`). The module's `command` is the click command; a room's
 # imports are paid for only by the command that needs them.
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "doctor": ("kafkaframes.cli.doctor", "print what was found on this machine and what to do about it"),
+}
 
 
 class _LazyGroup(click.Group):

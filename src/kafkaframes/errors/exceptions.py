@@ -90,15 +90,21 @@ class OptionError(KafkaframesError):
 
 
 class MissingExtraError(KafkaframesError, ImportError):
-    """A feature needs a package that one of our extras installs."""
+    """A feature needs a package that one of our extras installs; ``instead`` names another way out."""
 
-    def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs the extra [{extra}]: pip install 'kafkaframes[{extra}]'")
+    def __init__(self, feature: str, extra: str, *, instead: str = "") -> None:
+        advice = f", or {instead}" if instead else ""
+        super().__init__(f"{feature} needs the extra [{extra}]: pip install 'kafkaframes[{extra}]'{advice}")
         self.feature = feature
         self.extra = extra
+        self.instead = instead
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.feature, self.extra)
+        return _rebuild_missing, (self.feature, self.extra, self.instead)
+
+
+def _rebuild_missing(feature: str, extra: str, instead: str) -> MissingExtraError:
+    return MissingExtraError(feature, extra, instead=instead)
 
 
 class BrokerError(KafkaframesError):

@@ -1,0 +1,127 @@
+"""``kafkaframes doctor``: what this installation found on the machine, and what to do about what is not right."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+import click
+
+from kafkaframes import __version__
+from kafkaframes.spark import _compat, java
+
+OLDEST_PYTHON = (3, 11)
+# codec -> (distribution, module)
+CODEC_LIBRARIES = {
+    "gzip": ("isal", "isal"),
+    "snappy": ("cramjam", "cramjam"),
+    "lz4": ("lz4", "lz4"),
+    "zstd": ("zstandard", "zstandard"),
+    "CRC-32C": ("google-crc32c", "google_crc32c"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report. ``state`` is ok, note (a feature is missing) or bad (nothing will work)."""
+
+    what: str
+    state: str
+    found: str
+    advice: str = ""
+
+
+def check_python() -> Iterator[Finding]:
+    """Is the interpreter new enough?"""
+    found = f"{platform.python_version()} at {sys.executable}"
+    if sys.version_info[:2] < OLDEST_PYTHON:
+        yield Finding("Python", "bad", found, "Python 3.11 or later is needed")
+    else:
+        yield Finding("Python", "ok", found)
+    yield Finding("kafkaframes", "ok", __version__)
+
+
+def check_codecs() -> Iterator[Finding]:
+    """Is each compression library there?"""
+    for codec, (distribution, module) in CODEC_LIBRARIES.items():
+        if importlib.util.find_spec(module) is None:
+            yield Finding(codec, "bad", f"{distribution} is missing", f"pip install {distribution}")
+        else:
+            yield Finding(codec, "ok", f"{distribution} {importlib.metadata.version(distribution)}")
+
+
+def check_spark() -> Iterator[Finding]:
+    """Are PySpark and a Java that this PySpark runs on there?"""
+    version = _compat.pyspark_version()
+    if version is None:
+        yield Finding("Spark", "note", "PySpark is not installed", "pip install 'kafkaframes[spark]'")
+    elif version not in _compat.FIT_JAVA:
+        yield Finding("Spark", "note", f"PySpark {version[0]}.{version[1]}", "tried with PySpark 4.0 to 4.3 only")
+    else:
+        yield Finding("Spark", "ok", f"PySpark {importlib.metadata.version('pyspark')}")
+    search = java.find_java(_compat.fit_java_versions(version))
+    if search.java is not None:
+        yield Finding("Java", "ok", str(search.java))
+    else:
+        wanted = java.words(_compat.fit_java_versions(version))
+        yield Finding(
+            "Java",
+            "note",
+            "; ".join(search.refused) or "none in JAVA_HOME or on PATH",
+            f"Spark needs {wanted}: pip install 'kafkaframes[java]', or {java.INSTALL}",
+        )
+
+
+def check_workers() -> Iterator[Finding]:
+    """Would Spark's Python workers run this interpreter?"""
+    chosen = os.environ.get("PYSPARK_PYTHON")
+    if chosen and os.path.realpath(chosen) != os.path.realpath(sys.executable):
+        yield Finding(
+            "Spark's workers",
+            "note",
+            f"PYSPARK_PYTHON={chosen}",
+            "unset it, or see that kafkaframes is installed there",
+        )
+    else:
+        yield Finding("Spark's workers", "ok", "will run this Python")
+
+
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (check_python, check_codecs, check_spark, check_workers)
+
+
+def examine() -> list[Finding]:
+    """Run every check."""
+    return [finding for check in CHECKS for finding in check()]
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def command(as_json: bool) -> None:
+    """Print what was found (Python, Java, Spark, codecs, kernel cache) and what to do about what is not right."""
+    findings = examine()
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        _print(findings)
+    if any(finding.state == "bad" for finding in findings):
+        sys.exit(1)
+
+
+def _print(findings: list[Finding]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    marks = {"ok": "[green]✓[/]", "note": "[yellow]![/]", "bad": "[red]✗[/]"}
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for finding in findings:
+        table.add_row(marks[finding.state], f"[bold]{escape(finding.what)}[/]", escape(finding.found))
+        if finding.advice:
+            table.add_row("", "", f"[yellow]{escape(finding.advice)}[/]")
+    Console(highlight=False, soft_wrap=True).print(table)

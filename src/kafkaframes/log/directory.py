@@ -1,0 +1,426 @@
+"""What lies under a path: log directories, partitions, segments and their companions, as frozen values.
+
+``discover`` takes what people have: a log directory, several, a directory of them, a partition's directory, one
+segment, one KRaft snapshot, or a pattern; on a disk or by URL. It lists names, sizes and times, and reads only the
+small text files (checkpoints, ids). A small file that is corrupt does not hide the segments: it stands in ``problems``.
+Nothing is sorted out: renamed directories (``-delete``, ``-future``, ``-stray``) and temporary files are told apart by
+``state`` and ``temporary``, so that the caller chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.log import checkpoints, names
+from kafkaframes.log.checkpoints import CleanShutdown, EpochStart, MetaProperties, PartitionMetadata
+from kafkaframes.log.filesystem import FileInfo, FileSystem, filesystem_for, has_magic, join, plain_path, split, wrap
+from kafkaframes.log.names import DirectoryName, FileName, TopicPartition
+
+_Parsed = TypeVar("_Parsed")
+NESTED_DEPTH = 4  # directories of directories of log directories: how far down is looked
+SMALL_FILE_BYTES = 64 << 20  # more than any checkpoint of any broker
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One file that belongs to an offset, as the directory lists it."""
+
+    name: FileName
+    path: str
+    size_bytes: int
+    mtime_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A ``.log`` (or what a KRaft snapshot holds, or a temporary of either) and the files beside it.
+
+    Attributes:
+        log: the file with the batches.
+        index, time_index, txn_index, snapshot: its companions under the same offset; None where there is none.
+    """
+
+    log: LogFile
+    index: LogFile | None = None
+    time_index: LogFile | None = None
+    txn_index: LogFile | None = None
+    snapshot: LogFile | None = None
+
+    @property
+    def base_offset(self) -> int:
+        """The offset in the name. A compacted segment's first batch may lie above it."""
+        return self.log.name.offset
+
+    @property
+    def path(self) -> str:
+        """The path of the ``.log``."""
+        return self.log.path
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the ``.log``, a preallocated tail included."""
+        return self.log.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One copy of one topic partition: one directory.
+
+    Attributes:
+        topic_partition: from the directory's name; for a directory that is not named so, its name and partition 0.
+        directory: its path.
+        log_directory: the path of the directory above it, the broker's ``log.dirs`` entry.
+        state: empty for a live one; ``delete``, ``future`` or ``stray`` when the broker renamed the directory.
+        segments: by base offset. ``.swap``, ``.cleaned`` and ``.deleted`` ones are in ``temporary``.
+        kraft_snapshots: ``<offset>-<epoch>.checkpoint`` files, record batches too.
+        producer_snapshots: every ``.snapshot``; those beside a segment's base offset are in the segment too.
+        temporary: files with a second suffix.
+        orphans: indexes without their ``.log``.
+        leader_epochs: None where the file is missing or corrupt.
+        metadata: the topic's id, None before 2.8.
+        checkpointed: what the broker's checkpoints say, by file name.
+        problems: the small files that could not be read.
+    """
+
+    topic_partition: TopicPartition
+    directory: str
+    log_directory: str = ""
+    state: str = ""
+    segments: tuple[Segment, ...] = ()
+    kraft_snapshots: tuple[Segment, ...] = ()
+    producer_snapshots: tuple[LogFile, ...] = ()
+    temporary: tuple[LogFile, ...] = ()
+    orphans: tuple[LogFile, ...] = ()
+    leader_epochs: tuple[EpochStart, ...] | None = None
+    metadata: PartitionMetadata | None = None
+    checkpointed: Mapping[str, int] = field(default_factory=dict)
+    problems: tuple[LogDirError, ...] = ()
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self.topic_partition.topic
+
+    @property
+    def partition(self) -> int:
+        """The partition's number."""
+        return self.topic_partition.partition
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the broker would serve it: not renamed away."""
+        return not self.state
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that a broker would serve: the checkpoint's (DeleteRecords) or the first segment's."""
+        first = self.segments[0].base_offset if self.segments else 0
+        return max(first, self.checkpointed.get(names.LOG_START_CHECKPOINT, first))
+
+    @property
+    def high_watermark(self) -> int | None:
+        """The last checkpointed one; it may lie far below the log's end."""
+        return self.checkpointed.get(names.HIGH_WATERMARK_CHECKPOINT)
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below was flushed; 0 where the checkpoint says nothing."""
+        return self.checkpointed.get(names.RECOVERY_POINT_CHECKPOINT, 0)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the segments' ``.log`` files."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    """One directory of a broker, or the place that holds a partition or segment that was named alone.
+
+    Attributes:
+        path: as the file system is asked.
+        filesystem: who answers for the paths in here.
+        partitions: by topic, partition and state.
+        meta: ``meta.properties``; None where it is missing or corrupt.
+        clean_shutdown: the marker; None after an unclean stop (or where only part of a directory was named).
+        offset_checkpoints: the four ``*-offset-checkpoint`` files that are there, by file name.
+        bootstrap: KRaft's ``bootstrap.checkpoint``, record batches too; None where there is none.
+        problems: the small files that could not be read, those of the partitions included.
+    """
+
+    path: str
+    filesystem: FileSystem
+    partitions: tuple[Partition, ...] = ()
+    meta: MetaProperties | None = None
+    clean_shutdown: CleanShutdown | None = None
+    offset_checkpoints: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
+    bootstrap: FileInfo | None = None
+    problems: tuple[LogDirError, ...] = ()
+
+
+def discover(
+    paths: str | Iterable[str], *, filesystem: Any = None, options: Mapping[str, Any] | None = None
+) -> tuple[LogDirectory, ...]:
+    """Return every log directory under ``paths``, in the order in which they were named.
+
+    Args:
+        paths: one path, URL or pattern, or several.
+        filesystem: a ``FileSystem`` of ours, of fsspec or of pyarrow, for all paths; by default each path's own.
+        options: for the store's constructor, where the path is a URL.
+
+    Raises:
+        LogDirError: a path does not exist, cannot be read, or holds nothing of Kafka's; a pattern matches nothing.
+    """
+    found: list[LogDirectory] = []
+    for given in (paths,) if isinstance(paths, str) else paths:
+        path = plain_path(str(given))
+        chosen = filesystem_for(path, options=options) if filesystem is None else wrap(filesystem)
+        files: dict[str, list[str]] = {}
+        for match in _expand(chosen, path):
+            if _existing(chosen, match).is_directory:
+                found += _directory(chosen, match if match.strip("/") == "" else match.rstrip("/"))
+            else:
+                files.setdefault(split(match)[0], []).append(split(match)[1])
+        found += [_single_files(chosen, directory, listed) for directory, listed in files.items()]
+    return _merged(found)
+
+
+def partitions_of(
+    directories: Iterable[LogDirectory], *, live: bool = True
+) -> Iterator[tuple[LogDirectory, Partition]]:
+    """Yield each partition with the directory that holds it; ``live=False`` yields the renamed ones too."""
+    for directory in directories:
+        for partition in directory.partitions:
+            if partition.is_live or not live:
+                yield directory, partition
+
+
+def _expand(filesystem: FileSystem, path: str) -> list[str]:
+    if not has_magic(path) or filesystem.stat(path) is not None:
+        return [path]
+    matches = filesystem.glob(path)
+    if not matches:
+        raise LogDirError("nothing matches the pattern", file=path)
+    return matches
+
+
+def _existing(filesystem: FileSystem, path: str) -> FileInfo:
+    info = filesystem.stat(path)
+    if info is None:
+        raise LogDirError("no such file or directory", file=path)
+    return info
+
+
+def _directory(filesystem: FileSystem, path: str) -> list[LogDirectory]:
+    found = _below(filesystem, path, filesystem.list_directory(path), NESTED_DEPTH)
+    if not found:
+        raise LogDirError("holds no log directory, partition or segment of Kafka's", file=path)
+    return found
+
+
+def _below(filesystem: FileSystem, path: str, entries: list[FileInfo], depth: int) -> list[LogDirectory]:
+    """Return what one directory is: a partition, a log directory, or a directory of such."""
+    if any(FileName.parse(entry.name) for entry in entries if not entry.is_directory):
+        return [_single_partition(filesystem, path, entries)]
+    directories = [entry for entry in entries if entry.is_directory]
+    if any(entry.name == names.META_PROPERTIES for entry in entries) or any(map(_is_partition, directories)):
+        return [_log_directory(filesystem, path, entries)]
+    if DirectoryName.parse(split(path)[1]) and any(entry.name == names.PARTITION_METADATA for entry in entries):
+        return [_single_partition(filesystem, path, entries)]
+    if depth == 0:
+        return []
+    listed = ((entry.path, filesystem.list_directory(entry.path)) for entry in directories)
+    return [one for child, inner in listed for one in _below(filesystem, child, inner, depth - 1)]
+
+
+def _is_partition(entry: FileInfo) -> bool:
+    return DirectoryName.parse(entry.name) is not None
+
+
+def _log_directory(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
+    files = {entry.name: entry for entry in entries if not entry.is_directory}
+    problems: list[LogDirError] = []
+
+    def small(name: str, parse: Callable[..., _Parsed]) -> _Parsed | None:
+        return _read_small(filesystem, files.get(name), parse, problems)
+
+    read = {name: small(name, checkpoints.read_offset_checkpoint) for name in names.OFFSET_CHECKPOINTS}
+    offsets = {name: values for name, values in read.items() if values is not None}
+    partitions = [
+        _partition(filesystem, entry.path, filesystem.list_directory(entry.path), path, offsets)
+        for entry in entries
+        if entry.is_directory and _is_partition(entry)
+    ]
+    meta = small(names.META_PROPERTIES, checkpoints.read_meta_properties)
+    marker = small(names.CLEAN_SHUTDOWN, checkpoints.read_clean_shutdown)
+    if marker is None and names.CLEAN_SHUTDOWN in files:
+        marker = CleanShutdown()  # Kafka asks only whether the file is there
+    return LogDirectory(
+        path=path,
+        filesystem=filesystem,
+        partitions=_sorted(partitions),
+        meta=meta,
+        clean_shutdown=marker,
+        offset_checkpoints=offsets,
+        bootstrap=files.get("bootstrap.checkpoint"),
+        problems=(*problems, *(problem for partition in partitions for problem in partition.problems)),
+    )
+
+
+def _sorted(partitions: Iterable[Partition]) -> tuple[Partition, ...]:
+    return tuple(sorted(partitions, key=lambda one: (one.topic_partition, one.state, one.directory)))
+
+
+def _read_small(
+    filesystem: FileSystem, entry: FileInfo | None, parse: Callable[..., _Parsed], problems: list[LogDirError]
+) -> _Parsed | None:
+    if entry is None:
+        return None
+    try:
+        return parse(filesystem.read(entry.path, length=SMALL_FILE_BYTES), file=entry.path)
+    except LogDirError as error:
+        problems.append(error)
+        return None
+
+
+def _partition(
+    filesystem: FileSystem,
+    path: str,
+    entries: list[FileInfo],
+    log_directory: str,
+    offsets: Mapping[str, Mapping[TopicPartition, int]],
+) -> Partition:
+    name = DirectoryName.parse(split(path)[1]) or DirectoryName(TopicPartition(split(path)[1], 0))
+    files = {entry.name: entry for entry in entries if not entry.is_directory}
+    parsed = [
+        LogFile(file_name, entry.path, entry.size_bytes, entry.mtime_ms)
+        for entry in files.values()
+        if (file_name := FileName.parse(entry.name)) is not None
+    ]
+    final = {(file.name.offset, file.name.kind): file for file in parsed if not file.name.temporary}
+    bases = sorted(offset for offset, kind in final if kind == "log")
+    problems: list[LogDirError] = []
+    epochs = files.get(names.LEADER_EPOCH_CHECKPOINT)
+    return Partition(
+        topic_partition=name.topic_partition,
+        directory=path,
+        log_directory=log_directory,
+        state=name.state,
+        segments=tuple(_segment(final, base) for base in bases),
+        kraft_snapshots=tuple(Segment(file) for file in parsed if _is_final(file, "checkpoint")),
+        producer_snapshots=tuple(file for file in parsed if _is_final(file, "snapshot")),
+        temporary=tuple(file for file in parsed if file.name.temporary),
+        orphans=tuple(
+            file
+            for (offset, kind), file in final.items()
+            if kind in names.SEGMENT_KINDS and (offset, "log") not in final
+        ),
+        leader_epochs=_read_small(filesystem, epochs, checkpoints.read_leader_epochs, problems),
+        metadata=_read_small(
+            filesystem, files.get(names.PARTITION_METADATA), checkpoints.read_partition_metadata, problems
+        ),
+        checkpointed={
+            file: values[name.topic_partition]
+            for file, values in offsets.items()
+            if not name.state and name.topic_partition in values
+        },
+        problems=tuple(problems),
+    )
+
+
+def _is_final(file: LogFile, kind: str) -> bool:
+    return file.name.kind == kind and not file.name.temporary
+
+
+def _segment(files: Mapping[tuple[int, str], LogFile], base: int) -> Segment:
+    return Segment(
+        files[base, "log"],
+        index=files.get((base, "index")),
+        time_index=files.get((base, "timeindex")),
+        txn_index=files.get((base, "txnindex")),
+        snapshot=files.get((base, "snapshot")),
+    )
+
+
+def _single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
+    """Return a partition that was named alone; the broker's checkpoints above it still count."""
+    above = split(path)[0]
+    problems: list[LogDirError] = []
+    offsets: dict[str, Mapping[TopicPartition, int]] = {}
+    for name in names.OFFSET_CHECKPOINTS:
+        entry = _stat_quietly(filesystem, join(above, name))
+        values = _read_small(filesystem, entry, checkpoints.read_offset_checkpoint, problems)
+        if values is not None:
+            offsets[name] = values
+    partition = _partition(filesystem, path, entries, above, offsets)
+    return LogDirectory(
+        above, filesystem, (partition,), offset_checkpoints=offsets, problems=(*problems, *partition.problems)
+    )
+
+
+def _stat_quietly(filesystem: FileSystem, path: str) -> FileInfo | None:
+    try:
+        return filesystem.stat(path)
+    except LogDirError:  # the directory above need not be ours to read
+        return None
+
+
+def _single_files(filesystem: FileSystem, directory: str, listed: list[str]) -> LogDirectory:
+    """Return a partition of the named segments alone, with the companions that lie beside them."""
+    wanted = set()
+    for name in listed:
+        parsed = FileName.parse(name)
+        if parsed is None or parsed.kind not in ("log", "checkpoint"):
+            reason = "neither a directory, a segment (.log) nor a KRaft snapshot (.checkpoint)"
+            raise LogDirError(reason, file=join(directory, name))
+        wanted.add(parsed)
+    whole = _single_partition(filesystem, directory, filesystem.list_directory(directory))
+    partition = whole.partitions[0]
+    temporary = tuple(Segment(file) for file in partition.temporary if file.name in wanted)
+    cut = replace(
+        partition,
+        segments=tuple(one for one in (*partition.segments, *temporary) if one.log.name in wanted),
+        kraft_snapshots=tuple(one for one in partition.kraft_snapshots if one.log.name in wanted),
+        temporary=(),
+        orphans=(),
+    )
+    return replace(whole, partitions=(cut,))
+
+
+def _merged(found: list[LogDirectory]) -> tuple[LogDirectory, ...]:
+    """Join what was named piece by piece (two segments, two partitions) and lies in one directory."""
+    by_path: dict[str, list[LogDirectory]] = {}
+    for directory in found:
+        by_path.setdefault(directory.path, []).append(directory)
+    return tuple(pieces[0] if len(pieces) == 1 else _joined(pieces) for pieces in by_path.values())
+
+
+def _joined(pieces: list[LogDirectory]) -> LogDirectory:
+    partitions: dict[str, list[Partition]] = {}
+    for partition in (partition for piece in pieces for partition in piece.partitions):
+        partitions.setdefault(partition.directory, []).append(partition)
+    whole = max(pieces, key=lambda piece: (piece.meta is not None, len(piece.partitions)))  # it knows more than a piece
+    problems = {str(problem): problem for piece in pieces for problem in piece.problems}
+    return replace(
+        whole,
+        partitions=_sorted(map(_joined_partition, partitions.values())),
+        problems=tuple(problems.values()),
+    )
+
+
+def _joined_partition(copies: list[Partition]) -> Partition:
+    return replace(
+        copies[0],
+        segments=_once(segment for copy in copies for segment in copy.segments),
+        kraft_snapshots=_once(segment for copy in copies for segment in copy.kraft_snapshots),
+        temporary=tuple({file.path: file for copy in copies for file in copy.temporary}.values()),
+        orphans=tuple({file.path: file for copy in copies for file in copy.orphans}.values()),
+    )
+
+
+def _once(segments: Iterable[Segment]) -> tuple[Segment, ...]:
+    by_path = {segment.path: segment for segment in segments}
+    return tuple(sorted(by_path.values(), key=lambda segment: (segment.base_offset, segment.path)))

@@ -1,0 +1,260 @@
+"""Where a log's bytes come from: four questions that a local disk and an object store both answer.
+
+Every file of the log room is read through a ``FileSystem``; nothing else here calls ``open``. A path is text with
+``/`` between its steps, or a URL; ``filesystem_for`` says which file system answers it. An answer that cannot be had
+(missing, forbidden, the store failed) is a ``LogDirError`` that names the path; ``stat`` alone says ``None`` for what
+is not there. File systems are values: they pickle, and open their connections in the process that uses them.
+"""
+
+from __future__ import annotations
+
+import os
+import stat as modes
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from kafkaframes.errors import LogDirError, MissingExtraError
+
+_Answer = TypeVar("_Answer")
+MAGIC_CHARACTERS = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One entry of a directory.
+
+    Attributes:
+        path: what the file system is asked with.
+        name: the last step of the path.
+        size_bytes: 0 for a directory.
+        mtime_ms: last modification, milliseconds since 1970; None where a store keeps no such time.
+        is_directory: true also for the "folders" of an object store.
+    """
+
+    path: str
+    name: str
+    size_bytes: int = 0
+    mtime_ms: int | None = None
+    is_directory: bool = False
+
+
+class FileSystem(Protocol):
+    """What the log room asks of a disk or a store."""
+
+    def list_directory(self, path: str) -> list[FileInfo]:
+        """Return the entries of a directory, sorted by name."""
+
+    def stat(self, path: str) -> FileInfo | None:
+        """Return one entry; None when nothing is there."""
+
+    def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on (all by default); fewer where the file ends."""
+
+    def glob(self, pattern: str) -> list[str]:
+        """Return the paths that match ``pattern``, sorted."""
+
+
+def join(directory: str, name: str) -> str:
+    """Join two steps of a path or URL.
+
+    >>> join("s3://bucket/logs/", "orders-0")
+    's3://bucket/logs/orders-0'
+    """
+    return f"{directory.rstrip('/')}/{name}" if directory.rstrip("/") else f"/{name}"
+
+
+def split(path: str) -> tuple[str, str]:
+    """Split a path or URL into the directory and its last step.
+
+    >>> split("/logs/orders-0/")
+    ('/logs', 'orders-0')
+    >>> split("orders-0")
+    ('.', 'orders-0')
+    """
+    directory, slash, name = path.rstrip("/").rpartition("/")
+    return (directory or "/", name) if slash else (".", name)
+
+
+def _asking(path: str, question: Callable[[], _Answer]) -> _Answer:
+    """Ask, and turn every failure of the disk or the store into an error that names the path."""
+    try:
+        return question()
+    except OSError as error:
+        raise LogDirError(f"cannot be read: {error.strerror or error}", file=path) from error
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFileSystem:
+    """Files of this machine."""
+
+    def list_directory(self, path: str) -> list[FileInfo]:
+        """Return the entries of a directory, sorted by name; one that vanishes meanwhile is left out."""
+        entries = []
+        for entry in _asking(path, lambda: sorted(os.scandir(path), key=lambda found: found.name)):
+            try:
+                entries.append(_local_info(join(path, entry.name), entry.name, entry.stat()))
+            except FileNotFoundError:  # a broker deletes and renames under us; a dangling link is no file either
+                continue
+        return entries
+
+    def stat(self, path: str) -> FileInfo | None:
+        """Return one entry; None when nothing is there."""
+        try:
+            found = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
+            raise LogDirError(f"cannot be read: {error}", file=path) from error
+        return _local_info(path, split(path)[1], found)
+
+    def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+        return _asking(path, lambda: _pread(path, position, length))
+
+    def glob(self, pattern: str) -> list[str]:
+        """Return the paths that match ``pattern``, sorted; ``**`` matches any number of directories."""
+        import glob
+
+        return sorted(glob.glob(pattern, recursive=True, include_hidden=False))
+
+
+def _local_info(path: str, name: str, found: os.stat_result) -> FileInfo:
+    is_directory = modes.S_ISDIR(found.st_mode)
+    return FileInfo(path, name, 0 if is_directory else found.st_size, found.st_mtime_ns // 1_000_000, is_directory)
+
+
+def _pread(path: str, position: int, length: int | None) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    try:
+        wanted = max(os.fstat(descriptor).st_size - position, 0)
+        wanted = wanted if length is None else min(wanted, length)  # an unchecked length allocates nothing
+        pieces: list[bytes] = []
+        while wanted > 0 and (piece := os.pread(descriptor, wanted, position)):
+            pieces.append(piece)
+            position += len(piece)
+            wanted -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class FsspecFileSystem:
+    """Any store that fsspec knows, by URL: ``s3://``, ``gs://``, ``hdfs://``, ``memory://``, ...
+
+    Attributes:
+        protocol: the URL's scheme, without ``://``.
+        options: what the store's own constructor takes (``endpoint_url``, ``key``, ``secret``, ``anon``, ...).
+        given: a ready fsspec file system instead; it has to pickle when work is shared with other processes.
+    """
+
+    protocol: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    given: Any = None
+
+    def _store(self) -> Any:
+        if self.given is not None:
+            return self.given
+        try:
+            import fsspec
+
+            return fsspec.filesystem(self.protocol, **self.options)
+        except ImportError as error:
+            raise MissingExtraError(f"reading {self.protocol}:// ", "remote") from error
+        except ValueError as error:
+            raise LogDirError(f"no file system is known for {self.protocol}:// ({error})") from error
+
+    def _ask(self, path: str, question: Callable[[Any], _Answer]) -> _Answer:
+        store = self._store()
+        try:
+            return question(store)
+        except Exception as error:  # each store has its own exceptions (botocore's, aiohttp's, pyarrow's)
+            raise LogDirError(f"cannot be read: {type(error).__name__}: {error}", file=path) from error
+
+    def list_directory(self, path: str) -> list[FileInfo]:
+        """Return the entries of a directory, sorted by name, freshly asked for."""
+
+        def question(store: Any) -> list[FileInfo]:
+            store.invalidate_cache()
+            listed = [self._info(path, found) for found in store.ls(path, detail=True)]
+            return [entry for entry in listed if entry.name and entry.path.rstrip("/") != path.rstrip("/")]
+
+        return sorted(self._ask(path, question), key=lambda entry: entry.name)
+
+    def stat(self, path: str) -> FileInfo | None:
+        """Return one entry; None when nothing is there."""
+
+        def question(store: Any) -> FileInfo | None:
+            try:
+                found = self._info(split(path)[0], store.info(path))
+            except FileNotFoundError:
+                return None
+            return FileInfo(path, found.name, found.size_bytes, found.mtime_ms, found.is_directory)
+
+        return self._ask(path, question)
+
+    def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+
+        def question(store: Any) -> bytes:
+            if position == 0 and length is None:
+                return bytes(store.cat_file(path))
+            end = int(store.info(path)["size"])  # stores answer a range past the end with an error, or with more
+            end = end if length is None else min(end, position + length)
+            return bytes(store.cat_file(path, start=position, end=end)) if position < end else b""
+
+        return self._ask(path, question)
+
+    def glob(self, pattern: str) -> list[str]:
+        """Return the paths that match ``pattern``, sorted."""
+        return self._ask(pattern, lambda store: sorted(store.unstrip_protocol(found) for found in store.glob(pattern)))
+
+    def _info(self, directory: str, found: Mapping[str, Any]) -> FileInfo:
+        name = split(str(found["name"]))[1]
+        is_directory = found.get("type") == "directory"
+        size_bytes = 0 if is_directory else int(found.get("size") or 0)
+        return FileInfo(join(directory, name), name, size_bytes, _store_mtime_ms(found), is_directory)
+
+
+def _store_mtime_ms(found: Mapping[str, Any]) -> int | None:
+    """Return the modification time under whichever name the store gives it."""
+    for name in ("mtime", "LastModified", "last_modified", "updated", "modificationTime", "created"):
+        value: Any = found.get(name)
+        if isinstance(value, int | float):
+            return int(value * 1000)
+        if hasattr(value, "timestamp"):
+            return int(value.timestamp() * 1000)
+    return None
+
+
+def filesystem_for(path: str, *, options: Mapping[str, Any] | None = None) -> FileSystem:
+    """Return the file system that answers ``path``: a URL's store, or this machine's disk.
+
+    Args:
+        path: a path, or a URL such as ``s3://bucket/logs``.
+        options: handed to the store's constructor (fsspec's names).
+    """
+    protocol, mark, _ = path.partition("://")
+    return FsspecFileSystem(protocol, dict(options or {})) if mark and protocol != "file" else LocalFileSystem()
+
+
+def plain_path(path: str) -> str:
+    """Return ``path`` as its file system wants it: ``file:///x`` is ``/x``, other URLs stay as they are."""
+    return path.removeprefix("file://") if path.startswith("file://") else path
+
+
+def wrap(filesystem: Any) -> FileSystem:
+    """Make a ``FileSystem`` of a pyarrow or fsspec one, or hand back one of ours."""
+    if hasattr(filesystem, "list_directory"):
+        return filesystem  # type: ignore[no-any-return]
+    if hasattr(filesystem, "get_file_info"):  # pyarrow.fs.FileSystem
+        from fsspec.implementations.arrow import ArrowFSWrapper
+
+        filesystem = ArrowFSWrapper(filesystem)
+    return FsspecFileSystem(str(getattr(filesystem, "protocol", "given")), given=filesystem)
+
+
+def has_magic(path: str) -> bool:
+    """Say whether ``path`` has a character that ``glob`` gives a meaning."""
+    return not MAGIC_CHARACTERS.isdisjoint(path)

@@ -1,0 +1,135 @@
+"""The names that Kafka gives to directories and files of a log, parsed and formatted. No file is touched.
+
+A partition's directory is ``<topic>-<partition>``, and ``<topic>-<partition>.<32 hex digits>-delete`` (or
+``-future``, ``-stray``) when the broker has renamed it. A segment has ``<base offset, 20 digits>.<kind>`` files; while
+they are being written, swapped in or waiting for their deletion a second suffix follows (LogFileUtils, UnifiedLog).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+OFFSET_DIGITS = 20
+EPOCH_DIGITS = 10
+SEGMENT_KINDS = ("log", "index", "timeindex", "txnindex")
+TEMPORARY_SUFFIXES = ("cleaned", "swap", "deleted", "tmp", "part")
+DIRECTORY_STATES = ("delete", "future", "stray")
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+OFFSET_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    CLEANER_CHECKPOINT,
+)
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+
+_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]{1,10})(?:\.(?P<unique_id>[0-9a-f]{32})-(?P<state>[a-z]+))?")
+_FILE = re.compile(r"(?P<offset>[0-9]{20})(?:-(?P<epoch>[0-9]{10}))?\.(?P<kind>[a-z]+)(?:\.(?P<temporary>[a-z.]+))?")
+_MAX_OFFSET = 2**63 - 1
+_MAX_INT32 = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryName:
+    """A partition directory's name, taken apart.
+
+    Attributes:
+        topic_partition: whose directory it is.
+        state: empty, or why the broker renamed it: ``delete``, ``future`` (a move between disks), ``stray``.
+        unique_id: the 32 hex digits of a renamed one, else empty.
+    """
+
+    topic_partition: TopicPartition
+    state: str = ""
+    unique_id: str = ""
+
+    @classmethod
+    def parse(cls, name: str) -> DirectoryName | None:
+        """Take a name apart; None when it is not a partition's.
+
+        >>> DirectoryName.parse("page-views-3")
+        DirectoryName(topic_partition=TopicPartition(topic='page-views', partition=3), state='', unique_id='')
+        >>> DirectoryName.parse("orders-0.3a400b54ac4a47ee86e55390ecea333b-delete").state
+        'delete'
+        >>> DirectoryName.parse("remote-log-index-cache") is None
+        True
+        """
+        match = _DIRECTORY.fullmatch(name)
+        if match is None or int(match["partition"]) > _MAX_INT32:
+            return None
+        state = match["state"] or ""
+        if state and state not in DIRECTORY_STATES:
+            return None
+        return cls(TopicPartition(match["topic"], int(match["partition"])), state, match["unique_id"] or "")
+
+    def __str__(self) -> str:
+        return f"{self.topic_partition}.{self.unique_id}-{self.state}" if self.state else str(self.topic_partition)
+
+
+@dataclass(frozen=True, slots=True)
+class FileName:
+    """The name of a file that belongs to an offset.
+
+    Attributes:
+        offset: the segment's base offset; for a snapshot the offset it stands before.
+        kind: ``log``, ``index``, ``timeindex``, ``txnindex``, ``snapshot`` (of producers) or ``checkpoint`` (KRaft's).
+        temporary: empty, or ``cleaned``, ``swap``, ``deleted``, ``tmp``, ``part``.
+        leader_epoch: of a KRaft snapshot; else None.
+    """
+
+    offset: int
+    kind: str
+    temporary: str = ""
+    leader_epoch: int | None = None
+
+    @classmethod
+    def parse(cls, name: str) -> FileName | None:
+        """Take a name apart; None when it is not one of these.
+
+        >>> FileName.parse("00000000000000000163.index.swap")
+        FileName(offset=163, kind='index', temporary='swap', leader_epoch=None)
+        >>> FileName.parse("00000000000000000081-0000000001.checkpoint").leader_epoch
+        1
+        """
+        match = _FILE.fullmatch(name)
+        if match is None or int(match["offset"]) > _MAX_OFFSET:
+            return None
+        kind, temporary, epoch = match["kind"], match["temporary"] or "", match["epoch"]
+        known = kind == "checkpoint" if epoch else kind in (*SEGMENT_KINDS, "snapshot")
+        if not known or (temporary and temporary not in TEMPORARY_SUFFIXES):
+            return None
+        return cls(int(match["offset"]), kind, temporary, int(epoch) if epoch else None)
+
+    def __str__(self) -> str:
+        epoch = "" if self.leader_epoch is None else f"-{self.leader_epoch:0{EPOCH_DIGITS}d}"
+        temporary = f".{self.temporary}" if self.temporary else ""
+        return f"{self.offset:0{OFFSET_DIGITS}d}{epoch}.{self.kind}{temporary}"
+
+
+def segment_file_name(base_offset: int, kind: str) -> str:
+    """Return the name of a segment's file.
+
+    >>> segment_file_name(170, "timeindex")
+    '00000000000000000170.timeindex'
+    """
+    return str(FileName(base_offset, kind))

@@ -1,0 +1,58 @@
+"""What differs between PySpark 4.0, 4.1, 4.2 and 4.3, in one place. Importing this file does not import pyspark."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+
+from kafkaframes.errors import MissingExtraError
+
+# Spark's documentation of each release, "Spark runs on Java ...". Java 24 and later removed what Hadoop's login
+# used before Spark 4.2, so an old Spark on a new Java fails deep inside; we say so before it starts.
+FIT_JAVA: dict[tuple[int, int], tuple[int, ...]] = {
+    (4, 0): (17, 21),
+    (4, 1): (17, 21),
+    (4, 2): (17, 21, 25),
+    (4, 3): (17, 21, 25),
+}
+NEWEST = max(FIT_JAVA)
+
+
+def pyspark_version() -> tuple[int, int] | None:
+    """Return PySpark's (major, minor), or None when PySpark is not installed. Costs no import of pyspark.
+
+    ``pyspark-client`` and ``pyspark-connect`` (Spark Connect only) carry the same package under other names.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        return None
+
+    for distribution in ("pyspark", "pyspark-connect", "pyspark-client"):
+        try:
+            major, minor = importlib.metadata.version(distribution).split(".")[:2]
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        return int(major), int(minor)
+    return NEWEST  # a checkout on the path, without metadata
+
+
+def require_pyspark(feature: str) -> tuple[int, int]:
+    """Return PySpark's (major, minor).
+
+    Raises:
+        MissingExtraError: PySpark is absent; the message names the extra ``[spark]``.
+    """
+    version = pyspark_version()
+    if version is None:
+        raise MissingExtraError(feature, "spark")
+    return version
+
+
+def fit_java_versions(spark: tuple[int, int] | None) -> tuple[int, ...]:
+    """Return the Java versions that this Spark runs on; an unknown (newer) Spark is taken as the newest known.
+
+    >>> fit_java_versions((4, 0))
+    (17, 21)
+    >>> fit_java_versions((4, 9)) == fit_java_versions((4, 3))
+    True
+    """
+    return FIT_JAVA.get(spark or NEWEST, FIT_JAVA[NEWEST])

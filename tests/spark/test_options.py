@@ -1,0 +1,98 @@
+"""Options: Spark's text in, one checked value out."""
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.errors import OptionError
+from kafkaframes.spark.options import EARLIEST, LATEST, OPTIONS, ReadOptions
+
+
+def parse(**options):
+    return ReadOptions.parse({"path": "/data", **options})
+
+
+def test_defaults():
+    assert parse() == ReadOptions(paths=("/data",))
+    assert (parse().starting, parse().ending, parse().mode) == (EARLIEST, LATEST, "PERMISSIVE")
+    assert parse().max_bytes_per_partition == 128 * 1024 * 1024
+
+
+@given(st.sampled_from(sorted(OPTIONS)), st.randoms(use_true_random=False))
+def test_names_count_in_any_letter_case(name, random):
+    text = {"assign": '{"t": [0]}', "startingoffsets": "earliest", "endingoffsets": "latest", "mode": "failfast"}
+    text |= {"paths": '["/data"]', "minpartitions": "3", "maxbytesperpartition": "1m"}
+    value = text.get(name, "true")
+    mixed = "".join(random.choice((c.upper(), c.lower())) for c in name)
+    assert (
+        ReadOptions.parse({"path": "/data", name: value}) == ReadOptions.parse({"path": "/data"} | {mixed: value})
+        or name == "path"
+    )
+
+
+def test_a_list_of_paths_arrives_as_json():
+    assert ReadOptions.parse({"paths": json.dumps(["/a", "/b c"])}).paths == ("/a", "/b c")
+
+
+def test_topics_and_columns_are_comma_separated():
+    options = parse(subscribe="orders, payments", columns="offset,value")
+    assert options.subscribe == {"orders", "payments"}
+    assert options.columns == ("offset", "value")
+
+
+def test_offsets_are_sparks_json():
+    options = parse(startingOffsets='{"orders": {"0": 23, "1": -2}}', endingOffsets='{"orders": {"0": 50, "1": -1}}')
+    assert options.starting == {("orders", 0): 23, ("orders", 1): EARLIEST}
+    assert options.ending == {("orders", 0): 50, ("orders", 1): LATEST}
+    assert parse(startingOffsets=" Earliest", endingOffsets="LATEST ") == parse()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
+        ({"includeheader": "true"}, "did you mean includeHeaders"),
+        ({"zzz": "1"}, "unknown option zzz; kafka-log knows path"),
+        ({"kafka.bootstrap.servers": "localhost:9092"}, "asks no broker"),
+        ({"groupIdPrefix": "x"}, "asks no broker"),
+        ({"mode": "lenient"}, "PERMISSIVE, DROPMALFORMED, FAILFAST"),
+        ({"includeHeaders": "yes"}, "true or false"),
+        ({"minPartitions": "0"}, "above 0"),
+        ({"minPartitions": "two"}, "above 0"),
+        ({"maxBytesPerPartition": "0"}, "128m"),
+        ({"maxBytesPerPartition": "many"}, "128m"),
+        ({"subscribePattern": "("}, "regular expression"),
+        ({"subscribe": " , "}, "comma separated"),
+        ({"subscribe": "a", "subscribePattern": "b"}, "only one of subscribe, subscribePattern"),
+        ({"assign": '{"orders": 0}'}, "JSON such as"),
+        ({"assign": '{"orders": [true]}'}, "JSON such as"),
+        ({"assign": "orders"}, "JSON such as"),
+        ({"assign": "{}"}, "JSON such as"),
+        ({"startingOffsets": "latest"}, "cannot start at latest"),
+        ({"startingOffsets": '{"t": {"0": -1}}'}, "cannot start at -1"),
+        ({"startingOffsets": '{"t": {"0": -3}}'}, "JSON such as"),
+        ({"startingOffsets": '{"t": {"x": 1}}'}, "JSON such as"),
+        ({"startingOffsets": '{"t": 5}'}, "JSON such as"),
+        ({"endingOffsets": "earliest"}, "cannot end at earliest"),
+        ({"endingOffsets": '{"t": {"0": -2}}'}, "cannot end at -2"),
+        ({"paths": "/not/json"}, "JSON list"),
+        ({"paths": "[1]"}, "JSON list"),
+    ],
+)
+def test_a_mistake_is_named(options, message):
+    with pytest.raises(OptionError, match=message):
+        parse(**options)
+
+
+def test_a_path_is_needed():
+    with pytest.raises(OptionError, match="needs a path"):
+        ReadOptions.parse({})
+
+
+@given(st.sampled_from(sorted(OPTIONS)), st.text())
+def test_any_text_gives_options_or_an_option_error(name, text):
+    with contextlib.suppress(OptionError):
+        ReadOptions.parse({"path": "/data", name: text})
