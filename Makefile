@@ -16,6 +16,8 @@ $(READY): pyproject.toml
 	@echo "setting up $(VENV) (once; a few minutes with an empty pip cache)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[spark,dev]'
+	@echo "compiling the kernels (once, half a minute)"
+	@$(PY) -m kafkaframes.wire._jit
 	@touch $@
 
 setup: $(READY) ## install everything into .venv, compile the kernels
