@@ -27,7 +27,7 @@ BATCH = 16_000
 
 def segment(topic, partition, base_offset, size_bytes=MB, **more):
     path = f"/logs/{topic}-{partition}/{base_offset:020}.log"
-    return Segment(path, size_bytes, base_offset, topic, partition, **more)
+    return Segment(path, size_bytes, base_offset, topic, partition, f"/logs/{topic}-{partition}", **more)
 
 
 def options(**given):
@@ -111,7 +111,7 @@ def test_what_is_not_there_is_an_error(asked, message):
 
 
 def test_two_replicas_are_not_read_as_one_log():
-    twice = [*LOG, Segment("/other/orders-0/00000000000000000000.log", MB, 0, "orders", 0)]
+    twice = [*LOG, Segment("/other/orders-0/00000000000000000000.log", MB, 0, "orders", 0, "/other/orders-0")]
     with pytest.raises(OptionError, match="orders-0 is in two directories, /logs/orders-0 and /other/orders-0"):
         select_segments(twice, options())
     assert select_segments(twice, options(subscribe=frozenset({"payments"})))

@@ -37,22 +37,22 @@ INTERNAL_TOPICS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One segment file. ``topic`` and ``partition`` are None where the directory's name does not tell them.
+    """One segment file.
 
-    ``named`` says that the user's path led to this very topic partition, so that no default hides it.
+    Attributes:
+        path: of the ``.log``; ``directory``: of the partition it belongs to.
+        index_path: of the ``.index`` beside it, None where there is none.
+        named: the user's path led to this very partition or segment, so that no default hides it.
     """
 
     path: str
     size_bytes: int
     base_offset: int
-    topic: str | None = None
-    partition: int | None = None
+    topic: str
+    partition: int
+    directory: str
+    index_path: str | None = None
     named: bool = False
-
-    @property
-    def directory(self) -> str:
-        """The directory that holds the file."""
-        return self.path.rpartition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def select_segments(segments: Iterable[Segment], options: ReadOptions) -> list[S
     segments = list(segments)
     chosen = [segment for segment in segments if _is_chosen(segment, options)]
     _check_all_found(segments, options)
-    chosen.sort(key=lambda s: (s.topic or "", -1 if s.partition is None else s.partition, s.base_offset, s.path))
+    chosen.sort(key=lambda s: (s.topic, s.partition, s.base_offset, s.path))
     _check_no_replicas(chosen)
     return chosen
 
@@ -99,8 +99,8 @@ def _is_chosen(segment: Segment, options: ReadOptions) -> bool:
     if options.subscribe is not None:
         return segment.topic in options.subscribe
     if options.assign is not None:
-        return segment.partition in options.assign.get(segment.topic or "", ())
-    if options.subscribe_pattern is not None and not options.subscribe_pattern.fullmatch(segment.topic or ""):
+        return segment.partition in options.assign.get(segment.topic, ())
+    if options.subscribe_pattern is not None and not options.subscribe_pattern.fullmatch(segment.topic):
         return False
     return segment.named or options.include_internal or segment.topic not in INTERNAL_TOPICS
 
@@ -121,10 +121,8 @@ def _asked_partitions(assignment: Assignment) -> list[tuple[str, int]]:
 
 
 def _check_no_replicas(segments: Sequence[Segment]) -> None:
-    directories: dict[tuple[str | None, int | None], str] = {}
+    directories: dict[tuple[str, int], str] = {}
     for segment in segments:
-        if segment.topic is None:
-            continue
         name = segment.topic, segment.partition
         first = directories.setdefault(name, segment.directory)
         if first != segment.directory:
@@ -134,9 +132,7 @@ def _check_no_replicas(segments: Sequence[Segment]) -> None:
             )
 
 
-def offset_ranges(
-    segments: Sequence[Segment], options: ReadOptions
-) -> dict[tuple[str | None, int | None], tuple[int, int]]:
+def offset_ranges(segments: Sequence[Segment], options: ReadOptions) -> dict[tuple[str, int], tuple[int, int]]:
     """Return for each topic partition the first offset and the (exclusive) end offset that the options ask for.
 
     Raises:
@@ -155,17 +151,17 @@ def offset_ranges(
 
 
 def _per_partition(
-    option: str, offsets: int | PartitionOffsets, names: set[tuple[str | None, int | None]]
-) -> Mapping[tuple[str | None, int | None], int]:
+    option: str, offsets: int | PartitionOffsets, names: set[tuple[str, int]]
+) -> Mapping[tuple[str, int], int]:
     if isinstance(offsets, int):
         return {}
-    for name in sorted(names, key=str):
+    for name in sorted(names):
         if name not in offsets:
             raise OptionError(f"{option} names no offset for {_text(name)}; use -2 for earliest, -1 for latest")
     for asked in offsets:
         if asked not in names:
             raise OptionError(f"{option} names {_text(asked)}, which is not among the topic partitions chosen")
-    return {(topic, partition): offset for (topic, partition), offset in offsets.items()}
+    return offsets
 
 
 def prune(segments: Sequence[Segment], options: ReadOptions) -> list[Slice]:
@@ -236,7 +232,7 @@ def plan_read(
     return pack((piece for whole in slices for piece in split(whole, target, boundaries)), target)
 
 
-def _text(name: tuple[str | None, int | None]) -> str:
+def _text(name: tuple[str, int]) -> str:
     return f"{name[0]}-{name[1]}"
 
 
@@ -244,6 +240,6 @@ def _places(options: ReadOptions) -> str:
     return ", ".join(options.paths)
 
 
-def _some(topics: Iterable[str | None]) -> str:
-    names = sorted(topic for topic in topics if topic is not None)
+def _some(topics: Iterable[str]) -> str:
+    names = sorted(topics)
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "") if names else "none"
