@@ -178,6 +178,8 @@ class _Object:
         value = self._values.get(key)
         if value is None:
             return None
+        if isinstance(value, int) and not isinstance(value, bool):  # from a plain JSON parser: the catalog's own files
+            return value
         if not isinstance(value, str):
             raise self.refusal(f"{key} must be a number, not {_words(value)}", key)
         text = value if isinstance(value, Number) else value.strip()

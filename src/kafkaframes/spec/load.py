@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 from kafkaframes.errors import SpecError
 from kafkaframes.spec.declared import FieldDecl, MessageDecl, RefusedError, StructDecl, declare
 from kafkaframes.spec.defaults import parse_default
 from kafkaframes.spec.jsontext import JsonText, place
 from kafkaframes.spec.model import FieldSpec, MessageSpec, StructSpec
+from kafkaframes.spec.rules import Violation, registry, violations
 from kafkaframes.spec.versions import Versions
 
 
@@ -49,19 +52,41 @@ def load_message(source: str | bytes, *, file: str | None = None, dialect: Diale
         SpecError: the text is no spec that Kafka's generator would accept; the first reason.
     """
     document = JsonText(source, file=file)
+    for problem in problems_of(document, dialect):
+        raise SpecError(problem.reason, path=problem.path, file=place(file, document.line_of(problem.where)))
+    return build(_declare(document, dialect))
+
+
+def load_trusted(value: dict[str, Any]) -> MessageSpec:
+    """Return the spec of a parsed JSON object that is known to pass the rules: the catalog's own files."""
+    return build(declare(value, NEWEST.types))
+
+
+def problems_of(document: JsonText, dialect: Dialect = NEWEST) -> Iterator[Violation]:
+    """Yield everything that the generator would refuse in a document."""
     if document.trailing and not dialect.allows_trailing_text:
-        raise SpecError("text after the closing brace: drop it", file=place(file, document.trailing_line))
+        yield Violation("one-object", f"text after the closing brace, line {document.trailing_line}: drop it", (), ())
     try:
-        return build(declare(document.value, dialect.types))
+        declared = _declare(document, dialect)
+        if declared.struct.versions.is_empty and not dialect.allows_removed:
+            yield Violation("valid-not-empty", "validVersions has no version", ("validVersions",), ())
+        yield from violations(declared)
     except RefusedError as refusal:
-        line = document.line_of(refusal.where)
-        raise SpecError(refusal.reason, path=refusal.path, file=place(file, line)) from None
+        yield Violation("json", refusal.reason, refusal.where, refusal.path)
+    except RecursionError:
+        yield Violation("json", "structs nest too deep", (), ())
+
+
+def _declare(document: JsonText, dialect: Dialect) -> MessageDecl:
+    declared = declare(document.value, dialect.types)
+    if declared.flexible_versions is None and not dialect.needs_flexible_versions:
+        return replace(declared, flexible_versions=Versions.NONE)
+    return declared
 
 
 def build(declared: MessageDecl) -> MessageSpec:
     """Return the resolved spec of a declaration that has passed the rules."""
-    structs = {one.name: one for one in declared.common_structs}
-    _add_inline(declared.struct.fields, structs)
+    structs, _ = registry(declared)
     return MessageSpec(
         name=declared.struct.name,
         type=declared.type,
@@ -74,15 +99,6 @@ def build(declared: MessageDecl) -> MessageSpec:
         latest_version_unstable=declared.latest_version_unstable,
         header_versions=_header_versions(declared),
     )
-
-
-def _add_inline(fields: tuple[FieldDecl, ...], structs: dict[str, StructDecl]) -> None:
-    for one in fields:
-        if one.type.is_struct and one.type.name not in structs:
-            structs[one.type.name] = StructDecl(
-                where=one.where, path=one.path, name=one.type.name, versions=one.versions, fields=one.fields
-            )
-        _add_inline(one.fields, structs)
 
 
 def _struct(declared: StructDecl) -> StructSpec:

@@ -211,6 +211,15 @@ class MessageSpec:
         own = self.flexible_versions if of.flexible_versions is None else of.flexible_versions
         return own.contains(version)
 
+    def canonical_version(self, version: int) -> int:
+        """Return the version under which the fields of ``version`` are declared: the same, but for keys of records.
+
+        Before 4.0 the version of a coordinator record's key was its record type (GroupMetadataKey: 2). Since then the
+        type is the API key, the only version 0. Both stand for the same bytes, so a key answers to both.
+        """
+        is_older_name = self.type == "coordinator-key" and version == self.api_key
+        return self.valid_versions.lowest if is_older_name else version
+
     def header_version(self, version: int) -> int:
         """Return the version of the header that precedes this request's or response's body.
 

@@ -1,0 +1,34 @@
+"""A group of commands that imports a command's module only when the command is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+
+class LazyGroup(click.Group):
+    """Commands from a table: name -> (module, one line for ``--help``). The module's ``command`` is the command."""
+
+    def __init__(self, *args: Any, commands_table: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._table = commands_table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import and return a command; ``None`` if the table has no such name."""
+        if name not in self._table:
+            return None
+        command = importlib.import_module(self._table[name][0]).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table's lines, importing nothing."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in self._table.items()])
