@@ -1,0 +1,449 @@
+"""Write records: formats 0, 1 and 2, every codec, from rows to the bytes of a segment or a request.
+
+``build_records`` cuts rows into batches and writes them all; ``build_batch`` writes one batch with a header that the
+caller decides (the append path, the cleaner, conversions); both go through the same kernels, which are entered
+once for all batches. Python runs per batch only where there is a codec.
+
+What Kafka writes, and so does this:
+
+* Format 2: ``baseTimestamp`` is the first record's timestamp, or the delete horizon; offset deltas keep holes.
+* Formats 0 and 1 without a codec: every message by itself. With one: a wrapper whose offset is that of the **last**
+  inner message and whose timestamp is the largest; inner offsets are relative in format 1 and absolute in format 0.
+* Time of append: the batch (format 1: every message) carries it, so a new batch begins where the timestamp changes.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.records import _kernels_build as kernels
+from kafkaframes.records.codecs import Codec, codec_of, compress
+from kafkaframes.records.rows import Bytes, Int64s, Rows, rows_of
+from kafkaframes.wire.checksum import crc32, crc32c
+
+__all__ = [
+    "DEFAULT_BATCH_BYTES",
+    "BatchFields",
+    "build_batch",
+    "build_empty_batch",
+    "build_end_transaction",
+    "build_records",
+    "next_sequence",
+]
+
+DEFAULT_BATCH_BYTES = 16384
+_PORTION_BYTES = 2 * 1024 * 1024
+_PORTION_ROWS = 4096
+CREATE_TIME, LOG_APPEND_TIME = 0, 1
+_TIMESTAMP_TYPES = {"CreateTime": CREATE_TIME, "LogAppendTime": LOG_APPEND_TIME, 0: CREATE_TIME, 1: LOG_APPEND_TIME}
+_TIMESTAMP_TYPE_BIT, _TRANSACTIONAL_BIT, _CONTROL_BIT, _HORIZON_BIT = 0x08, 0x10, 0x20, 0x40
+_LARGEST_INT32 = 2**31 - 1
+_LARGEST_BODY = _LARGEST_INT32 - 1024
+_NO_SEQUENCE = -1
+Table = np.ndarray[Any, np.dtype[np.int64]]
+# What the reader gives beside the record itself, and a writer decides anew.
+READER_COLUMNS = frozenset(
+    """topic partition timestamp_type timestampType segment file position batch_position batch_base_offset base_offset
+    batch_last_offset last_offset batch_size magic codec producer_id producer_epoch sequence base_sequence
+    leader_epoch transactional is_transactional control is_control delete_horizon crc crc_ok error _error""".split()  # noqa: SIM905
+)
+
+
+class BatchFields(NamedTuple):
+    """What the header of a batch says beside its records; ``None`` means: as the records have it.
+
+    Formats 0 and 1 have none of it but ``timestamp_type`` and, on a wrapper, ``last_offset`` and ``max_timestamp``.
+    """
+
+    timestamp_type: int = CREATE_TIME
+    leader_epoch: int = -1
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = _NO_SEQUENCE
+    transactional: bool = False
+    control: bool = False
+    delete_horizon_ms: int | None = None
+    base_offset: int | None = None
+    last_offset: int | None = None
+    max_timestamp: int | None = None
+
+    def attributes(self, codec: int) -> int:
+        """Return the attributes of a format 2 batch."""
+        value = codec
+        for said, bit in (
+            (self.timestamp_type == LOG_APPEND_TIME, _TIMESTAMP_TYPE_BIT),
+            (self.transactional, _TRANSACTIONAL_BIT),
+            (self.control, _CONTROL_BIT),
+            (self.delete_horizon_ms is not None, _HORIZON_BIT),
+        ):
+            value |= bit if said else 0
+        return value
+
+
+_PLAIN = BatchFields()
+
+
+def next_sequence(sequence: int, increment: int) -> int:
+    """Add to a producer's sequence number, which goes on with 0 after 2^31 - 1.
+
+    >>> next_sequence(2**31 - 1, 1), next_sequence(5, 3)
+    (0, 8)
+    """
+    return (sequence + increment) & _LARGEST_INT32
+
+
+def build_records(
+    columns: Any,
+    *,
+    magic: int = 2,
+    codec: str | int = "none",
+    level: int | None = None,
+    base_offset: int = 0,
+    batch_bytes: int = DEFAULT_BATCH_BYTES,
+    batch_records: int | None = None,
+    timestamp_type: str | int = "CreateTime",
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = _NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    delete_horizon_ms: int | None = None,
+) -> bytes:
+    """Write ``columns`` as record batches (format 2) or message sets (0, 1); see ``kafkaframes.build_records``."""
+    known = codec_of(codec)
+    if timestamp_type not in _TIMESTAMP_TYPES:
+        raise OptionError(f"no timestamp type {timestamp_type!r}; there are CreateTime and LogAppendTime")
+    fields = BatchFields(
+        _TIMESTAMP_TYPES[timestamp_type],
+        leader_epoch,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        transactional,
+        control,
+        delete_horizon_ms,
+    )
+    _check_options(magic, known, fields, batch_bytes, batch_records)
+    rows = rows_of(columns, base_offset=base_offset, ignore=READER_COLUMNS)
+    _check_rows(rows, magic)
+    starts = _split(rows, magic, known, fields, batch_bytes, batch_records or rows.size + 1)
+    return _write(rows, _table(rows, starts, known, fields), magic, known, level, fields)
+
+
+def build_batch(
+    rows: Rows,
+    *,
+    magic: int = 2,
+    codec: int = Codec.NONE,
+    level: int | None = None,
+    fields: BatchFields = _PLAIN,
+    start: int = 0,
+    stop: int | None = None,
+) -> bytes:
+    """Write ``rows[start:stop]`` as one batch, as one wrapper, or (formats 0 and 1, no codec) as messages in a row.
+
+    Raises:
+        EncodeError: a row does not fit into the format or the batch; there are no rows.
+    """
+    known = codec_of(codec)
+    stop = rows.size if stop is None else stop
+    if not 0 <= start < stop <= rows.size:
+        raise EncodeError(f"no rows from {start} to {stop} of {rows.size}")
+    _check_options(magic, known, fields, 1, None)
+    _check_rows(rows, magic)
+    table = _table(rows, np.array([start], np.int64), known, fields, stop)
+    return _write(rows, table, magic, known, level, fields)
+
+
+def build_empty_batch(
+    base_offset: int,
+    last_offset: int,
+    *,
+    max_timestamp: int = -1,
+    fields: BatchFields = _PLAIN,
+    codec: int = Codec.NONE,
+) -> bytes:
+    """Write a format 2 header without records, as the cleaner does to keep a producer's last sequence (KAFKA-5490)."""
+    base_timestamp = -1 if fields.delete_horizon_ms is None else fields.delete_horizon_ms
+    checked = struct.pack(
+        ">hiqqqhii",
+        fields.attributes(codec),
+        last_offset - base_offset,
+        base_timestamp,
+        max_timestamp,
+        fields.producer_id,
+        fields.producer_epoch,
+        fields.base_sequence,
+        0,
+    )
+    return struct.pack(">qiibI", base_offset, len(checked) + 9, fields.leader_epoch, 2, crc32c(checked)) + checked
+
+
+def build_end_transaction(
+    offset: int,
+    *,
+    commit: bool,
+    timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int = 0,
+    leader_epoch: int = -1,
+) -> bytes:
+    """Write the control batch that ends a transaction: ABORT is type 0, COMMIT type 1, both of version 0."""
+    key, value = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, coordinator_epoch)
+    rows = rows_of({"offset": [offset], "timestamp": [timestamp], "key": [key], "value": [value]})
+    fields = BatchFields(
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+    )
+    return build_batch(rows, fields=fields)
+
+
+# ------------------------------------------------------------------------------------------------------ checks
+
+
+def _check_options(magic: int, codec: Codec, fields: BatchFields, batch_bytes: int, batch_records: int | None) -> None:
+    if magic not in (0, 1, 2):
+        raise OptionError(f"no record format {magic!r}; there are 0, 1 and 2")
+    if codec is Codec.ZSTD and magic < 2:
+        raise EncodeError(f"zstd needs format 2, not {magic}").within("codec")
+    if batch_bytes < 1 or (batch_records is not None and batch_records < 1):
+        raise OptionError("batch_bytes and batch_records are at least 1")
+    if fields.control and codec is not Codec.NONE:
+        raise OptionError("control batches are not compressed")
+    if magic == 0 and fields.timestamp_type != CREATE_TIME:
+        raise OptionError("format 0 has no timestamps, so no LogAppendTime")
+    if magic < 2:
+        _check_old(magic, fields)
+    else:
+        _check_ranges(fields)
+
+
+def _check_old(magic: int, fields: BatchFields) -> None:
+    for name, default in _ONLY_IN_V2.items():
+        if getattr(fields, name) != default:
+            raise OptionError(f"{name} needs format 2, not {magic}")
+
+
+_IN_EVERY_FORMAT = ("timestamp_type", "last_offset", "max_timestamp")
+_ONLY_IN_V2 = {name: value for name, value in _PLAIN._asdict().items() if name not in _IN_EVERY_FORMAT}
+_RANGES = {
+    "leader_epoch": (-(2**31), _LARGEST_INT32),
+    "producer_id": (-(2**63), 2**63 - 1),
+    "producer_epoch": (-(2**15), 2**15 - 1),
+    "base_sequence": (_NO_SEQUENCE, _LARGEST_INT32),
+    "delete_horizon_ms": (0, 2**63 - 1),
+}
+
+
+def _check_ranges(fields: BatchFields) -> None:
+    for name, (lowest, highest) in _RANGES.items():
+        value = getattr(fields, name)
+        if value is not None and not lowest <= value <= highest:
+            raise OptionError(f"{name} is {lowest} to {highest}, not {value}")
+
+
+def _check_rows(rows: Rows, magic: int) -> None:
+    if magic < 2 and len(rows.header_starts):
+        row = int(np.flatnonzero(np.diff(rows.header_starts))[0])
+        raise EncodeError(f"format {magic} has no headers").within(row).within("headers")
+    together = rows.keys.lengths + rows.values.lengths
+    if together.max(initial=0) > _LARGEST_BODY:
+        row = int(together.argmax())
+        raise EncodeError(f"a key and value of {together[row]} bytes are too large").within(row).within("value")
+
+
+# ------------------------------------------------------------------------------------------------------ batches
+
+
+def _split(rows: Rows, magic: int, codec: Codec, fields: BatchFields, batch_bytes: int, batch_records: int) -> Int64s:
+    """Return the first row of each batch."""
+    if rows.size == 0:
+        return np.zeros(0, np.int64)
+    if magic < 2 and codec is Codec.NONE:  # messages by themselves, in handy portions
+        return np.arange(0, rows.size, _PORTION_ROWS, dtype=np.int64)
+    starts = np.empty(rows.size, np.int64)
+    count = kernels.split(
+        *_lengths(rows),
+        magic,
+        batch_bytes,
+        batch_records,
+        -1 if fields.delete_horizon_ms is None else fields.delete_horizon_ms,
+        int(fields.timestamp_type == LOG_APPEND_TIME),
+        starts,
+    )
+    return starts[:count]
+
+
+def _table(rows: Rows, starts: Int64s, codec: Codec, fields: BatchFields, stop: int | None = None) -> Table:
+    """Return one row of header values for each batch, as ``_kernels_build`` names the columns."""
+    table = np.zeros((len(starts), kernels.COLUMNS), np.int64)
+    if not len(starts):
+        return table
+    stops = np.append(starts[1:], rows.size if stop is None else stop)
+    table[:, kernels.START] = starts
+    table[:, kernels.STOP] = stops
+    table[:, kernels.BASE_OFFSET] = _given(fields.base_offset, rows.offsets[starts])
+    table[:, kernels.LAST_OFFSET] = _given(fields.last_offset, rows.offsets[stops - 1])
+    table[:, kernels.LEADER_EPOCH] = fields.leader_epoch
+    table[:, kernels.ATTRIBUTES] = fields.attributes(codec)
+    table[:, kernels.BASE_TIMESTAMP] = _given(fields.delete_horizon_ms, rows.timestamps[starts])
+    largest = np.maximum.reduceat(rows.timestamps[: stops[-1]], starts)
+    table[:, kernels.MAX_TIMESTAMP] = _given(fields.max_timestamp, largest)
+    table[:, kernels.PRODUCER_ID] = fields.producer_id
+    table[:, kernels.PRODUCER_EPOCH] = fields.producer_epoch
+    table[:, kernels.BASE_SEQUENCE] = _sequences(table, fields.base_sequence)
+    _check_deltas(rows, table)
+    return table
+
+
+def _given(value: int | None, otherwise: Any) -> Any:
+    return otherwise if value is None else value
+
+
+def _sequences(table: Table, first: int) -> Any:
+    """Number the batches on from ``first``: a batch takes as many sequence numbers as offsets (KIP-98)."""
+    if first == _NO_SEQUENCE:
+        return _NO_SEQUENCE
+    taken = table[:, kernels.LAST_OFFSET] - table[:, kernels.BASE_OFFSET] + 1
+    return (first + np.cumsum(taken) - taken) & _LARGEST_INT32
+
+
+def _check_deltas(rows: Rows, table: Table) -> None:
+    base, last = table[:, kernels.BASE_OFFSET], table[:, kernels.LAST_OFFSET]
+    first_rows, last_rows = table[:, kernels.START], table[:, kernels.STOP] - 1
+    wide = (last - base > _LARGEST_INT32) | (rows.offsets[first_rows] < base) | (rows.offsets[last_rows] > last)
+    if wide.any():
+        batch = int(np.flatnonzero(wide)[0])
+        row = int(last_rows[batch])
+        raise (
+            EncodeError(
+                f"offset {rows.offsets[row]} does not fit into a batch of offsets {base[batch]} to {last[batch]}"
+            )
+            .within(row)
+            .within("offset")
+        )
+
+
+def _write(rows: Rows, table: Table, magic: int, codec: Codec, level: int | None, fields: BatchFields) -> bytes:
+    """Write the batches of ``table``, in portions that stay in the processor's cache."""
+    whole = io.BytesIO()
+    if len(table):
+        body_sizes = _measure(rows, table, magic)
+        if magic >= 2 or codec is not Codec.NONE:
+            _check_sizes(table)
+        scratch = np.empty(0, np.uint8)
+        for first, last in _portions(table):
+            portion = table[first:last].copy()
+            portion[:, kernels.POSITION] -= portion[0, kernels.POSITION]
+            size = int(portion[:, kernels.SIZE].sum())
+            scratch = scratch if len(scratch) >= size else np.empty(size, np.uint8)
+            if magic >= 2:
+                _fill_v2(rows, portion, body_sizes, codec, scratch)
+            else:
+                _fill_messages(rows, portion, magic, codec, fields, scratch)
+            whole.writelines(_finished(memoryview(scratch.data)[:size], portion, magic, codec, level))
+    return whole.getvalue()
+
+
+def _portions(table: Table) -> Iterator[tuple[int, int]]:
+    """Cut the batches into runs of about ``_PORTION_BYTES``."""
+    ends = table[:, kernels.POSITION] + table[:, kernels.SIZE]
+    first = 0
+    while first < len(table):
+        last = int(np.searchsorted(ends, table[first, kernels.POSITION] + _PORTION_BYTES, side="right"))
+        last = max(last, first + 1)
+        yield first, last
+        first = last
+
+
+def _measure(rows: Rows, table: Table, magic: int) -> Int64s:
+    """Fill POSITION and SIZE; return the sizes of the records' bodies (format 2)."""
+    if magic < 2:
+        kernels.measure_messages(rows.keys.lengths, rows.values.lengths, magic, table)
+        return np.empty(0, np.int64)
+    body_sizes = np.empty(rows.size, np.int64)
+    kernels.measure_v2(*_lengths(rows), table, body_sizes)
+    return body_sizes
+
+
+def _lengths(rows: Rows) -> tuple[Int64s, ...]:
+    return (
+        rows.offsets,
+        rows.timestamps,
+        rows.keys.lengths,
+        rows.values.lengths,
+        rows.header_starts,
+        rows.header_names.lengths,
+        rows.header_values.lengths,
+    )
+
+
+def _fill_v2(rows: Rows, table: Table, body_sizes: Int64s, codec: Codec, out: Bytes) -> None:
+    kernels.write_v2(
+        rows.offsets,
+        rows.timestamps,
+        *rows.keys,
+        *rows.values,
+        rows.header_starts,
+        *rows.header_names,
+        *rows.header_values,
+        table,
+        body_sizes,
+        int(codec is Codec.NONE),
+        out,
+    )
+
+
+def _fill_messages(rows: Rows, table: Table, magic: int, codec: Codec, fields: BatchFields, out: Bytes) -> None:
+    if magic == 0 or codec is Codec.NONE:
+        table[:, kernels.BASE_OFFSET] = 0
+    attributes = _TIMESTAMP_TYPE_BIT if fields.timestamp_type == LOG_APPEND_TIME else 0
+    kernels.write_messages(rows.offsets, rows.timestamps, *rows.keys, *rows.values, table, magic, attributes, out)
+
+
+def _finished(plain: memoryview, table: Table, magic: int, codec: Codec, level: int | None) -> Iterator[Any]:
+    """Yield what stands in ``plain``: as it is, or batch after batch compressed."""
+    if codec is Codec.NONE:
+        yield plain
+        return
+    finish = _compressed_v2 if magic >= 2 else _wrapper
+    for batch in table.tolist():
+        start = batch[kernels.POSITION]
+        yield finish(plain[start : start + batch[kernels.SIZE]], batch, magic, codec, level)
+
+
+def _check_sizes(table: Table) -> None:
+    large = np.flatnonzero(table[:, kernels.SIZE] > _LARGEST_INT32)
+    if len(large):
+        batch = table[large[0]]
+        row = int(batch[kernels.START])
+        raise EncodeError(f"a batch of {batch[kernels.SIZE]} bytes from this row on: the limit is 2^31 - 1").within(row)
+
+
+def _compressed_v2(plain: memoryview, batch: list[int], magic: int, codec: Codec, level: int | None) -> bytes:
+    """Compress the records behind the header, then set its length and CRC."""
+    records = compress(codec, plain[kernels.HEADER_V2 :], level=level, magic=magic)
+    header = bytearray(plain[: kernels.HEADER_V2])
+    struct.pack_into(">i", header, 8, kernels.HEADER_V2 - kernels.OVERHEAD + len(records))
+    struct.pack_into(">I", header, 17, crc32c(records, crc32c(header[21:])))
+    return bytes(header) + records
+
+
+def _wrapper(plain: memoryview, batch: list[int], magic: int, codec: Codec, level: int | None) -> bytes:
+    """Wrap a compressed set of messages into one: no key, the last offset, the largest timestamp."""
+    inner = compress(codec, plain, level=level, magic=magic)
+    attributes = codec | batch[kernels.ATTRIBUTES] & _TIMESTAMP_TYPE_BIT
+    timestamp = struct.pack(">q", batch[kernels.MAX_TIMESTAMP]) if magic else b""
+    checked = b"".join((bytes((magic, attributes)), timestamp, struct.pack(">ii", -1, len(inner)), inner))
+    return struct.pack(">qiI", batch[kernels.LAST_OFFSET], 4 + len(checked), crc32(checked)) + checked

@@ -1,0 +1,298 @@
+"""Rows to be written as records: from Arrow columns, or a few plain Python values, to flat arrays for the kernels.
+
+Columns (all optional but one of ``key`` and ``value``; the names of the reader's columns):
+
+==========  ==========================================================  ======================
+name        Arrow type                                                  where it is absent
+==========  ==========================================================  ======================
+offset      any integer; increasing                                     counted from a base
+timestamp   any integer (ms), or a timestamp of whole milliseconds      -1, "no timestamp"
+key, value  binary or string of any width, or null                      null
+headers     list of struct<key, value>, or map                          none
+==========  ==========================================================  ======================
+
+Nothing is copied that need not be: blobs stay where Arrow has them, as start and length of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkaframes.errors import EncodeError
+
+__all__ = ["NO_TIMESTAMP", "Blobs", "Rows", "rows_of"]
+
+NO_TIMESTAMP = -1
+_COLUMNS = ("offset", "timestamp", "key", "value", "headers")
+_LARGEST_INT64 = 2**63 - 1
+_MISSING = object()
+
+Int64s = np.ndarray[Any, np.dtype[np.int64]]
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+class Blobs(NamedTuple):
+    """Byte strings: ``data[starts[i] : starts[i] + lengths[i]]``, null where the length is -1."""
+
+    starts: Int64s
+    lengths: Int64s
+    data: Bytes
+
+
+class Rows(NamedTuple):
+    """What the kernels write; ``header_starts`` is empty where no row has headers."""
+
+    offsets: Int64s
+    timestamps: Int64s
+    keys: Blobs
+    values: Blobs
+    header_starts: Int64s
+    header_names: Blobs
+    header_values: Blobs
+
+    @property
+    def size(self) -> int:
+        """Return the number of rows."""
+        return len(self.offsets)
+
+
+def rows_of(columns: Any, *, base_offset: int = 0, ignore: Iterable[str] = ()) -> Rows:
+    """Check ``columns`` and lay them out for writing.
+
+    Args:
+        columns: a ``pa.Table``, a ``pa.RecordBatch``, a mapping of names to arrays or sequences, or a
+            sequence of mappings.
+        base_offset: the first offset where there is no column ``offset``.
+        ignore: columns that may be there and say nothing to a writer.
+
+    Raises:
+        EncodeError: ``path`` names the column and, where one is at fault, the row.
+    """
+    named = _named(columns)
+    _refuse_others(named, ignore)
+    arrays = {name: _array(name, named[name]) for name in _COLUMNS if name in named}
+    count = _common_length(arrays)
+    none = pa.nulls(count, pa.binary())
+    header_starts, names, values = _headers(arrays.get("headers"))
+    return Rows(
+        _offsets(arrays.get("offset"), base_offset, count),
+        _timestamps(arrays.get("timestamp"), count),
+        _blobs("key", arrays.get("key", none)),
+        _blobs("value", arrays.get("value", none)),
+        header_starts,
+        names,
+        values,
+    )
+
+
+# ------------------------------------------------------------------------------ from whatever the caller has
+
+
+def _named(columns: Any) -> Mapping[str, Any]:
+    if isinstance(columns, pa.Table | pa.RecordBatch):
+        return dict(zip(columns.schema.names, columns.columns, strict=True))
+    if isinstance(columns, Mapping):
+        return columns
+    if isinstance(columns, Sequence) and all(isinstance(row, Mapping) for row in columns):
+        names = dict.fromkeys(name for row in columns for name in row)
+        return {name: [row.get(name) for row in columns] for name in names or ("value",)}
+    raise EncodeError(f"records are given as Arrow columns or mappings, not as {type(columns).__name__}")
+
+
+def _refuse_others(named: Mapping[str, Any], ignore: Iterable[str]) -> None:
+    unknown = [name for name in named if name not in _COLUMNS and name not in set(ignore)]
+    if unknown:
+        raise EncodeError(f"no such column of records; there are {', '.join(_COLUMNS)}").within(unknown[0])
+    if "key" not in named and "value" not in named:
+        raise EncodeError("records need a column key or value")
+
+
+def _array(name: str, values: Any) -> pa.Array:
+    if isinstance(values, pa.ChunkedArray):
+        return _one_chunk(values)
+    if isinstance(values, pa.Array):
+        return values
+    try:
+        return _plain_headers(values) if name == "headers" else _plain(name, values)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise EncodeError(str(error)).within(name) from None
+
+
+def _one_chunk(chunks: pa.ChunkedArray) -> pa.Array:
+    narrow = {pa.binary(): pa.large_binary(), pa.string(): pa.large_string()}
+    if chunks.num_chunks > 1 and chunks.nbytes >= 2**31 and chunks.type in narrow:
+        chunks = chunks.cast(narrow[chunks.type])
+    joined = chunks.combine_chunks()
+    return joined if isinstance(joined, pa.Array) else pa.concat_arrays(joined.chunks)
+
+
+def _plain(name: str, values: Any) -> pa.Array:
+    if isinstance(values, np.ndarray):
+        return pa.array(values)
+    if name in ("key", "value"):
+        return pa.array(values, pa.large_binary())
+    return pa.array(values) if len(values) else pa.array([], pa.int64())
+
+
+def _plain_headers(rows: Any) -> pa.Array:
+    """Take lists of pairs, or of mappings with ``key`` and ``value``."""
+    pairs = [None if row is None else [_pair(header) for header in row] for row in rows]
+    return pa.array(pairs, pa.map_(pa.binary(), pa.binary()))
+
+
+def _pair(header: Any) -> tuple[Any, Any]:
+    if isinstance(header, Mapping):
+        return header["key"], header["value"]
+    name, value = header
+    return name, value
+
+
+def _common_length(arrays: Mapping[str, pa.Array]) -> int:
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise EncodeError(f"columns differ in length: {lengths}")
+    return next(iter(lengths.values()))
+
+
+# -------------------------------------------------------------------------------------------- to flat arrays
+
+
+def _refuse_nulls(name: str, array: pa.Array) -> None:
+    if array.null_count:
+        row = int(np.flatnonzero(np.asarray(array.is_null()))[0])
+        raise EncodeError("null is not allowed here").within(row).within(name)
+
+
+def _int64s(name: str, array: pa.Array) -> Int64s:
+    if not pa.types.is_integer(array.type):
+        raise EncodeError(f"{array.type} is not an integer type").within(name)
+    _refuse_nulls(name, array)
+    try:
+        return np.ascontiguousarray(array.cast(pa.int64()).to_numpy(zero_copy_only=False))
+    except pa.ArrowInvalid as error:
+        raise EncodeError(str(error)).within(name) from None
+
+
+def _offsets(array: pa.Array | None, base_offset: int, count: int) -> Int64s:
+    if array is None:
+        if base_offset < 0 or base_offset + count - 1 > _LARGEST_INT64:
+            raise EncodeError(f"{count} offsets from {base_offset} on do not fit into 64 bits").within("offset")
+        return np.arange(base_offset, base_offset + count, dtype=np.int64)
+    offsets = _int64s("offset", array)
+    if count and offsets[0] < 0:
+        raise EncodeError(f"offset {offsets[0]} is negative").within(0).within("offset")
+    falling = np.flatnonzero(offsets[1:] <= offsets[:-1])
+    if len(falling):
+        row = int(falling[0]) + 1
+        raise (
+            EncodeError(f"offset {offsets[row]} after {offsets[row - 1]}: they must increase")
+            .within(row)
+            .within("offset")
+        )
+    return offsets
+
+
+def _timestamps(array: pa.Array | None, count: int) -> Int64s:
+    if array is None:
+        return np.full(count, NO_TIMESTAMP, np.int64)
+    if pa.types.is_timestamp(array.type):
+        _refuse_nulls("timestamp", array)
+        try:
+            array = array.cast(pa.timestamp("ms")).cast(pa.int64())
+        except pa.ArrowInvalid:
+            raise EncodeError(f"{array.type} does not hold whole milliseconds").within("timestamp") from None
+    timestamps = _int64s("timestamp", array)
+    negative = np.flatnonzero(timestamps < NO_TIMESTAMP)
+    if len(negative):
+        row = int(negative[0])
+        raise EncodeError(f"timestamp {timestamps[row]} is below -1").within(row).within("timestamp")
+    return timestamps
+
+
+_VARIABLE = {pa.binary(): np.int32, pa.string(): np.int32, pa.large_binary(): np.int64, pa.large_string(): np.int64}
+
+
+def _blobs(name: str, array: pa.Array) -> Blobs:
+    """Lay out byte strings; types that are not simply offsets into bytes are cast first."""
+    kind = array.type
+    if kind not in _VARIABLE:
+        array = _cast_to_binary(name, array)
+    count = len(array)
+    if count == 0:
+        return _NO_BLOBS
+    validity, ends, data = array.buffers()
+    bounds = np.frombuffer(ends, _VARIABLE[array.type])[array.offset : array.offset + count + 1].astype(np.int64)
+    lengths = np.diff(bounds)
+    if validity is not None and array.null_count:
+        lengths[np.asarray(array.is_null())] = -1
+    content = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return Blobs(bounds[:-1], lengths, content)
+
+
+_NO_BLOBS = Blobs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))
+
+
+def _cast_to_binary(name: str, array: pa.Array) -> pa.Array:
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return _cast_to_binary(name, array.dictionary_decode())
+    view = pa.types.is_binary_view(kind) or pa.types.is_string_view(kind)
+    if kind in _VARIABLE or pa.types.is_null(kind) or pa.types.is_fixed_size_binary(kind) or view:
+        return array.cast(pa.large_binary())
+    raise EncodeError(f"{kind} is neither binary nor string").within(name)
+
+
+def _headers(array: pa.Array | None) -> tuple[Int64s, Blobs, Blobs]:
+    """Lay out lists of (key, value); a null list is an empty one."""
+    nothing = np.zeros(0, np.int64), _NO_BLOBS, _NO_BLOBS
+    if array is None or pa.types.is_null(array.type):
+        return nothing
+    kind = array.type
+    if pa.types.is_map(kind):
+        names, values = array.keys, array.items
+    elif (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_header(kind.value_type):
+        _refuse_null_structs(array)
+        names, values = (pc.struct_field(array.values, index) for index in (0, 1))
+    else:
+        raise EncodeError(f"{kind} is not a list of struct<key, value>").within("headers")
+    starts = _list_bounds(array)
+    if starts[0] == starts[-1]:
+        return nothing
+    name_blobs, value_blobs = _blobs("headers", names), _blobs("headers", values)
+    _refuse_null_names(name_blobs, starts)
+    return starts, name_blobs, value_blobs
+
+
+def _is_header(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and [kind.field(index).name for index in range(kind.num_fields)] == ["key", "value"]
+
+
+def _list_bounds(array: pa.Array) -> Int64s:
+    """Return where each row's entries start; rows that are null must not own any."""
+    if array.null_count and not pa.types.is_map(array.type):
+        array = array.fill_null([])
+    bounds = np.asarray(array.offsets).astype(np.int64)
+    if array.null_count:
+        owning = np.flatnonzero(np.asarray(array.is_null()) & (np.diff(bounds) > 0))
+        if len(owning):
+            raise EncodeError("a null map with entries").within(int(owning[0])).within("headers")
+    return bounds
+
+
+def _refuse_null_structs(array: pa.Array) -> None:
+    flat = array.flatten()
+    if flat.null_count:
+        raise EncodeError("null is not allowed as a header").within("headers")
+
+
+def _refuse_null_names(names: Blobs, starts: Int64s) -> None:
+    null = np.flatnonzero(names.lengths[starts[0] : starts[-1]] < 0)
+    if len(null):
+        header = int(null[0]) + int(starts[0])
+        row = int(np.searchsorted(starts, header, side="right")) - 1
+        raise EncodeError("null is not allowed as a header's key").within(row).within("headers")
