@@ -169,9 +169,9 @@ def _refuse_nulls(name: str, array: pa.Array) -> None:
 
 
 def _int64s(name: str, array: pa.Array) -> Int64s:
+    _refuse_nulls(name, array)
     if not pa.types.is_integer(array.type):
         raise EncodeError(f"{array.type} is not an integer type").within(name)
-    _refuse_nulls(name, array)
     try:
         return np.ascontiguousarray(array.cast(pa.int64()).to_numpy(zero_copy_only=False))
     except pa.ArrowInvalid as error:

@@ -1,0 +1,341 @@
+"""Reading bytes, copying them, varints and checksums for the kernels of every room (numba).
+
+Start reading at ``varint.py`` and ``checksum.py``, not here: they are the plain twins of what stands here, and
+``tests/wire/test_kernels.py`` runs both. Other rooms' kernel files import this one; nothing else does.
+
+1. A load does not check its bounds: who calls has compared the position with the end.
+2. Varint readers return ``(status, value, next_position)``, never raise, and never look beyond ``end``.
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from kafkaframes.wire._jit import BYTES, device, kernel
+
+OK, TRUNCATED, OVERLONG = 0, 1, 2
+
+_FEATURES = llvm.get_host_cpu_features()
+# The instruction that x86 (SSE 4.2) has for CRC-32C; elsewhere tables.
+HAS_CRC32C = platform.machine().lower() in ("x86_64", "amd64") and bool(_FEATURES.get("sse4.2", False))
+
+
+def _address(context: Any, builder: Any, array_type: Any, array: Any, position: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(builder.bitcast(data, ir.IntType(8).as_pointer()), [position])
+
+
+def _load(name: str, bits: int, result: Any, *, signed: bool) -> Any:
+    """Make an intrinsic that loads one big-endian integer of ``bits`` at any position."""
+
+    def typed(typingctx: Any, array: Any, position: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            width = ir.IntType(bits)
+            place = builder.bitcast(_address(context, builder, signature.args[0], args[0], args[1]), width.as_pointer())
+            value = builder.load(place)
+            value.align = 1
+            if bits > 8:
+                value = builder.bswap(value)
+            extend = builder.sext if signed else builder.zext
+            return value if bits == 64 else extend(value, ir.IntType(64))
+
+        return result(array, types.int64), code
+
+    typed.__name__ = name
+    return intrinsic(typed)
+
+
+load_u8 = _load("load_u8", 8, types.int64, signed=False)
+load_i8 = _load("load_i8", 8, types.int64, signed=True)
+load_i16 = _load("load_i16", 16, types.int64, signed=True)
+load_i32 = _load("load_i32", 32, types.int64, signed=True)
+load_u32 = _load("load_u32", 32, types.int64, signed=False)
+load_i64 = _load("load_i64", 64, types.int64, signed=True)
+
+
+@intrinsic
+def _load_u64_le(typingctx: Any, array: Any, position: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = _address(context, builder, signature.args[0], args[0], args[1])
+        value = builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()))
+        value.align = 1
+        return value
+
+    return types.uint64(array, types.int64), code
+
+
+@intrinsic
+def copy_bytes(typingctx: Any, target: Any, to: Any, source: Any, start: Any, size: Any) -> Any:
+    """Copy ``source[start:start + size]`` to ``target[to:]``: LLVM's memcpy, without numba's checks for overlap."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        there = _address(context, builder, signature.args[0], args[0], args[1])
+        here = _address(context, builder, signature.args[2], args[2], args[3])
+        cgutils.raw_memcpy(builder, there, here, args[4], 1)
+        return context.get_dummy_value()
+
+    return types.none(target, types.int64, source, types.int64, types.int64), code
+
+
+@intrinsic
+def copy_32(typingctx: Any, target: Any, to: Any, source: Any, start: Any) -> Any:
+    """Copy 32 bytes with two or four moves; both arrays must have them."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        block = ir.VectorType(ir.IntType(8), 32).as_pointer()
+        there = builder.bitcast(_address(context, builder, signature.args[0], args[0], args[1]), block)
+        here = builder.bitcast(_address(context, builder, signature.args[2], args[2], args[3]), block)
+        value = builder.load(here)
+        value.align = 1
+        builder.store(value, there).align = 1
+        return context.get_dummy_value()
+
+    return types.none(target, types.int64, source, types.int64), code
+
+
+# ----------------------------------------------------------------------------------------------- varints
+
+
+@device
+def read_unsigned_varint(buf, position, end):
+    """Read at most 5 bytes as an unsigned 32-bit number (not yet Java's signed int)."""
+    if position >= end:
+        return TRUNCATED, 0, position
+    byte = load_u8(buf, position)
+    if byte < 0x80:
+        return OK, byte, position + 1
+    value = byte & 0x7F
+    shift = 7
+    for here in range(position + 1, position + 5):
+        if here >= end:
+            return TRUNCATED, 0, position
+        byte = load_u8(buf, here)
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return OK, value & 0xFFFFFFFF, here + 1
+        shift += 7
+    return OVERLONG, 0, position
+
+
+@device
+def read_varint(buf, position, end):
+    """Read a zig-zag int32."""
+    status, value, position = read_unsigned_varint(buf, position, end)
+    return status, (value >> 1) ^ -(value & 1), position
+
+
+@device
+def read_varlong(buf, position, end):
+    """Read a zig-zag int64."""
+    if position >= end:
+        return TRUNCATED, 0, position
+    byte = load_u8(buf, position)
+    if byte < 0x80:
+        return OK, (byte >> 1) ^ -(byte & 1), position + 1
+    value = np.uint64(byte & 0x7F)
+    shift = np.uint64(7)
+    for here in range(position + 1, position + 10):
+        if here >= end:
+            return TRUNCATED, 0, position
+        byte = load_u8(buf, here)
+        value |= np.uint64(byte & 0x7F) << shift
+        if byte < 0x80:
+            return OK, np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1)), here + 1
+        shift += np.uint64(7)
+    return OVERLONG, 0, position
+
+
+# --------------------------------------------------------------------------------------------- checksums
+
+
+def _slices(polynomial: int, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """Return the tables that advance a reflected CRC over ``count`` bytes at once."""
+    tables = np.zeros((count, 256), np.uint32)
+    for byte in range(256):
+        value = byte
+        for _ in range(8):
+            value = value >> 1 ^ (polynomial if value & 1 else 0)
+        tables[0, byte] = value
+    for index in range(1, count):
+        below = tables[index - 1]
+        tables[index] = (below >> np.uint32(8)) ^ tables[0, below & np.uint32(0xFF)]
+    return tables
+
+
+def _zeros(polynomial: int, size: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """Return four tables that advance a reflected CRC over ``size`` zero bytes, a byte of the CRC at a time."""
+
+    def times(matrix: list[int], vector: int) -> int:
+        result = 0
+        for row in matrix:
+            if vector & 1:
+                result ^= row
+            vector >>= 1
+        return result
+
+    matrix = [polynomial] + [1 << bit for bit in range(31)]  # one zero bit
+    power: list[int] | None = None
+    bits = size * 8
+    while bits:
+        if bits & 1:
+            power = matrix if power is None else [times(matrix, row) for row in power]
+        matrix = [times(matrix, row) for row in matrix]
+        bits >>= 1
+    assert power is not None
+    tables = np.zeros((4, 256), np.uint32)
+    for byte in range(256):
+        for index in range(4):
+            tables[index, byte] = times(power, byte << (8 * index))
+    return tables
+
+
+_CRC32 = _slices(0xEDB88320, 16)
+_CRC32C = _slices(0x82F63B78, 16)
+_LONG, _SHORT = 2048, 256  # bytes of each of three streams that run side by side
+_OVER_LONG, _OVER_SHORT = _zeros(0x82F63B78, _LONG), _zeros(0x82F63B78, _SHORT)
+
+
+@device
+def _crc_by_tables(buf, start, end, tables):
+    value = np.uint64(0xFFFFFFFF)
+    position = start
+    byte = np.uint64(0xFF)
+    while position + 16 <= end:
+        low = _load_u64_le(buf, position) ^ value
+        high = _load_u64_le(buf, position + 8)
+        value = np.uint64(
+            tables[15, low & byte]
+            ^ tables[14, (low >> np.uint64(8)) & byte]
+            ^ tables[13, (low >> np.uint64(16)) & byte]
+            ^ tables[12, (low >> np.uint64(24)) & byte]
+            ^ tables[11, (low >> np.uint64(32)) & byte]
+            ^ tables[10, (low >> np.uint64(40)) & byte]
+            ^ tables[9, (low >> np.uint64(48)) & byte]
+            ^ tables[8, low >> np.uint64(56)]
+            ^ tables[7, high & byte]
+            ^ tables[6, (high >> np.uint64(8)) & byte]
+            ^ tables[5, (high >> np.uint64(16)) & byte]
+            ^ tables[4, (high >> np.uint64(24)) & byte]
+            ^ tables[3, (high >> np.uint64(32)) & byte]
+            ^ tables[2, (high >> np.uint64(40)) & byte]
+            ^ tables[1, (high >> np.uint64(48)) & byte]
+            ^ tables[0, high >> np.uint64(56)]
+        )
+        position += 16
+    while position < end:
+        value = (value >> np.uint64(8)) ^ np.uint64(tables[0, (value ^ np.uint64(load_u8(buf, position))) & byte])
+        position += 1
+    return np.int64(value ^ np.uint64(0xFFFFFFFF))
+
+
+@device
+def crc32_of(buf, start, end):
+    """Return the CRC-32 of ``buf[start:end]``."""
+    return _crc_by_tables(buf, start, end, _CRC32)
+
+
+def _crc_step(name: str, bits: int) -> Any:
+    def typed(typingctx: Any, value: Any, data: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            wide, narrow = ir.IntType(64), ir.IntType(32)
+            if bits == 64:
+                function = cgutils.get_or_insert_function(
+                    builder.module, ir.FunctionType(wide, [wide, wide]), "llvm.x86.sse42.crc32.64.64"
+                )
+                return builder.call(function, args)
+            byte = ir.IntType(8)
+            function = cgutils.get_or_insert_function(
+                builder.module, ir.FunctionType(narrow, [narrow, byte]), "llvm.x86.sse42.crc32.32.8"
+            )
+            value = builder.call(function, [builder.trunc(args[0], narrow), builder.trunc(args[1], byte)])
+            return builder.zext(value, wide)
+
+        return types.uint64(types.uint64, types.uint64), code
+
+    typed.__name__ = name
+    return intrinsic(typed)
+
+
+_crc_8_bytes, _crc_1_byte = _crc_step("crc_8_bytes", 64), _crc_step("crc_1_byte", 8)
+
+
+@device
+def _advance(value, tables):
+    byte = np.uint64(0xFF)
+    return np.uint64(
+        tables[0, value & byte]
+        ^ tables[1, (value >> np.uint64(8)) & byte]
+        ^ tables[2, (value >> np.uint64(16)) & byte]
+        ^ tables[3, (value >> np.uint64(24)) & byte]
+    )
+
+
+@device
+def _three_streams(buf, position, end, value, size, tables):
+    """Run three parts side by side: the instruction answers after three cycles, but one starts in each."""
+    while position + 3 * size <= end:
+        second, third = np.uint64(0), np.uint64(0)
+        for here in range(position, position + size, 8):
+            value = _crc_8_bytes(value, _load_u64_le(buf, here))
+            second = _crc_8_bytes(second, _load_u64_le(buf, here + size))
+            third = _crc_8_bytes(third, _load_u64_le(buf, here + 2 * size))
+        value = _advance(_advance(value, tables) ^ second, tables) ^ third
+        position += 3 * size
+    return position, value
+
+
+@device
+def _crc32c_by_instruction(buf, start, end):
+    position, value = _three_streams(buf, start, end, np.uint64(0xFFFFFFFF), _LONG, _OVER_LONG)
+    position, value = _three_streams(buf, position, end, value, _SHORT, _OVER_SHORT)
+    while position + 8 <= end:
+        value = _crc_8_bytes(value, _load_u64_le(buf, position))
+        position += 8
+    while position < end:
+        value = _crc_1_byte(value, np.uint64(load_u8(buf, position)))
+        position += 1
+    return np.int64(value ^ np.uint64(0xFFFFFFFF))
+
+
+@device
+def _crc32c_by_tables(buf, start, end):
+    return _crc_by_tables(buf, start, end, _CRC32C)
+
+
+crc32c_of = _crc32c_by_instruction if HAS_CRC32C else _crc32c_by_tables
+
+
+# ------------------------------------------------------------------- the same, callable from Python for tests
+
+
+@kernel(types.UniTuple(types.int64, 3)(BYTES, types.int64, types.int64))
+def varint_at(buf, position, end):
+    return read_varint(buf, position, end)
+
+
+@kernel(types.UniTuple(types.int64, 3)(BYTES, types.int64, types.int64))
+def varlong_at(buf, position, end):
+    return read_varlong(buf, position, end)
+
+
+@kernel(types.int64(BYTES, types.int64, types.int64))
+def crc32(buf, start, end):
+    return crc32_of(buf, start, end)
+
+
+@kernel(types.int64(BYTES, types.int64, types.int64))
+def crc32c(buf, start, end):
+    return crc32c_of(buf, start, end)
+
+
+@kernel(types.int64(BYTES, types.int64, types.int64))
+def crc32c_by_tables(buf, start, end):
+    return _crc32c_by_tables(buf, start, end)

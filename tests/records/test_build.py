@@ -1,0 +1,461 @@
+"""Writing records: bytes by hand, twins, other readers, and errors that name the place."""
+
+import math
+import struct
+import warnings
+import zlib
+
+import aiokafka.record.memory_records as aiokafka_records
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kafkaframes
+from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.records import _kernels_build, _reference_build, build
+from kafkaframes.records.build import BatchFields, build_batch, build_empty_batch, build_end_transaction, build_records
+from kafkaframes.records.codecs import Codec, decompress
+from kafkaframes.records.rows import rows_of
+from kafkaframes.wire.checksum import crc32c
+
+with warnings.catch_warnings():  # of Python's own, about how it reads its resources
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka.record.memory_records as kafka_python_records
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+TWO = {
+    "offset": [7, 9],
+    "timestamp": [1000, 998],
+    "key": [b"k", None],
+    "value": [None, b"vv"],
+    "headers": [[("h", b"1"), ("h", None)], []],
+}
+BLOBS = st.none() | st.binary(max_size=40)
+HEADERS = st.lists(st.tuples(st.text(max_size=5), BLOBS), max_size=3)
+
+
+@st.composite
+def rows(draw, *, headers=True):
+    """Draw columns as plain values: increasing offsets with holes, any timestamps, nulls."""
+    count = draw(st.integers(1, 12))
+
+    def column(values):
+        return draw(st.lists(values, min_size=count, max_size=count))
+
+    offsets = np.cumsum(column(st.integers(1, 2000))) + draw(st.integers(0, 2**40))
+    columns = {
+        "offset": [int(offset) for offset in offsets],
+        "timestamp": column(st.integers(-1, 2**45)),
+        "key": column(BLOBS),
+        "value": column(BLOBS),
+    }
+    return columns | ({"headers": column(HEADERS)} if headers else {})
+
+
+def header(raw: bytes) -> dict[str, int]:
+    names = (
+        "base_offset length leader_epoch magic crc attributes last_offset_delta base_timestamp max_timestamp "
+        "producer_id producer_epoch base_sequence count"
+    )
+    return dict(zip(names.split(), HEADER.unpack_from(raw), strict=True))
+
+
+def split_log(raw: bytes) -> list[bytes]:
+    found, position = [], 0
+    while position < len(raw):
+        (size,) = struct.unpack_from(">i", raw, position + 8)
+        found.append(raw[position : position + 12 + size])
+        position += 12 + size
+    return found
+
+
+def read(records, raw: bytes) -> list[tuple]:
+    log, found = records.MemoryRecords(raw), []
+    while log.has_next():
+        batch = log.next_batch()
+        assert batch.validate_crc()
+        for record in batch:
+            timestamp = -1 if record.timestamp is None else record.timestamp  # aiokafka has it so in format 1
+            found.append((record.offset, timestamp, record.key, record.value, list(record.headers)))
+    return found
+
+
+def as_read(columns, magic: int) -> list[tuple]:
+    count = len(columns["offset"])
+    timestamps = columns["timestamp"] if magic else [-1] * count
+    headers = columns.get("headers") or [[]] * count
+    return list(zip(columns["offset"], timestamps, columns["key"], columns["value"], headers, strict=True))
+
+
+# ------------------------------------------------------------------------------------------------- by hand
+
+
+def test_format_2_by_hand():
+    records = bytes.fromhex(
+        "22"  # length 17
+        "00 00 00"  # attributes, timestamp delta 0, offset delta 0
+        "02 6b"  # key "k"
+        "01"  # value null
+        "04"  # two headers
+        "02 68 02 31"  # "h": "1"
+        "02 68 01"  # "h": null
+    )
+    records = bytes((2 * (len(records) - 1),)) + records[1:]
+    second = bytes.fromhex("00 03 04 01 04 76 76 00")  # timestamp delta -2, offset delta 2, key null, value "vv"
+    records += bytes((2 * len(second),)) + second
+    checked = struct.pack(">hiqqqhii", 0, 2, 1000, 1000, -1, -1, -1, 2) + records
+    expected = struct.pack(">qiibI", 7, 9 + len(checked), -1, 2, crc32c(checked)) + checked
+    assert build_records(TWO) == expected
+
+
+def test_format_1_by_hand():
+    columns = {name: TWO[name] for name in ("offset", "timestamp", "key", "value")}
+    messages = []
+    for offset, timestamp, blobs in ((7, 1000, b"\0\0\0\1k\xff\xff\xff\xff"), (9, 998, b"\xff\xff\xff\xff\0\0\0\2vv")):
+        checked = struct.pack(">bbq", 1, 0, timestamp) + blobs
+        messages.append(struct.pack(">qiI", offset, 4 + len(checked), zlib.crc32(checked)) + checked)
+    assert build_records(columns, magic=1) == b"".join(messages)
+
+
+def test_format_0_by_hand():
+    checked = b"\0\0" + b"\0\0\0\1k" + b"\0\0\0\1v"
+    expected = struct.pack(">qiI", 3, 4 + len(checked), zlib.crc32(checked)) + checked
+    assert build_records([{"key": "k", "value": "v", "timestamp": 5}], magic=0, base_offset=3) == expected
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4], ids=lambda c: c.name)
+def test_wrappers_have_the_last_offset_and_the_largest_timestamp(magic, codec):
+    columns = {"offset": [100, 102, 107], "timestamp": [50, 90, 70], "value": [b"a", b"b", b"c"]}
+    raw = build_records(columns, magic=magic, codec=codec)
+    offset, size, crc = struct.unpack_from(">qiI", raw)
+    assert (offset, size, crc) == (107, len(raw) - 12, zlib.crc32(raw[16:]))
+    assert raw[16:18] == bytes((magic, codec))
+    start = 18
+    if magic:
+        assert struct.unpack_from(">q", raw, start) == (90,)
+        start += 8
+    key, length = struct.unpack_from(">ii", raw, start)
+    assert (key, length) == (-1, len(raw) - start - 8)
+    inner = decompress(codec, raw[start + 8 :], magic=magic)
+    assert inner.error is None
+    offsets = [struct.unpack_from(">q", message)[0] for message in split_log(inner.data)]
+    assert offsets == ([0, 2, 7] if magic else [100, 102, 107])
+    for message in split_log(inner.data):
+        assert struct.unpack_from(">I", message, 12)[0] == zlib.crc32(message[16:])
+
+
+def test_header_fields():
+    raw = build_records(
+        {"value": [b"a", b"b"], "timestamp": [5, 6], "offset": [10, 12]},
+        codec="zstd",
+        leader_epoch=3,
+        producer_id=2**40,
+        producer_epoch=7,
+        base_sequence=9,
+        transactional=True,
+    )
+    found = header(raw)
+    assert found["crc"] == crc32c(raw[21:])
+    assert found | {"crc": 0, "length": 0} == {
+        "base_offset": 10,
+        "length": 0,
+        "leader_epoch": 3,
+        "magic": 2,
+        "crc": 0,
+        "attributes": 0x10 | Codec.ZSTD,
+        "last_offset_delta": 2,
+        "base_timestamp": 5,
+        "max_timestamp": 6,
+        "producer_id": 2**40,
+        "producer_epoch": 7,
+        "base_sequence": 9,
+        "count": 2,
+    }
+
+
+def test_log_append_time_begins_a_batch_where_it_changes():
+    raw = build_records({"value": [b"a", b"b", b"c"], "timestamp": [5, 5, 9]}, timestamp_type="LogAppendTime")
+    batches = [header(batch) for batch in split_log(raw)]
+    assert [(b["count"], b["max_timestamp"], b["attributes"]) for b in batches] == [(2, 5, 8), (1, 9, 8)]
+    raw = build_records({"value": [b"a"], "timestamp": [5]}, magic=1, timestamp_type="LogAppendTime", codec="gzip")
+    assert raw[17] == 8 | Codec.GZIP
+
+
+def test_delete_horizon_is_the_base_of_timestamps():
+    raw = build_records({"value": [b"a"], "timestamp": [1000]}, delete_horizon_ms=4000)
+    found = header(raw)
+    assert (found["base_timestamp"], found["max_timestamp"], found["attributes"]) == (4000, 1000, 0x40)
+    assert raw[63:65] == bytes.fromhex("ef 2e")  # zig-zag of -3000
+
+
+def test_sequences_go_on_and_around():
+    raw = build_records(
+        {"value": [b"x"] * 5}, batch_records=2, producer_id=1, producer_epoch=0, base_sequence=2**31 - 3
+    )
+    assert [header(batch)["base_sequence"] for batch in split_log(raw)] == [2**31 - 3, 2**31 - 1, 1]
+
+
+def test_end_of_transaction():
+    raw = build_end_transaction(5, commit=True, timestamp=9, producer_id=4, producer_epoch=2, coordinator_epoch=1)
+    assert header(raw)["attributes"] == 0x30
+    assert raw.endswith(bytes.fromhex("08 00000001 0c 000000000001 00"))
+
+
+def test_empty_batch():
+    fields = BatchFields(producer_id=5, producer_epoch=1, base_sequence=40, leader_epoch=2)
+    raw = build_empty_batch(100, 109, max_timestamp=77, fields=fields)
+    found = header(raw)
+    assert len(raw) == 61
+    assert found["crc"] == crc32c(raw[21:])
+    assert (found["count"], found["last_offset_delta"], found["base_timestamp"], found["max_timestamp"]) == (
+        0,
+        9,
+        -1,
+        77,
+    )
+
+
+def test_one_batch_with_given_fields():
+    fields = BatchFields(base_offset=100, last_offset=120, max_timestamp=5000, timestamp_type=1)
+    raw = build_batch(
+        rows_of({"offset": [99, 101, 105, 130], "value": ["a", "b", "c", "d"]}), fields=fields, start=1, stop=3
+    )
+    found = header(raw)
+    assert (found["base_offset"], found["last_offset_delta"], found["max_timestamp"]) == (100, 20, 5000)
+    assert found["count"] == 2
+
+
+# -------------------------------------------------------------------------------------------------- batches
+
+
+@given(columns=rows(), batch_bytes=st.integers(1, 300), batch_records=st.none() | st.integers(1, 4))
+def test_batches_keep_their_limits(columns, batch_bytes, batch_records):
+    raw = build_records(columns, batch_bytes=batch_bytes, batch_records=batch_records)
+    for batch in split_log(raw):
+        count = header(batch)["count"]
+        assert count == 1 or len(batch) <= batch_bytes
+        assert count <= (batch_records or math.inf)
+    greedy = build_records(columns, batch_bytes=1 << 30)
+    assert len(split_log(greedy)) == 1
+
+
+def test_a_gap_of_more_than_32_bits_begins_a_batch():
+    raw = build_records({"offset": [0, 2**31 - 1, 2**31], "value": ["a", "b", "c"]})
+    assert [header(batch)["count"] for batch in split_log(raw)] == [2, 1]
+
+
+def test_many_portions():
+    values = [b"%d" % n * 300 for n in range(9000)]
+    for magic, codec in ((2, "none"), (2, "lz4"), (1, "none"), (0, "gzip")):
+        raw = build_records({"value": values}, magic=magic, codec=codec)
+        assert [row[3] for row in read(kafka_python_records, raw)] == values
+
+
+def test_no_rows():
+    for magic in (0, 1, 2):
+        assert build_records({"value": []}, magic=magic) == b""
+    assert build_records([]) == b""
+
+
+# ---------------------------------------------------------------------------------------------- other readers
+
+
+@pytest.mark.parametrize("codec", list(Codec), ids=lambda c: c.name)
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@given(columns=rows(), batch_records=st.integers(1, 12))
+def test_other_clients_read_what_we_write(magic, codec, columns, batch_records):
+    if codec is Codec.ZSTD and magic < 2:
+        return
+    if magic < 2:
+        del columns["headers"]
+    raw = build_records(columns, magic=magic, codec=codec, batch_records=batch_records)
+    if (magic, codec) == (0, Codec.LZ4):  # aiokafka refuses it, kafka-python asks for another package
+        return
+    assert read(aiokafka_records, raw) == as_read(columns, magic)
+    if codec is not Codec.SNAPPY:  # another package again
+        assert read(kafka_python_records, raw) == as_read(columns, magic)
+
+
+# ------------------------------------------------------------------------------------------------------ twins
+
+
+@given(columns=rows(), batch_records=st.integers(1, 12), checksums=st.booleans())
+def test_kernel_and_twin_write_the_same_batches(columns, batch_records, checksums):
+    laid = rows_of(columns)
+    starts = build._split(laid, 2, Codec.NONE, BatchFields(), 1 << 30, batch_records)
+    table = build._table(laid, starts, Codec.NONE, BatchFields(leader_epoch=4, producer_id=3, base_sequence=2))
+    body_sizes = build._measure(laid, table, 2)
+    assert_twins(
+        "write_v2",
+        table,
+        laid.offsets,
+        laid.timestamps,
+        *laid.keys,
+        *laid.values,
+        laid.header_starts,
+        *laid.header_names,
+        *laid.header_values,
+        table,
+        body_sizes,
+        int(checksums),
+    )
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@given(columns=rows(headers=False), attributes=st.sampled_from([0, 8]))
+def test_kernel_and_twin_write_the_same_messages(magic, columns, attributes):
+    laid = rows_of(columns)
+    starts = build._split(laid, magic, Codec.GZIP, BatchFields(), 120, 1 << 30)
+    table = build._table(laid, starts, Codec.GZIP, BatchFields())
+    build._measure(laid, table, magic)
+    assert_twins(
+        "write_messages", table, laid.offsets, laid.timestamps, *laid.keys, *laid.values, table, magic, attributes
+    )
+
+
+def assert_twins(name, table, *arguments):
+    size = int(table[:, _kernels_build.SIZE].sum())
+    fast, slow = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
+    getattr(_kernels_build, name)(*arguments, fast)
+    getattr(_reference_build, name)(*arguments, slow)
+    assert fast.tobytes() == slow.tobytes()
+
+
+# ------------------------------------------------------------------------------------------------ what rows are
+
+
+HEADER_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        pa.table({"offset": [7, 9], "timestamp": [1000, 998], "key": ["k", None], "value": [None, "vv"]}),
+        pa.record_batch({"offset": [7, 9], "timestamp": [1000, 998], "key": ["k", None], "value": [None, "vv"]}),
+        {
+            "offset": pa.array([7, 9], pa.int32()),
+            "timestamp": pa.array([1_000_000, 998_000], pa.timestamp("us", "UTC")),
+            "key": pa.array([b"k", None], pa.large_binary()),
+            "value": pa.array([None, "vv"]).dictionary_encode(),
+        },
+        {
+            "offset": np.array([7, 9]),
+            "timestamp": pa.array([1, 1000, 998], pa.timestamp("ms"))[1:],
+            "key": pa.chunked_array([[b"k"], pa.array([None], pa.binary())]),
+            "value": pa.array([b"zz", None, b"vv"], pa.binary())[1:],
+        },
+        {
+            "offset": [7, 9],
+            "timestamp": [1000, 998],
+            "key": pa.array(["k", None], pa.string_view()),
+            "value": pa.array([None, b"vv"], pa.binary(2)),
+        },
+        [{"offset": 7, "timestamp": 1000, "key": "k"}, {"offset": 9, "timestamp": 998, "value": b"vv"}],
+    ],
+    ids=["table", "batch", "arrow", "slices", "views", "mappings"],
+)
+def test_the_same_rows_in_other_clothes(columns):
+    expected = build_records({name: TWO[name] for name in ("offset", "timestamp", "key", "value")})
+    assert build_records(columns) == expected
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pa.array(TWO["headers"], pa.map_(pa.string(), pa.binary())),
+        pa.array([[{"key": "h", "value": b"1"}, {"key": "h", "value": None}], []], HEADER_TYPE),
+        pa.array([[{"key": "h", "value": b"1"}, {"key": "h", "value": None}], None], HEADER_TYPE),
+        pa.array(
+            [[{"key": "z", "value": b""}], [{"key": "h", "value": b"1"}, {"key": "h", "value": None}], []], HEADER_TYPE
+        )[1:],
+        [[{"key": "h", "value": b"1"}, {"key": b"h", "value": None}], None],
+    ],
+    ids=["map", "list", "null list", "slice", "mappings"],
+)
+def test_the_same_headers_in_other_clothes(headers):
+    assert build_records(TWO | {"headers": headers}) == build_records(TWO)
+
+
+def test_columns_of_the_reader_are_let_through():
+    assert build_records(TWO | {"producer_id": [1, 2], "topic": ["a", "b"]}) == build_records(TWO)
+
+
+def test_the_door():
+    assert kafkaframes.build_records(TWO, codec="gzip", batch_records=1) == build_records(
+        TWO, codec="gzip", batch_records=1
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ errors
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "path"),
+    [
+        ({"value": ["a"], "offset": [None]}, {}, ("offset", 0)),
+        ({"value": ["a", "b"], "offset": [5, 5]}, {}, ("offset", 1)),
+        ({"value": ["a"], "offset": [-1]}, {}, ("offset", 0)),
+        ({"value": ["a"], "offset": [2**63]}, {}, ("offset",)),
+        ({"value": ["a"], "offset": [1.5]}, {}, ("offset",)),
+        ({"value": ["a", "b"]}, {"base_offset": 2**63 - 1}, ("offset",)),
+        ({"value": ["a", "b"], "timestamp": [1, None]}, {}, ("timestamp", 1)),
+        ({"value": ["a", "b"], "timestamp": [1, -2]}, {}, ("timestamp", 1)),
+        ({"value": ["a"], "timestamp": pa.array([1], pa.timestamp("us"))}, {}, ("timestamp",)),
+        ({"value": [1]}, {}, ("value",)),
+        ({"value": pa.array([1])}, {}, ("value",)),
+        ({"value": ["a"], "headers": pa.array(["h"])}, {}, ("headers",)),
+        ({"value": ["a"], "headers": [[("h",)]]}, {}, ("headers",)),
+        ({"value": ["a"], "headers": [[(None, b"")]]}, {}, ("headers",)),
+        ({"value": ["a", "b"], "headers": pa.array([[], [{"value": b""}]], HEADER_TYPE)}, {}, ("headers", 1)),
+        ({"value": ["a", "b"], "headers": [[], [("h", b"")]]}, {"magic": 1}, ("headers", 1)),
+        ({"value": ["a"]}, {"magic": 1, "codec": "zstd"}, ("codec",)),
+        ({"value": ["a"], "values": ["b"]}, {}, ("values",)),
+        ({"value": ["a"], "key": []}, {}, ()),
+        ({"offset": [1]}, {}, ()),
+        (5, {}, ()),
+    ],
+)
+def test_errors_name_the_place(columns, options, path):
+    with pytest.raises(EncodeError) as caught:
+        build_records(columns, **options)
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"magic": 3},
+        {"codec": "brotli"},
+        {"codec": "gzip", "level": 10},
+        {"timestamp_type": "Whenever"},
+        {"magic": 0, "timestamp_type": "LogAppendTime"},
+        {"magic": 1, "producer_id": 5},
+        {"magic": 1, "control": True},
+        {"control": True, "codec": "gzip"},
+        {"batch_bytes": 0},
+        {"batch_records": 0},
+        {"leader_epoch": 2**31},
+        {"producer_epoch": 2**15},
+        {"base_sequence": -2},
+        {"delete_horizon_ms": -1},
+    ],
+    ids=str,
+)
+def test_options_that_are_not(options):
+    with pytest.raises(OptionError):
+        build_records({"value": ["a"]}, **options)
+
+
+def test_rows_outside_a_given_batch():
+    laid = rows_of({"offset": [5, 2**31 + 5], "value": ["a", "b"]})
+    with pytest.raises(EncodeError):
+        build_batch(laid)
+    with pytest.raises(EncodeError):
+        build_batch(laid, stop=1, fields=BatchFields(base_offset=6))
+    with pytest.raises(EncodeError):
+        build_batch(laid, start=1, fields=BatchFields(last_offset=7))
+    with pytest.raises(EncodeError):
+        build_batch(laid, start=2)
