@@ -18,6 +18,7 @@ $(READY): pyproject.toml
 	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[spark,dev]'
 	@echo "compiling the kernels (once, half a minute)"
 	@$(PY) -m kafkaframes.wire._jit
+	@$(PY) -m kafkaframes.messages.hot
 	@touch $@
 
 setup: $(READY) ## install everything into .venv, compile the kernels
