@@ -12,15 +12,18 @@ import multiprocessing
 import os
 import sys
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.agreement.kind import Case, Kind
+from tests.agreement.kind import Case, Kind, judge
+from tests.agreement.kinds import record_sets
 
 # One line a kind: import its KIND here and add it. The order is the order of the summary.
-KINDS: tuple[Kind, ...] = ()
+KINDS: tuple[Kind, ...] = (
+    record_sets.RECORDS,
+    record_sets.BATCHES,
+)
 _BY_NAME = {kind.name: kind for kind in KINDS}
 MOST_LINES = 10  # printed for one case
 
@@ -32,23 +35,15 @@ def _places(root: Path, folder: str) -> Iterator[Path]:
             yield base / folder
 
 
-def _judge(task: tuple[str, Case]) -> tuple[str, str, list[str]]:
-    kind, case = task
-    try:
-        return kind, case.name, list(_BY_NAME[kind].disagreements(case))
-    except Exception:  # a crash of ours is a disagreement with a traceback
-        return kind, case.name, ["raised " + traceback.format_exc(limit=-6)]
-
-
-def _tasks(root: Path, wanted: list[str] | None) -> tuple[list[tuple[str, Case]], list[str]]:
+def _tasks(root: Path, wanted: list[str] | None) -> tuple[list[tuple[Kind, Case]], list[str]]:
     """Every case of the wanted kinds, and a line for each folder that is there and holds none."""
-    tasks: list[tuple[str, Case]] = []
+    tasks: list[tuple[Kind, Case]] = []
     empty: list[str] = []
     for kind in KINDS:
         if wanted and kind.name not in wanted:
             continue
         for place in (place for folder in kind.folders for place in _places(root, folder)):
-            found = [(kind.name, case) for case in kind.cases(place)]
+            found = [(kind, case) for case in kind.cases(place)]
             tasks += found
             if not found:
                 empty.append(f"{kind.name}: {place} is there and holds no case")
@@ -76,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     agree: Counter[str] = Counter()
     disagree: Counter[str] = Counter()
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
-        for name, case, lines in pool.imap_unordered(_judge, tasks, chunksize=1):
+        for name, case, lines in pool.imap_unordered(judge, tasks, chunksize=1):
             (disagree if lines else agree)[name] += 1
             _print_lines(name, case, lines)
     for line in empty:

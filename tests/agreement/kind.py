@@ -6,6 +6,7 @@ may open the truth, the product may not: it is given the input alone.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,15 @@ class Kind:
     folders: tuple[str, ...]
     cases: Callable[[Path], Iterator[Case]]
     disagreements: Callable[[Case], Iterable[str]]
+
+
+def judge(task: tuple[Kind, Case]) -> tuple[str, str, list[str]]:
+    """Return the names of the kind and the case, and the lines. (Not in ``__main__``, which workers do not have.)"""
+    kind, case = task
+    try:
+        return kind.name, case.name, list(kind.disagreements(case))
+    except Exception:  # a crash of ours is a disagreement with a traceback
+        return kind.name, case.name, ["raised " + traceback.format_exc(limit=-6)]
 
 
 def differences(expected: Any, found: Any, where: str = "") -> Iterator[str]:

@@ -67,17 +67,17 @@ def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
 
 
 def kernel_files() -> list[Path]:
-    """List every file whose code ends up in a compiled kernel."""
-    return sorted([*PACKAGE.rglob("_kernels*.py"), Path(__file__)])
+    """List every file whose code or numbers end up in a compiled kernel."""
+    return sorted([*_modules(), *PACKAGE.rglob("layout.py"), *PACKAGE.rglob("reasons.py"), Path(__file__)])
+
+
+def _modules() -> Iterator[Path]:
+    return PACKAGE.rglob("_kernels*.py")
 
 
 def warm() -> list[str]:
     """Import every kernel module, so that all kernels are compiled and cached; return the modules' names."""
-    names = [
-        "kafkaframes." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-        for path in kernel_files()
-        if path != Path(__file__)
-    ]
+    names = ["kafkaframes." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in sorted(_modules())]
     for name in names:
         importlib.import_module(name)
     return names

@@ -1,0 +1,384 @@
+"""The kernels of ``_kernels.py`` in plain Python: the same names, arguments and answers, written to be read.
+
+No product code runs this; ``tests/records/test_twins.py`` holds the kernels to it on any bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from kafkaframes.errors import DecodeError, TruncatedError
+from kafkaframes.records.layout import (
+    BATCH_V2,
+    BYTES_TO_MAGIC,
+    CODEC_MASK,
+    LOG_APPEND_TIME,
+    MESSAGE_V0,
+    MESSAGE_V1,
+    MIN_SIZE,
+    OVERHEAD_BYTES,
+    PLACE,
+    HeaderLayout,
+)
+from kafkaframes.records.reasons import (
+    BAD_HEADER_COUNT,
+    BAD_MAGIC,
+    BAD_RECORD_LENGTH,
+    BAD_VARINT,
+    DAMAGED_STREAM,
+    EMPTY_SET,
+    END,
+    FIELD_PAST_RECORD,
+    FULL,
+    HUGE_SIZE,
+    LEFT_OVER,
+    LENGTH_MISMATCH,
+    MORE,
+    NEGATIVE_COUNT,
+    NESTED,
+    NULL_HEADER_KEY,
+    OFFSET_BELOW_INNER,
+    PREMATURE_END,
+    SMALL_INNER_SIZE,
+    SMALL_SIZE,
+    TORN,
+    UNREADABLE_FIELD,
+    WHOLE,
+)
+from kafkaframes.wire.checksum import crc32, crc32c
+from kafkaframes.wire.varint import read_varint, read_varlong
+
+SKIPPED, DAMAGED_DATA = 0, 2
+_LARGEST_SIZE = 2**31 - 1
+
+
+def _number(raw: bytes, start: int, end: int, *, signed: bool = True) -> int:
+    return int.from_bytes(raw[start:end], "big", signed=signed)
+
+
+def _field(raw: bytes, at: int, layout: HeaderLayout, name: str, batch_size: int) -> int:
+    """Read a header's field; -1 where the batch is too short to have it."""
+    if layout.end_of(name) > batch_size:
+        return -1
+    unsigned = name == "crc" or (name == "attributes" and layout is not BATCH_V2)
+    return _number(raw, at + layout.place_of(name), at + layout.end_of(name), signed=not unsigned)
+
+
+def _int64(value: int) -> int:
+    """Wrap as Java's long does."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
+# --------------------------------------------------------------------------------------------------- scan
+
+
+def scan_batches(buf: Any, position: int, end: int, memory_rules: int, whole: int, table: Any) -> tuple[int, int, int]:
+    raw = bytes(buf)
+    row = 0
+    while True:
+        status, size = _next_batch(raw, position, end, memory_rules)
+        if status == WHOLE and whole and position + size > len(raw):
+            status = MORE
+        if status == WHOLE and row == table.shape[1]:
+            status = FULL
+        if status != WHOLE:
+            return row, position, status
+        for name, value in _header(raw, position, size).items():
+            table[PLACE[name], row] = value
+        row += 1
+        position += size
+
+
+def _next_batch(raw: bytes, position: int, end: int, memory_rules: int) -> tuple[int, int]:
+    left = end - position
+    if left <= 0:
+        return END, 0
+    if left < OVERHEAD_BYTES or (not memory_rules and left <= BYTES_TO_MAGIC):
+        return TORN, 0
+    if position + min(left, BATCH_V2.size) > len(raw):
+        return MORE, 0
+    body = _field(raw, position, MESSAGE_V0, "size", OVERHEAD_BYTES)
+    if body < MIN_SIZE:
+        return SMALL_SIZE, 0
+    if memory_rules and left < BYTES_TO_MAGIC:
+        return TORN, 0
+    if memory_rules and not 0 <= _field(raw, position, MESSAGE_V0, "magic", BYTES_TO_MAGIC) <= 2:
+        return BAD_MAGIC, 0
+    size = body + OVERHEAD_BYTES
+    if memory_rules and size > _LARGEST_SIZE:
+        return HUGE_SIZE, 0
+    return (TORN, 0) if size > left else (WHOLE, size)
+
+
+def _header(raw: bytes, at: int, size: int) -> dict[str, int]:
+    magic = _field(raw, at, MESSAGE_V0, "magic", size)
+    layout = BATCH_V2 if magic >= 2 else MESSAGE_V1 if magic != 0 else MESSAGE_V0
+    found = {name: _field(raw, at, layout, name, size) for name in layout._places}
+    header = dict.fromkeys(PLACE, -1) | {name: found[name] for name in found.keys() & PLACE.keys()}
+    header |= {"position": at, "size": size, "base_offset": found["offset"]}
+    if magic >= 2:
+        has_delta = size >= BATCH_V2.end_of("last_offset_delta")
+        header["last_offset"] = _int64(found["offset"] + found["last_offset_delta"]) if has_delta else -1
+    else:
+        stamp = found.get("timestamp", -1)
+        header |= {"last_offset": found["offset"], "base_timestamp": stamp, "max_timestamp": stamp}
+    return header
+
+
+def check_crcs(buf: Any, table: Any, first: int, last: int, ok: Any) -> None:
+    raw = bytes(buf)
+    for row in range(first, last):
+        at, size, magic = (int(table[PLACE[name], row]) for name in ("position", "size", "magic"))
+        layout, checksum = (BATCH_V2, crc32c) if magic >= 2 else (MESSAGE_V0, crc32)
+        found = checksum(raw[at + layout.end_of("crc") : at + size])
+        ok[row] = found == table[PLACE["crc"], row] and (magic < 2 or size >= BATCH_V2.size)
+
+
+# -------------------------------------------------------------------------------------------------- index
+
+
+class _Row(NamedTuple):
+    offset: int
+    timestamp: int
+    key_at: int
+    key_size: int
+    value_at: int
+    value_size: int
+    headers_at: int
+    header_count: int
+
+
+class _DamagedError(Exception):
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+
+class _Batch(NamedTuple):
+    """What the records of one batch need from its header, and where they lie."""
+
+    header: dict[str, int]
+    raw: bytes
+    start: int
+    end: int
+    damaged: bool
+    lenient: bool
+
+
+def _varint(raw: bytes, position: int, end: int) -> tuple[int, int]:
+    try:
+        return read_varint(memoryview(raw)[:end], position)
+    except DecodeError as error:
+        raise _DamagedError(BAD_VARINT) from error
+
+
+def _varlong(raw: bytes, position: int, end: int) -> tuple[int, int]:
+    try:
+        return read_varlong(memoryview(raw)[:end], position)
+    except DecodeError as error:
+        raise _DamagedError(BAD_VARINT) from error
+
+
+def _bytes_at(raw: bytes, position: int, end: int) -> tuple[int, int, int]:
+    """Read a length and step over as many bytes: (their place, the length, the next position)."""
+    length, position = _varint(raw, position, end)
+    if length > end - position:
+        raise _DamagedError(FIELD_PAST_RECORD)
+    return position, length, position + max(length, 0)
+
+
+def _record_stop(batch: _Batch, position: int) -> tuple[int, int]:
+    """Read a record's length: (where its body starts, where it stops)."""
+    try:
+        length, start = read_varint(memoryview(batch.raw)[: batch.end], position)
+    except TruncatedError:
+        raise _DamagedError(DAMAGED_STREAM if batch.damaged else PREMATURE_END) from None
+    except DecodeError:
+        raise _DamagedError(BAD_VARINT) from None
+    if batch.lenient:
+        return start, batch.end
+    if length < 0:
+        raise _DamagedError(BAD_RECORD_LENGTH)
+    if length > batch.end - start:
+        raise _DamagedError(DAMAGED_STREAM if batch.damaged else BAD_RECORD_LENGTH)
+    return start, start + length
+
+
+def _record(batch: _Batch, position: int) -> tuple[_Row, int]:
+    raw, header = batch.raw, batch.header
+    position, stop = _record_stop(batch, position)
+    if position >= stop:
+        raise _DamagedError(BAD_VARINT)
+    delta, position = _varlong(raw, position + 1, stop)  # after the unused attributes
+    offset_delta, position = _varint(raw, position, stop)
+    key_at, key_size, position = _bytes_at(raw, position, stop)
+    value_at, value_size, position = _bytes_at(raw, position, stop)
+    count, position = _varint(raw, position, stop)
+    if count < 0 or (not batch.lenient and count > stop - position):
+        raise _DamagedError(BAD_HEADER_COUNT)
+    headers_at = position
+    for _ in range(count):
+        length, _place = _varint(raw, position, stop)
+        if length < 0:
+            raise _DamagedError(NULL_HEADER_KEY)
+        _place, _length, position = _bytes_at(raw, position, stop)
+        _place, _length, position = _bytes_at(raw, position, stop)
+    if not batch.lenient and position != stop:
+        raise _DamagedError(LENGTH_MISMATCH)
+    appended = header["attributes"] & LOG_APPEND_TIME
+    stamp = header["max_timestamp"] if appended else _int64(header["base_timestamp"] + delta)
+    offset = _int64(header["base_offset"] + offset_delta)
+    return _Row(offset, stamp, key_at, key_size, value_at, value_size, headers_at, count), position
+
+
+def _records_v2(batch: _Batch) -> Iterator[tuple[_Row, int]]:
+    count = batch.header["count"]
+    if count < 0:
+        raise _DamagedError(NEGATIVE_COUNT)
+    position = batch.start
+    for done in range(count):
+        row, position = _record(batch, position)
+        if done + 1 == count:
+            if position != batch.end:
+                raise _DamagedError(LEFT_OVER)
+            if batch.damaged:
+                raise _DamagedError(DAMAGED_STREAM)
+        yield row, position
+
+
+def _message(raw: bytes, at: int, end: int, offset: int, stamp: int) -> _Row:
+    """Index the message whose CRC stands at ``at``."""
+    layout = MESSAGE_V0 if _magic(raw, at) == 0 else MESSAGE_V1
+    position = at + layout.size - OVERHEAD_BYTES
+    places = []
+    for _ in range(2):
+        size = _number(raw, position, position + 4)
+        position += 4
+        if size > end - position or position > end:
+            raise _DamagedError(UNREADABLE_FIELD)
+        places += [position, size]
+        position += max(size, 0)
+    key_at, key_size, value_at, value_size = places
+    return _Row(offset, stamp, key_at, key_size, value_at, value_size, at, 0)
+
+
+def _magic(raw: bytes, at: int) -> int:
+    return _number(raw, at + 4, at + 5)
+
+
+def _inner_messages(batch: _Batch) -> list[tuple[int, int, int]]:
+    """List (offset, place of the CRC, end) of the whole messages of a set."""
+    raw, position = batch.raw, batch.start
+    found = []
+    while batch.end - position >= OVERHEAD_BYTES:
+        size = _field(raw, position, MESSAGE_V0, "size", OVERHEAD_BYTES)
+        if size < MIN_SIZE:
+            raise _DamagedError(SMALL_INNER_SIZE)
+        at = position + OVERHEAD_BYTES
+        if size > batch.end - at:
+            break
+        found.append((_number(raw, position, position + 8), at, at + size))
+        position = at + size
+    if batch.damaged:
+        raise _DamagedError(DAMAGED_STREAM)
+    if not found:
+        raise _DamagedError(EMPTY_SET)
+    return found
+
+
+def _records_of_set(batch: _Batch) -> Iterator[tuple[_Row, int]]:
+    raw, header = batch.raw, batch.header
+    inner = _inner_messages(batch)
+    base = 0
+    if header["magic"] == 1 and header["base_offset"] != 0:
+        if header["base_offset"] < inner[-1][0]:
+            raise _DamagedError(OFFSET_BELOW_INNER)
+        base = _int64(header["base_offset"] - inner[-1][0])
+    appended = header["magic"] == 1 and header["attributes"] & LOG_APPEND_TIME
+    for offset, at, end in inner:
+        if raw[at + 5] & CODEC_MASK:
+            raise _DamagedError(NESTED)
+        magic = _magic(raw, at)
+        stamp = -1 if magic == 0 else _number(raw, at + 6, at + 14)
+        if magic == 1 and appended:
+            stamp = header["max_timestamp"]
+        yield _message(raw, at, end, _int64(base + offset), stamp), end
+
+
+def _plain_message(batch: _Batch) -> Iterator[tuple[_Row, int]]:
+    header = batch.header
+    row = _message(batch.raw, batch.start, batch.end, header["base_offset"], header["max_timestamp"])
+    yield row, batch.end
+
+
+def _records(batch: _Batch) -> Iterator[tuple[_Row, int]]:
+    if batch.header["magic"] >= 2:
+        return _records_v2(batch)
+    return _records_of_set(batch) if batch.header["attributes"] & CODEC_MASK else _plain_message(batch)
+
+
+def index_records(  # the kernel's arguments, in its order
+    buf: Any,
+    table: Any,
+    first: int,
+    last: int,
+    starts: Any,
+    ends: Any,
+    kinds: Any,
+    lenient: int,
+    *outputs: Any,
+) -> int:
+    columns, (rows, statuses) = outputs[:8], outputs[8:10]
+    raw = bytes(buf)
+    total = 0
+    for index in range(first, last):
+        header = {name: int(table[place, index]) for name, place in PLACE.items()}
+        batch = _Batch(header, raw, int(starts[index]), int(ends[index]), kinds[index] == DAMAGED_DATA, bool(lenient))
+        done, status = 0, WHOLE
+        try:
+            for row, _position in _records(batch) if kinds[index] != SKIPPED else ():
+                for column, value in zip(columns, row, strict=True):
+                    column[total + done] = value
+                done += 1
+        except _DamagedError as damage:
+            status = damage.status
+        rows[index], statuses[index] = done, status
+        total += done
+    return total
+
+
+# ------------------------------------------------------------------------------------------------- gather
+
+
+def gather_binary(buf: Any, places: Any, sizes: Any, count: int, offsets: Any, data: Any, validity: Any) -> int:
+    raw = bytes(buf)
+    values = [
+        None if size < 0 else raw[place : place + size]
+        for place, size in zip(places[:count].tolist(), sizes[:count].tolist(), strict=True)
+    ]
+    bits = [1] * (-(-count // 8) * 8)
+    offsets[0] = 0
+    for row, value in enumerate(values):
+        start = int(offsets[row])
+        bits[row] = int(value is not None)
+        offsets[row + 1] = start + len(value or b"")
+        data[start : start + len(value or b"")] = list(value or b"")
+    for byte in range(len(bits) // 8):
+        validity[byte] = sum(bit << place for place, bit in enumerate(bits[8 * byte : 8 * byte + 8]))
+    return values.count(None)
+
+
+def index_headers(buf: Any, places: Any, counts: Any, records: int, lists: Any, *outputs: Any) -> int:
+    raw = bytes(buf)
+    total = 0
+    lists[0] = 0
+    for record in range(records):
+        position = int(places[record])
+        for _ in range(counts[record]):
+            key_at, key_size, position = _bytes_at(raw, position, len(raw))
+            value_at, value_size, position = _bytes_at(raw, position, len(raw))
+            for column, value in zip(outputs, (key_at, key_size, value_at, value_size), strict=True):
+                column[total] = value
+            total += 1
+        lists[record + 1] = total
+    return total

@@ -1,0 +1,327 @@
+"""Records as Python values: for people, tools and tests. ``columns.py`` is the form for data.
+
+``read_values`` walks batches as Kafka's iterators do and gives a ``Batch`` for each, with its records up to where Kafka
+would stop, and the reason if that is before the end. Bad bytes never raise: a field that cannot be read is ``None``,
+damage is a value (``Batch.damage``, ``Walk.end``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from kafkaframes.records import control, decode
+from kafkaframes.records.layout import (
+    BATCH_V2,
+    CODEC_MASK,
+    CODECS,
+    CONTROL,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    PLACE,
+    TIMESTAMP_TYPES,
+    TRANSACTIONAL,
+)
+from kafkaframes.records.reasons import UNREADABLE_FIELD
+from kafkaframes.records.scan import MEMORY, Batches, Bytes, End, as_array, check_crcs, scan
+from kafkaframes.wire.checksum import crc32
+from kafkaframes.wire.text import java_text
+from kafkaframes.wire.varint import read_varint
+
+# Batches are decoded in groups of about this many bytes (compressed) and at most this many batches.
+_GROUP_BYTES = 1 << 18
+_GROUP_BATCHES = 512
+
+
+class Header(NamedTuple):
+    """One header of a record; the key's bytes need not be UTF-8."""
+
+    raw_key: bytes
+    value: bytes | None
+
+    @property
+    def key(self) -> str:
+        """The key as Java shows it."""
+        return java_text(self.raw_key)
+
+
+class Record(NamedTuple):
+    """One record.
+
+    Attributes:
+        timestamp: milliseconds, -1 for none.
+        timestamp_type: ``CreateTime``, ``LogAppendTime`` or ``NoTimestampType``, as its batch says.
+        sequence: -1 where the batch has none.
+        control: it belongs to a control batch.
+        crc_ok: for formats 0 and 1, whether the message's own CRC fits; ``None`` for format 2.
+    """
+
+    offset: int
+    timestamp: int
+    timestamp_type: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+    sequence: int
+    control: bool
+    crc_ok: bool | None
+
+    @property
+    def control_type(self) -> str | None:
+        """What a control record is; ``None`` for others.
+
+        Raises:
+            CorruptRecordError: its key cannot be read.
+        """
+        return control.control_type(self.key) if self.control else None
+
+    @property
+    def coordinator_epoch(self) -> int | None:
+        """The coordinator's epoch of an ABORT or COMMIT marker; ``None`` for other records.
+
+        Raises:
+            CorruptRecordError: its key or value cannot be read.
+        """
+        is_marker = self.control_type in control.END_OF_TRANSACTION
+        return control.coordinator_epoch(self.value) if is_marker else None
+
+
+class Damage(NamedTuple):
+    """Why a batch's records ended before their time.
+
+    Attributes:
+        status: a number of ``reasons.py``.
+        reason: the same in words.
+        reached: how many records Kafka's iterator hands out before it fails: one more than were readable where the
+            last one's key or value is not.
+    """
+
+    status: int
+    reason: str
+    reached: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch of format 2, or one message of format 0 or 1 with all that a compressed one holds.
+
+    A field that the batch is too short for is ``None``. ``count`` is the header's (format 2), else how many records
+    were reached. ``base_offset`` of a compressed message is its first record's offset. Timestamps are milliseconds.
+    """
+
+    position: int
+    size: int
+    magic: int
+    valid: bool
+    crc: int
+    base_offset: int | None
+    last_offset: int | None
+    codec: str | None
+    timestamp_type: str
+    max_timestamp: int | None
+    base_timestamp: int | None
+    producer_id: int | None
+    producer_epoch: int | None
+    base_sequence: int | None
+    last_sequence: int | None
+    leader_epoch: int | None
+    transactional: bool
+    control: bool
+    delete_horizon: int | None
+    count: int
+    records: tuple[Record, ...]
+    damage: Damage | None
+
+
+class Walk:
+    """Iterate over batches; afterwards ``end`` says where and why the walk stopped."""
+
+    def __init__(self, data: Bytes, *, position: int, rules: str, limit_bytes: int, lenient: bool) -> None:
+        self.end: End | None = None
+        self._data = data
+        self._position = position
+        self._rules = rules
+        self._limit_bytes = limit_bytes
+        self._lenient = lenient
+
+    def __iter__(self) -> Iterator[Batch]:
+        position = self._position
+        while True:
+            found = scan(self._data, position=position, rules=self._rules)
+            for group in _groups(found):
+                yield from self._decode(group)
+            if not found.end.goes_on:
+                self.end = found.end
+                return
+            position = found.end.position
+
+    def _decode(self, batches: Batches) -> Iterator[Batch]:
+        sections = decode.open_sections(self._data, batches, limit_bytes=self._limit_bytes)
+        index = decode.index_records(batches, sections, lenient=self._lenient)
+        valid = check_crcs(self._data, batches).tolist()
+        records = _records(batches, sections, index)
+        first = 0
+        for row, count in enumerate(index.rows.tolist()):
+            fields = dict(zip(PLACE, batches.table[:, row].tolist(), strict=True))
+            problem = decode.problem_of(row, index, sections)
+            damage = None
+            if problem is not None:
+                unreadable = problem.status == UNREADABLE_FIELD and row not in sections.problems
+                damage = Damage(problem.status, problem.reason, count + unreadable)
+            yield _batch(fields, bool(valid[row]), tuple(records[first : first + count]), damage)
+            first += count
+
+
+def read_values(
+    data: bytes | bytearray | memoryview,
+    *,
+    position: int = 0,
+    rules: str = MEMORY,
+    limit_bytes: int = decode.DEFAULT_LIMIT_BYTES,
+    lenient: bool = False,
+) -> Walk:
+    """Walk the batches in ``data`` from ``position`` on, with their records.
+
+    Args:
+        data: a log's bytes, whole.
+        position: the byte at which the first batch starts.
+        rules: ``scan.MEMORY`` or ``scan.FILE``.
+        limit_bytes: the largest decompressed size of a batch; records within it are given.
+        lenient: find records as Kafka's iterator does that skips keys and values (compressed batches of format 2 only;
+            their keys and values may then be cut from the wrong place).
+    """
+    return Walk(as_array(data), position=position, rules=rules, limit_bytes=limit_bytes, lenient=lenient)
+
+
+def _groups(batches: Batches) -> Iterator[Batches]:
+    sizes = np.cumsum(batches.column("size"))
+    first = 0
+    while first < len(batches):
+        before = int(sizes[first - 1]) if first else 0
+        last = int(np.searchsorted(sizes, before + _GROUP_BYTES, side="right"))
+        last = min(max(last, first + 1), first + _GROUP_BATCHES)
+        yield Batches(batches.table[:, first:last], batches.end)
+        first = last
+
+
+def _records(batches: Batches, sections: decode.Sections, index: decode.Index) -> list[Record]:
+    buf = sections.buf.tobytes() if sections.buf.size <= _GROUP_BYTES * 4 else sections.buf.data
+    owners = np.repeat(np.arange(len(batches)), index.rows).tolist()
+    magics, attributes = batches.column("magic").tolist(), batches.column("attributes").tolist()
+    bases, sequences = batches.column("base_offset").tolist(), batches.column("base_sequence").tolist()
+    found = []
+    rows = zip(*(column.tolist() for column in index[:8]), owners, strict=True)
+    for offset, stamp, key_at, key_size, value_at, value_size, headers_at, header_count, owner in rows:
+        flags, is_v2 = attributes[owner], magics[owner] >= 2
+        found.append(
+            Record(
+                offset,
+                stamp,
+                _timestamp_type(magics[owner], flags),
+                None if key_size < 0 else bytes(buf[key_at : key_at + key_size]),
+                None if value_size < 0 else bytes(buf[value_at : value_at + value_size]),
+                _headers(buf, headers_at, header_count) if header_count else (),
+                sequence_of(sequences[owner], offset - bases[owner]) if is_v2 else -1,
+                is_v2 and bool(flags & CONTROL),
+                None if is_v2 else _message_crc_ok(buf, headers_at),
+            )
+        )
+    return found
+
+
+def _headers(buf: bytes | memoryview, position: int, count: int) -> tuple[Header, ...]:
+    found = []
+    for _ in range(count):
+        size, position = read_varint(buf, position)
+        key = bytes(buf[position : position + size])
+        size, position = read_varint(buf, position + size)
+        found.append(Header(key, None if size < 0 else bytes(buf[position : position + size])))
+        position += max(size, 0)
+    return tuple(found)
+
+
+def _message_crc_ok(buf: bytes | memoryview, at: int) -> bool:
+    """Check the CRC that stands at ``at``; the message's size stands before it."""
+    size = int.from_bytes(buf[at - 4 : at], "big")
+    stored = int.from_bytes(buf[at : at + 4], "big")
+    return crc32(bytes(buf[at + 4 : at + size])) == stored
+
+
+def sequence_of(base_sequence: int, delta: int) -> int:
+    """Return a record's sequence number: it wraps from 2^31 - 1 to 0 (``DefaultRecordBatch.incrementSequence``).
+
+    >>> sequence_of(2**31 - 2, 3), sequence_of(-1, 3)
+    (1, -1)
+    """
+    if base_sequence < 0:
+        return -1
+    delta = _int32(delta)
+    if base_sequence > _int32(2**31 - 1 - delta):
+        return _int32(delta - (2**31 - 1 - base_sequence) - 1)
+    return _int32(base_sequence + delta)
+
+
+def _int32(value: int) -> int:
+    return (value + 2**31) % 2**32 - 2**31
+
+
+def _timestamp_type(magic: int, attributes: int) -> str:
+    return TIMESTAMP_TYPES[-1 if magic == 0 else int(bool(attributes & LOG_APPEND_TIME))]
+
+
+def _batch(fields: dict[str, int], valid: bool, records: tuple[Record, ...], damage: Damage | None) -> Batch:
+    is_v2, flags = fields["magic"] >= 2, fields["attributes"]
+    number = flags & CODEC_MASK
+
+    def get(name: str) -> int | None:
+        needed = BATCH_V2.end_of("last_offset_delta" if name == "last_offset" else name) if is_v2 else 0
+        return fields[name] if needed <= fields["size"] else None
+
+    base_offset: int | None = fields["base_offset"]
+    if not is_v2 and number:  # what Kafka calls the base offset here is the first record's; there may be none
+        base_offset = records[0].offset if records else None
+    base_sequence, last_offset = get("base_sequence"), get("last_offset")
+    last_sequence = None
+    if base_sequence is not None and last_offset is not None:
+        delta = last_offset - fields["base_offset"]
+        last_sequence = -1 if base_sequence == -1 else _last_sequence(base_sequence, delta)
+    return Batch(
+        position=fields["position"],
+        size=fields["size"],
+        magic=fields["magic"],
+        valid=valid,
+        crc=fields["crc"],
+        base_offset=base_offset,
+        last_offset=last_offset,
+        codec=CODECS[number] if number < len(CODECS) else None,
+        timestamp_type=_timestamp_type(fields["magic"], flags),
+        max_timestamp=get("max_timestamp"),
+        base_timestamp=get("base_timestamp"),
+        producer_id=get("producer_id"),
+        producer_epoch=get("producer_epoch"),
+        base_sequence=base_sequence,
+        last_sequence=last_sequence,
+        leader_epoch=get("leader_epoch"),
+        transactional=is_v2 and bool(flags & TRANSACTIONAL),
+        control=is_v2 and bool(flags & CONTROL),
+        delete_horizon=get("base_timestamp") if is_v2 and flags & DELETE_HORIZON else None,
+        count=_count(get("count"), records, damage) if is_v2 else _count(None, records, damage),
+        records=records,
+        damage=damage,
+    )
+
+
+def _last_sequence(base_sequence: int, delta: int) -> int:
+    """Add the last offset delta as Kafka does, which does not look at the sign of the base here."""
+    if base_sequence >= 0:
+        return sequence_of(base_sequence, delta)
+    return _int32(base_sequence + delta)
+
+
+def _count(stored: int | None, records: tuple[Record, ...], damage: Damage | None) -> int:
+    if stored is not None:
+        return stored
+    return damage.reached if damage is not None else len(records)

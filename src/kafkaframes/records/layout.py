@@ -1,0 +1,115 @@
+"""Where each field of a batch header stands, as tables; no other file knows such a number.
+
+All integers are big-endian. Offset, size and magic stand at the same place in all three formats, so any log can be
+cut into batches before its format is known. A batch is 12 bytes and then ``size`` more.
+
+``BATCH_COLUMNS`` is what a header-only scan gives for each batch; ``PLACE`` is a column's row in the scan's table.
+The numbers are compiled into the kernels, whose cache therefore sees this file too (``wire/_jit.py``).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+
+class HeaderField(NamedTuple):
+    """One integer of a header: its name, its ``struct`` format, and what one has to know."""
+
+    name: str
+    format: str
+    note: str = ""
+
+
+class HeaderLayout:
+    """Fields in their order, without gaps.
+
+    >>> BATCH_V2.place_of("crc"), BATCH_V2.end_of("crc"), BATCH_V2.size
+    (17, 21, 61)
+    """
+
+    def __init__(self, *fields: HeaderField) -> None:
+        self.fields = fields
+        self._places: dict[str, tuple[int, int]] = {}
+        place = 0
+        for field in fields:
+            end = place + struct.calcsize(">" + field.format)
+            self._places[field.name] = place, end
+            place = end
+        self.size = place
+
+    def place_of(self, name: str) -> int:
+        """Return the byte at which the field starts, counted from the batch's first."""
+        return self._places[name][0]
+
+    def end_of(self, name: str) -> int:
+        """Return the byte after the field."""
+        return self._places[name][1]
+
+
+_OVERHEAD = (
+    HeaderField("offset", "q", "outside every CRC, so that a broker can assign offsets (KIP-31)"),
+    HeaderField("size", "i", "bytes after this field"),
+)
+
+# One message of a message set; the key's length comes next.
+MESSAGE_V0 = HeaderLayout(
+    *_OVERHEAD,
+    HeaderField("crc", "I", "CRC-32 of what follows it"),
+    HeaderField("magic", "b"),
+    HeaderField("attributes", "b", "bits 0-2 codec"),
+)
+MESSAGE_V1 = HeaderLayout(
+    *MESSAGE_V0.fields,
+    HeaderField("timestamp", "q", "milliseconds; -1 is none (KIP-32)"),
+)
+# Magic 2 (KIP-98).
+BATCH_V2 = HeaderLayout(
+    *_OVERHEAD,
+    HeaderField("leader_epoch", "i", "set by the broker; outside the CRC"),
+    HeaderField("magic", "b", "outside the CRC"),
+    HeaderField("crc", "I", "CRC-32C of what follows it"),
+    HeaderField("attributes", "h", "bits 0-2 codec, then the flags below; bits 7-15 are ignored"),
+    HeaderField("last_offset_delta", "i"),
+    HeaderField("base_timestamp", "q", "the delete horizon where that flag is set (KIP-534)"),
+    HeaderField("max_timestamp", "q", "every record's timestamp where the type is LogAppendTime"),
+    HeaderField("producer_id", "q"),
+    HeaderField("producer_epoch", "h"),
+    HeaderField("base_sequence", "i"),
+    HeaderField("count", "i"),
+)
+
+OVERHEAD_BYTES = MESSAGE_V0.end_of("size")  # Kafka's LOG_OVERHEAD
+BYTES_TO_MAGIC = MESSAGE_V0.end_of("magic")  # Kafka's HEADER_SIZE_UP_TO_MAGIC
+MIN_SIZE = 14  # Kafka's RECORD_OVERHEAD_V0: CRC, magic, attributes and two lengths
+# The smallest record of magic 2: length, attributes, two deltas, two lengths, a count of headers, a byte each.
+MIN_RECORD_BYTES = 7
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")  # by number; 5, 6 and 7 are unknown to Kafka
+ZSTD = CODECS.index("zstd")
+TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
+
+# A message of magic 0 or 1 has one offset for both offsets, one timestamp for both, and -1 for what it lacks.
+BATCH_COLUMNS = (
+    "position",
+    "size",
+    "magic",
+    "crc",
+    "attributes",
+    "base_offset",
+    "last_offset",
+    "leader_epoch",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "count",
+)
+PLACE = {name: place for place, name in enumerate(BATCH_COLUMNS)}

@@ -1,0 +1,66 @@
+"""Why a scan ended and why a batch's records did: numbers for kernels, words for people.
+
+The classes of damage are Kafka's; ``reference`` behaviour stands beside each where it is not plain.
+"""
+
+from __future__ import annotations
+
+# How a scan of batches ends.
+MORE, FULL, END, TORN, SMALL_SIZE, HUGE_SIZE, BAD_MAGIC = range(7)
+END_REASONS = {
+    END: "the end of the data",
+    TORN: "the last batch is not whole",
+    SMALL_SIZE: "the size of a batch is below the least possible (14)",
+    HUGE_SIZE: "the size of a batch is beyond 2^31",
+    BAD_MAGIC: "the magic of a batch is none of 0, 1, 2",
+}
+# These end the batches with an error in Kafka; END and TORN are no error.
+CORRUPT_ENDS = frozenset({SMALL_SIZE, HUGE_SIZE, BAD_MAGIC})
+
+# How the records of a batch end.
+(
+    WHOLE,
+    SHORT_HEADER,
+    UNKNOWN_CODEC,
+    NEGATIVE_COUNT,
+    PREMATURE_END,
+    DAMAGED_STREAM,
+    LEFT_OVER,
+    BAD_VARINT,
+    BAD_RECORD_LENGTH,
+    BAD_HEADER_COUNT,
+    NULL_HEADER_KEY,
+    FIELD_PAST_RECORD,
+    LENGTH_MISMATCH,
+    EMPTY_SET,
+    NULL_SET,
+    SMALL_INNER_SIZE,
+    OFFSET_BELOW_INNER,
+    NESTED,
+    UNREADABLE_FIELD,
+    CODEC_OF_LATER_FORMAT,
+    WRAPPER_MAGIC,
+) = range(21)
+RECORD_REASONS = {
+    SHORT_HEADER: "the batch is shorter than its header",
+    UNKNOWN_CODEC: "the codec's number is unknown to Kafka",
+    NEGATIVE_COUNT: "the count of records is negative",
+    PREMATURE_END: "the data ends before the declared count of records",
+    DAMAGED_STREAM: "the compressed data is damaged",
+    LEFT_OVER: "data is left after the declared count of records",
+    BAD_VARINT: "a varint is too long or cut off",
+    BAD_RECORD_LENGTH: "the length of a record is negative or beyond the data",
+    BAD_HEADER_COUNT: "the count of headers is negative or beyond the record",
+    NULL_HEADER_KEY: "the key of a header is null",
+    FIELD_PAST_RECORD: "a key, a value or a header is longer than its record",
+    LENGTH_MISMATCH: "the fields of a record do not fill its length",
+    EMPTY_SET: "a compressed message set is empty",
+    NULL_SET: "a compressed message has no value",
+    SMALL_INNER_SIZE: "the size of an inner message is below the least possible (14)",
+    OFFSET_BELOW_INNER: "the wrapper's offset is below the last inner offset",
+    NESTED: "an inner message is itself compressed",
+    UNREADABLE_FIELD: "the key or the value of a message is longer than the message",
+    CODEC_OF_LATER_FORMAT: "zstd in a message of format 0 or 1",
+    WRAPPER_MAGIC: "a compressed message of neither format 0 nor 1",
+}
+CRC_MISMATCH = "the CRC is not that of the bytes"

@@ -1,0 +1,128 @@
+"""Cut bytes into batches by their headers alone: nothing is decompressed, nothing is checked but the framing.
+
+Kafka has two iterators over batches, and they differ:
+
+* ``MEMORY`` (``ByteBufferLogInputStream``): a magic that is none of 0, 1, 2 is an error.
+* ``FILE`` (``FileLogInputStream``): any magic of 2 and above is read as format 2, any below as a message of
+  format 0 or 1; a tail of up to 17 bytes is not looked at.
+
+Both stop without an error where the last batch is not whole, and with one where a size is impossible.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.records import _kernels
+from kafkaframes.records.layout import BATCH_COLUMNS, BATCH_V2, CODEC_MASK, CODECS, LOG_APPEND_TIME, PLACE
+from kafkaframes.records.reasons import CORRUPT_ENDS, END_REASONS, FULL, MORE
+
+MEMORY, FILE = "memory", "file"
+RULES = {MEMORY: 1, FILE: 0}
+# Rows of a scan's table: a scan goes on with the next table, so this bounds memory, not logs.
+TABLE_ROWS = 16_384
+_FEWEST_BATCH_BYTES = 26
+
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+
+class End(NamedTuple):
+    """How a scan ended.
+
+    Attributes:
+        position: the byte after the last batch.
+        status: a number of ``reasons.py``; ``MORE`` and ``FULL`` mean that the scan can go on from ``position``.
+    """
+
+    position: int
+    status: int
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether more bytes or another table would give more batches."""
+        return self.status in (MORE, FULL)
+
+    @property
+    def corrupt(self) -> bool:
+        """Whether Kafka's iterator ends with an error here, not silently."""
+        return self.status in CORRUPT_ENDS
+
+    @property
+    def reason(self) -> str:
+        """The end in words."""
+        return END_REASONS.get(self.status, "more to read")
+
+
+class Batches(NamedTuple):
+    """The headers of consecutive batches: one row of ``table`` for each of ``BATCH_COLUMNS``, one column a batch."""
+
+    table: Ints
+    end: End
+
+    def __len__(self) -> int:
+        return int(self.table.shape[1])
+
+    def column(self, name: str) -> Ints:
+        """Return one field of all batches; -1 where a batch's format or its size lacks it."""
+        row: Ints = self.table[PLACE[name]]
+        return row
+
+
+def as_array(data: bytes | bytearray | memoryview | Bytes) -> Bytes:
+    """View bytes as a read-only array, without copying."""
+    if isinstance(data, np.ndarray):
+        return data
+    return np.frombuffer(data, np.uint8)
+
+
+def scan(
+    data: bytes | bytearray | memoryview | Bytes,
+    *,
+    position: int = 0,
+    end: int | None = None,
+    rules: str = MEMORY,
+    whole: bool = True,
+) -> Batches:
+    """Scan the batches that lie in ``data``, up to ``TABLE_ROWS`` of them.
+
+    Args:
+        data: the bytes at hand; perhaps only the first part of their source.
+        position: the byte of ``data`` at which a batch starts.
+        end: the size of the source in bytes, counted from ``data``'s first; the size of ``data`` by default.
+        rules: ``MEMORY`` or ``FILE``.
+        whole: ask for batches that lie in ``data`` as a whole; otherwise the header is enough.
+    """
+    array = as_array(data)
+    end = array.size if end is None else end
+    capacity = min(TABLE_ROWS, max(array.size - position, 0) // _FEWEST_BATCH_BYTES + 1)
+    table: Ints = np.empty((len(BATCH_COLUMNS), capacity), np.int64)
+    rows, stopped, status = _kernels.scan_batches(array, position, end, RULES[rules], int(whole), table)
+    return Batches(table[:, :rows], End(int(stopped), int(status)))
+
+
+def check_crcs(data: Any, batches: Batches) -> npt.NDArray[np.int8]:
+    """Return 1 for each batch whose CRC is that of its bytes, else 0 (also where it is too short to have one)."""
+    ok: npt.NDArray[np.int8] = np.empty(len(batches), np.int8)
+    _kernels.check_crcs(as_array(data), np.ascontiguousarray(batches.table), 0, len(batches), ok)
+    return ok
+
+
+def codec_names(attributes: Ints) -> list[str]:
+    """Name each batch's codec; ``unknown`` for the numbers that Kafka does not know."""
+    return [CODECS[number] if number < len(CODECS) else "unknown" for number in (attributes & CODEC_MASK).tolist()]
+
+
+def timestamp_types(magics: Ints, attributes: Ints) -> npt.NDArray[np.int32]:
+    """Return -1 (none: format 0), 0 (CreateTime) or 1 (LogAppendTime) for each batch."""
+    append = (attributes & LOG_APPEND_TIME) != 0
+    return np.where(magics == 0, -1, append).astype(np.int32)
+
+
+def has_whole_header(batches: Batches) -> npt.NDArray[np.bool_]:
+    """Tell for each batch whether it is as long as its format's header."""
+    found: npt.NDArray[np.bool_] = (batches.column("magic") < 2) | (batches.column("size") >= BATCH_V2.size)
+    return found

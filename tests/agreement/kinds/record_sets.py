@@ -1,0 +1,102 @@
+"""Kinds ``records`` and ``batches``: record sets in memory, beside what Kafka's memory iterator makes of them.
+
+The words of an error are Kafka's own and are not compared; whether there is one is.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from tests.agreement.kind import Case, Kind, differences
+
+from kafkaframes.records.batch import Batch, Record, read_values
+
+_LISTED = 6  # of `n` records the truth lists the first few
+_ERRORS = ("recErr", "hdrErr", "skipErr")
+
+
+def _cases(folder: Path) -> Iterator[Case]:
+    """A case for each file and each entry of the truth, so that one without the other is noticed."""
+    truth_path = folder / "expected.json"
+    truth = json.loads(truth_path.read_text()) if truth_path.exists() else {}
+    for name in sorted(truth.keys() | {path.stem for path in folder.glob("*.bin")}):
+        yield Case(name, (folder / f"{name}.bin", truth.get(name)))
+
+
+def _disagreements(case: Case) -> Iterator[str]:
+    path, expected = case.payload
+    if expected is None:
+        yield f"{path} has no truth"
+        return
+    if not path.exists():
+        yield f"{path} is missing"
+        return
+    walk = read_values(path.read_bytes())
+    lenient = read_values(path.read_bytes(), lenient=True)
+    found = list(zip(walk, lenient, strict=True))
+    assert walk.end is not None
+    for index, (one, pair) in enumerate(zip_longest(expected["batches"], found)):
+        other = None if pair is None else _batch(*pair, forms=_forms(one))
+        yield from differences(_outcome(one), other, f"batches[{index}]")
+    rest = {key: value for key, value in expected.items() if key not in ("batches", "validate")}
+    yield from differences(rest | {"iterErr": bool(rest["iterErr"])}, {"iterErr": walk.end.corrupt})
+
+
+def _outcome(batch: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Keep of an error only that there is one."""
+    if batch is None:
+        return None
+    return {key: bool(value) if key in _ERRORS else value for key, value in batch.items()}
+
+
+def _forms(batch: dict[str, Any] | None) -> list[bool]:
+    """Tell for each listed record whether the truth has its value by length and checksum, not in full."""
+    rows = [] if batch is None else batch["records"]
+    return [str(row[3]).startswith("len") for row in rows]
+
+
+def _batch(batch: Batch, lenient: Batch, *, forms: list[bool]) -> dict[str, Any]:
+    found: dict[str, Any] = {"size": batch.size, "isValid": batch.valid, "magic": batch.magic}
+    skipped = _skipped(batch, lenient)
+    if batch.max_timestamp is None or batch.last_offset is None:
+        found["hdrErr"] = True
+    else:
+        found |= {"lastOffset": batch.last_offset, "maxTimestamp": batch.max_timestamp, "tsType": batch.timestamp_type}
+        found |= {"codec": batch.codec} if batch.codec is not None else {"hdrErr": True}
+    damage = batch.damage
+    return found | {
+        "n": len(batch.records) if damage is None else damage.reached,
+        "recErr": damage is not None,
+        "records": [
+            _record(record, is_short=bool(is_short))
+            for record, is_short in zip_longest(batch.records[:_LISTED], forms[: len(batch.records)])
+        ],
+        "skipN": skipped[0],
+        "skipErr": skipped[1],
+    }
+
+
+def _skipped(batch: Batch, lenient: Batch) -> tuple[int, bool]:
+    """What the iterator that skips keys and values does: on compressed batches of format 2 it checks less."""
+    chosen = lenient if batch.magic >= 2 and batch.codec not in ("none", None) else batch
+    if chosen.damage is None:
+        return len(chosen.records), False
+    unreadable = chosen.damage.reached > len(chosen.records)  # nobody asks it for the key
+    return chosen.damage.reached, not unreadable
+
+
+def _record(record: Record, *, is_short: bool) -> list[Any]:
+    key, value = (None if raw is None else raw.hex() for raw in (record.key, record.value))
+    if is_short and record.value is not None:
+        value = f"len{len(record.value)}:crc{binascii.crc32(record.value)}"
+    row = [record.offset, record.timestamp, key, value, len(record.headers)]
+    return row if record.crc_ok is None else [*row, record.crc_ok]
+
+
+RECORDS = Kind("records", ("records",), _cases, _disagreements)
+BATCHES = Kind("batches", ("batches",), _cases, _disagreements)
