@@ -199,14 +199,18 @@ def test_snappy_chunks_and_streams():
     assert decompress(Codec.SNAPPY, XERIAL, magic=2) == (b"", None)
 
 
-@pytest.mark.parametrize("version", [struct.pack("<ii", 1, 1), struct.pack(">ii", 2, 2), struct.pack(">ii", 1, 99)])
-def test_snappy_versions(version):
+@pytest.mark.parametrize("version", [struct.pack("<ii", 1, 1), struct.pack(">ii", 2, 2), bytes(8), b"\xff" * 8])
+def test_snappy_versions_of_the_first_header_do_not_matter(version):
     assert decompress(Codec.SNAPPY, XERIAL[:8] + version + chunk(b"one"), magic=2) == (b"one", None)
 
 
-@pytest.mark.parametrize("version", [0, -1])
-def test_snappy_versions_that_are_refused(version):
-    assert decompress(Codec.SNAPPY, XERIAL[:8] + struct.pack(">ii", version, 1) + chunk(b"one"), magic=2).error
+@pytest.mark.parametrize(("version", "fits"), [(0, False), (-1, False), (1, True), (2, True), (1 << 24, True)])
+def test_snappy_versions_of_a_later_header(version, fits):
+    later = XERIAL[:8] + struct.pack(">ii", version, 0) + chunk(b"two")
+    found = decompress(Codec.SNAPPY, XERIAL + chunk(b"one") + later, magic=1)
+    assert (found.error is None) == fits
+    if fits:
+        assert found.data == b"onetwo"
 
 
 def test_snappy_framing2_is_refused():
@@ -317,11 +321,32 @@ def test_zstd_frames(options):
     assert decompress(Codec.ZSTD, zframe(b"", **options) + one, magic=2) == (text(900), None)
 
 
-def test_zstd_garbage_behind_a_frame_fails_after_the_content():
-    for garbage in (b"x", b"garbage"):
-        found = decompress(Codec.ZSTD, zframe(text(900)) + garbage, magic=2)
-        assert found.data == text(900)
-        assert found.error is not None
+@pytest.mark.parametrize("garbage", [b"x", b"garbage", b"\x28\xb5\x2e", b"\x5f\x2a\x4e"])
+def test_zstd_garbage_behind_a_frame_fails_after_the_content(garbage):
+    found = decompress(Codec.ZSTD, zframe(text(900)) + garbage, magic=2)
+    assert found.data == text(900)
+    assert found.error is not None
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 5, 12])
+@pytest.mark.parametrize("second", [skippable(b"0123456789"), zframe(text(900))], ids=["skippable", "frame"])
+def test_zstd_second_frame_cut_off_is_an_end_without_error(cut, second):
+    """zstd-jni remembers the end of the first frame until it has to read more input."""
+    found = decompress(Codec.ZSTD, zframe(text(900)) + second[:cut], magic=2)
+    assert found == (text(900), None)
+    large = random.Random(1).randbytes(140_000)
+    found = decompress(Codec.ZSTD, zframe(large[:9000]) + zframe(large)[:-1], magic=2)
+    assert found.data.startswith(large[:9000])
+    assert found.error is not None
+
+
+def test_zstd_cut_off_frame_gives_all_that_was_decoded():
+    """Also what the library holds back while it waits for the rest of a block."""
+    content = text(300_000)
+    payload = compress(Codec.ZSTD, content)
+    found = decompress(Codec.ZSTD, payload[:-2], magic=2)
+    assert found.data == content[: 2 * 131072]
+    assert found.error is not None
 
 
 def test_zstd_window_limit():

@@ -2,7 +2,8 @@
 
 * Without the header the whole payload is one raw block (librdkafka writes that).
 * A chunk length equal to the first four bytes of the header begins another header: streams may follow each other.
-* The version must be at least 1 (Redpanda's little-endian 1 is), the compatible version is not looked at.
+* The versions in the first header are not looked at (Redpanda writes them little-endian); in a later one the first
+  must be at least 1.
 * One to three bytes where a chunk length should be end the stream without an error.
 """
 
@@ -32,7 +33,7 @@ def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | b
         return _raw_or_none(payload, limit_bytes)
     end = len(payload)
     position = _HEADER_SIZE + 4
-    if payload[8:12] != b"\0\0\0\1" or position > end:
+    if position > end:
         return None
     length = int.from_bytes(payload[_HEADER_SIZE:position], "big")
     if position + length == end:
@@ -98,7 +99,7 @@ class SnappyStream:
         self._chunk = memoryview(b"")
         self._position = 0
         if payload[:8] == _MAGIC and len(payload) >= _HEADER_SIZE:
-            self._read_header(0)
+            self._position = _HEADER_SIZE
         else:
             self._chunk = memoryview(_raw(payload, limit_bytes))
             self._position = len(payload)

@@ -3,7 +3,7 @@
 * Frames follow each other, skippable ones are skipped; anything else between or behind them is a failure.
 * Windows up to 2^27 bytes; checksums are verified where there are any.
 * A read ends at a frame's end; the read in which a block fails is lost, as far back as it began.
-* An empty payload is an empty stream.
+* An empty payload is an empty stream, and so is a frame that is cut off, if another ended in the same 128 KiB of input.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from kafkaframes.records._delivery import DamagedStreamError
 
 BUFFER_SIZE = 16 * 1024
 _MAGIC = b"\x28\xb5\x2f\xfd"
-_SKIPPABLE = 0x184D2A50
+_SKIPPABLE_HEAD, _SKIPPABLE_TAIL = 0x50, b"\x2a\x4d\x18"
+_INPUT_SIZE = 128 * 1024 + 3
 _LARGEST_WINDOW_LOG = 27
 _SINGLE_SEGMENT, _CHECKSUM = 0x20, 0x04
 _DICTIONARY_ID_SIZES = (0, 1, 2, 4)
@@ -65,55 +66,75 @@ class ZstdStream:
 
     def __init__(self, payload: bytes, _magic: int, _limit_bytes: int) -> None:
         self._payload = payload
+        self._start = 0
         self._position = 0
         self._frame: zstandard.ZstdDecompressionReader | None = None
-        self._truncated = False
+        self._given = 0
+        self._rest = memoryview(b"")
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int) -> bytes | memoryview:
         """Return at most ``size`` bytes of the current frame, or of the next that holds any."""
-        while True:
-            if self._frame is None and not self._next_frame():
-                return b""
+        while self._frame is not None or self._next_frame():
             piece = self._read_frame(size)
             if piece:
+                self._given += len(piece)
                 return piece
-            if self._truncated:
-                raise DamagedStreamError("zstd: the stream stops inside a frame")
             self._frame = None
+            if self._position > len(self._payload):
+                self._stop_inside()
+        return b""
 
-    def _read_frame(self, size: int) -> bytes:
-        if self._frame is None:
-            return b""
+    def _read_frame(self, size: int) -> bytes | memoryview:
+        """Read on in the frame; its end, or that of the payload, is empty."""
         piece = bytearray(size)
         try:
-            count = self._frame.readinto(piece)
+            count = self._frame.readinto(piece) if self._frame is not None else 0
+            if count:
+                return bytes(memoryview(piece)[:count])
+            if self._position > len(self._payload) and not self._rest:
+                # The library's reader keeps what it decoded of a frame that is cut off; this one gives it away.
+                whole = zstandard.ZstdDecompressor().decompressobj().decompress(self._payload[self._start :])
+                self._rest = memoryview(whole)[self._given :]
         except zstandard.ZstdError as error:
             raise DamagedStreamError(f"zstd: {error}") from None
-        return bytes(memoryview(piece)[:count])
+        piece_of_rest, self._rest = self._rest[:size], self._rest[size:]
+        return piece_of_rest
 
     def _next_frame(self) -> bool:
         """Open the next frame that is not skippable; say whether there was one."""
         while self._position < len(self._payload):
-            start = self._position
-            prefix = self._payload[start : start + 4]
-            if prefix == _MAGIC:
-                end = _frame_end(self._payload, start)
-                self._truncated = end > len(self._payload)
-                self._frame = zstandard.ZstdDecompressor().stream_reader(self._payload[start:end])
-                self._position = min(end, len(self._payload))
+            self._start = self._position
+            if _may_be(self._payload[self._start : self._start + 4], _MAGIC):
+                self._position = _frame_end(self._payload, self._start)
+                self._frame = zstandard.ZstdDecompressor().stream_reader(self._payload[self._start : self._position])
+                self._given = 0
+                self._rest = memoryview(b"")
                 return True
-            self._position = _skippable_end(self._payload, start)
+            self._position = _skippable_end(self._payload, self._start)
+        if self._position > len(self._payload):
+            self._stop_inside()
         return False
+
+    def _stop_inside(self) -> None:
+        """Fail, if zstd-jni would: it does not where it has read no further input since the last frame's end."""
+        next_input = -(-self._start // _INPUT_SIZE) * _INPUT_SIZE
+        if next_input < len(self._payload):
+            raise DamagedStreamError("zstd: the stream stops inside a frame")
+
+
+def _may_be(prefix: bytes, magic: bytes) -> bool:
+    """Tell whether ``prefix`` begins with ``magic``, as far as there are bytes to tell by."""
+    return prefix[: len(magic)] == magic[: len(prefix)]
 
 
 def _skippable_end(payload: bytes, start: int) -> int:
+    """Return where the skippable frame at ``start`` ends; past the payload if it is cut off."""
     header = payload[start : start + 8]
-    if len(header) >= 4 and int.from_bytes(header[:4], "little") & ~0xF != _SKIPPABLE:
+    if header[0] & 0xF0 != _SKIPPABLE_HEAD or not _may_be(header[1:4], _SKIPPABLE_TAIL):
         raise DamagedStreamError(f"zstd: no frame at byte {start}")
-    end = start + 8 + int.from_bytes(header[4:], "little")
-    if len(header) < 8 or end > len(payload):
-        raise DamagedStreamError("zstd: the stream stops inside a skippable frame")
-    return end
+    if len(header) < 8:
+        return len(payload) + 1
+    return start + 8 + int.from_bytes(header[4:], "little")
 
 
 def _frame_end(payload: bytes, start: int) -> int:
