@@ -98,7 +98,7 @@ def uuid_from_text(text: str) -> UUID:
         ValueError: ``text`` is not the base64url of 16 bytes.
     """
     try:
-        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"{text!r} is no base64url: {error}") from error
     if len(raw) != 16:

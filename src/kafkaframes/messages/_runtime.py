@@ -1,0 +1,259 @@
+"""What generated functions call: the parts of the wire that are not worth spelling out in their text.
+
+Everything here is for canonical data only. Whatever is odd (a varint that is longer than needed, a null that may not
+be, broken UTF-8, a value of the wrong type) raises one of ``ODD``, and the caller starts again with the plain
+interpreter, which knows what the mode says about it and where it is. So a generated function never explains an error.
+
+Positions may run past the end of the buffer on truncated data: slices are then short, unpacking raises ``struct.error``,
+and the caller compares the last position with the size. Nothing is allocated for what a length merely promises.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from typing import Any, Final
+from uuid import UUID, SafeUUID
+
+ODD: Final = (struct.error, LookupError, ValueError, TypeError, AttributeError, OverflowError)
+
+FORMATS: Final = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+    "uuid": "16s",
+}
+BOOLS: Final = (False, True)  # BOOLS[2] is odd
+_SHORT: Final = 64  # arrays of fewer elements have their struct.Struct at hand
+_MOST_SHAPES: Final = 1024
+new = object.__new__
+set_attribute = object.__setattr__
+
+
+class OddError(ValueError):
+    """The data is not canonical: the plain interpreter decides."""
+
+
+def varint(buf: bytes, position: int) -> tuple[int, int]:
+    """Read an unsigned varint of two to five bytes that is no longer than needed and below 2^31."""
+    value = buf[position] & 0x7F
+    shift = 0
+    while buf[position] > 0x7F:
+        position += 1
+        shift += 7
+        value |= (buf[position] & 0x7F) << shift
+        if shift > 28:
+            raise OddError
+    if (shift and not buf[position]) or value > 0x7FFFFFFF:
+        raise OddError
+    return value, position + 1
+
+
+def put_varint(value: int) -> bytes:
+    """Return an unsigned varint."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def uuid(raw: bytes) -> UUID:
+    """Return a UUID of 16 bytes, at a third of the price of ``UUID(bytes=raw)``."""
+    value = new(UUID)
+    set_attribute(value, "int", int.from_bytes(raw))
+    set_attribute(value, "is_safe", SafeUUID.unknown)
+    if len(raw) != 16:
+        raise OddError
+    return value
+
+
+def number_readers(type_name: str) -> tuple[Callable[[bytes, int], tuple[Any, ...]], ...]:
+    """Return the ``unpack_from`` of 0 to 63 numbers of a type."""
+    return tuple(struct.Struct(f">{count}{FORMATS[type_name]}").unpack_from for count in range(_SHORT))
+
+
+def many_numbers(buf: bytes, position: int, count: int, type_name: str) -> tuple[Any, ...]:
+    """Read ``count`` numbers of a type; truncated data is noticed before anything is made."""
+    return struct.unpack_from(f">{count}{FORMATS[type_name]}", buf, position)
+
+
+def many_bools(buf: bytes, position: int, count: int) -> list[bool]:
+    """Read ``count`` canonical bools."""
+    return [BOOLS[byte] for byte in buf[position : position + count]]
+
+
+def many_uuids(buf: bytes, position: int, count: int) -> list[UUID]:
+    """Read ``count`` uuids."""
+    end = position + 16 * count
+    if end > len(buf):
+        raise OddError
+    return [uuid(buf[start : start + 16]) for start in range(position, end, 16)]
+
+
+def compact_strings(buf: bytes, position: int, count: int) -> tuple[list[str], int]:
+    """Read ``count`` compact strings."""
+    raw, position = compact_blobs(buf, position, count)
+    if raw and max(map(len, raw)) > 0x7FFF:
+        raise OddError
+    return [one.decode() for one in raw], position
+
+
+def compact_blobs(buf: bytes, position: int, count: int) -> tuple[list[bytes], int]:
+    """Read ``count`` compact bytes."""
+    if count > len(buf) - position:
+        raise OddError
+    items = []
+    for _ in repeat(None, count):
+        length = buf[position]
+        if length > 0x7F:
+            length, position = varint(buf, position)
+        else:
+            position += 1
+        if not length:
+            raise OddError
+        end = position + length - 1
+        items.append(buf[position:end])
+        position = end
+    return items, position
+
+
+def plain_strings(buf: bytes, position: int, count: int) -> tuple[list[str], int]:
+    """Read ``count`` strings led by an int16."""
+    raw, position = _plain_blobs(buf, position, count, ">h")
+    return [one.decode() for one in raw], position
+
+
+def plain_blobs(buf: bytes, position: int, count: int) -> tuple[list[bytes], int]:
+    """Read ``count`` bytes led by an int32."""
+    return _plain_blobs(buf, position, count, ">i")
+
+
+def _plain_blobs(buf: bytes, position: int, count: int, fmt: str) -> tuple[list[bytes], int]:
+    if count > len(buf) - position:
+        raise OddError
+    size = struct.calcsize(fmt)
+    items = []
+    for _ in repeat(None, count):
+        (length,) = struct.unpack_from(fmt, buf, position)
+        if length < 0:
+            raise OddError
+        position += size
+        items.append(buf[position : position + length])
+        position += length
+    return items, position
+
+
+def bytes_of(value: Any) -> bytes:
+    """Return a value that is exactly ``bytes``; anything else is for the interpreter to judge."""
+    if value.__class__ is not bytes:
+        raise OddError
+    return value  # type: ignore[no-any-return]
+
+
+def utf8_of(value: Any) -> bytes:
+    """Return the UTF-8 of a string that is not too long."""
+    raw: bytes = value.encode()
+    if len(raw) > 0x7FFF or value.__class__ is not str:
+        raise OddError
+    return raw
+
+
+def list_of(value: Any) -> Any:
+    """Return a value that is a list or a tuple."""
+    if value.__class__ is not list and value.__class__ is not tuple:
+        raise OddError
+    return value
+
+
+def put_blobs(raw: Sequence[bytes], put: Callable[[bytes], None], *, compact: bool, size: int) -> None:
+    """Write byte strings, each led by its length (``size``: the bytes of a length that is not compact)."""
+    for one in raw:
+        put(put_varint(len(one) + 1) if compact else len(one).to_bytes(size))
+        put(one)
+
+
+def unknown_tags(o: Any, buf: bytes, position: int, end: int) -> int:
+    """Read the tag section of a struct that declares no tags; return where it ends."""
+    count, position = _varint(buf, position)
+    last = -1
+    for _ in repeat(None, count):
+        tag, position = _varint(buf, position)
+        size, position = _varint(buf, position)
+        if tag <= last or size > end - position:
+            raise OddError
+        last = tag
+        o.unknown_tags.append((tag, buf[position : position + size]))
+        position += size
+    return position
+
+
+def _varint(buf: bytes, position: int) -> tuple[int, int]:
+    value = buf[position]
+    return varint(buf, position) if value > 0x7F else (value, position + 1)
+
+
+def put_tags(known: Sequence[tuple[int, bytes]], raw: Sequence[tuple[int, bytes]], put: Callable[[bytes], None]) -> None:
+    """Write a tag section: the declared tags, then the raw ones, which must ascend (so does Kafka, whatever they are)."""
+    put(put_varint(len(known) + len(raw)))
+    last = -1
+    for tag, payload in raw:
+        if not last < tag < 0x7FFFFFFF or payload.__class__ is not bytes or tag.__class__ is not int:
+            raise OddError
+        last = tag
+    for tag, payload in (*known, *raw):
+        put(put_varint(tag))
+        put(put_varint(len(payload)))
+        put(payload)
+
+
+class Shapes(dict[Any, Callable[..., bytes]]):
+    """The packers of a run of fixed-size fields and arrays of numbers, by the counts of its arrays.
+
+    ``parts`` are the formats of the run: one before each array's count, one for each array's elements, one at the end.
+    A packer takes every value in order, counts included. Arrays of 127 elements and more have longer counts in a
+    flexible version: those are put together piece by piece.
+    """
+
+    def __init__(self, before: Sequence[str], elements: Sequence[str], after: str, *, compact: bool) -> None:
+        self.before = before
+        self.elements = elements
+        self.after = after
+        self.compact = compact
+
+    def __missing__(self, key: Any) -> Callable[..., bytes]:
+        counts = key if isinstance(key, tuple) else (key,)
+        if self.compact and max(counts) > 126:
+            return self._long(counts)
+        length = "B" if self.compact else "i"
+        runs = zip(self.before, counts, self.elements, strict=True)
+        fmt = ">" + "".join(f"{before}{length}{count}{element}" for before, count, element in runs) + self.after
+        packer = struct.Struct(fmt).pack
+        if len(self) < _MOST_SHAPES:
+            self[key] = packer
+        return packer
+
+    def _long(self, counts: tuple[int, ...]) -> Callable[..., bytes]:
+        def pack(*values: Any) -> bytes:
+            out = bytearray()
+            position = 0
+            for before, count, element in zip(self.before, counts, self.elements, strict=True):
+                out += struct.pack(f">{before}", *values[position : position + _arity(before)])
+                position += _arity(before)
+                out += put_varint(values[position])
+                out += struct.pack(f">{count}{element}", *values[position + 1 : position + 1 + count])
+                position += 1 + count
+            return bytes(out + struct.pack(f">{self.after}", *values[position:]))
+
+        return pack
+
+
+def _arity(fmt: str) -> int:
+    return len(fmt.replace("16s", "s"))

@@ -1,0 +1,182 @@
+"""Read and write one message at one version: generated functions for what is canonical, the interpreter for the rest.
+
+The functions are made when first needed, from the plan, and kept by the message's classes. Their text stands in
+``linecache``, so a traceback or a profiler shows it, and :func:`show_codec` prints it.
+"""
+
+from __future__ import annotations
+
+import linecache
+import struct
+from collections import Counter
+from functools import cached_property
+from itertools import islice, repeat
+from typing import Any, Final
+
+from kafkaframes.errors import DecodeError, OptionError
+from kafkaframes.messages import _runtime as runtime
+from kafkaframes.messages._reference import Classes, PlanReader, PlanWriter, Trace
+from kafkaframes.messages._source import Text, decoder_source, encoder_source, shape_source
+from kafkaframes.messages.plan import MessagePlan, StructPlan
+
+MODES: Final = ("reference", "strict")
+_SHARED: Final = {
+    "bools": runtime.BOOLS,
+    "bytes_of": runtime.bytes_of,
+    "compact_blobs": runtime.compact_blobs,
+    "compact_strings": runtime.compact_strings,
+    "islice": islice,
+    "list_of": runtime.list_of,
+    "many_bools": runtime.many_bools,
+    "many_numbers": runtime.many_numbers,
+    "many_uuids": runtime.many_uuids,
+    "new": runtime.new,
+    "odd": runtime.OddError,
+    "pack": struct.pack,
+    "plain_blobs": runtime.plain_blobs,
+    "plain_strings": runtime.plain_strings,
+    "put_blobs": runtime.put_blobs,
+    "put_tags": runtime.put_tags,
+    "put_varint": runtime.put_varint,
+    "repeat": repeat,
+    "unknown_tags": runtime.unknown_tags,
+    "utf8_of": runtime.utf8_of,
+    "uuid": runtime.uuid,
+    "varint": runtime.varint,
+}
+
+
+def check_mode(mode: str) -> bool:
+    """Return whether ``mode`` is strict.
+
+    Raises:
+        OptionError: it is no mode.
+    """
+    if mode not in MODES:
+        raise OptionError(f"mode {mode!r}: one of {', '.join(MODES)}")
+    return mode == "strict"
+
+
+class Codec:
+    """One message at one version, with the classes that its values are made of."""
+
+    def __init__(self, plan: MessagePlan, classes: Classes) -> None:
+        self.plan = plan
+        self.classes = classes
+
+    @cached_property
+    def _read(self) -> Any:
+        return self._compile(decoder_source(self.plan), "read")
+
+    @cached_property
+    def _write(self) -> Any:
+        return self._compile(encoder_source(self.plan), "write")
+
+    def _compile(self, text: Text, verb: str) -> Any:
+        title = f"{self.plan.name} v{self.plan.version} {verb}"
+        return compile_text(text, title, self.classes)[f"{verb}_{self.plan.root.name}"]
+
+    def decode(self, buf: bytes, position: int, *, strict: bool) -> tuple[Any, int]:
+        """Read the value that starts at ``position``; return it and where it ends.
+
+        Raises:
+            DecodeError: the mode refuses the bytes; with field path and byte.
+        """
+        end = len(buf)
+        try:
+            value, last = self._read(buf, position, end)
+            if last <= end:
+                return value, last
+        except runtime.ODD:
+            pass
+        return self.interpret(buf, position, strict=strict)
+
+    def interpret(self, buf: bytes, position: int, *, strict: bool, trace: Trace | None = None) -> tuple[Any, int]:
+        """Do as :meth:`decode` does, by the plain interpreter; ``trace`` is told of each run of bytes."""
+        return PlanReader(buf, self.classes, strict=strict, trace=trace).message(self.plan, position)
+
+    def encode(self, value: Any) -> bytes:
+        """Return the bytes of ``value``.
+
+        Raises:
+            EncodeError: it cannot be written at this version; with field path.
+        """
+        parts: list[bytes] = []
+        try:
+            self._write(value, parts.append)
+            return b"".join(parts)
+        except runtime.ODD:
+            return self.interpret_encode(value)
+
+    def interpret_encode(self, value: Any) -> bytes:
+        """Do as :meth:`encode` does, by the plain interpreter."""
+        return PlanWriter(self.classes).message(self.plan, value)
+
+    def show(self) -> str:
+        """Return the text of the functions."""
+        return f"{decoder_source(self.plan)}\n{encoder_source(self.plan)}"
+
+
+def compile_text(text: Text, title: str, classes: Classes) -> dict[str, Any]:
+    """Return the names that the text defines; the text itself goes to ``linecache``."""
+    source, file = str(text), f"<kafkaframes {title}>"
+    constants = {name: _constant(name, value, classes) for name, value in text.constants.items()}
+    names = _SHARED | classes | constants
+    exec(compile(source, file, "exec"), names)
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    return names
+
+
+class HotShapes(dict[Any, Any]):
+    """The readers of elements of one shape (``_source.shape_source``), made once a shape has been seen a few times.
+
+    Bounded, since the shapes come from the bytes: a compiled reader costs a millisecond.
+    """
+
+    SEEN: Final = 4
+    MOST: Final = 32
+    MOST_NUMBERS: Final = 64
+
+    def __init__(self, plan: StructPlan, classes: Classes) -> None:
+        self.plan = plan
+        self.classes = classes
+        self.seen: Counter[Any] = Counter()
+
+    def __missing__(self, key: Any) -> Any:
+        counts = key if isinstance(key, tuple) else (key,)
+        if len(self) >= self.MOST or min(counts) < 1 or sum(counts) > self.MOST_NUMBERS or len(self.seen) > 1024:
+            return None
+        self.seen[key] += 1
+        if self.seen[key] < self.SEEN:
+            return None
+        title = f"{self.plan.name} of shape {key}"
+        self[key] = compile_text(shape_source(self.plan, counts), title, self.classes)["read_shape"]
+        return self[key]
+
+
+def _constant(name: str, value: Any, classes: Classes) -> Any:
+    """Return what a name of the text stands for."""
+    prefix = name.split("_", 1)[0]
+    if prefix == "unpack":
+        return runtime.number_readers(value) if value in runtime.FORMATS else struct.Struct(f">{value}").unpack_from
+    if prefix == "pack":
+        return struct.Struct(f">{value}").pack
+    if prefix == "default":
+        return classes[value]()
+    if prefix == "hot":
+        return HotShapes(value, classes)
+    if prefix == "shapes":
+        before, elements, after, compact = value
+        return runtime.Shapes(before, elements, after, compact=compact)
+    return value
+
+
+def all_of(buf: bytes, value: Any, position: int) -> Any:
+    """Return ``value`` if it ends where ``buf`` does.
+
+    Raises:
+        DecodeError: bytes are left over.
+    """
+    if position != len(buf):
+        raise DecodeError(f"{len(buf) - position} bytes left over after the message", position=position)
+    return value
