@@ -4,7 +4,7 @@ Everything here is for canonical data only. Whatever is odd (a varint that is lo
 be, broken UTF-8, a value of the wrong type) raises one of ``ODD``, and the caller starts again with the plain
 interpreter, which knows what the mode says about it and where it is. So a generated function never explains an error.
 
-Positions may run past the end of the buffer on truncated data: slices are then short, unpacking raises ``struct.error``,
+Positions may run past the end of the buffer on truncated data: slices are short then, unpacking raises an error,
 and the caller compares the last position with the size. Nothing is allocated for what a length merely promises.
 """
 
@@ -155,7 +155,7 @@ def bytes_of(value: Any) -> bytes:
     """Return a value that is exactly ``bytes``; anything else is for the interpreter to judge."""
     if value.__class__ is not bytes:
         raise OddError
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def utf8_of(value: Any) -> bytes:
@@ -200,8 +200,10 @@ def _varint(buf: bytes, position: int) -> tuple[int, int]:
     return varint(buf, position) if value > 0x7F else (value, position + 1)
 
 
-def put_tags(known: Sequence[tuple[int, bytes]], raw: Sequence[tuple[int, bytes]], put: Callable[[bytes], None]) -> None:
-    """Write a tag section: the declared tags, then the raw ones, which must ascend (so does Kafka, whatever they are)."""
+def put_tags(
+    known: Sequence[tuple[int, bytes]], raw: Sequence[tuple[int, bytes]], put: Callable[[bytes], None]
+) -> None:
+    """Write a tag section: the declared tags, then the raw ones, which must ascend, whatever they are (as in Kafka)."""
     put(put_varint(len(known) + len(raw)))
     last = -1
     for tag, payload in raw:

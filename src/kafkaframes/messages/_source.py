@@ -129,7 +129,8 @@ def shape_source(plan: StructPlan, counts: tuple[int, ...]) -> Text:
     ``counts`` are as they stand on the wire (n + 1). A partition of three replicas, all in sync, is such a shape.
     """
     text, reader = Text(), _Reader(plan, Text())
-    checks, lists = [], []
+    checks: list[str] = []
+    lists: list[str] = []
     for field in plan.fields:
         if is_fixed(field):
             reader.fixed(field, f"o.{field.attribute}")
@@ -153,8 +154,8 @@ def shape_source(plan: StructPlan, counts: tuple[int, ...]) -> Text:
                 text.add("break")
             for line in (*reader.after, *lists, "o._tags = None"):
                 text.add(line)
-            for other in (*plan.absent, *plan.tagged):
-                text.add(f"o.{other.attribute} = {default_text(other, text)}")
+            reader.text = text
+            reader.defaults()
             text.add(f"p += {size}")
             text.add("i += 1")
         text.add("return i, p")
@@ -192,8 +193,7 @@ class _Reader:
         add("")
 
     def body(self) -> None:
-        for field in (*self.plan.absent, *self.plan.tagged):
-            self.text.add(f"o.{field.attribute} = {default_text(field, self.text)}")
+        self.defaults()
         self.text.add("o._tags = None")
         for field in self.plan.fields:
             self.field(field, f"o.{field.attribute}")
@@ -207,13 +207,19 @@ class _Reader:
             reader = f"read_{self.plan.name}_tags" if declared else "unknown_tags"
             self.text.add(f"p = {reader}(o, buf, p - 1, end)")
 
+    def defaults(self) -> None:
+        """Set what this version lacks, and what only a tag would say."""
+        others: tuple[FieldPlan | AbsentField, ...] = (*self.plan.absent, *self.plan.tagged)
+        for field in others:
+            self.text.add(f"o.{field.attribute} = {default_text(field, self.text)}")
+
     def shaped_loop(self) -> None:
         """Look at the counts of the next element's arrays; let the reader of that shape, if there is one, go first."""
         add = self.text.add
         add("i = 0")
         with self.text.block("while i < count:"):
             offset, before = 0, ""
-            counts = []
+            counts: list[str] = []
             for field in self.plan.fields:
                 offset += FIXED_SIZE[field.type] if is_fixed(field) else 1
                 if not is_fixed(field):
@@ -423,9 +429,9 @@ class _Writer:
         add, block = self.text.add, self.text.block
         with block(f"if o.__class__ is not {self.plan.name}:"):
             add("raise odd")
-        for field in self.plan.absent:
-            if not field.ignorable:
-                with block(f"if {not_default(field, f'o.{field.attribute}', self.text)}:"):
+        for absent in self.plan.absent:
+            if not absent.ignorable:
+                with block(f"if {not_default(absent, f'o.{absent.attribute}', self.text)}:"):
                     add("raise odd")
         for field in self.plan.fields:
             self.field(field, f"o.{field.attribute}")

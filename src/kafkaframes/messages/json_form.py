@@ -82,7 +82,9 @@ class _Shower:
 
     def check_absent(self, field: AbsentField, value: Any, path: _Path) -> None:
         if not field.ignorable and not is_default(field, value, self.codec.classes):
-            raise EncodeError(f"not the default, and version {self.codec.plan.version} lacks it", path=(*path, field.name))
+            raise EncodeError(
+                f"not the default, and version {self.codec.plan.version} lacks it", path=(*path, field.name)
+            )
 
     def show(self, field: FieldPlan, value: Any, out: dict[str, Any], path: _Path) -> None:
         if value is None and not field.nullable:
@@ -126,7 +128,9 @@ class _Taker:
             if name in value:
                 fields[info.attribute] = self.value(info, value[name], (*path, info.spec.name))
             elif info.spec.name in mandatory:
-                raise EncodeError(f"{name} is missing, version {self.version} must have it", path=(*path, info.spec.name))
+                raise EncodeError(
+                    f"{name} is missing, version {self.version} must have it", path=(*path, info.spec.name)
+                )
         return cls(**fields)
 
     def value(self, info: FieldInfo, value: Any, path: _Path) -> Any:
@@ -161,11 +165,10 @@ def _number(name: str) -> Callable[[Any], int]:
     def take(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError("expected a whole number")
-        if name == "int8" and high < value <= 256:  # jsonNodeToByte takes it for an unsigned byte
-            value -= 128
-        if not low <= value <= high:
+        number = value - 128 if name == "int8" and high < value <= 256 else value  # as Kafka's jsonNodeToByte does
+        if not low <= number <= high:
             raise ValueError(f"not within {low} and {high}")
-        return value
+        return number
 
     return take
 

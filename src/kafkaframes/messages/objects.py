@@ -209,7 +209,8 @@ class Message(Struct):
         """
         from kafkaframes.messages import json_form
 
-        return json_form.from_json(cls, value, version)
+        made: Self = json_form.from_json(cls, value, version)
+        return made
 
     def to_json(self, version: int, *, records: str = "empty") -> dict[str, Any]:
         """Return Kafka's JSON form of the value at a version, ready for ``json.dumps``.
@@ -241,7 +242,7 @@ def message_class(spec: MessageSpec) -> type[Message]:
     """
     classes = {struct.name: _struct_class(struct, Struct) for struct in spec.structs.values()}
     top = _struct_class(spec.struct, Message)
-    for owner, struct in [(top, spec.struct), *((classes[one.name], one) for one in spec.structs.values())]:
+    for owner in (top, *classes.values()):
         for info in owner._fields:
             if info.spec.type.is_struct:
                 info.struct = classes[info.spec.type.name]
@@ -264,7 +265,9 @@ def _struct_class(struct: StructSpec, base: type[Struct]) -> type[Struct]:
     attributes = [info.attribute for info in fields]
     if len(set(attributes)) != len(attributes):
         raise SpecError(f"{struct.name}: two fields have the same name in Python")
-    made = type(struct.name, (base,), {"__slots__": tuple(attributes), "__module__": "kafkaframes.messages"})
+    made: type[Struct] = type(
+        struct.name, (base,), {"__slots__": tuple(attributes), "__module__": "kafkaframes.messages"}
+    )
     made._fields = fields
     made._by_attribute = {info.attribute: info for info in fields}
     made._values = staticmethod(attrgetter(*attributes)) if attributes else None

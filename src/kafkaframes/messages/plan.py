@@ -26,7 +26,6 @@ from __future__ import annotations
 import enum
 import keyword
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -209,36 +208,6 @@ def _min_size(field: FieldPlan) -> int:
     return FIXED_SIZE[field.type]
 
 
-@lru_cache(maxsize=4096)  # every pair of a release is 744; a MessageSpec is hashed by identity below
-def _plan(key: _ById, version: int) -> MessagePlan:
-    planner = _Planner(key.spec, version)
-    root = planner.struct(key.spec.struct)
-    return MessagePlan(
-        name=key.spec.name,
-        type=key.spec.type,
-        api_key=key.spec.api_key,
-        version=version,
-        flexible=planner.flexible,
-        root=root,
-        structs=tuple(planner.done.values()),
-    )
-
-
-class _ById:
-    """A spec as a key of the cache: specs hold mappings, so they have no hash of their own."""
-
-    __slots__ = ("spec",)
-
-    def __init__(self, spec: MessageSpec) -> None:
-        self.spec = spec
-
-    def __hash__(self) -> int:
-        return id(self.spec)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ById) and other.spec is self.spec
-
-
 def plan_message(spec: MessageSpec, version: int) -> MessagePlan:
     """Return the plan of a message at a version; the same object when asked again.
 
@@ -246,6 +215,21 @@ def plan_message(spec: MessageSpec, version: int) -> MessagePlan:
         OptionError: the message has no such version. Kafka's generated classes do not check the top level.
         SpecError: a struct contains itself.
     """
+    if spec.type == "coordinator-key" and version == spec.api_key:
+        version = 0  # until 4.0 such a key's version was its record type; the layout is the same
     if not spec.valid_versions.contains(version):
         raise OptionError(f"{spec.name} has no version {version}, its versions are {spec.valid_versions}")
-    return _plan(_ById(spec), version)
+    plans: dict[int, MessagePlan] = vars(spec).setdefault("_plans", {})  # lives as long as the spec does
+    if version not in plans:
+        planner = _Planner(spec, version)
+        root = planner.struct(spec.struct)
+        plans[version] = MessagePlan(
+            name=spec.name,
+            type=spec.type,
+            api_key=spec.api_key,
+            version=version,
+            flexible=planner.flexible,
+            root=root,
+            structs=tuple(planner.done.values()),
+        )
+    return plans[version]

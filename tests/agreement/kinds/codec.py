@@ -1,0 +1,35 @@
+"""Kind ``codec``: Kafka's own test messages with odd values, mutated bytes, and hostile bytes.
+
+The specs lie beside the lines, in ``specs``; a message that is not there is the catalog's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from tests.agreement.kind import Case, Kind
+from tests.agreement.message_lines import disagreements, is_encoding, read_lines
+
+from kafkaframes.messages import Message, message
+
+
+@cache
+def _find(name: str, specs: str) -> type[Message]:
+    file = Path(specs) / f"{name}.json"
+    return message(name, specs=file) if file.is_file() else message(name)
+
+
+def _cases(folder: Path) -> Iterator[Case]:
+    for file in sorted(folder.glob("*.jsonl*")):
+        for index, line in enumerate(read_lines(file)):
+            yield Case(f"{file.name}:{index + 1}", (is_encoding(file.name), str(folder / "specs"), line))
+
+
+def _disagreements(case: Case) -> Iterator[str]:
+    encoding, specs, line = case.payload
+    yield from disagreements(line, lambda name: _find(name, specs), encoding=encoding, canonical=False)
+
+
+KIND = Kind("codec", ("codec",), _cases, _disagreements)

@@ -1,0 +1,57 @@
+"""Kind ``messages``: every message at every version, values and mutated bytes, and which header goes with which.
+
+A case is one file's lines of one message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from tests.agreement.kind import Case, Kind, differences
+from tests.agreement.message_lines import disagreements, is_encoding, read_lines
+
+from kafkaframes.errors import SpecError
+from kafkaframes.messages import message
+from kafkaframes.spec import catalog
+
+
+def _cases(folder: Path) -> Iterator[Case]:
+    for file in sorted(folder.glob("*.jsonl*")):
+        lines = read_lines(file)
+        if file.name.startswith("headers-"):
+            yield Case(file.name, ("headers", lines))
+            continue
+        encoding = is_encoding(file.name)
+        for name, group in groupby(lines, key=lambda line: str(line["message"])):
+            yield Case(f"{file.name} {name}", ("encoding" if encoding else "decoding", list(group)))
+
+
+def _disagreements(case: Case) -> Iterator[str]:
+    kind, lines = case.payload
+    if kind == "headers":
+        yield from _headers(lines)
+        return
+    for line in lines:
+        yield from disagreements(line, message, encoding=kind == "encoding", canonical=True)
+
+
+def _headers(lines: list[dict[str, Any]]) -> Iterator[str]:
+    for line in lines:
+        try:
+            api, own = catalog.api(line["api_key"]), catalog.entry(f"{line['name']}Request")  # its name in that release
+        except SpecError as error:
+            yield str(error)
+            continue
+        found: dict[str, Any] = {"api_key": own.outline.api_key, "name": line["name"]}
+        if "versions" in line:
+            rows = [[version, *api.header_versions.get(version, ())] for version, *_ in line["versions"]]
+            found |= {"versions": rows}
+        elif api.current_versions.is_empty:  # removed from the newest release; Kafka prints no valid version
+            found |= {"valid": None}
+        yield from differences(line, found, f"API {api.key}")
+
+
+KIND = Kind("messages", ("messages",), _cases, _disagreements)

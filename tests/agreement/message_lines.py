@@ -1,0 +1,132 @@
+"""Lines of truth about messages: what ``tools/oracle`` (MessageTruth) wrote, and what differs from it in ours.
+
+A line has a message, a version, and either a value that Kafka encoded (``json`` to ``bytes`` or ``error``) or bytes
+that it decoded (``bytes`` to ``json``, ``unknown_tags``, ``remaining``, ``again`` or an error).
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.agreement.kind import differences
+
+from kafkaframes.errors import DecodeError, EncodeError
+from kafkaframes.messages import Message
+
+Find = Callable[[str], type[Message]]
+Line = dict[str, Any]
+KEYS = frozenset(
+    {"message", "type", "version", "api_key", "json", "json_out", "unknown_tags", "bytes", "size", "error"}
+    | {"remaining", "again", "again_error", "name", "class"}
+)
+
+
+def read_lines(file: Path) -> list[Line]:
+    """Return the lines of a file, gzipped or not."""
+    raw = file.read_bytes()
+    text = gzip.decompress(raw) if file.suffix == ".gz" else raw
+    return [json.loads(line) for line in text.decode().splitlines() if line.strip()]
+
+
+def is_encoding(file: str) -> bool:
+    """Whether Kafka was given the value (and not the bytes): a failed one has no bytes."""
+    return "mutated" not in file and "hostile" not in file
+
+
+def disagreements(line: Line, find: Find, *, encoding: bool, canonical: bool) -> Iterator[str]:
+    """Yield what differs between Kafka's outcome and ours.
+
+    Args:
+        line: the truth; ``find`` gives the class of a message.
+        encoding: Kafka was given the value.
+        canonical: the value is as Kafka itself would print it (``json_out`` says where not), so that decoding must
+            give it again. Odd values are not: an ignorable field of another version is lost, a default is spelt out.
+    """
+    surplus = line.keys() - KEYS
+    if surplus:
+        yield f"the truth has keys that nothing compares: {', '.join(sorted(surplus))}"
+    where = f"{line['message']} v{line['version']}"
+    cls = find(line["message"])
+    for one in _encoding(line, cls, canonical) if encoding else _decoding(line, cls):
+        yield f"{where}: {one}"
+
+
+def _tags(line: Line) -> list[tuple[int, bytes]]:
+    return [(tag, base64.b64decode(data)) for tag, data in line.get("unknown_tags", ())]
+
+
+def _encoding(line: Line, cls: type[Message], canonical: bool) -> Iterator[str]:
+    version = line["version"]
+    yield from _facts(line, cls)
+    try:
+        value = cls.from_json(line["json"], version)
+        value.unknown_tags = _tags(line)
+        data = value.encode(version)
+    except EncodeError as error:
+        if "error" not in line:
+            yield f"expected bytes, found the error {error}"
+        return
+    if "error" in line:
+        yield f"expected the error {line['error']}, found {data.hex()}"
+        return
+    yield from differences(
+        {"bytes": line["bytes"], "size": line["size"]}, {"bytes": data.hex(), "size": value.size(version)}
+    )
+    back = cls.decode(data, version)
+    if cls.decode(data, version, mode="strict") != back or (canonical and back != value):
+        yield f"expected the value again, found {back!r}"
+    if back.encode(version) != data:
+        yield "encoding again gives other bytes"
+    yield from _json(line, back, canonical)
+
+
+def _json(line: Line, back: Message, canonical: bool) -> Iterator[str]:
+    version = line["version"]
+    whole = back.to_json(version, records="base64")
+    if "json_out" in line:
+        yield from differences(line["json_out"], back.to_json(version), "json_out")
+    elif canonical:
+        yield from differences(line["json"], whole, "json")
+    again = type(back).from_json(whole, version)
+    if again.replace(unknown_tags=back.unknown_tags) != back:
+        yield "the JSON form with its records does not lead back to the value"
+
+
+def _facts(line: Line, cls: type[Message]) -> Iterator[str]:
+    if "type" in line and _kind(line["type"]) != _kind(cls.spec.type):
+        yield f"expected type {line['type']}, found {cls.spec.type}"
+    if "api_key" in line and line["api_key"] != cls.spec.api_key:
+        yield f"expected API key {line['api_key']}, found {cls.spec.api_key}"
+
+
+def _kind(kind: str) -> str:
+    return "data" if kind.startswith("coordinator-") else kind  # Kafka called these data before 4.0
+
+
+def _decoding(line: Line, cls: type[Message]) -> Iterator[str]:
+    version, data = line["version"], bytes.fromhex(line["bytes"])
+    yield from _facts(line, cls)
+    try:
+        value, position = cls.decode_prefix(data, version)
+    except DecodeError as error:
+        if "error" not in line:
+            yield f"expected a value, found the error {error}"
+        return
+    if "error" in line:
+        yield f"expected the error {line['error']}, found {value!r}"
+        return
+    tags = [[tag, base64.b64encode(payload).decode()] for tag, payload in value.unknown_tags]
+    found = {"json": value.to_json(version), "unknown_tags": tags, "remaining": len(data) - position}
+    yield from differences({key: line[key] for key in found}, found)
+    try:
+        again = {"again": value.encode(version).hex()}
+    except EncodeError as error:
+        again = {"again_error": str(error)}
+    if "again_error" in line and "again_error" in again:
+        return
+    yield from differences({key: line[key] for key in ("again", "again_error") if key in line}, again)
