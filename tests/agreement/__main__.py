@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.agreement.kind import Case, Kind, judge
-from tests.agreement.kinds import codec, messages, record_sets
+from tests.agreement.kinds import codec, evolution, messages, record_sets, spec
 
 # One line a kind: import its KIND here and add it. The order is the order of the summary.
 KINDS: tuple[Kind, ...] = (
@@ -25,6 +25,8 @@ KINDS: tuple[Kind, ...] = (
     record_sets.BATCHES,
     codec.KIND,
     messages.KIND,
+    spec.KIND,
+    evolution.KIND,
 )
 _BY_NAME = {kind.name: kind for kind in KINDS}
 MOST_LINES = 10  # printed for one case

@@ -1,0 +1,35 @@
+"""Kind ``evolution``: is the second spec of each pair a compatible successor of the first (KIP-482's rules)?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.agreement.kind import Case, Kind
+
+from kafkaframes.spec import load_message
+from kafkaframes.spec.changes import worst
+from kafkaframes.spec.evolution import compare
+
+
+def _cases(folder: Path) -> Iterator[Case]:
+    truth = json.loads((folder / "expected.json").read_bytes())
+    names = {path.name.rsplit(".", 2)[0] for path in folder.glob("*.[12].json")}
+    yield from (Case(name, (folder, name, truth.get(name))) for name in sorted(names | truth.keys()))
+
+
+def _disagreements(case: Case) -> Iterator[str]:
+    folder, name, truth = case.payload
+    files = [folder / f"{name}.{which}.json" for which in (1, 2)]
+    if truth is None or not all(path.is_file() for path in files):
+        yield "a spec or the verdict is missing"
+        return
+    found = compare(*(load_message(path.read_bytes(), file=path.name) for path in files))
+    verdict = worst(found)
+    if (verdict != "breaking") is not truth["compatible"]:
+        reasons = "; ".join(f"{one.rule.name} {one.place} {one.versions}" for one in found) or "no change"
+        yield f"expected compatible = {truth['compatible']}, found {verdict}: {reasons}"
+
+
+KIND = Kind("evolution", ("spec/evolution",), _cases, _disagreements)

@@ -1,0 +1,91 @@
+"""Kind ``spec``: Kafka's generator's verdict on each spec, every release's specs, and the catalog made from them.
+
+Three folders: ``spec/bad`` (specs with the verdict of 3.9's generator), ``codec/specs`` (Kafka's own test messages, all
+good), ``specs`` (a zip a release: all load; and, where all releases are there, importing them gives our catalog).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tests.agreement.kind import Case, Kind
+
+from kafkaframes.cli.spec_sources import published
+from kafkaframes.errors import SpecError
+from kafkaframes.spec import load_message
+from kafkaframes.spec.catalog.importing import import_catalog
+from kafkaframes.spec.catalog.reading import FOLDER
+from kafkaframes.spec.load import KAFKA_3_9, PUBLISHED
+
+TRUTH = "expected.json"
+
+
+def _cases(folder: Path) -> Iterator[Case]:
+    if (folder / TRUTH).is_file():
+        truth = json.loads((folder / TRUTH).read_bytes())
+        names = {path.name for path in folder.glob("*.json")} - {TRUTH}
+        yield from (Case(name, ("verdict", folder / name, truth.get(name))) for name in sorted(names | truth.keys()))
+        return
+    archives = sorted(folder.glob("*.zip"))
+    yield from (Case(path.name, ("release", path)) for path in archives)
+    if archives and _last_releases() <= {path.stem for path in archives}:
+        yield Case("catalog", ("catalog", folder))
+    yield from (Case(path.name, ("good", path)) for path in sorted(folder.glob("*.json")))
+
+
+def _last_releases() -> set[str]:
+    index = json.loads((FOLDER / "index.json").read_bytes())
+    return {row["lastRelease"] for row in index["messages"].values()}
+
+
+def _refusal(text: bytes, dialect: object) -> str | None:
+    try:
+        load_message(text, dialect=dialect)
+    except SpecError as error:
+        return str(error)
+    return None
+
+
+def _disagreements(case: Case) -> Iterable[str]:
+    what, path, *truth = case.payload
+    return _JUDGES[what](path, *truth)
+
+
+def _verdict(path: Path, truth: dict[str, object] | None) -> Iterator[str]:
+    if not path.is_file():
+        yield "the verdict has no file"
+    elif truth is None:
+        yield "the file has no verdict"
+    else:
+        refusal = _refusal(path.read_bytes(), KAFKA_3_9)
+        if (refusal is None) is not truth["accepted"]:
+            yield f"expected {'accepted' if truth['accepted'] else 'refused'}, found {refusal or 'accepted'}"
+
+
+def _good(path: Path) -> Iterator[str]:
+    refusal = _refusal(path.read_bytes(), KAFKA_3_9)
+    if refusal is not None:
+        yield f"refused: {refusal}"
+
+
+def _release(path: Path) -> Iterator[str]:
+    for one in published(str(path)):
+        refusal = _refusal(one.text, PUBLISHED)
+        if refusal is not None:
+            yield f"{one.module}/{one.file}: refused: {refusal}"
+        if one.release != path.stem:
+            yield f"{one.file}: taken for release {one.release}"
+
+
+def _catalog(folder: Path) -> Iterator[str]:
+    made = import_catalog(published(str(folder)))
+    ours = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")}
+    for name in sorted(made.keys() | ours.keys()):
+        if made.get(name) != ours.get(name):
+            yield f"{name}: {'surplus' if name not in made else 'missing' if name not in ours else 'differs'}"
+
+
+_JUDGES = {"verdict": _verdict, "good": _good, "release": _release, "catalog": _catalog}
+KIND = Kind("spec", ("spec/bad", "codec/specs", "specs"), _cases, _disagreements)
