@@ -249,7 +249,7 @@ class _Comparison:
 
     def _fields(self) -> None:
         """Compare what is the same for all versions of a field: default, ignorable, mapKey."""
-        after = {path: one for path, one in fields_of(self.new)}
+        after = dict(fields_of(self.new))
         for path, old in fields_of(self.old):
             new = after.get(self._now(path))
             if new is None or old.versions.intersect(self.old.valid_versions).is_empty or self.new.is_removed:
@@ -270,7 +270,7 @@ class _Comparison:
         return path
 
 
-# ---- helpers ----------------------------------------------------------------------------------------------------------
+# ---- helpers --------------------------------------------------------------------------------------------------
 
 
 def fields_of(message: MessageSpec) -> Iterator[tuple[Path, FieldSpec]]:
