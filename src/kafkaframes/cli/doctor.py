@@ -10,6 +10,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import click
 
@@ -17,6 +18,7 @@ from kafkaframes import __version__
 from kafkaframes.spark import _compat, java
 
 OLDEST_PYTHON = (3, 11)
+WIDTH_IN_A_PIPE = 200
 # codec -> (distribution, module)
 CODEC_LIBRARIES = {
     "gzip": ("isal", "isal"),
@@ -92,7 +94,28 @@ def check_workers() -> Iterator[Finding]:
         yield Finding("Spark's workers", "ok", "will run this Python")
 
 
-CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (check_python, check_codecs, check_spark, check_workers)
+def check_kernels() -> Iterator[Finding]:
+    """Is there a folder for compiled kernels, and are they in it?"""
+    from kafkaframes.wire import _jit
+
+    what, folder = "kernel cache", _jit.cache_folder()
+    if folder is None:
+        advice = "set KAFKAFRAMES_CACHE_DIR to a folder that only you can write; without one each process compiles anew"
+        yield Finding(what, "note", "no safe folder can be written", advice)
+        return
+    count = sum(path.suffix == ".nbi" for path in Path(folder).rglob("*"))
+    found = f"{count} kernels in {folder}"
+    advice = "" if count else "the first use compiles for half a minute; python -m kafkaframes.wire._jit does it now"
+    yield Finding(what, "ok" if count else "note", found, advice)
+
+
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+    check_python,
+    check_codecs,
+    check_kernels,
+    check_spark,
+    check_workers,
+)
 
 
 def examine() -> list[Finding]:
@@ -102,14 +125,20 @@ def examine() -> list[Finding]:
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def command(as_json: bool) -> None:
-    """Print what was found (Python, Java, Spark, codecs, kernel cache) and what to do about what is not right."""
-    findings = examine()
+@click.option("--only", metavar="WHAT", help="Look at one thing (Java, Spark, zstd); exit 1 unless it is well.")
+def command(as_json: bool, only: str | None) -> None:
+    """Print what was found (Python, Java, Spark, codecs, kernel cache) and what to do about what is not right.
+
+    Exits with 1 where something that every command needs is missing.
+    """
+    findings = [finding for finding in examine() if only is None or finding.what.lower() == only.lower()]
+    if only is not None and not findings:
+        raise click.BadParameter(f"nothing here is called {only}", param_hint="--only")
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
         _print(findings)
-    if any(finding.state == "bad" for finding in findings):
+    if any(finding.state == "bad" or (only and finding.state != "ok") for finding in findings):
         sys.exit(1)
 
 
@@ -124,4 +153,4 @@ def _print(findings: list[Finding]) -> None:
         table.add_row(marks[finding.state], f"[bold]{escape(finding.what)}[/]", escape(finding.found))
         if finding.advice:
             table.add_row("", "", f"[yellow]{escape(finding.advice)}[/]")
-    Console(highlight=False, soft_wrap=True).print(table)
+    Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_IN_A_PIPE).print(table)

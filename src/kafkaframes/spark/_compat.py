@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import re
 
 from kafkaframes.errors import MissingExtraError
 
@@ -56,3 +57,14 @@ def fit_java_versions(spark: tuple[int, int] | None) -> tuple[int, ...]:
     True
     """
     return FIT_JAVA.get(spark or NEWEST, FIT_JAVA[NEWEST])
+
+
+def reason_of(error: Exception) -> str | None:
+    """Return what one of our errors said, out of the traceback in which Spark hands it over; None if none is there.
+
+    >>> text = "[PYTHON_DATA_SOURCE_ERROR] ... Traceback ...\\nkafkaframes.errors.exceptions.OptionError: no topic x\\n"
+    >>> reason_of(RuntimeError(text))
+    'no topic x'
+    """
+    found = re.findall(r"^kafkaframes\.errors\.exceptions\.\w+: (.+)$", str(error), re.MULTILINE)
+    return found[-1].strip() if found else None

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.filesystem import FileSystem, LocalFileSystem
+from kafkaframes.log.filesystem import FileSystem, LocalFileSystem, filesystem_for
 from kafkaframes.spark.planning import Segment
 
 # The part that all three message formats share: base offset, size of the rest, leader epoch or CRC, magic.
@@ -27,11 +27,13 @@ _TRIES = 3  # entries of the index that are looked at for one wanted place
 ReadAt = Callable[[int, int], bytes]
 
 
-def find_boundaries(filesystem: FileSystem, segment: Segment, wanted: Sequence[int]) -> list[int]:
+def find_boundaries(segment: Segment, wanted: Sequence[int]) -> list[int]:
     """Return for each wanted position the start of a batch at or after it; positions with none are left out.
 
     The file may shrink or vanish meanwhile: then there are fewer, and whoever reads the segment will say so.
     """
+
+    filesystem = filesystem_for(segment.path)
 
     def read_at(position: int, length: int) -> bytes:
         return filesystem.read(segment.path, position=position, length=length)

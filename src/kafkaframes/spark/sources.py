@@ -2,4 +2,6 @@
 
 from __future__ import annotations
 
-SOURCES: tuple[type, ...] = ()
+from kafkaframes.spark.kafka_log import KafkaLogDataSource
+
+SOURCES = (KafkaLogDataSource,)

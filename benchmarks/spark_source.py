@@ -1,0 +1,179 @@
+"""How near ``kafka-log`` comes to the fastest source that Spark's Python API allows.
+
+An aggregate over offset, timestamp and value length in ``local[2]``, over a log of 16 KiB batches of 100-byte JSON
+values, against the same query over a source that yields as many such rows as prebuilt Arrow batches of 1 MB and does
+nothing else. Both sides run in turn in one session; the best of the rounds counts, the ratio is what matters.
+
+    python benchmarks/spark_source.py [--megabytes 200] [--rounds 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import random
+import shutil
+import struct
+import tempfile
+import time
+from pathlib import Path
+
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+import kafkaframes
+
+CODECS = {"none": 0, "lz4": 3, "zstd": 4, "gzip": 1}
+ASKED = {"none": 0.80, "lz4": 0.65, "zstd": 0.50, "gzip": 0.45}
+BATCH_BYTES = 16 << 10
+DIFFERENT_BATCHES = 400
+QUERY = ("max(offset) AS last", "max(timestamp) AS latest", "sum(octet_length(value)) AS bytes", "count(*) AS records")
+START_MS = 1_700_000_000_000
+
+
+def values(rng):
+    """JSON of 100 bytes, as an order system might write."""
+    while True:
+        order = {"id": rng.randrange(10**8), "customer": f"c{rng.randrange(10**5)}", "cents": rng.randrange(10**6)}
+        text = json.dumps(order | {"city": rng.choice(("Oslo", "Lima", "Pune", "Kyiv", "Bonn")), "note": ""})
+        yield (text[:-2] + f"{rng.getrandbits(160):x}"[: 100 - len(text)].ljust(100 - len(text), "x") + '"}').encode()
+
+
+def build_batches(codec):
+    """Return different batches of about BATCH_BYTES before compression, as (bytes, records)."""
+    rng = random.Random(7)
+    source, made = values(rng), []
+    for number in range(DIFFERENT_BATCHES):
+        builder = DefaultRecordBatchBuilder(
+            magic=2, compression_type=codec, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1,
+            batch_size=1 << 20,
+        )  # fmt: skip
+        records = size = 0
+        while size < BATCH_BYTES:
+            value = next(source)
+            builder.append(records, START_MS + number * 1000 + records, key=None, value=value, headers=[])
+            size += len(value) + 9
+            records += 1
+        made.append((bytes(builder.build()), records))
+    return made
+
+
+def write_log(directory, codec, plain_bytes):
+    """Write one partition in segments of at most 1 GB; base offsets lie outside the CRC, so batches can be repeated."""
+    batches, offset, written = build_batches(CODECS[codec]), 0, 0
+    directory.mkdir(parents=True)
+    with open(directory / f"{0:020}.log", "wb") as log:
+        while written < plain_bytes:
+            raw, records = batches[written // BATCH_BYTES % len(batches)]
+            log.write(struct.pack(">q", offset) + raw[8:])
+            offset += records
+            written += BATCH_BYTES
+    return offset
+
+
+class PrebuiltReader(DataSourceReader):
+    """Yields one prepared batch again and again."""
+
+    def __init__(self, options):
+        self.rows, self.tasks = int(options["rows"]), int(options["tasks"])
+
+    def partitions(self):
+        return [InputPartition(n) for n in range(self.tasks)]
+
+    def read(self, partition):
+        import pyarrow as pa
+
+        per_batch, left = 9000, self.rows // self.tasks
+        kinds = [
+            pa.field("offset", pa.int64()),
+            pa.field("timestamp", pa.timestamp("us", "UTC")),
+            pa.field("value", pa.binary()),
+        ]
+        source = values(random.Random(1))
+        columns = [
+            pa.array(range(per_batch), pa.int64()),
+            pa.array([(START_MS + n) * 1000 for n in range(per_batch)], pa.timestamp("us", "UTC")),
+            pa.array([next(source) for _ in range(per_batch)], pa.binary()),
+        ]
+        batch = pa.RecordBatch.from_arrays(columns, schema=pa.schema(kinds))
+        while left > 0:
+            yield batch.slice(0, min(left, per_batch))
+            left -= per_batch
+
+
+class PrebuiltSource(DataSource):
+    @classmethod
+    def name(cls):
+        return "prebuilt"
+
+    def schema(self):
+        return "offset bigint, timestamp timestamp, value binary"
+
+    def reader(self, schema):
+        return PrebuiltReader(self.options)
+
+
+def best_of(rounds, *sides):
+    """Run the sides in turn; return each one's best time in seconds and last answer."""
+    best, answers = [float("inf")] * len(sides), [None] * len(sides)
+    for _ in range(rounds):
+        for number, side in enumerate(sides):
+            started = time.perf_counter()
+            answers[number] = side()
+            best[number] = min(best[number], time.perf_counter() - started)
+    return best, answers
+
+
+def measure(spark, codec, directory, plain_bytes, rounds):
+    """Return the line of one codec's result."""
+    rows = write_log(directory / codec / "bench-0", codec, plain_bytes)
+
+    def ours():
+        frame = spark.read.format("kafka-log").option("columns", "offset,timestamp,value").load(str(directory / codec))
+        return frame.selectExpr(*QUERY).first()
+
+    tasks = (
+        spark.read.format("kafka-log").option("columns", "offset").load(str(directory / codec)).rdd.getNumPartitions()
+    )
+
+    def prebuilt():
+        frame = spark.read.format("prebuilt").option("rows", str(rows)).option("tasks", str(tasks)).load()
+        return frame.selectExpr(*QUERY).first()
+
+    ours(), prebuilt()
+    (mine, theirs), (answer, _) = best_of(rounds, ours, prebuilt)
+    if (answer["records"], answer["last"], answer["bytes"]) != (rows, rows - 1, rows * 100):
+        raise SystemExit(f"{codec}: wrong answer {answer}, {rows} records were written")
+    shutil.rmtree(directory / codec)
+    speeds = f"{rows / mine / 1e6:.1f} | {rows / theirs / 1e6:.1f}"
+    return f"| {codec} | {tasks} | {speeds} | {theirs / mine:.0%} | {ASKED[codec]:.0%} |"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=400, help="of values, before compression")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--codecs", nargs="*", default=list(CODECS))
+    given = parser.parse_args()
+    lines = [
+        "| codec | tasks | kafka-log, M records/s | prebuilt, M records/s | ratio | asked |",
+        "|---|---|---|---|---|---|",
+    ]
+    spark = kafkaframes.spark.session("benchmark", master="local[2]")
+    spark.dataSource.register(PrebuiltSource)
+    with tempfile.TemporaryDirectory() as folder:
+        for codec in given.codecs:
+            lines.append(measure(spark, codec, Path(folder), given.megabytes << 20, given.rounds))
+            print(lines[-1], flush=True)
+    spark.stop()
+    where = f"{datetime.date.today()}, 2 cores shared, load {os.getloadavg()[0]:.1f}"
+    title = f"# kafka-log against prebuilt Arrow batches, local[2], {where}\n"
+    text = "\n".join([title, *lines, ""])
+    print(text)
+    (Path(__file__).parent / "results" / "spark_source.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Write the tables of README.md and docs/reading-logs.md from the tables in the code; a test holds them equal.
+
+python docs/tables.py
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from kafkaframes.spark.columns import COLUMNS, SPARKS_OWN
+from kafkaframes.spark.options import OPTIONS
+
+ROOT = Path(__file__).parents[1]
+
+
+def rows(header: tuple[str, ...], body: list[tuple[str, ...]]) -> str:
+    """Write a table in Markdown."""
+    lines = [header, tuple("---" for _ in header), *body]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+
+
+def options_table() -> str:
+    """One row for each option of kafka-log."""
+    body = [(f"`{o.name}`", f"`{o.default}`" if o.default else "", o.meaning) for o in OPTIONS.values()]
+    return rows(("option", "default", "meaning"), [row for row in body if row[0] != "`paths`"])
+
+
+def columns_table() -> str:
+    """One row for each column of kafka-log."""
+    body = [
+        (f"`{c.name}`", f"`{c.type}`", "by default" if c.name in SPARKS_OWN else "", c.meaning)
+        for c in COLUMNS.values()
+    ]
+    return rows(("column", "type", "given", "meaning"), body)
+
+
+TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
+    "options": (ROOT / "docs" / "reading-logs.md", options_table),
+    "columns": (ROOT / "docs" / "reading-logs.md", columns_table),
+}
+
+
+def with_table(text: str, name: str, table: str) -> str:
+    """Return ``text`` with the table between the marks called ``name``."""
+    pattern = rf"(<!-- {name}: [^\n]*-->\n).*?(<!-- end of {name} -->)"
+    made, count = re.subn(pattern, lambda match: f"{match[1]}\n{table}\n\n{match[2]}", text, flags=re.DOTALL)
+    if count != 1:
+        raise SystemExit(f"no place for the table {name}")
+    return made
+
+
+def main() -> None:
+    """Rewrite every table."""
+    for name, (path, make) in TABLES.items():
+        path.write_text(with_table(path.read_text(), name, make()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""``kafkaframes summarize PATH... --to DIR``: a log in, Parquet and a summary out, on Spark."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.markup import escape
+
+from kafkaframes.errors import KafkaframesError, OptionError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from kafkaframes.spark.summary import Summary
+
+_WIDTH_IN_A_PIPE = 110
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--to", required=True, metavar="DIR", help="Where the Parquet goes, a folder for each topic.")
+@click.option("--overwrite", is_flag=True, help="Replace what an earlier run wrote to DIR.")
+@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
+@click.option("--option", "-o", "options", multiple=True, metavar="NAME=VALUE", help="An option of kafka-log.")
+def command(paths: tuple[str, ...], to: str, overwrite: bool, master: str, options: tuple[str, ...]) -> None:
+    """Read Kafka logs with Spark, write their records as Parquet and print what was in them.
+
+    PATH is a log directory, a folder of such, a topic partition's directory, a segment or a pattern.
+
+    Example: kafkaframes summarize /var/lib/kafka/data --to out/orders -o subscribe=orders
+    """
+    from rich.console import Console
+
+    given = dict(_pair(option) for option in options)
+    _check_input(paths, given)
+    _check_target(to, overwrite)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH_IN_A_PIPE)
+    summary = _run(console, paths, to, overwrite=overwrite, master=master, options=given)
+    for part in render(summary):
+        console.print(part)
+
+
+def _pair(option: str) -> tuple[str, str]:
+    name, mark, value = option.partition("=")
+    if not mark:
+        raise OptionError(f"--option {option}: NAME=VALUE is wanted")
+    return name, value
+
+
+def _check_input(paths: tuple[str, ...], options: dict[str, str]) -> None:
+    """Tell a mistake in a path or an option before Spark takes seconds to start."""
+    from kafkaframes.spark.discovery import discover_segments
+    from kafkaframes.spark.options import ReadOptions
+    from kafkaframes.spark.planning import prune, select_segments
+
+    parsed = ReadOptions.parse({"path": "", "paths": json.dumps(paths), **options})
+    prune(select_segments(discover_segments(parsed.paths), parsed), parsed)
+
+
+def _check_target(to: str, overwrite: bool) -> None:
+    """Refuse to replace what is not an earlier output of Spark's."""
+    folder = Path(to)
+    if "://" in to or not folder.exists():
+        return
+    if not overwrite:
+        raise OptionError(f"--to {to}: is there already; --overwrite replaces an earlier output")
+    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / "_SUCCESS").exists()):
+        raise OptionError(f"--to {to}: is no earlier output (it has no _SUCCESS), so it is not overwritten")
+
+
+def _run(
+    console: Console, paths: tuple[str, ...], to: str, *, overwrite: bool, master: str, options: dict[str, str]
+) -> Summary:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from kafkaframes.spark._compat import reason_of, require_pyspark
+    from kafkaframes.spark.builder import session
+    from kafkaframes.spark.progress import watch_tasks
+    from kafkaframes.spark.summary import summarize
+
+    require_pyspark("kafkaframes summarize")
+    from pyspark.errors import PySparkException
+
+    bar = Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        console=console, transient=True,
+    )  # fmt: skip
+    with bar:
+        task = bar.add_task("starting Spark", total=None)
+        spark = session("kafkaframes summarize", master=master)
+        try:
+            bar.update(task, description="reading, writing Parquet")
+            with watch_tasks(spark, lambda done, total: bar.update(task, completed=done, total=total)):
+                return summarize(spark, list(paths), to=to, options=options, overwrite=overwrite)
+        except PySparkException as error:
+            if (reason := reason_of(error)) is None:
+                raise
+            raise KafkaframesError(reason) from None
+        finally:
+            bar.update(task, description="stopping Spark")
+            spark.stop()
+
+
+def render(summary: Summary) -> Iterable[Any]:
+    """Yield what is printed: a table of topics, one of codecs, what was left out, where to look."""
+    yield ""
+    yield _topics_table(summary)
+    yield _codecs_table(summary)
+    yield _dropped_table(summary) if summary.dropped else "[bold]Left out[/]  nothing"
+    yield ""
+    output = escape(summary.output)
+    yield f"[bold green]✓[/] {summary.records:,} records in {summary.seconds:.1f} s, as Parquet in [bold]{output}[/]"
+    yield f"""  [dim]spark.read.parquet("{output}").where("topic = '{escape(_first_topic(summary))}'").show()[/]"""
+
+
+def _first_topic(summary: Summary) -> str:
+    return summary.topics[0].topic if summary.topics else "..."
+
+
+def _table(title: str, *columns: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("topic", "codec", "what", "first", "last") else "right")
+    return table
+
+
+def _topics_table(summary: Summary) -> Table:
+    table = _table("Records", "topic", "partitions", "records", "bytes", "first", "last")
+    for topic in summary.topics:
+        table.add_row(
+            f"[bold]{escape(topic.topic)}[/]",
+            f"{topic.partitions}",
+            f"{topic.records:,}",
+            size_text(topic.payload_bytes),
+            time_text(topic.first_timestamp_ms),
+            time_text(topic.last_timestamp_ms),
+        )
+    return table
+
+
+def _codecs_table(summary: Summary) -> Table:
+    table = _table("Compression", "codec", "batches", "records", "in the log", "keys, values, headers", "ratio")
+    for codec in summary.codecs:
+        row = (f"{codec.batches:,}", f"{codec.records:,}", size_text(codec.log_bytes), size_text(codec.payload_bytes))
+        table.add_row(f"[bold]{codec.codec}[/]", *row, f"[bold]{codec.ratio:.2f}[/]")
+    return table
+
+
+def _dropped_table(summary: Summary) -> Table:
+    table = _table("Left out", "what", "batches", "in the log")
+    for dropped in summary.dropped:
+        table.add_row(escape(dropped.reason), f"{dropped.batches:,}", size_text(dropped.log_bytes))
+    return table
+
+
+def size_text(size_bytes: int) -> str:
+    """Write a size for people.
+
+    >>> size_text(999), size_text(1_500), size_text(2_500_000_000)
+    ('999 B', '1.5 kB', '2.5 GB')
+    """
+    size = float(size_bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+def time_text(timestamp_ms: int | None) -> str:
+    """Write a time in UTC; a dash where there is none, the number itself beyond the year 9999.
+
+    >>> time_text(1_700_000_000_000)
+    '2023-11-14 22:13:20'
+    """
+    if timestamp_ms is None:
+        return "-"
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"

@@ -1,0 +1,95 @@
+"""``spark.read.format("kafka-log")``: the segments of a log as rows, with no broker and no jar.
+
+Thin on purpose: options, planning and reading are plain Python in the files of those names. What Spark does when:
+
+* ``__init__`` and ``schema`` run in a planner process on the driver's machine, once for each ``load()``;
+* ``partitions`` runs there too, at the first action, **once for each DataFrame**: segments that appear later are seen
+  by the next ``load()`` only, so a DataFrame is a snapshot;
+* ``read`` runs in a worker for each task; a LIMIT closes the generator early.
+
+There is no ``pushFilters``, although Spark has it: with Spark 4.3 a DataFrame used twice with different filters gives
+wrong rows, since the filters of the last use are kept for all (``tests/spark/test_push_filters.py`` shows it). Offsets
+and columns are narrowed by options instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from kafkaframes.errors import OptionError
+from kafkaframes.spark.columns import Column, choose_columns, ddl
+from kafkaframes.spark.options import ReadOptions
+from kafkaframes.spark.planning import Slice
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class KafkaLogDataSource(DataSource):
+    """The data source ``kafka-log``."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self.parsed = ReadOptions.parse(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``format()``."""
+        return "kafka-log"
+
+    def schema(self) -> str:
+        """Return the schema of Spark's Kafka source, or of the columns asked for."""
+        return ddl(choose_columns(self.parsed.columns, include_headers=self.parsed.include_headers))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of the columns of ``schema``: ours, or what ``spark.read.schema(...)`` named."""
+        return KafkaLogReader(self.parsed, _columns_of(schema))
+
+
+class LogPartition(InputPartition):
+    """The work of one task: stretches of segments."""
+
+    def __init__(self, work: tuple[Slice, ...]) -> None:
+        super().__init__(work)
+        self.work = work
+
+
+class KafkaLogReader(DataSourceReader):
+    """Plans in the planner process, reads in the workers."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[Column, ...]) -> None:
+        self.options = options
+        self.columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        """Find the segments and share them out."""
+        from kafkaframes.spark.boundaries import find_boundaries
+        from kafkaframes.spark.discovery import discover_segments
+        from kafkaframes.spark.planning import plan_read
+
+        works = plan_read(
+            discover_segments(self.options.paths),
+            self.options,
+            cores=os.cpu_count() or 1,
+            boundaries=find_boundaries,
+        )
+        return [LogPartition(work) for work in works] or [LogPartition(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task as Arrow batches of about 1 MB."""
+        from kafkaframes.spark.reading import read_work
+
+        assert isinstance(partition, LogPartition)
+        yield from read_work(partition.work, self.columns, self.options)
+
+
+def _columns_of(schema: StructType) -> tuple[Column, ...]:
+    columns = choose_columns(schema.names, include_headers=False)
+    for given, ours in zip(schema, columns, strict=True):
+        if given.dataType.simpleString() != ours.type.replace(" ", ""):
+            raise OptionError(f"schema: column {given.name} is {ours.type}, not {given.dataType.simpleString()}")
+    return columns

@@ -1,0 +1,202 @@
+"""``kafka-log`` in one Spark session, against what Kafka's own classes read from the same files."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from tests.spark import truth
+from tests.spark.truth import CLICKS, LOGS, SHOP
+
+import kafkaframes
+
+pytestmark = pytest.mark.spark
+
+WITH_ALL = "partition,offset,timestamp,timestampType,key,value,headers"
+
+
+def load(spark, *paths, **options):
+    return spark.read.format("kafka-log").options(**options).load([str(path) for path in paths])
+
+
+def comparable_rows(frame):
+    """Return the rows in the form of ``truth.rows_of``."""
+    rows = frame.selectExpr("partition", "offset", "unix_millis(timestamp)", "timestampType", "key", "value", "headers")
+    return sorted(
+        (
+            *row[:4],
+            None if row[4] is None else bytes(row[4]),
+            truth.comparable(None if row[5] is None else bytes(row[5])),
+            None if row[6] is None else tuple((h.key, None if h.value is None else bytes(h.value)) for h in row[6]),
+        )
+        for row in rows.collect()
+    )
+
+
+@pytest.mark.parametrize(
+    ("log", "topic"),
+    [
+        (SHOP, "orders"),
+        (SHOP, "payments"),
+        (SHOP, "customers"),
+        (SHOP, "sensor-readings"),
+        (SHOP, "__consumer_offsets"),
+        (CLICKS, "clickstream"),
+    ],
+)
+def test_every_record_is_what_kafka_reads(spark, log, topic):
+    rows = comparable_rows(load(spark, log, subscribe=topic, columns=WITH_ALL))
+    expected = truth.rows_of(log, topic)
+    assert len(rows) == len(expected) > 0
+    assert rows == expected
+
+
+def test_the_schema_is_that_of_sparks_kafka_source(spark):
+    assert load(spark, SHOP).schema.simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
+    )
+    assert (
+        load(spark, SHOP, includeHeaders="true")
+        .schema.simpleString()
+        .endswith("timestampType:int,headers:array<struct<key:string,value:binary>>>")
+    )
+
+
+def test_a_folder_of_log_directories_gives_the_topics_of_all_without_the_internal_ones(spark):
+    topics = {row.topic for row in load(spark, LOGS, columns="topic").distinct().collect()}
+    assert topics == {"orders", "payments", "customers", "sensor-readings", "clickstream"}
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        [SHOP / "orders-0", SHOP / "orders-1"],
+        [f"{SHOP}/orders-[01]"],
+        [f"{SHOP}/orders-0/", f"{SHOP}/orders-1/*.log"],
+    ],
+)
+def test_lists_and_patterns(spark, paths):
+    frame = load(spark, *paths, columns="partition,offset")
+    expected = sorted(row[:2] for row in truth.rows_of(SHOP, "orders") if row[0] < 2)
+    assert sorted(map(tuple, frame.collect())) == expected
+
+
+def test_a_single_segment(spark):
+    segment = max((SHOP / "orders-0").glob("*.log"))
+    offsets = [row.offset for row in load(spark, segment, columns="offset").collect()]
+    assert offsets == [row[1] for row in truth.rows_of(SHOP, "orders") if row[0] == 0 and row[1] >= int(segment.stem)]
+
+
+def test_offsets_bound_what_is_read(spark):
+    starting = json.dumps({"orders": {"0": 100, "1": -2, "2": 1980}})
+    ending = json.dumps({"orders": {"0": 103, "1": 2, "2": -1}})
+    frame = load(
+        spark, SHOP, subscribe="orders", startingOffsets=starting, endingOffsets=ending, columns="value,partition"
+    )
+    assert frame.columns == ["value", "partition"]
+    counts = {row.partition: row["count"] for row in frame.groupBy("partition").count().collect()}
+    assert counts == {0: 3, 1: 2, 2: 3}
+
+
+def test_batch_facts_on_request(spark):
+    frame = load(
+        spark, SHOP, CLICKS, columns="topic,codec,magic,producerId,transactional,position,baseOffset,crcOk,file"
+    )
+    facts = {
+        (row.topic, row.codec, row.magic, row.transactional, row.crcOk)
+        for row in frame.select("topic", "codec", "magic", "transactional", "crcOk").distinct().collect()
+    }
+    assert ("orders", "lz4", 2, False, True) in facts
+    assert ("payments", "zstd", 2, True, True) in facts
+    assert {fact[1:3] for fact in facts if fact[0] == "clickstream"} == {("gzip", 1), ("snappy", 1), ("lz4", 1)}
+    assert frame.where("position < 0 OR baseOffset < 0 OR file NOT LIKE '%.log'").count() == 0
+
+
+def test_markers_are_rows_only_when_asked_for(spark):
+    rows = load(spark, SHOP, subscribe="payments", columns="partition,offset,control", includeControlRecords="true")
+    expected = {row[:2] for row in truth.rows_of(SHOP, "payments", control=True)}
+    assert {(row.partition, row.offset) for row in rows.collect()} == expected
+    assert rows.where("control").count() == len(expected) - len(truth.rows_of(SHOP, "payments"))
+
+
+def test_many_tasks_give_the_same_rows_as_one(spark):
+    frame = load(spark, SHOP, subscribe="orders", columns=WITH_ALL, minPartitions="12")
+    assert frame.rdd.getNumPartitions() >= 12
+    assert comparable_rows(frame) == truth.rows_of(SHOP, "orders")
+
+
+def test_a_view_in_sql(spark):
+    options = f"path '{SHOP}', SUBSCRIBEpattern 'orders|pay.*'"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW shop USING `kafka-log` OPTIONS ({options})")
+    rows = spark.sql("SELECT topic, count(*) AS n FROM shop GROUP BY topic ORDER BY topic").collect()
+    assert [row.n for row in rows] == [len(truth.rows_of(SHOP, topic)) for topic in ("orders", "payments")]
+    narrowed = "(SELECT count(*) FROM shop WHERE offset < 10), (SELECT count(*) FROM shop WHERE offset >= 10)"
+    assert sum(spark.sql(f"SELECT {narrowed}").first()) == sum(row.n for row in rows)
+
+
+def test_a_schema_given_names_the_columns(spark):
+    reader = spark.read.format("kafka-log").schema("offset bigint, value binary")
+    assert reader.load(f"{SHOP}/orders-0").columns == ["offset", "value"]
+    with pytest.raises(PySparkException, match="column value is binary, not string"):
+        spark.read.format("kafka-log").schema("value string").load(f"{SHOP}/orders-0").count()
+
+
+def test_a_limit_reads_no_more_than_it_needs(spark):
+    assert len(load(spark, SHOP, subscribe="orders").limit(3).collect()) == 3
+
+
+def test_registering_by_hand_works_too(spark):
+    kafkaframes.spark.register(spark)
+    assert load(spark, SHOP / "orders-0").count() == 2000
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
+        ({"columns": "offsets"}, "did you mean offset"),
+        ({"subscribe": "order"}, "no topic order"),
+    ],
+)
+def test_mistakes_in_options_are_told(spark, options, message):
+    with pytest.raises(AnalysisException, match=message):
+        load(spark, SHOP, **options).collect()
+
+
+def test_a_directory_that_is_no_log_is_told(spark, tmp_path):
+    with pytest.raises(AnalysisException, match="holds no log directory.*" + tmp_path.name):
+        load(spark, tmp_path).collect()
+    with pytest.raises(AnalysisException, match="no such file"):
+        load(spark, tmp_path / "missing").collect()
+
+
+def test_a_segment_that_vanishes_before_it_is_read_is_told_by_name(spark, tmp_path):
+    shutil.copytree(SHOP / "orders-0", tmp_path / "orders-0")
+    frame = load(spark, tmp_path, columns="offset")
+    assert frame.count() == 2000  # planned now
+    shutil.rmtree(tmp_path / "orders-0")
+    with pytest.raises(PySparkException, match=r"orders-0/0+\.log"):
+        frame.count()
+
+
+FRESH = """
+import sys
+from pyspark.sql import SparkSession
+import kafkaframes
+spark = kafkaframes.spark.session("fresh", master={master!r}, memory="512m", config={config!r})
+frame = spark.read.format("kafka-log").option("subscribe", "orders").option("minPartitions", "4").load({path!r})
+print(frame.count(), frame.selectExpr("sum(length(value))").first()[0])
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+def test_executors_in_processes_of_their_own_and_nothing_left_running(tmp_path):
+    config = {"spark.executor.memory": "512m", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+    code = FRESH.format(master="local-cluster[2,1,1024]", config=config, path=str(SHOP))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    sizes = [len(row[5]) if isinstance(row[5], bytes) else row[5][0] for row in truth.rows_of(SHOP, "orders")]
+    assert done.stdout.split() == [str(len(sizes)), str(sum(sizes))]
