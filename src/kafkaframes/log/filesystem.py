@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import stat as modes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -18,6 +19,8 @@ from kafkaframes.errors import LogDirError, MissingExtraError
 
 _Answer = TypeVar("_Answer")
 MAGIC_CHARACTERS = frozenset("*?[")
+MOST_UNCHECKED_BYTES = 1 << 20  # asked for without a look at the file's size
+ReadAt = Callable[[int, int], bytes]  # position, length -> up to so many bytes, fewer where the file ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,9 @@ class FileSystem(Protocol):
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         """Return up to ``length`` bytes from ``position`` on (all by default); fewer where the file ends."""
+
+    def open(self, path: str) -> AbstractContextManager[ReadAt]:
+        """Open a file for many reads: ``with filesystem.open(path) as read_at: read_at(position, length)``."""
 
     def glob(self, pattern: str) -> list[str]:
         """Return the paths that match ``pattern``, sorted."""
@@ -110,7 +116,17 @@ class LocalFileSystem:
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
-        return _asking(path, lambda: _pread(path, position, length))
+        with self.open(path) as read_at:
+            return read_at(position, -1 if length is None else length)
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[ReadAt]:
+        """Hold the file open: what is renamed or deleted meanwhile can still be read."""
+        descriptor = _asking(path, lambda: os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)))
+        try:
+            yield lambda position, length: _asking(path, lambda: _pread(descriptor, position, length))
+        finally:
+            os.close(descriptor)
 
     def glob(self, pattern: str) -> list[str]:
         """Return the paths that match ``pattern``, sorted; ``**`` matches any number of directories."""
@@ -124,19 +140,19 @@ def _local_info(path: str, name: str, found: os.stat_result) -> FileInfo:
     return FileInfo(path, name, 0 if is_directory else found.st_size, found.st_mtime_ns // 1_000_000, is_directory)
 
 
-def _pread(path: str, position: int, length: int | None) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-    try:
-        wanted = max(os.fstat(descriptor).st_size - position, 0)
-        wanted = wanted if length is None else min(wanted, length)  # an unchecked length allocates nothing
-        pieces: list[bytes] = []
-        while wanted > 0 and (piece := os.pread(descriptor, wanted, position)):
-            pieces.append(piece)
-            position += len(piece)
-            wanted -= len(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    finally:
-        os.close(descriptor)
+def _pread(descriptor: int, position: int, length: int) -> bytes:
+    """Read ``length`` bytes, all for -1; what is allocated is bounded by what the file has."""
+    wanted = length
+    if not 0 <= length <= MOST_UNCHECKED_BYTES:
+        left = max(os.fstat(descriptor).st_size - position, 0)
+        wanted = left if length < 0 else min(length, left)
+    piece = os.pread(descriptor, wanted, position)
+    if len(piece) == wanted or not piece:
+        return piece
+    pieces = [piece]
+    while wanted > (have := sum(map(len, pieces))) and (piece := os.pread(descriptor, wanted - have, position + have)):
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 @dataclass(frozen=True)
@@ -197,14 +213,23 @@ class FsspecFileSystem:
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
 
-        def question(store: Any) -> bytes:
-            if position == 0 and length is None:
-                return bytes(store.cat_file(path))
-            end = int(store.info(path)["size"])  # stores answer a range past the end with an error, or with more
-            end = end if length is None else min(end, position + length)
-            return bytes(store.cat_file(path, start=position, end=end)) if position < end else b""
+        if position == 0 and length is None:
+            return self._ask(path, lambda store: bytes(store.cat_file(path)))
+        with self.open(path) as read_at:
+            return read_at(position, -1 if length is None else length)
 
-        return self._ask(path, question)
+    @contextmanager
+    def open(self, path: str) -> Iterator[ReadAt]:
+        """Ask for ranges of one object; its size is asked for once."""
+        size_bytes = self._ask(path, lambda store: int(store.info(path)["size"]))
+
+        def read_at(position: int, length: int) -> bytes:
+            end = size_bytes if length < 0 else min(size_bytes, position + length)
+            if position >= end:  # stores answer a range past the end with an error, or with more
+                return b""
+            return self._ask(path, lambda store: bytes(store.cat_file(path, start=position, end=end)))
+
+        yield read_at
 
     def glob(self, pattern: str) -> list[str]:
         """Return the paths that match ``pattern``, sorted."""

@@ -1,0 +1,118 @@
+"""Kind ``lookups``: offsetsForTimes and ListOffsets of a live broker, and Kafka's index classes on the files.
+
+Each question is asked twice, with the indexes and without them. The modification times of the files are an input
+(``segment_mtimes_ms`` of the case's manifest): a copy may have lost them, and Kafka uses them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kafkaframes.log.directory import LogDirectory, Partition, Segment, discover, partitions_of
+from kafkaframes.log.filesystem import FileSystem
+from kafkaframes.log.lookup import FoundOffset, find_timestamp, list_offsets, log_end_offset, offset_for_timestamp
+from kafkaframes.log.segment_reader import SegmentReader, open_segment
+from tests.agreement.kind import Case, Kind, differences
+
+SUFFIX = ".lookups.json"
+FIRST_BROKER_WITH_MAX_TIMESTAMP = (3, 0)  # KIP-734; older ones answer with an exception
+
+
+def cases(folder: Path) -> Iterator[Case]:
+    for truth in sorted(folder.glob(f"*{SUFFIX}")):
+        yield Case(truth.name.removesuffix(SUFFIX), str(truth))
+
+
+def disagreements(case: Case) -> Iterator[str]:
+    truth_path = Path(case.payload)
+    stem = truth_path.name.removesuffix(SUFFIX)
+    truth = json.loads(truth_path.read_text())
+    manifest = json.loads((truth_path.parent / f"{stem}.json").read_text())
+    (directory,) = discover(str(truth_path.parent / stem))
+    directory = with_mtimes(directory, manifest.get("segment_mtimes_ms", {}))
+    live = {str(one.topic_partition): one for _, one in partitions_of([directory])}
+    asked = {name: one for name, one in live.items() if not one.topic.startswith("__")}
+    has_max_timestamp = tuple(map(int, manifest["kafka_version"].split(".")[:2])) >= FIRST_BROKER_WITH_MAX_TIMESTAMP
+    yield from differences(set(asked) ^ set(truth["begin_end"]), set(), "partitions")
+    yield from differences(truth.keys(), {"offsets_for_times", "list_offsets", "begin_end", "segment_lookups"}, "keys")
+    for use_indexes in (True, False):
+        where = "with indexes: " if use_indexes else "without: "
+        for line in _answers(truth, directory.filesystem, asked, has_max_timestamp, use_indexes):
+            yield where + line
+    yield from _segment_lookups(truth["segment_lookups"], directory.filesystem, live)
+
+
+def with_mtimes(directory: LogDirectory, mtimes: dict[str, int]) -> LogDirectory:
+    """Put the recorded modification times of the ``.log`` files into a discovery."""
+
+    def fixed(segment: Segment) -> Segment:
+        relative = "/".join(segment.path.split("/")[-2:])
+        return replace(segment, log=replace(segment.log, mtime_ms=mtimes.get(relative, segment.log.mtime_ms)))
+
+    partitions = (replace(one, segments=tuple(map(fixed, one.segments))) for one in directory.partitions)
+    return replace(directory, partitions=tuple(partitions))
+
+
+def _answers(
+    truth: dict[str, Any], filesystem: FileSystem, live: dict[str, Partition], has_max: bool, use_indexes: bool
+) -> Iterator[str]:
+    for topic, partition, timestamp, offset, found_timestamp in truth["offsets_for_times"]:
+        one = live[f"{topic}-{partition}"]
+        answer = offset_for_timestamp(filesystem, one, timestamp, use_indexes=use_indexes)
+        found = [None, None] if answer is None else [answer.offset, answer.timestamp]
+        yield from differences([offset, found_timestamp], found, f"{topic}-{partition} at {timestamp}")
+    list_all = {name: _listed(filesystem, one, has_max, use_indexes) for name, one in live.items()}
+    yield from differences(truth["list_offsets"], list_all, "list_offsets")
+    ends = {
+        name: [one.log_start_offset, log_end_offset(filesystem, one, use_indexes=use_indexes)]
+        for name, one in live.items()
+    }
+    yield from differences(truth["begin_end"], ends, "begin_end")
+
+
+def _listed(filesystem: FileSystem, partition: Partition, has_max: bool, use_indexes: bool) -> dict[str, Any]:
+    listed = list_offsets(filesystem, partition, use_indexes=use_indexes)
+    largest = _triple(listed.max_timestamp) if has_max else "UnsupportedVersionException"
+    return {"earliest": _triple(listed.earliest), "latest": _triple(listed.latest), "max_timestamp": largest}
+
+
+def _triple(found: FoundOffset) -> list[int]:
+    return [found.offset, found.timestamp, found.leader_epoch]
+
+
+def _segment_lookups(rows: list[dict[str, Any]], filesystem: FileSystem, live: dict[str, Partition]) -> Iterator[str]:
+    by_segment: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        by_segment.setdefault((row["directory"], row["segment"]), []).append(row)
+    segments = {(name, str(one.log.name)): one for name, partition in live.items() for one in partition.segments}
+    yield from differences(set(segments) ^ set(by_segment), set(), "segments")
+    for key in segments.keys() & by_segment.keys():
+        with open_segment(filesystem, segments[key]) as reader:
+            for row in by_segment[key]:
+                answer = _ANSWERS[row["type"]](reader, row["target"])
+                found = {"type": row["type"], "target": row["target"], "directory": key[0], "segment": key[1], **answer}
+                yield from differences(row, found, f"{'/'.join(key)} {row['type']} {row['target']}")
+            for problem in reader.problems:
+                yield f"an index was not believed: {problem}"
+
+
+def _offset_answer(reader: SegmentReader, target: int) -> dict[str, Any]:
+    header = reader.find_batch(target)
+    batch = header and {"offset": reader.first_offset(header), "position": header.position, "size": header.size}
+    return {"entry": list(reader.entry_before(target)), "batch": batch}
+
+
+def _timestamp_answer(reader: SegmentReader, target: int) -> dict[str, Any]:
+    base = reader.segment.base_offset
+    found = find_timestamp(reader, target, least_offset=base)
+    record = found and {"offset": found.offset, "timestamp": found.timestamp}
+    return {"entry": list(reader.time_entry_before(target)), "record": record}
+
+
+_ANSWERS = {"offset": _offset_answer, "timestamp": _timestamp_answer}
+
+KIND = Kind("lookups", ("logs",), cases, disagreements)
