@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.agreement.kind import Case, Kind, judge
-from tests.agreement.kinds import codec, evolution, messages, record_sets, spec
+from tests.agreement.kinds import codec, committed, evolution, lookups, messages, record_sets, spec
 
 # One line a kind: import its KIND here and add it. The order is the order of the summary.
 KINDS: tuple[Kind, ...] = (
@@ -27,6 +27,8 @@ KINDS: tuple[Kind, ...] = (
     messages.KIND,
     spec.KIND,
     evolution.KIND,
+    lookups.KIND,
+    committed.KIND,
 )
 _BY_NAME = {kind.name: kind for kind in KINDS}
 MOST_LINES = 10  # printed for one case

@@ -21,7 +21,7 @@ from kafkaframes.log.directory import Partition, Segment
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.headers import BatchHeader
 from kafkaframes.log.segment_reader import SegmentReader, open_segment
-from kafkaframes.log.time_index import ENTRY, read_time_index
+from kafkaframes.log.time_index import ENTRY, NO_TIMESTAMP, TimestampOffset, read_time_index
 
 NO_EPOCH = -1
 NO_OFFSET = -1
@@ -149,22 +149,25 @@ def list_offsets(filesystem: FileSystem, partition: Partition, *, use_indexes: b
 
 
 def max_timestamp(filesystem: FileSystem, partition: Partition, *, use_indexes: bool = True) -> FoundOffset:
-    """Return the first record with the largest timestamp of all (KIP-734); offset -1 where none has a timestamp.
+    """Return the first record with the largest timestamp of all (KIP-734); offset -1 where there is none.
 
-    As in Kafka the log start offset plays no part: the record may lie below it.
+    As in Kafka the log start offset plays no part: the record may lie below it. Where all timestamps are -1 it is the
+    first record; a message of format 0 has none.
 
     Raises:
         LogDirError: a segment cannot be read.
     """
-    largest, where = -1, None
+    largest, where = NO_TIMESTAMP - 1, None
     for segment in partition.segments:
-        found = largest_timestamp(filesystem, partition, segment, use_indexes=use_indexes)
-        if found > largest:
-            largest, where = found, segment
+        of_segment = largest_timestamp(filesystem, partition, segment, use_indexes=use_indexes)
+        if of_segment > largest:
+            largest, where = of_segment, segment
     if where is None:
         return FoundOffset(NO_OFFSET)
     with open_segment(filesystem, where, use_indexes=use_indexes) as reader:
-        return find_timestamp(reader, largest, least_offset=0) or FoundOffset(NO_OFFSET)
+        found = find_timestamp(reader, largest, least_offset=0)
+        batch = None if found is None else reader.find_batch(found.offset)
+        return FoundOffset(NO_OFFSET) if found is None or batch is None or batch.magic == 0 else found
 
 
 def largest_timestamp(
@@ -178,15 +181,25 @@ def largest_timestamp(
     Raises:
         LogDirError: the segment cannot be read.
     """
-    index = segment.time_index
-    if use_indexes and index is not None and segment is not partition.segments[-1]:
-        whole_entries = index.size_bytes % ENTRY.itemsize == 0
-        raw = filesystem.read(index.path, position=max(index.size_bytes - ENTRY.itemsize, 0), length=ENTRY.itemsize)
-        last = read_time_index(raw, base_offset=segment.base_offset, strict=False) if whole_entries and any(raw) else ()
-        if len(last) and last[0].timestamp >= 0:
-            return last[0].timestamp
+    if use_indexes and segment is not partition.segments[-1]:
+        closing = _closing_entry(filesystem, partition, segment)
+        if closing is not None:
+            return closing.timestamp
     with open_segment(filesystem, segment, use_indexes=use_indexes) as reader:
         return reader.largest_timestamp
+
+
+def _closing_entry(filesystem: FileSystem, partition: Partition, segment: Segment) -> TimestampOffset | None:
+    """Return the last entry of a closed segment's time index, if it can be one."""
+    index = segment.time_index
+    if index is None or index.size_bytes == 0 or index.size_bytes % ENTRY.itemsize:
+        return None
+    raw = filesystem.read(index.path, position=index.size_bytes - ENTRY.itemsize)
+    if len(raw) != ENTRY.itemsize or not any(raw):  # zeros are the tail of an index that was not closed
+        return None
+    entry = read_time_index(raw, base_offset=segment.base_offset, strict=False)[0]
+    after = partition.segments[_segment_index(partition, segment.base_offset) + 1].base_offset
+    return entry if segment.base_offset <= entry.offset < after and entry.timestamp >= 0 else None
 
 
 def _segment_index(partition: Partition, offset: int) -> int:

@@ -68,13 +68,6 @@ class SegmentReader:
             return batch.records
         return ()
 
-    def first_offset(self, header: BatchHeader) -> int:
-        """Return the offset of a batch's first record, which a compressed wrapper does not say itself."""
-        if header.magic >= 2 or not header.codec:
-            return header.base_offset
-        records = self.records(header)
-        return records[0].offset if records else header.base_offset
-
     def entry_before(self, offset: int) -> OffsetPosition:
         """Return the offset index's entry at or before ``offset``; the segment's start without one."""
         if self.offset_index is None:

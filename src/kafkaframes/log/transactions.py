@@ -1,0 +1,204 @@
+"""What a ``read_committed`` consumer would be given: aborted transactions, open ones, the last stable offset (KIP-98).
+
+Headers alone are read, and the one record of each marker. Where a segment has its ``.txnindex`` the aborted
+transactions are the index's; where it is missing or corrupt they are found from the markers, with the same result.
+Only aborted transactions make Kafka write that file, so that one is missing means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.errors import CorruptRecordError, LogDirError
+from kafkaframes.log.directory import Partition, Segment
+from kafkaframes.log.filesystem import FileSystem
+from kafkaframes.log.headers import BatchHeader
+from kafkaframes.log.segment_reader import SegmentReader, open_segment
+from kafkaframes.log.txn_index import AbortedTransaction, read_txn_index
+from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
+from kafkaframes.records.scan import Ints
+
+ISOLATIONS = ("read_uncommitted", "read_committed")
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The end of a transaction.
+
+    Attributes:
+        offset: of the control record.
+        kind: ``ABORT`` or ``COMMIT``; another control record is none.
+    """
+
+    offset: int
+    producer_id: int
+    producer_epoch: int
+    kind: str
+    coordinator_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionState:
+    """The transactions of one partition.
+
+    Attributes:
+        aborted: by the offset of their markers.
+        open: producer id to the first offset of the transaction that has no marker yet.
+        log_end_offset: the offset after the last batch.
+        problems: transaction indexes that were not believed.
+    """
+
+    aborted: tuple[AbortedTransaction, ...] = ()
+    open: dict[int, int] = field(default_factory=dict)
+    log_end_offset: int = 0
+    problems: tuple[LogDirError, ...] = ()
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where ``read_committed`` ends: the first offset of any open transaction, else the log's end."""
+        return min((*self.open.values(), self.log_end_offset))
+
+    def end_offset(self, isolation: str) -> int:
+        """Return what ``endOffsets`` answers under an isolation level."""
+        return self.last_stable_offset if isolation == "read_committed" else self.log_end_offset
+
+    def aborted_batches(self, base_offsets: Ints, producer_ids: Ints, attributes: Ints) -> npt.NDArray[np.bool_]:
+        """Say for each batch whether a ``read_committed`` consumer leaves it out; markers are no data and stay False.
+
+        Args:
+            base_offsets, producer_ids, attributes: columns of ``records.scan``, of format 2 batches.
+        """
+        found = np.zeros(len(base_offsets), np.bool_)
+        is_data = (attributes & (TRANSACTIONAL | CONTROL)) == TRANSACTIONAL
+        for one in self.aborted:
+            inside = (base_offsets >= one.first_offset) & (base_offsets < one.last_offset)
+            found |= is_data & inside & (producer_ids == one.producer_id)
+        return found
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Say whether a batch's records belong to an aborted transaction."""
+        if not header.is_transactional or header.is_control:
+            return False
+        return any(
+            one.producer_id == header.producer_id and one.first_offset <= header.base_offset < one.last_offset
+            for one in self.aborted
+        )
+
+
+class OpenTransactions:
+    """Follows the batches of a partition in their order; markers end what data has begun."""
+
+    def __init__(self) -> None:
+        self.first_offsets: dict[int, int] = {}
+
+    def data(self, header: BatchHeader) -> None:
+        """Note a data batch: the first of a transaction opens it."""
+        if header.is_transactional and header.has_producer:
+            self.first_offsets.setdefault(header.producer_id, header.base_offset)
+
+    def end(self, marker: Marker) -> AbortedTransaction | None:
+        """Note a marker; return the transaction that it aborts. A marker without data ends nothing."""
+        first = self.first_offsets.pop(marker.producer_id, None)
+        if first is None or marker.kind != "ABORT":
+            return None
+        stable = min(self.first_offsets.values(), default=marker.offset + 1)
+        return AbortedTransaction(marker.producer_id, first, marker.offset, stable)
+
+
+def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes: bool = True) -> TransactionState:
+    """Read the transactions of a partition.
+
+    Args:
+        filesystem, partition: from the discovery.
+        use_indexes: False finds everything from the markers.
+
+    Raises:
+        LogDirError: a segment cannot be read.
+    """
+    follow = OpenTransactions()
+    aborted: list[AbortedTransaction] = []
+    problems: list[LogDirError] = []
+    end = partition.log_start_offset
+    for segment in partition.segments:
+        found: list[AbortedTransaction] = []
+        with open_segment(filesystem, segment) as reader:
+            for header in reader.headers():
+                found += _follow(reader, header, follow)
+                end = max(end, header.last_offset + 1)
+        indexed = _indexed(filesystem, segment, problems) if use_indexes else None
+        aborted += found if indexed is None else indexed
+    aborted.sort(key=lambda one: one.last_offset)
+    return TransactionState(tuple(aborted), dict(follow.first_offsets), end, tuple(problems))
+
+
+def _follow(reader: SegmentReader, header: BatchHeader, follow: OpenTransactions) -> Iterator[AbortedTransaction]:
+    if not header.is_transactional:
+        return
+    if not header.is_control:
+        follow.data(header)
+        return
+    for marker in markers_of(reader, header):
+        ended = follow.end(marker)
+        if ended is not None:
+            yield ended
+
+
+def markers_of(reader: SegmentReader, header: BatchHeader) -> Iterator[Marker]:
+    """Yield the transaction markers of a control batch; a record that cannot be read is none."""
+    for record in reader.records(header):
+        try:
+            kind, epoch = record.control_type, record.coordinator_epoch
+        except CorruptRecordError:
+            continue
+        if kind is not None and epoch is not None:
+            yield Marker(record.offset, header.producer_id, header.producer_epoch, kind, epoch)
+
+
+def _indexed(filesystem: FileSystem, segment: Segment, problems: list[LogDirError]) -> list[AbortedTransaction] | None:
+    file = segment.txn_index
+    if file is None:
+        return None
+    try:
+        raw = filesystem.read(file.path)
+        return list(read_txn_index(raw, base_offset=segment.base_offset, file=file.path))
+    except LogDirError as problem:
+        problems.append(problem)
+        return None
+
+
+def delivered_offsets(
+    filesystem: FileSystem, partition: Partition, *, isolation: str, state: TransactionState | None = None
+) -> Iterator[int]:
+    """Yield the offset of every record that a consumer reading from the beginning is given.
+
+    Control records are never given; records below the log start offset are not, though a batch may still hold them;
+    under ``read_committed`` neither are aborted ones, nor any at or above the last stable offset.
+
+    Args:
+        filesystem, partition: from the discovery.
+        isolation: one of ``ISOLATIONS``.
+        state: from ``transactions_of``, if it is at hand.
+
+    Raises:
+        LogDirError: a segment cannot be read.
+    """
+    committed = isolation == "read_committed"
+    known = transactions_of(filesystem, partition) if state is None else state
+    end = known.end_offset(isolation)
+    for segment in partition.segments:
+        with open_segment(filesystem, segment) as reader:
+            for header in reader.headers():
+                if not header.is_control and not (committed and known.is_aborted(header)):
+                    offsets = _offsets_of(reader, header)
+                    yield from (offset for offset in offsets if partition.log_start_offset <= offset < end)
+
+
+def _offsets_of(reader: SegmentReader, header: BatchHeader) -> Iterable[int]:
+    """Return the offsets of a batch's records; a batch without holes is not decompressed."""
+    if header.magic >= 2 and header.record_count == header.last_offset - header.base_offset + 1:
+        return range(header.base_offset, header.last_offset + 1)
+    return [record.offset for record in reader.records(header)]

@@ -1,0 +1,60 @@
+"""Kind ``committed``: what live consumers were given under both isolation levels, and where they ended.
+
+Asked twice: with the transaction indexes and by the markers alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.agreement.kind import Case, Kind, differences
+
+from kafkaframes.log.directory import LogDirectory, Partition, discover, partitions_of
+from kafkaframes.log.transactions import ISOLATIONS, delivered_offsets, transactions_of
+
+SUFFIX = ".committed.json"
+
+
+def cases(folder: Path) -> Iterator[Case]:
+    for truth in sorted(folder.glob(f"*{SUFFIX}")):
+        yield Case(truth.name.removesuffix(SUFFIX), str(truth))
+
+
+def disagreements(case: Case) -> Iterator[str]:
+    truth_path = Path(case.payload)
+    truth = json.loads(truth_path.read_text())
+    (directory,) = discover(str(truth_path.parent / truth_path.name.removesuffix(SUFFIX)))
+    live = {
+        str(one.topic_partition): one
+        for _, one in partitions_of([directory])
+        if not one.topic.startswith("__")  # the consumers did not read internal topics
+    }
+    for use_indexes in (True, False):
+        found = {
+            isolation: {name: _consumed(directory, one, isolation, use_indexes) for name, one in live.items()}
+            for isolation in ISOLATIONS
+        }
+        yield from differences(truth, found, "with indexes" if use_indexes else "by markers")
+
+
+def _consumed(directory: LogDirectory, partition: Partition, isolation: str, use_indexes: bool) -> dict[str, Any]:
+    state = transactions_of(directory.filesystem, partition, use_indexes=use_indexes)
+    offsets = list(delivered_offsets(directory.filesystem, partition, isolation=isolation, state=state))
+    end = state.end_offset(isolation)
+    return {"ranges": _ranges(offsets), "count": len(offsets), "end": end, "position": end}
+
+
+def _ranges(offsets: Iterable[int]) -> list[list[int]]:
+    ranges: list[list[int]] = []
+    for offset in offsets:
+        if ranges and ranges[-1][1] == offset - 1:
+            ranges[-1][1] = offset
+        else:
+            ranges.append([offset, offset])
+    return ranges
+
+
+KIND = Kind("committed", ("logs",), cases, disagreements)
