@@ -1,7 +1,7 @@
 """Kafka's bytes as DataFrames: every protocol message and record format, in Python and on Spark."""
 
 from kafkaframes import spark
-from kafkaframes.doors import build_records
+from kafkaframes.doors import apis, build_records, message
 
-__all__ = ["build_records", "spark"]
+__all__ = ["apis", "build_records", "message", "spark"]
 __version__ = "0.1.0"

@@ -6,7 +6,12 @@ and pyspark), so the doors are thin: docstring, signature, one local import.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafkaframes.messages import Message
+    from kafkaframes.messages.registry import Specs
+    from kafkaframes.spec.catalog import Api
 
 
 def build_records(
@@ -77,3 +82,36 @@ def build_records(
         control=control,
         delete_horizon_ms=delete_horizon_ms,
     )
+
+
+def message(name: str, *, specs: Specs | None = None) -> type[Message]:
+    """Return the class of a message of Kafka's protocol or logs, one class for all its versions.
+
+    >>> Metadata = message("MetadataRequest")
+    >>> Metadata(topics=None).encode(12).hex()
+    '0001000000'
+    >>> Metadata.decode(bytes.fromhex("0001000000"), 12)
+    MetadataRequest(topics=None)
+
+    Args:
+        name: as Kafka names it: ``MetadataResponse``, ``OffsetCommitValue``, ``RequestHeader``.
+        specs: your own specs instead of the catalog's: ``MessageSpec``s, or a path to JSON files.
+
+    Raises:
+        SpecError: there is no such message, or a spec is wrong.
+        OptionError: ``specs`` has no such message.
+    """
+    from kafkaframes.messages.registry import message as find
+
+    return find(name, specs=specs)
+
+
+def apis() -> tuple[Api, ...]:
+    """Return the table of Kafka's APIs by key: names, versions, flexible since, header versions.
+
+    >>> [(api.key, api.name, api.header_versions[9]) for api in apis() if api.name == "Metadata"]
+    [(3, 'Metadata', (2, 1))]
+    """
+    from kafkaframes.spec import catalog
+
+    return catalog.apis()

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Self
 
 from kafkaframes.errors import DecodeError, EncodeError, OptionError, SpecError
 from kafkaframes.messages.codec import Codec, all_of, check_mode
-from kafkaframes.messages.plan import Default, Empty, attribute_of, default_of, plan_message
+from kafkaframes.messages.plan import Default, Empty, MessagePlan, attribute_of, default_of, plan_message
 from kafkaframes.spec.model import FieldSpec, MessageSpec, StructSpec
 
 _LONGEST_BYTES: Final = 64  # in a repr; more is a count and the first few
@@ -182,6 +182,38 @@ class Message(Struct):
         except OptionError as error:
             raise DecodeError(str(error)) from None
         return codec.decode(data if data.__class__ is bytes else bytes(data), position, strict=strict)
+
+    @classmethod
+    def decode_columns(cls, messages: Any, version: int, *, mode: str = "reference") -> Any:
+        """Return a ``pa.StructArray`` with a row per message; see ``messages/columns.py``.
+
+        Args:
+            messages: a sequence of bytes, or a binary Arrow array.
+            version: of all of them.
+            mode: as in :meth:`decode`. A bad message is a null row that says why in ``_error``.
+        """
+        from kafkaframes.messages.columns import decode_columns
+
+        check_mode(mode)
+        return decode_columns(cls._plan(version, DecodeError), messages, mode=mode)
+
+    @classmethod
+    def encode_columns(cls, array: Any, version: int) -> Any:
+        """Return a ``pa.BinaryArray`` with a message per row of a struct array, as :meth:`decode_columns` gives it.
+
+        Raises:
+            EncodeError: a row cannot be written at this version.
+        """
+        from kafkaframes.messages.columns import encode_columns
+
+        return encode_columns(cls._plan(version, EncodeError), array)
+
+    @classmethod
+    def _plan(cls, version: int, error: type[DecodeError | EncodeError]) -> MessagePlan:
+        try:
+            return cls.codec(version).plan
+        except OptionError as reason:
+            raise error(str(reason)) from None
 
     def encode(self, version: int) -> bytes:
         """Return the body's bytes at a version.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TypeAlias
@@ -43,23 +43,33 @@ def message(name: str, *, specs: Specs | None = None) -> type[Message]:
     """
     if specs is None:
         return _of_catalog(name)
-    if isinstance(specs, str | Path):
-        return class_of(_from_path(name, Path(specs)))
-    if isinstance(specs, MessageSpec):
-        specs = (specs,)
-    found = {spec.name: spec for spec in (specs.values() if isinstance(specs, Mapping) else specs)}
+    found = specs_by_name(specs)
     if name not in found:
         raise OptionError(f"no message {name!r} among these specs: {', '.join(sorted(found)) or 'none at all'}")
     return class_of(found[name])
 
 
-def _from_path(name: str, path: Path) -> MessageSpec:
-    file = path / f"{name}.json" if path.is_dir() else path
-    try:
-        text = file.read_bytes()
-    except OSError as error:
-        raise OptionError(f"no spec of {name} can be read at {path}: {error}") from None
-    spec = load_message(text, file=str(file))
-    if spec.name != name:
-        raise OptionError(f"{file} is the spec of {spec.name}, not of {name}")
-    return spec
+def specs_by_name(specs: Specs) -> dict[str, MessageSpec]:
+    """Return a user's specs by name.
+
+    Raises:
+        SpecError: a file is no spec.
+        OptionError: a path cannot be read.
+    """
+    if isinstance(specs, str | Path):
+        several: Iterable[MessageSpec] = _from_path(Path(specs))
+    elif isinstance(specs, MessageSpec):
+        several = (specs,)
+    else:
+        several = specs.values() if isinstance(specs, Mapping) else specs
+    return {spec.name: spec for spec in several}
+
+
+def _from_path(path: Path) -> Iterator[MessageSpec]:
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    for file in files:
+        try:
+            text = file.read_bytes()
+        except OSError as error:
+            raise OptionError(f"no spec can be read at {file}: {error}") from None
+        yield load_message(text, file=str(file))

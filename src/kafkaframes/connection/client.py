@@ -1,0 +1,108 @@
+"""The client's end of one connection, without I/O: requests in, bytes out; bytes in, responses out.
+
+Responses come in the order of the requests (Kafka promises it), and each must carry its request's correlation id.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafkaframes.connection.framing import MAX_REQUEST_BYTES, FrameReader, frame
+from kafkaframes.errors import DecodeError
+from kafkaframes.messages.headers import API_VERSIONS, UNSUPPORTED_VERSION, Frame, decode_response, encode_request
+from kafkaframes.messages.objects import Message
+from kafkaframes.messages.registry import Specs
+
+_LAST_CORRELATION_ID: Final = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    correlation_id: int
+    api_key: int
+    version: int
+
+
+class ClientConnection:
+    """Give it requests with ``send_request``; feed it with ``receive_data`` and take with ``next_response``."""
+
+    def __init__(
+        self,
+        *,
+        client_id: str | None = None,
+        max_response_bytes: int = MAX_REQUEST_BYTES,
+        first_correlation_id: int = 0,
+        mode: str = "reference",
+        specs: Specs | None = None,
+    ) -> None:
+        self._frames = FrameReader(max_response_bytes)
+        self._client_id = client_id
+        self._next_id = first_correlation_id
+        self._mode = mode
+        self._specs = specs
+        self._sent: deque[_Sent] = deque()
+        self._out: list[bytes] = []
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for their answer."""
+        return len(self._sent)
+
+    def send_request(self, body: Message, version: int, *, expects_response: bool = True, **header: Any) -> int:
+        """Queue a request; return its correlation id.
+
+        Args:
+            body: the request.
+            version: the API version.
+            expects_response: False for a Produce request with acks 0, which is never answered.
+            header: ``header_tags`` and ``client_instance_id`` as in ``encode_request``.
+
+        Raises:
+            EncodeError: it cannot be written; nothing is queued.
+        """
+        number = self._next_id
+        header.setdefault("client_id", self._client_id)
+        self._out.append(frame(encode_request(body, version, correlation_id=number, **header)))
+        self._next_id = 0 if number == _LAST_CORRELATION_ID else number + 1
+        if expects_response:
+            self._sent.append(_Sent(number, body.spec.api_key or 0, version))
+        return number
+
+    def data_to_send(self) -> bytes:
+        """Return the bytes of the requests that were queued since the last call."""
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes from the broker."""
+        self._frames.receive_data(data)
+
+    def next_response(self) -> Frame | None:
+        """Return the next response, or None: feed more bytes.
+
+        An ApiVersions response that a broker gave at version 0, because it does not know the version asked for, is
+        read so: its ``api_version`` is 0 and its error code 35. Ask again at a version it lists.
+
+        Raises:
+            DecodeError: a response that nobody asked for, another correlation id, or broken bytes; the connection is
+                of no more use.
+        """
+        data = self._frames.next_frame()
+        if data is None:
+            return None
+        if not self._sent:
+            raise DecodeError("a response that no request asked for", position=0)
+        sent = self._sent.popleft()
+        response = decode_response(data, sent.api_key, sent.version, mode=self._mode, specs=self._specs)
+        if response.correlation_id != sent.correlation_id:
+            reason = f"correlation id {response.correlation_id}, expected {sent.correlation_id}"
+            raise DecodeError(reason, position=0, path=("ResponseHeader", "CorrelationId"))
+        return response
+
+
+def needs_fallback(response: Frame) -> bool:
+    """Return whether an ApiVersions response says that the broker does not know the version asked for (KIP-511)."""
+    return response.api_key == API_VERSIONS and response.body.error_code == UNSUPPORTED_VERSION
