@@ -3,6 +3,8 @@
 from kafkaframes.cli.lazy import LazyGroup
 
 COMMANDS = {
+    "check": ("kafkaframes.cli.spec_check", "may these specs follow those? KIP-482's rules; exit status for CI"),
+    "lint": ("kafkaframes.cli.spec_lint", "what Kafka's generator refuses in these files, and what it should"),
     "import": ("kafkaframes.cli.spec_import", "write the catalog from the specs of Kafka's releases"),
 }
 command = LazyGroup(

@@ -1,5 +1,6 @@
 """Every exception this package raises on purpose, and every error code a Kafka broker answers with."""
 
+from kafkaframes.errors.codes import ERROR_CODES, ErrorCode, error_code
 from kafkaframes.errors.exceptions import (
     BrokerError,
     CorruptRecordError,
@@ -14,14 +15,17 @@ from kafkaframes.errors.exceptions import (
 )
 
 __all__ = [
+    "ERROR_CODES",
     "BrokerError",
     "CorruptRecordError",
     "DecodeError",
     "EncodeError",
+    "ErrorCode",
     "KafkaframesError",
     "LogDirError",
     "MissingExtraError",
     "OptionError",
     "SpecError",
     "TruncatedError",
+    "error_code",
 ]

@@ -30,30 +30,30 @@ class Number(str):
 
 
 class JsonText:
-    """A parsed document: ``value``, ``trailing`` (text behind it that was not asked for), and ``line_of``."""
+    """A parsed document: ``value``, ``text`` without comments, ``trailing`` (what stands behind), ``line_of``."""
 
     def __init__(self, source: str | bytes, *, file: str | None = None) -> None:
         text = _decode(source, file)
-        self._text = _without_comments(text, file)
+        self.text = _without_comments(text, file)
         self._file = file
-        start = len(self._text) - len(self._text.lstrip(_BLANK))
-        if start == len(self._text):
+        start = len(self.text) - len(self.text.lstrip(_BLANK))
+        if start == len(self.text):
             raise SpecError("the file holds no JSON", file=file)
-        _check_depth(self._text, file)
+        _check_depth(self.text, file)
         try:
-            self.value, end = _DECODER.raw_decode(self._text, start)
+            self.value, end = _DECODER.raw_decode(self.text, start)
         except ValueError as error:
             position = getattr(error, "pos", start)
             reason = getattr(error, "msg", str(error))
             raise SpecError(f"no JSON: {reason}", file=place(file, self._line(position))) from None
-        self.trailing = self._text[end:].strip(_BLANK)
-        self.trailing_line = self._line(len(self._text) - len(self._text[end:].lstrip(_BLANK)))
+        self.trailing = self.text[end:].strip(_BLANK)
+        self.trailing_line = self._line(len(self.text) - len(self.text[end:].lstrip(_BLANK)))
 
     def line_of(self, path: Sequence[str | int]) -> int:
         """Return the line (from 1) of the value at a path of keys and indexes, or of its nearest parent."""
         wanted = tuple(path)
         best, line = -1, 1
-        for here, position in _positions(self._text):
+        for here, position in _positions(self.text):
             if len(here) > best and here == wanted[: len(here)]:
                 best, line = len(here), self._line(position)
                 if best == len(wanted):
@@ -61,7 +61,7 @@ class JsonText:
         return line
 
     def _line(self, position: int) -> int:
-        before = self._text[:position]
+        before = self.text[:position]
         return before.count("\n") + before.count("\r") - before.count("\r\n") + 1
 
 

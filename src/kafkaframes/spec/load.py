@@ -54,7 +54,7 @@ def load_message(source: str | bytes, *, file: str | None = None, dialect: Diale
     document = JsonText(source, file=file)
     for problem in problems_of(document, dialect):
         raise SpecError(problem.reason, path=problem.path, file=place(file, document.line_of(problem.where)))
-    return build(_declare(document, dialect))
+    return build(declaration(document, dialect))
 
 
 def load_trusted(value: dict[str, Any]) -> MessageSpec:
@@ -67,7 +67,7 @@ def problems_of(document: JsonText, dialect: Dialect = NEWEST) -> Iterator[Viola
     if document.trailing and not dialect.allows_trailing_text:
         yield Violation("one-object", f"text after the closing brace, line {document.trailing_line}: drop it", (), ())
     try:
-        declared = _declare(document, dialect)
+        declared = declaration(document, dialect)
         if declared.struct.versions.is_empty and not dialect.allows_removed:
             yield Violation("valid-not-empty", "validVersions has no version", ("validVersions",), ())
         yield from violations(declared)
@@ -77,7 +77,12 @@ def problems_of(document: JsonText, dialect: Dialect = NEWEST) -> Iterator[Viola
         yield Violation("json", "structs nest too deep", (), ())
 
 
-def _declare(document: JsonText, dialect: Dialect) -> MessageDecl:
+def declaration(document: JsonText, dialect: Dialect = NEWEST) -> MessageDecl:
+    """Return what a document declares, unchecked.
+
+    Raises:
+        RefusedError: a key is unknown, missing or of the wrong kind.
+    """
     declared = declare(document.value, dialect.types)
     if declared.flexible_versions is None and not dialect.needs_flexible_versions:
         return replace(declared, flexible_versions=Versions.NONE)

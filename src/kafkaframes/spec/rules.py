@@ -7,9 +7,10 @@ no rule speaks. ``registry`` and ``schema_gaps`` retrace how the generator finds
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from itertools import pairwise
+from typing import Generic, TypeAlias, TypeVar
 
 from kafkaframes.errors import SpecError
 from kafkaframes.spec.declared import ENTITY_TYPES, FieldDecl, JsonPath, MessageDecl, StructDecl
@@ -18,6 +19,8 @@ from kafkaframes.spec.model import RPC_TYPES
 from kafkaframes.spec.versions import MAX_VERSION, Versions
 
 T = TypeVar("T")
+#: A reason, and the declaration it is about where that is another one than was judged.
+Spoken: TypeAlias = str | tuple[str, FieldDecl | StructDecl]
 FIELD_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 
 
@@ -27,7 +30,8 @@ class Rule(Generic[T]):
 
     name: str
     source: str
-    check: Callable[[T, Message], Iterator[str]]
+    check: Callable[[T, Message], Iterator[Spoken]]
+    key: str = ""  # the JSON key it speaks about, for the line
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,36 +199,48 @@ def _is_records(one: FieldDecl) -> bool:
 
 FIELD_RULES: tuple[Rule[FieldDecl], ...] = (
     Rule("field-name", "FieldSpec: names are Java identifiers of letters and digits", _name),
-    Rule("nullable-type", "FieldSpec: only strings, bytes, records, arrays and structs can be null", _nullable_type),
-    Rule("entity-type", "EntityType: an entity has one type", _entity_type),
+    Rule(
+        "nullable-type",
+        "FieldSpec: only strings, bytes, records, arrays and structs can be null",
+        _nullable_type,
+        "nullableVersions",
+    ),
+    Rule("entity-type", "EntityType: an entity has one type", _entity_type, "entityType"),
     Rule("fields-of-struct", "FieldSpec: only structs and arrays have fields", _fields_of_struct),
-    Rule("own-flexible-type", "FieldSpec: the override exists for the client id of headers", _own_flexible_type),
-    Rule("own-flexible-subset", "a field is flexible in flexible versions only", _own_flexible_subset),
-    Rule("zero-copy-type", "FieldSpec: zeroCopy keeps a view of bytes", _zero_copy),
-    Rule("array-of-records", "the generator has no code for it", _array_of_records),
+    Rule(
+        "own-flexible-type",
+        "FieldSpec: the override exists for the client id of headers",
+        _own_flexible_type,
+        "flexibleVersions",
+    ),
+    Rule(
+        "own-flexible-subset", "a field is flexible in flexible versions only", _own_flexible_subset, "flexibleVersions"
+    ),
+    Rule("zero-copy-type", "FieldSpec: zeroCopy keeps a view of bytes", _zero_copy, "zeroCopy"),
+    Rule("array-of-records", "the generator has no code for it", _array_of_records, "type"),
     Rule("tag-and-tagged-versions", "KIP-482: each optional field has a tag number", _tag_pair),
-    Rule("tag-not-key", "a key must be there in every element", _tag_key),
-    Rule("tag-not-negative", "KIP-482: a tag has 31 bits", _tag_negative),
-    Rule("tag-nullable", "KIP-482: nullable or not, for ever", _tag_nullable),
-    Rule("tag-open", "KIP-482: a tag is never reused, so its versions never end", _tag_open),
-    Rule("tag-subset", "KIP-482: taggedVersions must be a subset of versions", _tag_subset),
-    Rule("tag-flexible", "KIP-482: no tagged fields in an inflexible version", _tag_flexible),
-    Rule("tag-not-records", "the generator has no code for it (KIP-482 says any type)", _tag_records),
-    Rule("default", "FieldSpec: a default is a value of the type", _default),
+    Rule("tag-not-key", "a key must be there in every element", _tag_key, "mapKey"),
+    Rule("tag-not-negative", "KIP-482: a tag has 31 bits", _tag_negative, "tag"),
+    Rule("tag-nullable", "KIP-482: nullable or not, for ever", _tag_nullable, "nullableVersions"),
+    Rule("tag-open", "KIP-482: a tag is never reused, so its versions never end", _tag_open, "taggedVersions"),
+    Rule("tag-subset", "KIP-482: taggedVersions must be a subset of versions", _tag_subset, "taggedVersions"),
+    Rule("tag-flexible", "KIP-482: no tagged fields in an inflexible version", _tag_flexible, "taggedVersions"),
+    Rule("tag-not-records", "the generator has no code for it (KIP-482 says any type)", _tag_records, "tag"),
+    Rule("default", "FieldSpec: a default is a value of the type", _default, "default"),
 )
 
 
 # ---- structs ------------------------------------------------------------------------------------------------------
 
 
-def _unique_names(struct: StructDecl, _message: Message) -> Iterator[str]:
-    names = [one.name for one in struct.fields]
-    yield from (f"two fields are called {name}: rename one" for name in _twice(names))
+def _unique_names(struct: StructDecl, _message: Message) -> Iterator[Spoken]:
+    for one in _again(struct.fields, lambda one: one.name):
+        yield f"two fields are called {one.name}: rename one", one
 
 
-def _unique_tags(struct: StructDecl, _message: Message) -> Iterator[str]:
-    tags = [one.tag for one in struct.fields if one.tag is not None]
-    yield from (f"two fields have tag {tag}: give one the next free number" for tag in _twice(tags))
+def _unique_tags(struct: StructDecl, _message: Message) -> Iterator[Spoken]:
+    for one in _again((one for one in struct.fields if one.tag is not None), lambda one: one.tag):
+        yield f"two fields have tag {one.tag}: give one the next free number", one
 
 
 def _contiguous_tags(struct: StructDecl, _message: Message) -> Iterator[str]:
@@ -234,9 +250,13 @@ def _contiguous_tags(struct: StructDecl, _message: Message) -> Iterator[str]:
         yield f"tag {missing[0]} is not used: tags must count from 0 without a gap (keep removed fields declared)"
 
 
-def _twice(values: list[T]) -> list[T]:
-    seen: set[T] = set()
-    return [value for value in values if value in seen or seen.add(value)]  # type: ignore[func-returns-value]
+def _again(fields: Iterable[FieldDecl], key: Callable[[FieldDecl], object]) -> Iterator[FieldDecl]:
+    """Yield the fields whose key an earlier one has."""
+    seen: set[object] = set()
+    for one in fields:
+        if key(one) in seen:
+            yield one
+        seen.add(key(one))
 
 
 STRUCT_RULES: tuple[Rule[StructDecl], ...] = (
@@ -280,9 +300,10 @@ def _valid_none(one: MessageDecl, _message: Message) -> Iterator[str]:
         yield 'validVersions has no version: write such as "0-3" (or "none" without fields for a removed API)'
 
 
-def _top_level_keys(one: MessageDecl, _message: Message) -> Iterator[str]:
-    if any(field.map_key for field in one.struct.fields):
-        yield "mapKey at the top level: only fields of a struct in an array can be keys"
+def _top_level_keys(one: MessageDecl, _message: Message) -> Iterator[Spoken]:
+    for field in one.struct.fields:
+        if field.map_key:
+            yield "mapKey at the top level: only fields of a struct in an array can be keys", field
 
 
 def _coordinator(one: MessageDecl, message: Message) -> Iterator[str]:
@@ -309,6 +330,7 @@ def _header_versions(one: MessageDecl, _message: Message) -> Iterator[str]:
         yield f"headerVersions: {error.reason}"
         return
     yield from _header_rows(rows, one.struct.versions)
+    yield from _header_numbers(rows, one)
 
 
 def _lowest(row: tuple[Versions, str]) -> int:
@@ -329,12 +351,28 @@ def _header_rows(rows: list[tuple[Versions, str]], valid: Versions) -> Iterator[
         yield "headerVersions: the last range must be open, such as 2+"
 
 
-def _inline_in_common(one: MessageDecl, message: Message) -> Iterator[str]:
+def _header_numbers(rows: list[tuple[Versions, str]], one: MessageDecl) -> Iterator[str]:
+    """KAFKA-20923's further rules: headers do not go back, flexible bodies have flexible headers, ApiVersions has 0."""
+    numbers = [(versions, int(header)) for versions, header in rows if _HEADER.fullmatch(header.strip())]
+    if one.api_key == 18 and one.type == "response":
+        if any(header for _, header in numbers):
+            yield "headerVersions: every version of ApiVersionsResponse has header 0 (KIP-511)"
+        return
+    if any(after < before for (_, before), (_, after) in pairwise(numbers)):
+        yield "headerVersions: a header version never goes down"
+    first_flexible = 2 if one.type == "request" else 1
+    flexible = one.struct.versions.intersect(one.flexible_versions or Versions.NONE)
+    for versions, header in numbers:
+        if header < first_flexible and not flexible.intersect(versions).is_empty:
+            yield f"headerVersions: header {header} is inflexible, but versions {versions} have flexible bodies"
+
+
+def _inline_in_common(one: MessageDecl, message: Message) -> Iterator[Spoken]:
     """The generator registers inline structs of the message's fields only, but looks all of them up."""
     for common in one.common_structs:
         for field in _all_fields(common.fields):
             if field.type.is_struct and field.type.name not in message.structs:
-                yield f"struct {field.type.name}, used in common struct {common.name}, must be common too"
+                yield f"struct {field.type.name}, used in common struct {common.name}, must be common too", field
 
 
 def _all_fields(fields: tuple[FieldDecl, ...]) -> Iterator[FieldDecl]:
@@ -344,31 +382,31 @@ def _all_fields(fields: tuple[FieldDecl, ...]) -> Iterator[FieldDecl]:
             yield from _all_fields(one.fields)
 
 
-def _struct_versions(one: MessageDecl, message: Message) -> Iterator[str]:
+def _struct_versions(one: MessageDecl, message: Message) -> Iterator[Spoken]:
     """Each struct must have versions in common with its parents; a common one with the message."""
     valid = one.struct.versions
     if valid.is_empty:
         return
     for common in one.common_structs:
         if valid.intersect(common.versions).is_empty:
-            yield f"common struct {common.name} ({common.versions}) is in no valid version, {valid}"
+            yield f"common struct {common.name} ({common.versions}) is in no valid version, {valid}", common
         yield from _inline_versions(common.fields, common.versions.intersect(valid), message)
     yield from _inline_versions(one.struct.fields, valid, message)
 
 
-def _inline_versions(fields: tuple[FieldDecl, ...], parents: Versions, message: Message) -> Iterator[str]:
+def _inline_versions(fields: tuple[FieldDecl, ...], parents: Versions, message: Message) -> Iterator[Spoken]:
     for one in fields:
         struct = message.structs.get(one.type.name)
         if struct is None or struct.is_common:
             continue
         shared = parents.intersect(struct.versions)
         if shared.is_empty:
-            yield f"{one.name} ({struct.versions}) is a struct that is in no version of its parents ({parents})"
+            yield f"{one.name} ({struct.versions}) is a struct that is in no version of its parents ({parents})", one
         else:
             yield from _inline_versions(one.fields, shared, message)
 
 
-def _schema_gaps(one: MessageDecl, message: Message) -> Iterator[str]:
+def _schema_gaps(one: MessageDecl, message: Message) -> Iterator[Spoken]:
     """A common struct must be declared, and not by itself, for every version in which a field uses it."""
     made: dict[str, Versions] = {}
     done: set[str] = set()
@@ -379,7 +417,7 @@ def _schema_gaps(one: MessageDecl, message: Message) -> Iterator[str]:
 
 def _schemas(
     struct: StructDecl, parents: Versions, message: Message, made: dict[str, Versions], done: set[str]
-) -> Iterator[str]:
+) -> Iterator[Spoken]:
     """Retrace the schema step: structs in order of first use, each for its first user's versions."""
     if struct.name in made:
         return
@@ -392,22 +430,22 @@ def _schemas(
         if needed.is_empty:
             continue
         if inner.name not in done:
-            yield f"struct {inner.name} contains itself, through {field.name}: break the circle with an array of bytes"
+            yield f"struct {inner.name} contains itself: break the circle with a bytes field", field
         elif made[inner.name].is_empty or made[inner.name].lowest > needed.lowest:
-            yield f"{field.name} needs struct {inner.name} in {needed}, but it is declared for {inner.versions}"
+            yield f"{field.name} needs struct {inner.name} in {needed}, but it is declared for {inner.versions}", field
     done.add(struct.name)
 
 
 MESSAGE_RULES: tuple[Rule[MessageDecl], ...] = (
     Rule("flexible-given", "KIP-482: the flexible versions must be specified in each JSON file", _flexible_given),
-    Rule("flexible-open", "KIP-482: a version never turns inflexible again", _flexible_open),
-    Rule("listeners-of-request", "MessageSpec: only requests arrive at listeners", _listeners),
-    Rule("unstable-of-request", "MessageSpec: stability is said once for an API", _unstable),
-    Rule("valid-bounded", "MessageDataGenerator: there is a highest version", _valid_bounded),
-    Rule("valid-not-empty", "a message has a version, or is removed whole", _valid_none),
+    Rule("flexible-open", "KIP-482: a version never turns inflexible again", _flexible_open, "flexibleVersions"),
+    Rule("listeners-of-request", "MessageSpec: only requests arrive at listeners", _listeners, "listeners"),
+    Rule("unstable-of-request", "MessageSpec: stability is said once for an API", _unstable, "latestVersionUnstable"),
+    Rule("valid-bounded", "MessageDataGenerator: there is a highest version", _valid_bounded, "validVersions"),
+    Rule("valid-not-empty", "a message has a version, or is removed whole", _valid_none, "validVersions"),
     Rule("no-top-level-key", "MessageDataGenerator: keys are for collections", _top_level_keys),
     Rule("coordinator-record", "MessageSpec: types coordinator-key and coordinator-value (4.0)", _coordinator),
-    Rule("header-versions", "KIP-1313: every body version has one header version", _header_versions),
+    Rule("header-versions", "KIP-1313: every body version has one header version", _header_versions, "headerVersions"),
     Rule("inline-in-common", "StructRegistry: structs of common structs are common", _inline_in_common),
     Rule("struct-versions", "VersionConditional: some version must have the struct", _struct_versions),
     Rule("struct-covers-use", "SchemaGenerator: a struct exists wherever it is used", _schema_gaps),
@@ -426,19 +464,24 @@ def violations(declared: MessageDecl) -> Iterator[Violation]:
     for owner in (declared.struct, *declared.common_structs):
         yield from _judge_fields(owner.fields, message)
     for struct in (declared.struct, *declared.common_structs, *(one for one in structs.values() if not one.is_common)):
-        yield from _judge(STRUCT_RULES, struct, message, struct.where, struct.path)
+        yield from judge(STRUCT_RULES, struct, message, struct.where, struct.path)
     yield from wrong
-    yield from _judge(MESSAGE_RULES, declared, message, (), ())
+    yield from judge(MESSAGE_RULES, declared, message, (), ())
 
 
 def _judge_fields(fields: tuple[FieldDecl, ...], message: Message) -> Iterator[Violation]:
     for one in fields:
-        yield from _judge(FIELD_RULES, one, message, one.where, one.path)
+        yield from judge(FIELD_RULES, one, message, one.where, one.path)
         yield from _judge_fields(one.fields, message)
 
 
-def _judge(
+def judge(
     rules: tuple[Rule[T], ...], subject: T, message: Message, where: JsonPath, path: tuple[str, ...]
 ) -> Iterator[Violation]:
+    """Yield what a table of rules says of one declaration, which stands at ``where``."""
     for rule in rules:
-        yield from (Violation(rule.name, reason, where, path) for reason in rule.check(subject, message))
+        for spoken in rule.check(subject, message):
+            if isinstance(spoken, str):
+                yield Violation(rule.name, spoken, (*where, rule.key) if rule.key else where, path)
+            else:
+                yield Violation(rule.name, spoken[0], spoken[1].where, spoken[1].path)
