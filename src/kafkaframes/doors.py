@@ -6,12 +6,81 @@ and pyspark), so the doors are thin: docstring, signature, one local import.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafkaframes.log.reading import RecordBatches
     from kafkaframes.messages import Message
     from kafkaframes.messages.registry import Specs
     from kafkaframes.spec.catalog import Api
+
+Path = str | PathLike[str]
+
+
+def read_records(
+    source: bytes | bytearray | memoryview | Path | Sequence[Path],
+    *,
+    columns: Sequence[str] | None = None,
+    mode: str = "PERMISSIVE",
+    verify_crc: bool = True,
+    control_records: bool = True,
+    offsets: tuple[int | None, int | None] = (None, None),
+    limit_bytes: int | None = None,
+) -> RecordBatches:
+    """Return an iterator over the records of ``source`` as Arrow record batches of some megabytes.
+
+    Args:
+        source: bytes, read by the rules of Kafka's memory iterator; or a path of a segment, or several, read by
+            those of its file iterator.
+        columns: ``offset, timestamp, timestamp_type, key, value, headers`` by default; also ``base_offset, position,
+            magic, codec, producer_id, producer_epoch, sequence, leader_epoch, transactional, control, crc_ok`` and the
+            others of ``kafkaframes.records.columns.COLUMNS``. A column that is not asked for costs nothing.
+        mode: PERMISSIVE gives the records that Kafka would (those before the damage in a damaged batch), DROPMALFORMED
+            leaves damaged batches out, FAILFAST raises at the first.
+        verify_crc: whether a wrong CRC counts as damage. PERMISSIVE gives such a batch's records all the same.
+        control_records: whether transaction markers and the like are among the records.
+        offsets: give records from the first offset on, below the second only; None is no bound.
+        limit_bytes: the largest size of a decompressed batch, 512 MiB by default; what is beyond is damage.
+
+    Returns:
+        An iterator with ``schema``, and with ``errors``: what was damaged so far (file, position, reason).
+
+    Raises:
+        OptionError: a column or mode does not exist.
+        LogDirError: (while iterating) a file cannot be read.
+        CorruptRecordError: (while iterating) damage, in mode FAILFAST.
+    """
+    from kafkaframes.log.reading import read_records as read
+
+    return read(
+        source,
+        columns=columns,
+        mode=mode,
+        verify_crc=verify_crc,
+        control_records=control_records,
+        offsets=offsets,
+        limit_bytes=limit_bytes,
+    )
+
+
+def read_batches(source: bytes | bytearray | memoryview | Path | Sequence[Path]) -> pa.Table:
+    """Return a table of the batches of ``source``, one row each, from their headers alone: nothing is decompressed.
+
+    The first column, ``file``, is there for paths only.
+
+    Args:
+        source: bytes, a path of a segment, or several, as in :func:`read_records`.
+
+    Raises:
+        LogDirError: a file cannot be read.
+    """
+    from kafkaframes.log.reading import read_batches as read
+
+    return read(source)
 
 
 def build_records(

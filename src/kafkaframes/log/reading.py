@@ -1,0 +1,92 @@
+"""Records and batches of bytes in memory, of a segment, or of several segments."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from kafkaframes.log.segment_file import open_segment_file
+from kafkaframes.records.chunks import Memory
+from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadError, ReadOptions, RecordReader
+from kafkaframes.records.scan import FILE, MEMORY, as_array
+from kafkaframes.records.table import batches_table
+
+_IN_MEMORY = (bytes, bytearray, memoryview)
+
+
+class RecordBatches(Iterator[pa.RecordBatch]):
+    """An iterator over Arrow record batches.
+
+    Attributes:
+        schema: of every Arrow batch.
+        errors: what was damaged so far.
+    """
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema, errors: list[ReadError]) -> None:
+        self._batches = batches
+        self.schema = schema
+        self.errors = errors
+
+    def __next__(self) -> pa.RecordBatch:
+        return next(self._batches)
+
+
+def read_records(
+    source: Any,
+    *,
+    columns: Sequence[str] | None,
+    mode: str,
+    verify_crc: bool,
+    control_records: bool,
+    offsets: tuple[int | None, int | None],
+    limit_bytes: int | None,
+) -> RecordBatches:
+    """Read as ``kafkaframes.read_records`` says."""
+    options = ReadOptions(
+        columns=DEFAULT_COLUMNS if columns is None else tuple(columns),
+        mode=mode,
+        verify_crc=verify_crc,
+        rules=MEMORY if isinstance(source, _IN_MEMORY) else FILE,
+        control_records=control_records,
+        first_offset=offsets[0],
+        end_offset=offsets[1],
+    )
+    if limit_bytes is not None:
+        options = options._replace(limit_bytes=limit_bytes)
+    errors: list[ReadError] = []
+    batches = _in_memory(source, options.checked(), errors)
+    if options.rules == FILE:
+        batches = _in_files(_paths(source), options, errors)
+    return RecordBatches(batches, options.schema, errors)
+
+
+def _in_memory(source: Any, options: ReadOptions, errors: list[ReadError]) -> Iterator[pa.RecordBatch]:
+    yield from RecordReader(Memory(as_array(source)), options, errors=errors)
+
+
+def _in_files(paths: list[str], options: ReadOptions, errors: list[ReadError]) -> Iterator[pa.RecordBatch]:
+    for path in paths:
+        with open_segment_file(path) as segment:
+            yield from RecordReader(segment, options, errors=errors)
+
+
+def _paths(source: Any) -> list[str]:
+    one = isinstance(source, str | os.PathLike)
+    return [os.fspath(path) for path in ([source] if one else source)]
+
+
+def read_batches(source: Any) -> pa.Table:
+    """Read as ``kafkaframes.read_batches`` says."""
+    if isinstance(source, _IN_MEMORY):
+        return batches_table(Memory(as_array(source)), rules=MEMORY)
+    tables = []
+    for path in _paths(source):
+        with open_segment_file(path) as segment:
+            table = batches_table(segment, rules=FILE)
+        tables.append(table.add_column(0, "file", pa.array([path] * table.num_rows, pa.string())))
+    if len(tables) == 1:
+        return tables[0]
+    return pa.concat_tables(table.replace_schema_metadata(None) for table in tables)

@@ -1,0 +1,122 @@
+"""A source of batches in pieces of some megabytes, each of whole batches: bounded memory, however large the source.
+
+A source answers two questions, its size and its bytes; who opens files is another room's matter. A piece is scanned
+with the rules of one of Kafka's iterators; a batch larger than a piece is a piece of its own, and is read only after
+its size was found to lie within the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from kafkaframes.records.layout import BATCH_V2, OVERHEAD_BYTES
+from kafkaframes.records.reasons import MORE
+from kafkaframes.records.scan import Batches, Bytes, End, as_array, scan
+
+CHUNK_BYTES = 4 << 20
+
+
+class Source(Protocol):
+    """Bytes that hold batches one after the other."""
+
+    @property
+    def name(self) -> str | None:
+        """What to call the source in reports; None for bytes in memory."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """The size now; a log that is written to may grow afterwards."""
+        ...
+
+    def read(self, position: int, length: int) -> bytes | memoryview | Bytes:
+        """Return up to ``length`` bytes from ``position`` on, fewer at the source's end; valid until the next read."""
+        ...
+
+
+class Chunk(NamedTuple):
+    """Whole batches. Positions in ``batches`` count from ``data``'s first byte, which is the source's ``base``."""
+
+    base: int
+    data: Bytes
+    batches: Batches
+
+
+class Memory(NamedTuple):
+    """A source that is in memory already."""
+
+    data: Bytes
+    name: str | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the bytes."""
+        return int(self.data.size)
+
+    def read(self, position: int, length: int) -> Bytes:
+        """Return a view."""
+        return self.data[position : position + length]
+
+
+class Chunks:
+    """Iterate over a source's chunks; afterwards ``end`` says where (in the source) and why they ended."""
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        rules: str,
+        start: int = 0,
+        end: int | None = None,
+        chunk_bytes: int = CHUNK_BYTES,
+        whole: bool = True,
+    ) -> None:
+        self.end: End | None = None
+        self._source = source
+        self._rules = rules
+        self._position = start
+        self._limit = end
+        self._chunk_bytes = max(chunk_bytes, BATCH_V2.size)
+        self._whole = whole
+
+    def __iter__(self) -> Iterator[Chunk]:
+        limit = self._source.size_bytes if self._limit is None else min(self._limit, self._source.size_bytes)
+        base, wanted = self._position, self._chunk_bytes
+        while True:
+            data = as_array(self._source.read(base, min(wanted, max(limit - base, 0))))
+            if base + data.size < limit and data.size < wanted:
+                limit = base + data.size  # the file was cut while we read it
+            position = 0
+            while True:
+                batches = scan(data, position=position, end=limit - base, rules=self._rules, whole=self._whole)
+                if len(batches):
+                    yield Chunk(base, data, batches)
+                position = batches.end.position
+                if not batches.end.goes_on:
+                    self.end = End(base + position, batches.end.status)
+                    return
+                if batches.end.status == MORE:
+                    break
+            wanted = self._chunk_bytes if position else self._size_of_next(data, wanted)
+            base += position
+
+    def _size_of_next(self, data: Bytes, wanted: int) -> int:
+        """Return how much to read for the batch that ``data`` begins with; its size was found to be possible."""
+        size = int.from_bytes(data[8:OVERHEAD_BYTES].tobytes(), "big", signed=True) + OVERHEAD_BYTES
+        return max(size, wanted) if self._whole else wanted
+
+
+def pieces(chunk: Chunk, ratio: float, target_bytes: int) -> Iterator[Chunk]:
+    """Cut a chunk where its batches' records, ``ratio`` times as large as the batches, reach ``target_bytes``."""
+    batches = chunk.batches
+    after = np.cumsum(batches.column("size"))
+    step = max(int(target_bytes / max(ratio, 1.0)), 1)
+    first = 0
+    while first < len(batches):
+        before = int(after[first - 1]) if first else 0
+        last = max(int(np.searchsorted(after, before + step, side="right")), first + 1)
+        yield chunk._replace(batches=Batches(batches.table[:, first:last], batches.end))
+        first = last

@@ -1,0 +1,100 @@
+"""Batch headers as an Arrow table: what a log is made of, without decompressing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafkaframes.records.chunks import Chunk, Chunks, Source
+from kafkaframes.records.columns import CODEC, TIMESTAMP, codec_array
+from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, DELETE_HORIZON, TRANSACTIONAL
+from kafkaframes.records.scan import timestamp_types
+
+_PLAIN = {
+    "base_offset": pa.int64(),
+    "last_offset": pa.int64(),
+    "count": pa.int32(),
+    "base_timestamp": TIMESTAMP,
+    "max_timestamp": TIMESTAMP,
+    "producer_id": pa.int64(),
+    "producer_epoch": pa.int16(),
+    "base_sequence": pa.int32(),
+    "leader_epoch": pa.int32(),
+    "crc": pa.uint32(),
+}
+SCHEMA = pa.schema(
+    [
+        ("position", pa.int64()),
+        ("size", pa.int32()),
+        ("magic", pa.int8()),
+        ("codec", CODEC),
+        ("timestamp_type", pa.int32()),
+        ("transactional", pa.bool_()),
+        ("control", pa.bool_()),
+        ("delete_horizon", TIMESTAMP),
+        *_PLAIN.items(),
+    ]
+)
+
+
+def batches_table(source: Source, *, rules: str, start: int = 0, end: int | None = None) -> pa.Table:
+    """Return one row a batch.
+
+    ``count`` is the header's; for formats 0 and 1, which have none, it is 1 for a plain message and null for a
+    compressed one. A field that a batch is too short for is null. The schema's metadata says how the scan ended:
+    ``end_position``, ``end_reason`` and ``end_corrupt``.
+
+    Args:
+        source: where the batches are.
+        rules: ``scan.MEMORY`` or ``scan.FILE``.
+        start, end: positions in bytes; a batch starts at ``start``.
+    """
+    chunks = Chunks(source, rules=rules, start=start, end=end, whole=False)
+    found = list(_rows(chunks))
+    assert chunks.end is not None
+    told = {
+        "end_position": str(chunks.end.position),
+        "end_reason": chunks.end.reason,
+        "end_corrupt": str(chunks.end.corrupt).lower(),
+    }
+    return pa.Table.from_batches(found, schema=SCHEMA).replace_schema_metadata(told)
+
+
+def _rows(chunks: Chunks) -> Iterator[pa.RecordBatch]:
+    for chunk in chunks:
+        columns = {name: _column(chunk, name, kind) for name, kind in _PLAIN.items()} | _made(chunk)
+        yield pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _column(chunk: Chunk, name: str, kind: pa.DataType) -> pa.Array:
+    batches = chunk.batches
+    values, is_v2 = batches.column(name), batches.column("magic") >= 2
+    field = "last_offset_delta" if name == "last_offset" else "offset" if name == "base_offset" else name
+    missing: npt.NDArray[np.bool_] = is_v2 & (batches.column("size") < BATCH_V2.end_of(field))
+    if name == "count":
+        compressed = batches.column("attributes") & CODEC_MASK != 0
+        values = np.where(is_v2, values, 1)
+        missing |= ~is_v2 & compressed
+    made = pa.array(values, mask=missing if missing.any() else None)
+    return made.cast(kind)
+
+
+def _made(chunk: Chunk) -> dict[str, Any]:
+    batches = chunk.batches
+    magics, attributes = batches.column("magic"), batches.column("attributes")
+    is_v2 = magics >= 2
+    no_horizon = ~(is_v2 & (attributes & DELETE_HORIZON != 0) & (batches.column("size") >= BATCH_V2.size))
+    return {
+        "position": pa.array(batches.column("position") + chunk.base),
+        "size": pa.array(batches.column("size").astype(np.int32)),
+        "magic": pa.array(magics.astype(np.int8)),
+        "codec": codec_array(attributes),
+        "timestamp_type": pa.array(timestamp_types(magics, attributes)),
+        "transactional": pa.array(is_v2 & (attributes & TRANSACTIONAL != 0)),
+        "control": pa.array(is_v2 & (attributes & CONTROL != 0)),
+        "delete_horizon": pa.array(batches.column("base_timestamp"), mask=no_horizon).cast(TIMESTAMP),
+    }

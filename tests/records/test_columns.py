@@ -1,0 +1,274 @@
+"""Columns say what the Python values say, on every vector and on damaged copies of it; and the doors around them."""
+
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kafkaframes
+from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
+from kafkaframes.records import layout
+from kafkaframes.records.batch import read_values
+from kafkaframes.records.chunks import Chunks, Memory
+from kafkaframes.records.columns import COLUMNS, ReadOptions, RecordReader
+from kafkaframes.records.reasons import DAMAGED_STREAM, RECORD_REASONS, SMALL_SIZE
+from kafkaframes.records.scan import FILE, MEMORY, as_array
+
+VECTORS = sorted((Path(__file__).parent.parent / "data" / "records").glob("*.bin"))
+TYPES = {name: number for number, name in layout.TIMESTAMP_TYPES.items()}
+
+
+def rows_of_values(data, rules=MEMORY):
+    """What the columns must say, from the Python values."""
+    for batch in read_values(data, rules=rules):
+        for record in batch.records:
+            yield {
+                "offset": record.offset,
+                "timestamp": record.timestamp,
+                "timestamp_type": TYPES[record.timestamp_type],
+                "key": record.key,
+                "value": record.value,
+                "headers": [(header.key, header.value) for header in record.headers],
+                "base_offset": batch.base_offset,
+                "position": batch.position,
+                "magic": batch.magic,
+                "codec": batch.codec,
+                "producer_id": batch.producer_id,
+                "producer_epoch": batch.producer_epoch,
+                "sequence": record.sequence,
+                "leader_epoch": batch.leader_epoch,
+                "transactional": batch.transactional,
+                "control": batch.control,
+                "crc_ok": batch.valid,
+                "last_offset": batch.last_offset,
+                "batch_size": batch.size,
+                "delete_horizon": batch.delete_horizon,
+                "key_size": -1 if record.key is None else len(record.key),
+                "value_size": -1 if record.value is None else len(record.value),
+            }
+
+
+def rows_of_columns(batches):
+    for batch in batches:
+        batch.validate(full=True)
+        names = batch.schema.names
+        plain = [
+            column.cast(pa.int64()).to_pylist() if pa.types.is_timestamp(column.type) else column.to_pylist()
+            for column in batch.columns
+        ]
+        for values in zip(*plain, strict=True):
+            row = dict(zip(names, values, strict=True))
+            if "headers" in row:
+                row["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
+            yield row
+
+
+def assert_same(data, *, rules=MEMORY, chunk_bytes=1 << 20):
+    options = ReadOptions(columns=tuple(COLUMNS), rules=rules, chunk_bytes=chunk_bytes)
+    reader = RecordReader(Memory(as_array(data)), options)
+    assert list(rows_of_columns(reader)) == list(rows_of_values(data, rules))
+    return reader.errors
+
+
+@pytest.mark.parametrize("path", VECTORS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("rules", [MEMORY, FILE])
+def test_columns_say_what_the_values_say(path, rules):
+    assert_same(path.read_bytes(), rules=rules)
+
+
+def test_there_are_vectors():
+    assert len(VECTORS) == 147
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 100, 1000, 5000])
+def test_the_size_of_a_chunk_changes_nothing(chunk_bytes):
+    data = b"".join(path.read_bytes() for path in VECTORS if "_ok" in path.stem or "mixed" in path.stem)
+    assert_same(data, chunk_bytes=chunk_bytes)
+
+
+@given(st.data())
+def test_columns_say_what_the_values_say_on_damaged_bytes(data):
+    raw = bytearray(data.draw(st.sampled_from(VECTORS)).read_bytes())
+    for _ in range(data.draw(st.integers(0, 4))):
+        if raw:
+            raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(raw)))
+    assert_same(bytes(raw[:cut]), rules=data.draw(st.sampled_from([MEMORY, FILE])))
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_without_a_crash(raw):
+    for rules in (MEMORY, FILE):
+        assert_same(raw, rules=rules)
+
+
+def vector(name):
+    return next(path for path in VECTORS if path.stem == name)
+
+
+def offsets(source, **options):
+    reader = kafkaframes.read_records(source, columns=["offset"], **options)
+    return list(chain.from_iterable(batch["offset"].to_pylist() for batch in reader)), reader.errors
+
+
+def test_permissive_keeps_what_kafka_keeps_and_says_what_was_wrong():
+    found, errors = offsets(vector("v2_lz4_truncated"))
+    assert found == list(range(32))
+    (error,) = errors
+    assert (error.position, error.base_offset, error.status, error.records) == (0, 0, DAMAGED_STREAM, 32)
+    assert error.file == str(vector("v2_lz4_truncated"))
+    assert error.reason.startswith(RECORD_REASONS[DAMAGED_STREAM])
+
+
+def test_dropmalformed_leaves_out_damaged_batches_only():
+    found, errors = offsets(vector("v2_crc_bad_second"), mode="DROPMALFORMED")
+    assert found == [0, 1, 2, 6, 7, 8]
+    assert [error.records for error in errors] == [0]
+    assert offsets(vector("v2_crc_bad_second"), mode="DROPMALFORMED", verify_crc=False) == (list(range(9)), [])
+
+
+def test_failfast_names_the_place():
+    with pytest.raises(CorruptRecordError, match=r"v2_crc_bad_second\.bin, byte 88"):
+        offsets(vector("v2_crc_bad_second"), mode="FAILFAST")
+
+
+def test_the_end_of_the_batches_is_reported_where_it_is_an_error():
+    path = vector("v2_zero_tail_preallocated")
+    found, errors = offsets(path)
+    assert found == [0, 1, 2]
+    assert [(error.position, error.status) for error in errors] == [(88, SMALL_SIZE)]
+    assert offsets(vector("v2_truncated_header")) == ([0, 1, 2], [])
+
+
+def test_offsets_and_control_records_can_be_left_out():
+    data = vector("v2_ok_two_batches").read_bytes()
+    everything = offsets(data)[0]
+    assert offsets(data, offsets=(2, 4))[0] == [offset for offset in everything if 2 <= offset < 4]
+    control = vector("v2_control_commit").read_bytes()
+    assert offsets(control, control_records=False)[0] == []
+    assert offsets(control)[0] == [0]
+
+
+def test_a_limit_on_the_decompressed_size_keeps_what_lies_within():
+    found, errors = offsets(vector("v2_gzip_ok"), limit_bytes=10_000)
+    assert 0 < len(found) < 60
+    assert found == list(range(len(found)))
+    assert len(errors) == 1
+
+
+def test_several_files_are_read_one_after_the_other():
+    path = vector("v2_ok_two_batches")
+    once = offsets(path)[0]
+    assert offsets([path, str(path)])[0] == once * 2
+
+
+def test_what_cannot_be_opened_is_named(tmp_path):
+    for path in (tmp_path / "missing.log", tmp_path):
+        with pytest.raises(LogDirError, match=path.name):
+            offsets(path)
+        with pytest.raises(LogDirError, match=path.name):
+            kafkaframes.read_batches(path)
+
+
+def test_unknown_columns_and_modes_are_refused_at_once():
+    with pytest.raises(OptionError, match="'ofset'"):
+        kafkaframes.read_records(b"", columns=["ofset"])
+    with pytest.raises(OptionError, match="'STRICT'"):
+        kafkaframes.read_records(b"", mode="STRICT")
+
+
+@pytest.mark.parametrize("path", VECTORS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_the_table_of_batches_says_what_the_values_say(path, in_memory):
+    table = kafkaframes.read_batches(path.read_bytes() if in_memory else path)
+    walk = read_values(path.read_bytes(), rules=MEMORY if in_memory else FILE)
+    plain = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in table.columns]
+    rows = pa.table(plain, names=table.column_names).to_pylist()
+    for row, batch in zip(rows, walk, strict=True):
+        plain_message = batch.magic < 2 and batch.codec == "none"
+        compressed_message = batch.magic < 2 and not plain_message
+        expected = {
+            name: getattr(batch, name)
+            for name in table.column_names
+            if name not in ("file", "timestamp_type", "base_offset", "count", "codec")
+        }
+        expected["timestamp_type"] = TYPES[batch.timestamp_type]
+        expected["codec"] = batch.codec or "unknown"
+        expected["base_offset"] = batch.last_offset if batch.magic < 2 else batch.base_offset
+        short = batch.magic >= 2 and batch.size < layout.BATCH_V2.size
+        expected["count"] = None if compressed_message or short else 1 if plain_message else batch.count
+        row.pop("file", None)
+        assert row == expected
+    told = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
+    assert int(told["end_position"]) == walk.end.position
+    assert told["end_corrupt"] == str(walk.end.corrupt).lower()
+
+
+class Cut:
+    """A source that loses its second half after the first read."""
+
+    name = "cut.log"
+
+    def __init__(self, data):
+        self.data = as_array(data)
+        self.size_bytes = len(data)
+        self.reads = 0
+
+    def read(self, position, length):
+        self.reads += 1
+        end = self.size_bytes if self.reads == 1 else self.size_bytes // 2
+        return self.data[position : min(position + length, end)]
+
+
+def test_a_source_that_is_cut_while_it_is_read_ends_where_it_was_cut():
+    data = vector("v2_ok_two_batches").read_bytes() * 20
+    chunks = Chunks(Cut(data), rules=FILE, chunk_bytes=len(data) // 4)
+    sizes = [int(chunk.batches.column("size").sum()) for chunk in chunks]
+    assert sum(sizes) == chunks.end.position <= len(data) // 2
+    assert len(data) // 2 - chunks.end.position < 200
+
+
+def test_a_segment_that_is_cut_grows_or_vanishes_while_it_is_read(tmp_path):
+    path = tmp_path / "00000000000000000000.log"
+    data = vector("v2_ok_two_batches").read_bytes() * 60_000  # several chunks
+    path.write_bytes(data)
+    whole = 6 * 60_000 if len(offsets(data[: len(data) // 60_000])[0]) == 6 else None
+    reader = kafkaframes.read_records(path, columns=["offset"])
+    first = next(reader).num_rows
+    with path.open("r+b") as file:
+        file.truncate(len(data) - 100)
+    path.unlink()
+    rest = sum(batch.num_rows for batch in reader)
+    assert first
+    assert whole is None or whole - 6 <= first + rest < whole
+    assert reader.errors == []
+
+
+def test_a_size_of_two_gigabytes_allocates_nothing():
+    raw = bytearray(vector("v2_ok_two_batches").read_bytes())
+    raw[8:12] = (2**31 - 20).to_bytes(4, "big")
+    assert offsets(bytes(raw)) == ([], [])
+    raw[57:61] = (2**31 - 1).to_bytes(4, "big")  # and a count of two thousand million records
+    raw[8:12] = (len(raw) - 12).to_bytes(4, "big")
+    assert len(offsets(bytes(raw))[1]) == 1
+
+
+def test_no_column_that_is_not_asked_for_is_made(monkeypatch):
+    from kafkaframes.records import columns
+
+    def refuse(*_):
+        raise AssertionError("a value was copied")
+
+    monkeypatch.setattr(columns, "binary_array", refuse)
+    assert offsets(vector("v2_ok_two_batches"))[0]
+
+
+def test_empty_input_has_the_schema_and_no_batch():
+    reader = kafkaframes.read_records(b"")
+    assert list(reader) == []
+    assert reader.schema.names == ["offset", "timestamp", "timestamp_type", "key", "value", "headers"]
+    assert np.array_equal(kafkaframes.read_batches(b"").shape, (0, 18))
