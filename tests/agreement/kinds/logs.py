@@ -1,0 +1,64 @@
+"""``logs``: every batch, record, error and end of every segment of a log directory, in file order.
+
+The product is given the log directory and prints ``dump-log --format jsonl``; each line is compared with that of Kafka's
+own classes in every field. Left out: ``class`` and ``message`` of an error, which are Kafka's words, and the order of keys.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.agreement.corpus import LogCase, log_cases
+from tests.agreement.kind import Case, Kind, differences
+
+TRUTH = ".records.jsonl.gz"
+WORDS = ("class", "message")
+ENOUGH = 40  # a line that is missing shifts all that follow
+
+
+def _cases(folder: Path) -> Iterator[Case]:
+    for case in log_cases(folder, TRUTH):
+        yield Case(case.name, case)
+
+
+def _lines(texts: Iterator[bytes]) -> Iterator[dict[str, Any]]:
+    for text in texts:
+        line = json.loads(text)
+        yield {key: value for key, value in line.items() if line["type"] != "error" or key not in WORDS}
+
+
+def found_lines(directory: Path) -> Iterator[bytes]:
+    """Yield what the product says about a log directory, a line at a time."""
+    from kafkaframes.log.dump.jsonl import dump_json_lines
+
+    for chunk in dump_json_lines([str(directory)]):
+        yield from bytes(chunk).splitlines()
+
+
+def _compare(case: LogCase) -> Iterator[str]:
+    problem = case.problem()
+    if problem:
+        yield problem
+        return
+    with gzip.open(case.truth) as truth:
+        pairs = itertools.zip_longest(_lines(truth), _lines(found_lines(case.directory)))
+        place = "the beginning"
+        for number, (expected, found) in enumerate(pairs, start=1):
+            if expected is None or found is None:
+                yield f"line {number} after {place}: expected {expected}, found {found}"
+            else:
+                yield from (f"line {number} after {place}: {text}" for text in differences(expected, found))
+            if expected and "segment" in expected:
+                place = f"{expected['directory']}/{expected['segment']} {expected.get('position', expected['type'])}"
+
+
+def _disagreements(case: Case) -> Iterator[str]:
+    yield from itertools.islice(_compare(case.payload), ENOUGH)
+
+
+KIND = Kind("logs", ("logs", "examples"), _cases, _disagreements)
