@@ -1,0 +1,184 @@
+"""``dumplog``: what kafka-dump-log printed for every file of a log directory, line for line.
+
+The product is given the log directory and the version whose form to print in. Compared, section by section of the truth:
+
+* ``--deep-iteration --print-data-log``: every segment and KRaft snapshot of topics that need no decoder;
+* the plain dump of ``.index`` and ``.timeindex``, ``--index-sanity-check``, ``--verify-index-only``;
+* the plain dump of ``.snapshot`` and ``.txnindex``.
+
+Of the other decoders' sections the set of files counts (with the first: all segments). Standard error is compared as a set
+of headings with their details, because Kafka goes through hash maps; where the truth has headings only, the headings.
+
+kafka-dump-log ends at the first fault (``### ended with``), we go on: there, all lines up to that place must be ours too, and
+we must have reported a fault.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.agreement.corpus import LogCase, log_cases
+from tests.agreement.kind import Case, Kind, differences
+
+TRUTH = ".dumplog.txt.gz"
+ENOUGH = 40
+PRINT, SANITY, VERIFY, PLAIN = "--deep-iteration --print-data-log", "--index-sanity-check", "--verify-index-only", ""
+_COMMAND = re.compile(rb"### kafka-dump-log ?(\([0-9.]+\))? ?(.*?)(?: ?--files (\S+))?(?: \(\d+ files\) exit 0)?")
+_STARTS = re.compile(rb"Dumping (\S+/\d{20}[-.]\S+)")
+_HEADING = re.compile(r"(Mismatches in|Found |The following|Non-consecutive|Snapshot )")
+
+
+@dataclass
+class Section:
+    """One run of the tool: its flags, the lines of each file, what it wrote to standard error."""
+
+    flags: str
+    version: str = ""
+    blocks: dict[str, list[bytes]] = field(default_factory=dict)
+    ended: dict[str, str] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+    headings_only: bool = False
+
+
+def parse(text: bytes) -> list[Section]:
+    """Take a ``*.dumplog.txt`` apart; its three layouts are told from each other by their ``###`` lines."""
+    sections: list[Section] = []
+    current: list[bytes] = []
+    name, errors = "", False
+    for line in text.split(b"\n"):
+        command = _COMMAND.fullmatch(line) if line.startswith(b"### kafka-dump-log") else None
+        starts = _STARTS.fullmatch(line) if line.startswith(b"Dumping ") else None
+        if command:
+            sections.append(Section(command[2].decode(), (command[1] or b"()").decode()[1:-1]))
+            current, errors = [], False
+        elif line == b"### stderr" or line.startswith(b"### exit"):
+            errors, sections[-1].headings_only = True, line != b"### stderr"
+        elif line.startswith(b"### stderr: "):
+            sections[-1].errors.append(line[12:].decode())
+        elif line.startswith(b"### ended with "):
+            sections[-1].ended[name] = line[15:].decode()
+        elif errors:
+            sections[-1].errors.append(line.decode())
+        elif starts:
+            name = starts[1].decode()
+            current = sections[-1].blocks.setdefault(name, [])
+            current.append(line)
+        else:
+            current.append(line)
+    return sections
+
+
+def _cases(folder: Path) -> Iterator[Case]:
+    for case in log_cases(folder, TRUTH):
+        yield Case(case.name, case)
+
+
+def _stripped(lines: list[bytes]) -> list[bytes]:
+    """Drop empty lines at the end: the files with the truth separate runs by such."""
+    while lines and not lines[-1]:
+        lines = lines[:-1]
+    return lines
+
+
+def _details(lines: Iterable[str], *, headings_only: bool) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    heading = ""
+    for line in filter(None, lines):
+        if _HEADING.match(line):
+            heading = line
+        found.setdefault(heading, [])
+        if line != heading and not headings_only:
+            found[heading].append(line)
+    return {heading: sorted(details) for heading, details in found.items()}
+
+
+def _compare_lines(where: str, expected: list[bytes], found: list[bytes]) -> Iterator[str]:
+    for number, (one, other) in enumerate(itertools.zip_longest(expected, found), start=1):
+        if one != other:
+            yield f"{where}: line {number}: expected {one!r}, found {other!r}"[:600]
+
+
+class _Product:
+    """The product's dump of one file under the root, in the form of one version."""
+
+    def __init__(self, root: Path, version: str) -> None:
+        self.root, self.version = root, version
+
+    def dump(self, name: str, flags: str) -> tuple[list[bytes], list[str], list[str]]:
+        """Return the lines of standard output, those of standard error, and the faults."""
+        from kafkaframes.log.dump.text import TextOptions, dump_text
+
+        wanted = {flag.removeprefix("--").replace("-", "_"): True for flag in flags.split()}
+        dumped = dump_text(str(self.root / name), TextOptions(style=self.version, **wanted), shown=name)
+        text = b"".join(bytes(chunk) for chunk in dumped)
+        return text.split(b"\n"), list(dumped.error_lines()), [str(fault) for fault in dumped.findings.faults]
+
+    def files(self, *kinds: str) -> set[str]:
+        """Return the files of these kinds that the product would dump, relative to the root."""
+        from kafkaframes.log.dump.files import files_to_dump
+
+        return {str(Path(file.path).relative_to(self.root)) for file in files_to_dump([str(self.root)], kinds=kinds)}
+
+
+def _compare_section(section: Section, product: _Product) -> Iterator[str]:
+    errors: list[str] = []
+    for name, expected in section.blocks.items():
+        where = f"{section.flags} {name}".strip()
+        found, lines, faults = product.dump(name, section.flags)
+        errors += lines
+        if name in section.ended:
+            expected = _stripped(expected)
+            found = found[: len(expected)]
+            if not faults:
+                yield f"{where}: expected a fault ({section.ended[name]}), found none"
+        elif faults:
+            yield f"{where}: expected no fault, found {faults}"
+        yield from _compare_lines(where, _stripped(expected), _stripped(found))
+    if not section.ended:
+        given = _details(section.errors, headings_only=section.headings_only)
+        yield from differences(given, _details(errors, headings_only=section.headings_only), f"{section.flags} stderr")
+
+
+def _expected_files(case: LogCase, product: _Product) -> Iterator[tuple[str, Callable[[str], bool], set[str]]]:
+    """Yield which files each kind of section must be about: a name, the sections' flags, the files."""
+    yield "segments", lambda flags: flags.startswith("--deep-iteration"), product.files("log", "checkpoint")
+    indexes = {
+        name
+        for name in product.files("index", "timeindex")
+        if not Path(name).parent.name.endswith("-delete") and (case.directory / name).stat().st_size
+    }
+    yield "indexes", lambda flags: flags == SANITY, indexes
+    yield "plain", lambda flags: flags == PLAIN, indexes | product.files("snapshot", "txnindex")
+
+
+def _compare_files(sections: list[Section], case: LogCase, product: _Product) -> Iterator[str]:
+    for what, fits, expected in _expected_files(case, product):
+        named = {name for section in sections if fits(section.flags) for name in section.blocks}
+        if named != expected and not (what == "indexes" and not any(fits(section.flags) for section in sections)):
+            yield f"{what}: only in the truth {sorted(named - expected)}, only in ours {sorted(expected - named)}"
+
+
+def _compare(case: LogCase) -> Iterator[str]:
+    problem = case.problem()
+    if problem:
+        yield problem
+        return
+    sections = parse(gzip.decompress(case.truth.read_bytes()))
+    version = next((section.version for section in sections if section.version), case.kafka_version())
+    product = _Product(case.directory, version)
+    yield from _compare_files(sections, case, product)
+    for section in sections:
+        if section.flags in (PRINT, SANITY, VERIFY, PLAIN):
+            yield from _compare_section(section, product)
+
+
+def _disagreements(case: Case) -> Iterator[str]:
+    yield from itertools.islice(_compare(case.payload), ENOUGH)
+
+
+KIND = Kind("dumplog", ("logs",), _cases, _disagreements)
