@@ -1,8 +1,8 @@
 """Where a corpus of logs keeps its cases: the log directory, the truth beside it, the manifest that says the version.
 
-    <folder>/<case>/                    <case>.<truth>            <case>.json
-    <folder>/<case>/before|after/       <case>.before.<truth>     <case>.json
-    <folder>/<case>/                    truth/<case>.<truth>      <case>.json      (the examples)
+<folder>/<case>/                    <case>.<truth>            <case>.json
+<folder>/<case>/before|after/       <case>.before.<truth>     <case>.json
+<folder>/<case>/                    truth/<case>.<truth>      <case>.json      (the examples)
 """
 
 from __future__ import annotations

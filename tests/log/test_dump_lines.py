@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.log.dump import _kernels, _reference, lines
-from kafkaframes.log.dump.lines import Base64, IfNull, Number, Raw, Text, Word, plan_line
+from kafkaframes.log.dump.lines import Base64, IfNull, Number, Raw, Slices, Text, Word, plan_line
 
 EVERY_PART = plan_line(
     Text(b"<"),
@@ -72,11 +72,11 @@ def test_the_kernel_agrees_with_its_twin_on_any_rows(rows):
 def test_a_buffer_that_is_too_small_is_said_and_never_overrun(backend):
     line, out, ends = EVERY_PART, np.full(64, 7, np.uint8), np.zeros(1, np.int64)
     values = columns([(123456, 2, b"a key", b"a value")])
-    datas, offsets, valids = lines._bytes_columns([values[name] for name in line.bytes_columns])
+    slices = lines._bytes_columns([values[name] for name in line.bytes_columns])
     numbers = np.array([values["n"], values["w"]])
     for size in range(36):
         status, used = backend.render(
-            line.program, line.pool, line.word_starts, line.word_ends, numbers, datas, offsets, valids, out[:size], ends
+            line.program, line.pool, line.word_starts, line.word_ends, numbers, *slices, out[:size], ends
         )
         assert used <= size
         assert (out[size:] == 7).all()
@@ -88,6 +88,12 @@ def test_a_slice_of_a_column_is_that_slice():
     line = plan_line(IfNull("key", (Text(b"-"),), (Raw("key"),)), Text(b" "))
     assert bytes(line.render({"key": whole[1:3]}, 2).data) == b"- three "
     assert bytes(line.render({"key": whole[3:]}, 1).data) == b"four "
+
+
+def test_a_bytes_column_may_stand_anywhere_in_its_data():
+    column = Slices(np.frombuffer(b"..key..", np.uint8), np.array([2, 0, 6]), np.array([3, -1, 0], np.int32))
+    line = plan_line(IfNull("key", (Text(b"null"),), (Raw("key"),)), Text(b"/"))
+    assert bytes(line.render({"key": column}, 3).data) == b"key/null//"
 
 
 def test_too_many_bytes_columns_are_refused_when_planned():

@@ -6,11 +6,11 @@ The product is given the log directory and the version whose form to print in. C
 * the plain dump of ``.index`` and ``.timeindex``, ``--index-sanity-check``, ``--verify-index-only``;
 * the plain dump of ``.snapshot`` and ``.txnindex``.
 
-Of the other decoders' sections the set of files counts (with the first: all segments). Standard error is compared as a set
-of headings with their details, because Kafka goes through hash maps; where the truth has headings only, the headings.
+Of the other decoders' sections the set of files counts (with the first: all segments). Standard error is compared as a
+set of headings with their details, because Kafka goes through hash maps; where the truth has headings only, the headings.
 
-kafka-dump-log ends at the first fault (``### ended with``), we go on: there, all lines up to that place must be ours too, and
-we must have reported a fault.
+kafka-dump-log ends at the first fault (``### ended with``), we go on: there, all lines up to that place must be ours too,
+and we must have reported a fault.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENOUGH = 40
 PRINT, SANITY, VERIFY, PLAIN = "--deep-iteration --print-data-log", "--index-sanity-check", "--verify-index-only", ""
 _COMMAND = re.compile(rb"### kafka-dump-log ?(\([0-9.]+\))? ?(.*?)(?: ?--files (\S+))?(?: \(\d+ files\) exit 0)?")
 _STARTS = re.compile(rb"Dumping (\S+/\d{20}[-.]\S+)")
-_HEADING = re.compile(r"(Mismatches in|Found |The following|Non-consecutive|Snapshot )")
+_HEADING = re.compile(r"(Mismatches in|Found |The following|Non-consecutive|Snapshot)")
 
 
 @dataclass
@@ -89,6 +89,7 @@ def _details(lines: Iterable[str], *, headings_only: bool) -> dict[str, list[str
     found: dict[str, list[str]] = {}
     heading = ""
     for line in filter(None, lines):
+        line = "Snapshot" if line.startswith("Snapshot ") else line  # the rest are the words of an error
         if _HEADING.match(line):
             heading = line
         found.setdefault(heading, [])

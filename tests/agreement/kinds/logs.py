@@ -1,7 +1,8 @@
 """``logs``: every batch, record, error and end of every segment of a log directory, in file order.
 
-The product is given the log directory and prints ``dump-log --format jsonl``; each line is compared with that of Kafka's
-own classes in every field. Left out: ``class`` and ``message`` of an error, which are Kafka's words, and the order of keys.
+The product is given the log directory and prints ``dump-log --format jsonl``; each line is compared with that of
+Kafka's own classes in every field. Left out: ``class`` and ``message`` of an error, which are Kafka's words, and the
+order of keys.
 """
 
 from __future__ import annotations

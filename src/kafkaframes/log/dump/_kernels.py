@@ -1,8 +1,9 @@
 """The loop that writes lines (numba). Start reading at ``lines.py``, not here.
 
 1. Arrays in, ``(status, size)`` out. No exceptions, no objects, no I/O.
-2. The caller allocates ``out`` and ``ends``; where ``out`` is too small the status says so and nothing is lost.
-3. The plain-Python twin is ``_reference.py``; one test runs both.
+2. A value of a bytes column is ``size`` bytes of its data from ``start`` on; a negative size is null.
+3. The caller allocates ``out`` and ``ends``; where ``out`` is too small the status says so and nothing is lost.
+4. The plain-Python twin is ``_reference.py``; one test runs both.
 
 A program is a table of ``(operation, a, b, c)``. It is run once a row:
 
@@ -18,14 +19,18 @@ IF_VALID   go on, where bytes column ``a`` is not null; otherwise skip ``b`` ope
 """
 
 import numpy as np
-from numba import njit
+from numba import types
+
+from kafkaframes.wire._jit import BYTES, INT32S, INT64S, OUT_BYTES, OUT_INT64S, TABLE, device, kernel
+from kafkaframes.wire._kernels import copy_bytes
 
 LITERAL, INTEGER, CHOICE, RAW, BASE64, IF_NULL, IF_VALID = range(7)
 DONE, FULL = range(2)
+MOST_BYTES_COLUMNS = 8  # a tuple of arrays is one type only if its length is one
 _DIGITS = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 
 
-@njit(nogil=True, cache=True)
+@device
 def _write_integer(out, position, value):
     magnitude = np.uint64(value)
     if value < 0:
@@ -45,7 +50,7 @@ def _write_integer(out, position, value):
     return end
 
 
-@njit(nogil=True, cache=True)
+@device
 def _write_base64(out, position, data, start, end):
     whole = end - (end - start) % 3
     for i in range(start, whole, 3):
@@ -71,8 +76,19 @@ def _write_base64(out, position, data, start, end):
     return position
 
 
-@njit(nogil=True, cache=True)
-def render(program, pool, word_starts, word_ends, numbers, datas, offsets, valids, out, ends):
+def _columns(kind):
+    return types.UniTuple(kind, MOST_BYTES_COLUMNS)
+
+
+_RENDER = types.UniTuple(types.int64, 2)(
+    *(TABLE, BYTES, INT64S, INT64S, TABLE),  # the program, its pool and words, the number columns
+    *(_columns(BYTES), _columns(INT64S), _columns(INT32S)),  # the bytes columns: data, starts, sizes
+    *(OUT_BYTES, OUT_INT64S),
+)
+
+
+@kernel(_RENDER)
+def render(program, pool, word_starts, word_ends, numbers, datas, starts, sizes, out, ends):
     """Run ``program`` for each row; ``ends[row]`` becomes the byte in ``out`` where its line stops."""
     position = 0
     for row in range(ends.size):
@@ -87,30 +103,28 @@ def render(program, pool, word_starts, word_ends, numbers, datas, offsets, valid
                     b = word_ends[word]
                 if position + b - a > out.size:
                     return FULL, position
-                for i in range(a, b):
-                    out[position] = pool[i]
-                    position += 1
+                copy_bytes(out, position, pool, a, b - a)
+                position += b - a
             elif operation == INTEGER:
                 if position + 20 > out.size:
                     return FULL, position
                 position = _write_integer(out, position, numbers[a, row])
             else:
-                valid = valids[a].size == 0 or valids[a][row]
+                size = np.int64(sizes[a][row])
                 if operation == IF_NULL:
-                    step += b if valid else 0
+                    step += b if size >= 0 else 0
                 elif operation == IF_VALID:
-                    step += 0 if valid else b
-                elif valid:
-                    start = offsets[a][row]
-                    end = offsets[a][row + 1]
+                    step += b if size < 0 else 0
+                elif size > 0:
+                    start = starts[a][row]
                     if operation == RAW:
-                        if position + end - start > out.size:
+                        if position + size > out.size:
                             return FULL, position
-                        out[position : position + end - start] = datas[a][start:end]
-                        position += end - start
+                        copy_bytes(out, position, datas[a], start, size)
+                        position += size
                     else:
-                        if position + (end - start + 2) // 3 * 4 > out.size:
+                        if position + (size + 2) // 3 * 4 > out.size:
                             return FULL, position
-                        position = _write_base64(out, position, datas[a], start, end)
+                        position = _write_base64(out, position, datas[a], start, start + size)
         ends[row] = position
     return DONE, position

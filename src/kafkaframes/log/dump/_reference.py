@@ -8,6 +8,7 @@ from typing import Any
 
 LITERAL, INTEGER, CHOICE, RAW, BASE64, IF_NULL, IF_VALID = range(7)
 DONE, FULL = range(2)
+MOST_BYTES_COLUMNS = 8
 MOST_DIGITS = 20  # of an int64, its sign included: what must be free before a number is written
 
 
@@ -27,8 +28,8 @@ def render(
     word_ends: Any,
     numbers: Any,
     datas: Any,
-    offsets: Any,
-    valids: Any,
+    starts: Any,
+    sizes: Any,
     out: Any,
     ends: Any,
 ) -> tuple[int, int]:
@@ -41,12 +42,13 @@ def render(
             operation, a, b, _ = (int(cell) for cell in program[step])
             step += 1
             if operation in (IF_NULL, IF_VALID, RAW, BASE64):
-                valid = len(valids[a]) == 0 or bool(valids[a][row])
-                if (operation == IF_NULL and valid) or (operation == IF_VALID and not valid):
+                size = int(sizes[a][row])
+                if (operation == IF_NULL and size >= 0) or (operation == IF_VALID and size < 0):
                     step += b
-                if operation in (IF_NULL, IF_VALID) or not valid:
+                if operation in (IF_NULL, IF_VALID) or size < 0:
                     continue
-                piece = bytes(datas[a][offsets[a][row] : offsets[a][row + 1]])
+                start = int(starts[a][row])
+                piece = bytes(datas[a][start : start + size])
                 piece = b64encode(piece) if operation == BASE64 else piece
             else:
                 piece = _piece(program[step - 1].tolist(), row, literals, words, numbers)

@@ -1,7 +1,7 @@
-"""What a file's dump notices besides its lines: pairs of numbers that disagree, and faults that ended a batch or a file.
+"""What a file's dump notices besides its lines: numbers that disagree, and faults that ended a batch or the file.
 
 kafka-dump-log keeps such pairs to itself until it has printed every file, and then writes them to its standard error,
-the last found first. :func:`finding_lines` does the same for one file.
+most of them from the last to the first. :func:`finding_lines` does the same for one file.
 """
 
 from __future__ import annotations
@@ -60,4 +60,5 @@ def finding_lines(findings: Findings, style: Style) -> Iterator[str]:
     ):
         if pairs:
             yield heading.format(file=findings.file)
-            yield from (detail.format(*pair) for pair in reversed(pairs))
+            first_to_last = style.counts_from_zero and pairs is findings.not_consecutive
+            yield from (detail.format(*pair) for pair in (pairs if first_to_last else reversed(pairs)))

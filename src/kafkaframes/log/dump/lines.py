@@ -18,11 +18,10 @@ import pyarrow as pa
 
 from kafkaframes.log.dump import _kernels as kernels
 
-MOST_BYTES_COLUMNS = 8  # a kernel's signature has a fixed number; more only makes each call a little dearer
 _MOST_DIGITS = 20
 _NO_BYTES = np.frombuffer(b"", np.uint8)
-_ALL_VALID = np.frombuffer(b"", np.bool_)
-_NO_OFFSETS = np.zeros(1, np.int64)
+_NO_STARTS = np.frombuffer(b"", np.int64)
+_NO_SIZES = np.frombuffer(b"", np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,19 @@ class IfNull:
 
 
 Part = Text | Number | Word | Raw | Base64 | IfNull
-Column: TypeAlias = Any  # a pa.Array (bytes, numbers) or a numpy array (numbers); pyarrow has no types of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """A bytes column that stands somewhere in ``data``: ``sizes[row]`` bytes from ``starts[row]`` on; below 0 is null."""
+
+    data: npt.NDArray[np.uint8]
+    starts: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int32]
+
+
+# A number column: a numpy or an Arrow array. A bytes column: Slices, or an Arrow array of binary or strings.
+Column: TypeAlias = Any
 
 
 @dataclass(slots=True)
@@ -155,23 +166,23 @@ class Line:
         """Return the lines of ``count`` rows.
 
         Args:
-            columns: integers or booleans for the parts that are numbers, binary or string arrays for the others.
+            columns: integers or booleans for the parts that are numbers, bytes columns for the others.
             count: how many rows every column has.
         """
         numbers = np.empty((len(self.number_columns), count), np.int64)
         for place, name in enumerate(self.number_columns):
             numbers[place] = _numbers(columns[name])
-        datas, offsets, valids = _bytes_columns([columns[name] for name in self.bytes_columns])
-        out = np.empty(self._most_bytes(count, offsets), np.uint8)
+        slices = _bytes_columns([columns[name] for name in self.bytes_columns])
+        out = np.empty(self._most_bytes(count, slices[2]), np.uint8)
         ends = np.empty(count, np.int64)
         status, size = kernels.render(
-            self.program, self.pool, self.word_starts, self.word_ends, numbers, datas, offsets, valids, out, ends
+            self.program, self.pool, self.word_starts, self.word_ends, numbers, *slices, out, ends
         )
         if status != kernels.DONE:
             raise AssertionError("a line is longer than the sum of its parts")
         return Lines(out[:size], ends)
 
-    def _most_bytes(self, count: int, offsets: Sequence[npt.NDArray[np.int64]]) -> int:
+    def _most_bytes(self, count: int, sizes: Sequence[npt.NDArray[np.int32]]) -> int:
         """Return how many bytes ``count`` lines take at most; only the pages that are written cost anything."""
         widest_word = int((self.word_ends - self.word_starts).max(initial=0))
         per_row = 0
@@ -184,7 +195,7 @@ class Line:
             elif operation == kernels.INTEGER:
                 per_row += _MOST_DIGITS
             elif operation in (kernels.RAW, kernels.BASE64) and count:
-                size = int(offsets[a][count] - offsets[a][0])
+                size = int(np.maximum(sizes[a], 0).sum(dtype=np.int64))
                 in_all += size if operation == kernels.RAW else size * 4 // 3 + 4 * count
         return count * per_row + in_all
 
@@ -199,8 +210,8 @@ def plan_line(*parts: Part) -> Line:
     plan = _Plan()
     for part in parts:
         plan.add(part)
-    if len(plan.bytes_columns) > MOST_BYTES_COLUMNS:
-        raise ValueError(f"a line may use {MOST_BYTES_COLUMNS} bytes columns, not {len(plan.bytes_columns)}")
+    if len(plan.bytes_columns) > kernels.MOST_BYTES_COLUMNS:
+        raise ValueError(f"a line may use {kernels.MOST_BYTES_COLUMNS} bytes columns, not {len(plan.bytes_columns)}")
     return Line(
         np.array(plan.program, np.int64).reshape(-1, 4),
         np.frombuffer(bytes(plan.pool), np.uint8),
@@ -218,29 +229,38 @@ def _numbers(column: Column) -> npt.NDArray[Any]:
     return values
 
 
-def _bytes_columns(columns: Sequence[pa.Array]) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
-    """Return the buffers of bytes columns as three tuples of always the same length and the same array types."""
-    views = [_view(column) for column in columns]
-    views += itertools.repeat((_NO_BYTES, _NO_OFFSETS, _ALL_VALID), MOST_BYTES_COLUMNS - len(views))
-    datas, offsets, valids = zip(*views, strict=True)
-    return datas, offsets, valids
+def _bytes_columns(columns: Sequence[Column]) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
+    """Return bytes columns as three tuples of always the same length and the same array types."""
+    views = [_view(column if isinstance(column, Slices) else slices_of(column)) for column in columns]
+    views += itertools.repeat((_NO_BYTES, _NO_STARTS, _NO_SIZES), kernels.MOST_BYTES_COLUMNS - len(views))
+    datas, starts, sizes = zip(*views, strict=True)
+    return datas, starts, sizes
 
 
-def _view(column: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+def slices_of(column: pa.Array) -> Slices:
+    """Return where the values of an Arrow array of binary or strings stand in its data; nothing is copied.
+
+    >>> slices_of(pa.array([b"one", None, b"three"])).sizes.tolist()
+    [3, -1, 5]
+    """
     wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
     if not wide and not (pa.types.is_binary(column.type) or pa.types.is_string(column.type)):
         raise TypeError(f"a bytes column is binary or string, not {column.type}")
     _, offset_buffer, data_buffer = column.buffers()
-    data = _NO_BYTES if data_buffer is None else _read_only(np.frombuffer(data_buffer, np.uint8))
-    valid = _read_only(column.is_valid().to_numpy(zero_copy_only=False)) if column.null_count else _ALL_VALID
+    data = _NO_BYTES if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
     if offset_buffer is None or len(column) == 0:
-        return data, _NO_OFFSETS, valid
-    kind = np.int64 if wide else np.int32
-    offsets = np.frombuffer(offset_buffer, kind)[column.offset : column.offset + len(column) + 1]
-    return data, offsets.astype(np.int64), valid
+        return Slices(data, _NO_STARTS, _NO_SIZES)
+    offsets = np.frombuffer(offset_buffer, np.int64 if wide else np.int32)
+    offsets = offsets[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    sizes = np.diff(offsets).astype(np.int32)
+    if column.null_count:
+        sizes[column.is_null().to_numpy(zero_copy_only=False)] = -1
+    return Slices(data, offsets[:-1], sizes)
 
 
-def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Mark an array read-only: writable and read-only arrays are two types, for each of which numba would compile."""
-    array.setflags(write=False)
-    return array
+def _view(slices: Slices) -> tuple[npt.NDArray[Any], ...]:
+    """Return views that are read-only: for numba, a tuple of writable arrays would be of another type."""
+    views = slices.data[:], np.ascontiguousarray(slices.starts)[:], np.ascontiguousarray(slices.sizes)[:]
+    for view in views:
+        view.setflags(write=False)
+    return views

@@ -2,7 +2,7 @@
 
 ``4.3``, ``3.9`` and ``2.8`` are the forms that differ; a version in between prints as the next lower of them. Columns
 are named as the fields of the truth files (``base_offset``, ``leader_epoch``, ...), see ``text.py``. Odd on purpose,
-because Kafka prints it so: the closing brace after the CRC of a v0/v1 record since 3.x, two ``crc`` and two ``isvalid``
+because Kafka prints it so: the closing brace after the CRC of a v0/v1 record in 3.x, two ``crc`` and two ``isvalid``
 on the lines of 2.8, upper-case codecs in 2.8, ``OptionalLong.empty``.
 """
 
@@ -52,6 +52,8 @@ _CONTENTS: tuple[Part, ...] = (
     IfNull("key_text", (), (Text(b" key: "), Raw("key_text"))),
     IfNull("value_text", (), (Text(b" payload: "), Raw("value_text"))),
 )
+_LONE_PAYLOAD = IfNull("value_text", (), (Text(b"| payload: "), Raw("value_text")))
+_AFTER_KEY = (Text(b"| key: "), Raw("key_text"), IfNull("value_text", (), (Text(b" payload: "), Raw("value_text"))))
 _CONTROL: Part = IfNull("control_text", (), (Text(b" "), Raw("control_text")))
 
 
@@ -90,10 +92,13 @@ class Style:
         start: before the base offset of a segment.
         batch, message: the line of a v2 batch, and of a v0/v1 message or wrapper.
         record, message_record: the line of a v2 record, and of a v0/v1 one.
-        counts_from_zero: whether a segment that does not begin at offset 0 counts as not consecutive.
+        bare: the line of any record without its metadata.
+        counts_from_zero: whether a segment that does not begin at offset 0 counts as not consecutive; and whether such
+            pairs are listed from the first on, not from the last.
         missing_heading: above the indexed offsets that the log does not have.
         absent, present: an ``OptionalLong`` (2.8: Scala's ``Option``) as text.
         producer_timestamp: whether a producer's line has its last timestamp even where it has no batch.
+        trailing_space: whether the line of a producer without a batch ends with a space.
         control_json: whether LEADER_CHANGE and KRaft's version and voters are printed as JSON.
     """
 
@@ -103,19 +108,23 @@ class Style:
     message: Line
     record: Line
     message_record: Line
+    bare: Line
     counts_from_zero: bool
     missing_heading: str
     absent: str
     present: str
     producer_timestamp: bool
+    trailing_space: bool
     control_json: bool
 
 
 _BATCH_LINE = _line(_BATCH)
 _MESSAGE_LINE = _line(_MESSAGE)
 _RECORD_LINE = _record_line(_RECORD + " sequence", *_HEADER_KEYS, _CONTROL)
-_MESSAGE_RECORD_LINE = _record_line(_RECORD + " isValid:record_valid crc:record_crc", Text(b"}"))
-BARE_RECORD_LINE = plan_line(Text(b"|"), *_CONTENTS, Text(b"\n"))  # --skip-record-metadata
+_MESSAGE_RECORD = _RECORD + " isValid:record_valid crc:record_crc"
+# --skip-record-metadata: the bar comes with the key, since 4.x with a lone payload too.
+_BARE = plan_line(IfNull("key_text", (_LONE_PAYLOAD,), _AFTER_KEY), Text(b"\n"))
+_BARE_BEFORE_4 = plan_line(IfNull("key_text", _CONTENTS[1:], _AFTER_KEY), Text(b"\n"))
 
 STYLES: Mapping[str, Style] = {
     "4.3": Style(
@@ -124,12 +133,14 @@ STYLES: Mapping[str, Style] = {
         batch=_BATCH_LINE,
         message=_MESSAGE_LINE,
         record=_RECORD_LINE,
-        message_record=_MESSAGE_RECORD_LINE,
+        message_record=_record_line(_MESSAGE_RECORD),
+        bare=_BARE,
         counts_from_zero=True,
         missing_heading="The following indexed offsets are not found in :{file}",
         absent="OptionalLong.empty",
         present="OptionalLong[{}]",
         producer_timestamp=True,
+        trailing_space=False,
         control_json=True,
     ),
     "3.9": Style(
@@ -138,12 +149,14 @@ STYLES: Mapping[str, Style] = {
         batch=_BATCH_LINE,
         message=_MESSAGE_LINE,
         record=_RECORD_LINE,
-        message_record=_MESSAGE_RECORD_LINE,
+        message_record=_record_line(_MESSAGE_RECORD, Text(b"}")),
+        bare=_BARE_BEFORE_4,
         counts_from_zero=False,
         missing_heading="The following indexed offsets are not found in the log.",
         absent="OptionalLong.empty",
         present="OptionalLong[{}]",
         producer_timestamp=True,
+        trailing_space=True,
         control_json=False,
     ),
     "2.8": Style(
@@ -157,11 +170,13 @@ STYLES: Mapping[str, Style] = {
             _CONTROL,
         ),
         message_record=_record_line(_RECORD_28 + " crc:record_crc isvalid:record_valid"),
+        bare=_BARE_BEFORE_4,
         counts_from_zero=False,
         missing_heading="The following indexed offsets are not found in the log.",
         absent="None",
         present="Some({})",
         producer_timestamp=False,
+        trailing_space=True,
         control_json=False,
     ),
 }
