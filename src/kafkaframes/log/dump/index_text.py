@@ -2,13 +2,12 @@
 
 Its rules are kept, the doubtful one included: an entry of an offset index "mismatches" where it is not the last offset
 of the very batch at its position. Brokers before KAFKA-806 wrote (last offset of an append, position of its first
-batch), so such lines are no sign of damage; ``kafkaframes verify`` has the invariant that holds for all brokers. Entries
-are listed up to the first, after the first, that is all zeros: the rest of a preallocated file.
+batch), so such lines are no sign of damage; ``kafkaframes verify`` has the invariant that holds for all brokers.
+Entries are listed up to the first, after the first, that is all zeros: the rest of a preallocated file.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,18 +20,13 @@ from kafkaframes.log import offset_index, time_index
 from kafkaframes.log.dump.findings import Findings
 from kafkaframes.log.filesystem import FileSystem, join, split
 from kafkaframes.log.names import FileName, segment_file_name
+from kafkaframes.records.layout import BATCH_V2
+from kafkaframes.records.scan import FILE, scan
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
 MAX_MESSAGE_SIZE = 5 * 1024 * 1024  # bytes of the log that an offset index's entry may point into
 _WARM_BYTES = 8192  # Kafka searches the last two pages of an index first
-_HEADER = struct.Struct(
-    ">qi4xb6xi"
-)  # base offset, length after it, leader epoch, magic, CRC and attributes, last delta
-_LENGTH_END = 12
-_LEAST_LENGTH = 14
-_UP_TO_MAGIC = 17
-
 MaxTimestamp = Callable[[int, int], int]
 
 
@@ -79,15 +73,13 @@ class IndexFile:
         """
         if not 0 <= position <= self.log_size:
             raise CorruptRecordError("an entry's position lies outside the log", position=position, file=self.log_path)
-        if position >= end - _UP_TO_MAGIC:
+        raw = self.filesystem.read(self.log_path, position=position, length=BATCH_V2.size)
+        found = scan(raw, end=end - position, rules=FILE, whole=False)
+        if len(found) == 0:
+            if found.end.corrupt:
+                raise CorruptRecordError(found.end.reason, position=position, file=self.log_path)
             return None
-        raw = self.filesystem.read(self.log_path, position=position, length=_HEADER.size)
-        offset, length, magic, last_delta = _HEADER.unpack(raw.ljust(_HEADER.size, b"\0"))
-        if length < _LEAST_LENGTH:
-            raise CorruptRecordError(f"a batch of {length} bytes", position=position, file=self.log_path)
-        if position > end - _LENGTH_END - length:
-            return None
-        return offset + (last_delta if magic >= 2 else 0), _LENGTH_END + length
+        return int(found.column("last_offset")[0]), int(found.column("size")[0])
 
 
 def open_index(filesystem: FileSystem, path: str, max_timestamp: Callable[[str], MaxTimestamp]) -> IndexFile:
@@ -192,7 +184,7 @@ def _check(index: IndexFile, entries: npt.NDArray[Any], column: str, what: str, 
     """Check what a broker checks when it starts (``sanityCheck``).
 
     Raises:
-        LogDirError: the last entry lies before the first (time index) or before the base offset, or an entry is cut off.
+        LogDirError: the last entry lies before the first (time index) or below the base offset, or an entry is cut.
     """
     if len(entries):
         least = int(entries[column][0]) if what == "timestamp" else 0

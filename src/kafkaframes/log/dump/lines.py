@@ -74,7 +74,7 @@ Part = Text | Number | Word | Raw | Base64 | IfNull
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """A bytes column that stands somewhere in ``data``: ``sizes[row]`` bytes from ``starts[row]`` on; below 0 is null."""
+    """A bytes column that stands in ``data``: ``sizes[row]`` bytes from ``starts[row]`` on; a size below 0 is null."""
 
     data: npt.NDArray[np.uint8]
     starts: npt.NDArray[np.int64]
@@ -250,8 +250,8 @@ def slices_of(column: pa.Array) -> Slices:
     data = _NO_BYTES if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
     if offset_buffer is None or len(column) == 0:
         return Slices(data, _NO_STARTS, _NO_SIZES)
-    offsets = np.frombuffer(offset_buffer, np.int64 if wide else np.int32)
-    offsets = offsets[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    stored: npt.NDArray[Any] = np.frombuffer(offset_buffer, np.int64 if wide else np.int32)
+    offsets = stored[column.offset : column.offset + len(column) + 1].astype(np.int64)
     sizes = np.diff(offsets).astype(np.int32)
     if column.null_count:
         sizes[column.is_null().to_numpy(zero_copy_only=False)] = -1
