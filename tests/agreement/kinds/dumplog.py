@@ -1,15 +1,15 @@
 """``dumplog``: what kafka-dump-log printed for every file of a log directory, line for line.
 
-The product is given the log directory and the version whose form to print in. Compared, section by section of the truth:
+The product is given the log directory and the version whose form to print in. Compared, section by section:
 
 * ``--deep-iteration --print-data-log``: every segment and KRaft snapshot of topics that need no decoder;
 * the plain dump of ``.index`` and ``.timeindex``, ``--index-sanity-check``, ``--verify-index-only``;
 * the plain dump of ``.snapshot`` and ``.txnindex``.
 
 Of the other decoders' sections the set of files counts (with the first: all segments). Standard error is compared as a
-set of headings with their details, because Kafka goes through hash maps; where the truth has headings only, the headings.
+set of headings with their details, because Kafka goes through hash maps; some truths have the headings only.
 
-kafka-dump-log ends at the first fault (``### ended with``), we go on: there, all lines up to that place must be ours too,
+kafka-dump-log ends at the first fault (``### ended with``), we go on: there, all lines up to that place must be ours,
 and we must have reported a fault.
 """
 
