@@ -38,11 +38,13 @@ class IndexOptions:
         sanity_only: only what a broker checks when it starts.
         verify_only: check, and print no entries.
         max_message_size: bytes of the log that are looked at behind an offset index's entry.
+        to_the_end: look for a corrupt batch behind the last entry of a time index too, as Kafka does since 4.x.
     """
 
     sanity_only: bool = False
     verify_only: bool = False
     max_message_size: int = MAX_MESSAGE_SIZE
+    to_the_end: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,11 @@ def time_index_lines(index: IndexFile, options: IndexOptions, findings: Findings
         _check(index, entries, "timestamp", "timestamp", time_index.ENTRY)
         yield f"{findings.file} passed sanity check."
         return
+    if index.filesystem.stat(index.sibling("index")) is None:
+        findings.faults.append(LogDirError("the offset index is missing", file=index.sibling("index")))
     positions = _entries(index, index.sibling("index"), offset_index.ENTRY)
+    if options.to_the_end and len(entries):
+        _walk_to_the_end(index, _lookup(positions, int(entries["relative_offset"][-1])), findings)
     before = NO_TIMESTAMP
     for number, (timestamp, relative) in enumerate(entries.tolist()):
         if relative == 0 and number:
@@ -149,6 +155,15 @@ def time_index_lines(index: IndexFile, options: IndexOptions, findings: Findings
         if not options.verify_only:
             yield f"timestamp: {timestamp} offset: {offset}"
         before = timestamp
+
+
+def _walk_to_the_end(index: IndexFile, position: int, findings: Findings) -> None:
+    """Note a batch that cannot be one, behind ``position``."""
+    try:
+        while batch := index.batch_at(position, index.log_size):
+            position += batch[1]
+    except CorruptRecordError as error:
+        findings.faults.append(error)
 
 
 def _check_timestamp(index: IndexFile, position: int, entry: tuple[int, int, int], findings: Findings) -> None:

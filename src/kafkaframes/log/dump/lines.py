@@ -80,6 +80,21 @@ class Slices:
     starts: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int32]
 
+    def __getitem__(self, rows: slice) -> Slices:
+        return Slices(self.data, self.starts[rows], self.sizes[rows])
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> Slices:
+        """Return the column with null where ``keep`` is false."""
+        return Slices(self.data, self.starts, np.where(keep, self.sizes, -1).astype(np.int32))
+
+    def at(self, row: int) -> bytes | None:
+        """Return one value."""
+        start, size = int(self.starts[row]), int(self.sizes[row])
+        return bytes(self.data[start : start + size]) if size >= 0 else None
+
 
 # A number column: a numpy or an Arrow array. A bytes column: Slices, or an Arrow array of binary or strings.
 Column: TypeAlias = Any

@@ -42,6 +42,11 @@ _RECORD_28 = (
     "position"
 )
 
+_FIELDS_28 = (
+    *("base_offset", "last_offset", "base_sequence", "last_sequence", "producer_epoch", "leader_epoch"),
+    *("size", "magic", "codec", "position"),
+)
+
 _HORIZON: Part = IfNull(
     "delete_horizon",
     (Text(b"OptionalLong.empty"),),
@@ -93,8 +98,10 @@ class Style:
         batch, message: the line of a v2 batch, and of a v0/v1 message or wrapper.
         record, message_record: the line of a v2 record, and of a v0/v1 one.
         bare: the line of any record without its metadata.
+        batch_fields: what the lines of records repeat of their batch.
         counts_from_zero: whether a segment that does not begin at offset 0 counts as not consecutive; and whether such
             pairs are listed from the first on, not from the last.
+        walks_to_the_end: whether the check of a time index reads the log up to its end.
         missing_heading: above the indexed offsets that the log does not have.
         absent, present: an ``OptionalLong`` (2.8: Scala's ``Option``) as text.
         producer_timestamp: whether a producer's line has its last timestamp even where it has no batch.
@@ -109,7 +116,9 @@ class Style:
     record: Line
     message_record: Line
     bare: Line
+    batch_fields: tuple[str, ...]
     counts_from_zero: bool
+    walks_to_the_end: bool
     missing_heading: str
     absent: str
     present: str
@@ -135,7 +144,9 @@ STYLES: Mapping[str, Style] = {
         record=_RECORD_LINE,
         message_record=_record_line(_MESSAGE_RECORD),
         bare=_BARE,
+        batch_fields=(),
         counts_from_zero=True,
+        walks_to_the_end=True,
         missing_heading="The following indexed offsets are not found in :{file}",
         absent="OptionalLong.empty",
         present="OptionalLong[{}]",
@@ -151,7 +162,9 @@ STYLES: Mapping[str, Style] = {
         record=_RECORD_LINE,
         message_record=_record_line(_MESSAGE_RECORD, Text(b"}")),
         bare=_BARE_BEFORE_4,
+        batch_fields=(),
         counts_from_zero=False,
+        walks_to_the_end=False,
         missing_heading="The following indexed offsets are not found in the log.",
         absent="OptionalLong.empty",
         present="OptionalLong[{}]",
@@ -171,7 +184,9 @@ STYLES: Mapping[str, Style] = {
         ),
         message_record=_record_line(_RECORD_28 + " crc:record_crc isvalid:record_valid"),
         bare=_BARE_BEFORE_4,
+        batch_fields=_FIELDS_28,
         counts_from_zero=False,
+        walks_to_the_end=False,
         missing_heading="The following indexed offsets are not found in the log.",
         absent="None",
         present="Some({})",
