@@ -1,8 +1,8 @@
 """``logs``: every batch, record, error and end of every segment of a log directory, in file order.
 
 The product is given the log directory and prints ``dump-log --format jsonl``; each line is compared with that of
-Kafka's own classes in every field. Left out: ``class`` and ``message`` of an error, which are Kafka's words, and the
-order of keys.
+Kafka's own classes in every field. Left out are Kafka's words (``class`` and ``message`` of an error, the value of
+``field_error``) and the order of keys.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ def _cases(folder: Path) -> Iterator[Case]:
 def _lines(texts: Iterator[bytes]) -> Iterator[dict[str, Any]]:
     for text in texts:
         line = json.loads(text)
+        if "field_error" in line:
+            line["field_error"] = True
         yield {key: value for key, value in line.items() if line["type"] != "error" or key not in WORDS}
 
 

@@ -51,7 +51,7 @@ def batch_columns(chunk: Chunk) -> dict[str, Any]:
 
 
 def record_columns(chunk: Chunk) -> dict[str, Any]:
-    """Return one value a record: its offset, timestamp, sequence, key and value with their sizes, and its batch's type."""
+    """Return one value a record: offset, timestamp and its type, sequence, key and value with their sizes."""
     index, batches = chunk.index, chunk.batches
     types = scan.timestamp_types(batches.column("magic"), batches.column("attributes")) + 1
     base_sequences = batches.column("base_sequence")[chunk.batch_of]

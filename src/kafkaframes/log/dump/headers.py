@@ -16,7 +16,7 @@ import pyarrow as pa
 from kafkaframes.log.dump.chunks import Chunk
 from kafkaframes.log.dump.lines import Base64, Column, IfNull, Line, Raw, Slices, Text, plan_line
 from kafkaframes.records import _kernels as kernels
-from kafkaframes.records.scan import Ints
+from kafkaframes.records.scan import Bytes, Ints
 from kafkaframes.wire.text import java_text
 
 _KEYS = plan_line(Raw("key"), Text(b","))
@@ -49,11 +49,15 @@ def index_headers(chunk: Chunk) -> Headers:
     index = chunk.index
     count = int(index.header_counts.sum(dtype=np.int64))
     lists = np.empty(len(index.offsets) + 1, np.int32)
-    places = [np.empty(count, kind) for kind in (np.int64, np.int32, np.int64, np.int32)]
-    kernels.index_headers(chunk.sections.buf, index.headers_at, index.header_counts, len(index.offsets), lists, *places)
-    key_at, key_size, value_at, value_size = places
     data = chunk.sections.buf
-    return Headers(lists.astype(np.int64), Slices(data, key_at, key_size), Slices(data, value_at, value_size))
+    keys, values = _empty_slices(data, count), _empty_slices(data, count)
+    places = (keys.starts, keys.sizes, values.starts, values.sizes)
+    kernels.index_headers(data, index.headers_at, index.header_counts, len(index.offsets), lists, *places)
+    return Headers(lists.astype(np.int64), keys, values)
+
+
+def _empty_slices(data: Bytes, count: int) -> Slices:
+    return Slices(data, np.empty(count, np.int64), np.empty(count, np.int32))
 
 
 def _rendered(chunk: Chunk, render: Callable[[Headers], Slices]) -> Slices:

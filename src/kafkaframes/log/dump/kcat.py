@@ -1,8 +1,9 @@
 """kcat's vocabulary over segments: ``-f`` format strings and ``-o`` offsets.
 
-``%s`` the value, ``%S`` its size (-1 for null), ``%R`` its size as a big-endian int32, ``%k`` and ``%K`` the key and its
-size, ``%t`` topic, ``%p`` partition, ``%o`` offset, ``%T`` timestamp in milliseconds, ``%h`` headers as
-``name=value,name=value`` (``NULL`` for a null value), ``%%`` a per cent sign; ``\\n``, ``\\r``, ``\\t``, ``\\\\`` and ``\\xHH``.
+``%s`` the value, ``%S`` its size (-1 for null), ``%R`` its size as a big-endian int32, ``%k`` and ``%K`` the key and
+its size, ``%t`` topic, ``%p`` partition, ``%o`` offset, ``%T`` timestamp in milliseconds, ``%h`` headers as
+``name=value,name=value`` (``NULL`` for a null value), ``%%`` a per cent sign. Escapes are ``\\n``, ``\\r``, ``\\t``,
+``\\\\`` and ``\\xHH``.
 """
 
 from __future__ import annotations

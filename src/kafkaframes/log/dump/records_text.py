@@ -1,11 +1,12 @@
-"""A chunk of a segment as text, in the form of kafka-dump-log: a line for each batch and, under it, one for each record.
+"""A chunk of a segment as text, in the form of kafka-dump-log: a line for each batch and under it one for each record.
 
-Lines are written for all batches and all records of a chunk at once and then put into each other. What is rare is done in
-Python and enters as a bytes column: the words of control records, the CRCs of messages inside compressed ones.
+Lines are written for all batches and all records of a chunk at once and then put into each other. What is rare is done
+in Python and enters as a bytes column: the words of control records, the CRCs of messages inside compressed ones.
 """
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ def _runs(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]:
     """Yield (first, stop, value) for each run of equal flags."""
     edges = np.flatnonzero(np.diff(flags)) + 1
     bounds = [0, *edges.tolist(), len(flags)]
-    for first, stop in zip(bounds, bounds[1:], strict=False):
+    for first, stop in itertools.pairwise(bounds):
         if stop > first:
             yield first, stop, bool(flags[first])
 
