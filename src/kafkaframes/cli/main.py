@@ -14,6 +14,7 @@ from kafkaframes.errors import KafkaframesError
 # imports are paid for only by the command that needs them.
 COMMANDS: dict[str, tuple[str, str]] = {
     "spec": ("kafkaframes.cli.spec", "message specs: list, show, diff, check, import"),
+    "dump-log": ("kafkaframes.cli.dump_log", "print segments, indexes and snapshots, as Kafka does or as data"),
     "doctor": ("kafkaframes.cli.doctor", "print what was found on this machine and what to do about it"),
 }
 

@@ -1,10 +1,11 @@
-"""Which records of a chunk are wanted: by offset, time and key."""
+"""Which records of a chunk are wanted: by offset, time and key, and how many at most."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,18 @@ from kafkaframes.errors import OptionError
 from kafkaframes.log.dump.chunks import Chunk
 
 Flags = npt.NDArray[np.bool_]
+
+
+class Selection(Protocol):
+    """What chooses records, chunk by chunk."""
+
+    def apply(self, chunk: Chunk) -> Chunk:
+        """Return the chunk with the records that are wanted."""
+        ...
+
+    def is_done(self, chunk: Chunk) -> bool:
+        """Tell whether nothing of the segment behind ``chunk`` can be wanted."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +37,7 @@ class Filter:
         from_timestamp, until_timestamp: the same in milliseconds.
         keys: the key is one of these.
         key_pattern: a regular expression that is found in the key (bytes).
+        control: whether control records are wanted.
     """
 
     from_offset: int | None = None
@@ -32,41 +46,63 @@ class Filter:
     until_timestamp: int | None = None
     keys: frozenset[bytes] | None = None
     key_pattern: re.Pattern[bytes] | None = None
-
-    @property
-    def wants_all(self) -> bool:
-        """Whether there is no condition at all."""
-        return self == NO_FILTER
+    control: bool = True
 
     def apply(self, chunk: Chunk) -> Chunk:
-        """Return the chunk with the records that are wanted."""
-        if self.wants_all:
+        """Return the chunk with the records for which all conditions hold; the same one where there is no condition."""
+        if self == NO_FILTER:
             return chunk
-        index = chunk.index
-        keep = np.ones(len(index.offsets), np.bool_)
-        for values, least, limit in (
-            (index.offsets, self.from_offset, self.until_offset),
-            (index.timestamps, self.from_timestamp, self.until_timestamp),
-        ):
-            if least is not None:
-                keep &= values >= least
-            if limit is not None:
-                keep &= values < limit
+        keep = self._in_ranges(chunk)
+        if not self.control:
+            keep &= ~chunk.is_control[chunk.batch_of]
         if self.keys is not None:
             _narrow(chunk, keep, self.keys.__contains__)
         if self.key_pattern is not None:
             pattern = self.key_pattern
             _narrow(chunk, keep, lambda key: pattern.search(key) is not None)
-        return chunk.select(keep)
+        return chunk if keep.all() else chunk.select(keep)
 
-    def is_past(self, chunk: Chunk) -> bool:
-        """Whether nothing behind this chunk can be wanted: its batches lie at or above the last offset."""
+    def _in_ranges(self, chunk: Chunk) -> Flags:
+        keep = np.ones(len(chunk.index.offsets), np.bool_)
+        for values, least, limit in (
+            (chunk.index.offsets, self.from_offset, self.until_offset),
+            (chunk.index.timestamps, self.from_timestamp, self.until_timestamp),
+        ):
+            if least is not None:
+                keep &= values >= least
+            if limit is not None:
+                keep &= values < limit
+        return keep
+
+    def is_done(self, chunk: Chunk) -> bool:
+        """Tell whether the batches behind this chunk lie at or above the last offset."""
         if self.until_offset is None or len(chunk.batches) == 0:
             return False
         return int(chunk.batches.column("last_offset")[-1]) + 1 >= self.until_offset
 
 
 NO_FILTER = Filter()
+
+
+@dataclass
+class Limited:
+    """At most so many records of what another selection wants, over all segments."""
+
+    selection: Selection
+    left: int
+
+    def apply(self, chunk: Chunk) -> Chunk:
+        """Return the chunk with the records that are wanted and still asked for."""
+        wanted = self.selection.apply(chunk)
+        count = len(wanted.index.offsets)
+        if count > self.left:
+            wanted = wanted.select(np.arange(count) < self.left)
+        self.left -= min(count, self.left)
+        return wanted
+
+    def is_done(self, chunk: Chunk) -> bool:
+        """Tell whether no more records are asked for."""
+        return self.left == 0 or self.selection.is_done(chunk)
 
 
 def _narrow(chunk: Chunk, keep: Flags, wanted: Callable[[bytes], bool]) -> None:

@@ -23,7 +23,7 @@ from kafkaframes.errors import CorruptRecordError, KafkaframesError
 from kafkaframes.log.dump.chunks import Chunk, Place, SegmentReader, is_wrapper
 from kafkaframes.log.dump.columns import batch_columns, record_columns, rows_of
 from kafkaframes.log.dump.files import RECORDS, DumpFile, files_to_dump
-from kafkaframes.log.dump.filters import NO_FILTER, Filter
+from kafkaframes.log.dump.filters import NO_FILTER, Selection
 from kafkaframes.log.dump.headers import header_json
 from kafkaframes.log.dump.lines import Base64, IfNull, Line, Number, Part, Raw, Text, Word, plan_line
 from kafkaframes.log.dump.styles import CODECS, TIMESTAMP_TYPES
@@ -54,7 +54,7 @@ class JsonOptions:
 
     value_limit: int | None = VALUE_LIMIT
     max_bytes: int | None = None
-    keep: Filter = NO_FILTER
+    keep: Selection = NO_FILTER
 
 
 def _pair(name: str) -> tuple[Part, ...]:
@@ -125,6 +125,8 @@ class JsonDump:
         for chunk in reader:
             self.faults += chunk.problems.values()
             yield _chunk_lines(self.options.keep.apply(chunk), where, self.options)
+            if self.options.keep.is_done(chunk):
+                return
         if reader.fault is not None:
             self.faults.append(reader.fault)
             yield where.line(**_error("batches", reader.fault))
@@ -151,7 +153,7 @@ def _chunk_lines(chunk: Chunk, where: _Where, options: JsonOptions) -> bytes:
     specials = _specials(chunk)
     lines = _batch_lines(columns, modern, where)
     ends = [0, *records.ends.tolist()]
-    skip_empty = options.keep is not NO_FILTER
+    skip_empty = options.keep != NO_FILTER
     pieces: list[bytes | memoryview] = []
     first = 0
     for batch, count in enumerate(chunk.rows.tolist()):

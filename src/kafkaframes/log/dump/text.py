@@ -12,7 +12,7 @@ from kafkaframes.errors import KafkaframesError
 from kafkaframes.log.dump import index_text, state_text
 from kafkaframes.log.dump.chunks import SegmentReader
 from kafkaframes.log.dump.files import DumpFile, kind_of
-from kafkaframes.log.dump.filters import NO_FILTER, Filter
+from kafkaframes.log.dump.filters import NO_FILTER, Selection
 from kafkaframes.log.dump.findings import Findings, finding_lines
 from kafkaframes.log.dump.index_text import MAX_MESSAGE_SIZE, IndexOptions
 from kafkaframes.log.dump.records_text import Decoder, RecordOptions, chunk_text, not_consecutive
@@ -38,7 +38,7 @@ class TextOptions:
     max_bytes: int | None = None
     max_message_size: int = MAX_MESSAGE_SIZE
     decoder: str = ""
-    keep: Filter = NO_FILTER
+    keep: Selection = NO_FILTER
 
 
 @dataclass
@@ -100,7 +100,7 @@ def _records(dump: TextDump) -> Iterator[bytes]:
         contents=options.print_data_log or bool(options.decoder),
         metadata=not options.skip_record_metadata,
         decode=DECODERS.get(options.decoder),
-        only_with_records=options.keep is not NO_FILTER,
+        only_with_records=options.keep != NO_FILTER,
     )
     reader = SegmentReader(dump.file, options.max_bytes)
     last_offset = -1
@@ -110,6 +110,8 @@ def _records(dump: TextDump) -> Iterator[bytes]:
             pairs, last_offset = not_consecutive(chunk, last_offset, from_zero=dump.style.counts_from_zero)
             findings.not_consecutive += pairs
         yield java_bytes(chunk_text(options.keep.apply(chunk), printed))
+        if options.keep.is_done(chunk):
+            return
     if reader.fault is not None:
         findings.faults.append(reader.fault)
     elif reader.bytes_read < reader.file.size_bytes and options.max_bytes is None:

@@ -1,0 +1,110 @@
+"""How many records a second ``dump-log`` prints: text and JSON lines, lz4, 100-byte values, 16 KiB batches.
+
+    python benchmarks/dump_log.py [--records N] [--codec lz4] [--value-bytes 100] [--kafka 'COMMAND']
+
+Both sides are whole processes that write to a file which nobody reads back: ``kafkaframes dump-log --deep-iteration
+--print-data-log`` and, with ``--kafka``, a command that takes kafka-dump-log's flags (``make interop`` has one). The
+rate is that of the whole run, start of Python or of Java included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kafkaframes import doors
+
+FLAGS = ("--deep-iteration", "--print-data-log", "--files")
+PIECE = 50_000
+
+
+class Result(NamedTuple):
+    """One run: its name, seconds, records a second, bytes printed."""
+
+    name: str
+    seconds: float
+    records_per_second: float
+    printed: int
+
+
+def write_segment(path: Path, *, records: int, codec: str, value_bytes: int) -> None:
+    """Write a segment of records whose values differ."""
+    random = np.random.default_rng(7)
+    with path.open("wb") as file:
+        for first in range(0, records, PIECE):
+            count = min(PIECE, records - first)
+            numbers = random.integers(0, 10**9, count)
+            values = [
+                b'{"order":%d,"customer":"c-%d","city":"Lisboa","at":%d,"note":"' % (n, n % 997, n) for n in numbers
+            ]
+            columns = pa.table(
+                {
+                    "offset": np.arange(first, first + count),
+                    "timestamp": 1_760_000_000_000 + np.arange(first, first + count),
+                    "key": pa.array([b"k%d" % (n % 5000) for n in numbers], pa.binary()),
+                    "value": pa.array([value.ljust(value_bytes - 2, b"x") + b'"}' for value in values], pa.binary()),
+                }
+            )
+            file.write(doors.build_records(columns, codec=codec))
+
+
+def run(name: str, command: list[str], records: int, *, repeat: int = 3) -> Result:
+    """Run a command some times; return its best."""
+    best = float("inf")
+    printed = 0
+    for _ in range(repeat):
+        with tempfile.TemporaryFile() as out:
+            started = time.perf_counter()
+            subprocess.run(command, stdout=out, stderr=subprocess.DEVNULL, check=True)
+            best = min(best, time.perf_counter() - started)
+            printed = out.seek(0, os.SEEK_END)
+    return Result(name, best, records / best, printed)
+
+
+def runs(path: Path, records: int, kafka: str | None) -> Iterator[Result]:
+    """Yield ours, then Kafka's."""
+    ours = [sys.executable, "-m", "kafkaframes", "dump-log"]
+    for form in ("text", "jsonl"):
+        yield run(f"kafkaframes {form}", [*ours, "--format", form, *FLAGS, str(path)], records)
+    if kafka:
+        yield run("kafka-dump-log", [*shlex.split(kafka), *FLAGS, str(path)], records)
+
+
+def main(arguments: list[str] | None = None) -> dict[str, Result]:
+    """Print a table; return the results by name."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--codec", default="lz4")
+    parser.add_argument("--value-bytes", type=int, default=100)
+    parser.add_argument("--kafka", help="a command that takes kafka-dump-log's flags")
+    options = parser.parse_args(arguments)
+    results: dict[str, Result] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "00000000000000000000.log"
+        write_segment(path, records=options.records, codec=options.codec, value_bytes=options.value_bytes)
+        print(f"{options.records:,} records, {options.codec}, {options.value_bytes}-byte values, ", end="")
+        print(f"{path.stat().st_size / 1e6:.0f} MB on disk")
+        for result in runs(path, options.records, options.kafka):
+            results[result.name] = result
+            rate, size = result.records_per_second / 1e6, result.printed / 1e6
+            print(f"{result.name:20} {result.seconds:7.2f} s {rate:6.2f} M records/s {size:8.0f} MB printed")
+    if "kafka-dump-log" in results:
+        for form in ("text", "jsonl"):
+            ratio = results["kafka-dump-log"].seconds / results[f"kafkaframes {form}"].seconds
+            print(f"kafkaframes {form} is {ratio:.1f} times as fast as kafka-dump-log (asked: 2)")
+    return results
+
+
+if __name__ == "__main__":
+    main()
