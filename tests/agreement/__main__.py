@@ -17,12 +17,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.agreement.kind import Case, Kind, judge
-from tests.agreement.kinds import codec, committed, evolution, lookups, messages, record_sets, spec
+from tests.agreement.kinds import codec, committed, dumplog, evolution, logs, lookups, messages, record_sets, spec
 
 # One line a kind: import its KIND here and add it. The order is the order of the summary.
 KINDS: tuple[Kind, ...] = (
     record_sets.RECORDS,
     record_sets.BATCHES,
+    logs.KIND,
+    dumplog.KIND,
     codec.KIND,
     messages.KIND,
     spec.KIND,

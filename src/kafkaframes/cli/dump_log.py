@@ -19,7 +19,7 @@ import pyarrow.csv
 
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.log.dump import files, kcat, table
-from kafkaframes.log.dump.chunks import Chunk, Place, SegmentReader
+from kafkaframes.log.dump.chunks import Chunk, ChunkReader, Place
 from kafkaframes.log.dump.filters import Filter, key_pattern
 from kafkaframes.log.dump.index_text import MAX_MESSAGE_SIZE
 from kafkaframes.log.dump.jsonl import VALUE_LIMIT, JsonDump, JsonOptions
@@ -92,7 +92,7 @@ class Report:
 @click.option("--base64", is_flag=True, help="CSV: keys, values and header values in base64, so that no byte is lost.")
 @click.option("--output", type=click.Path(dir_okay=False), help="Write to a file, not to standard output.")
 def command(**given: Any) -> None:
-    r"""Print the files of Kafka logs: segments, indexes, snapshots; without a broker and without Java.
+    """Print the files of Kafka logs: segments, indexes, snapshots; without a broker and without Java.
 
     PATHS are files, partition directories, log directories, patterns, or URLs such as s3://bucket/logs.
 
@@ -109,7 +109,7 @@ def command(**given: Any) -> None:
 
     \b
     kafkaframes dump-log --print-data-log /logs/orders-0
-    kafkaframes dump-log /logs -f '%t/%p@%o %T %k: %s\n' -o s@1760000000000 -c 20
+    kafkaframes dump-log /logs -f '%t/%p@%o %T %k: %s\\n' -o s@1760000000000 -c 20
     kafkaframes dump-log /logs/orders-0 --format jsonl --key order-17
     """
     options = _Options(given)
@@ -224,7 +224,7 @@ def _print_jsonl(options: _Options, out: BinaryIO, report: Report) -> None:
 def _chunks(options: _Options, report: Report) -> Iterator[tuple[Chunk, Place]]:
     """Yield what is wanted of every segment, without control records."""
     for wanted in options.wanted(control=False):
-        reader = SegmentReader(wanted.file, options.given["max_bytes"])
+        reader = ChunkReader(wanted.file, options.given["max_bytes"])
         place = Place.of(wanted.file.path)
         for chunk in reader:
             for fault in chunk.problems.values():

@@ -129,7 +129,7 @@ class Chunk:
 
 
 @dataclass
-class SegmentReader:
+class ChunkReader:
     """Reads one segment, chunk by chunk; how it ended is known when the iteration is over.
 
     Attributes:

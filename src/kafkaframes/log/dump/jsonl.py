@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, KafkaframesError
-from kafkaframes.log.dump.chunks import Chunk, Place, SegmentReader, is_wrapper
+from kafkaframes.log.dump.chunks import Chunk, ChunkReader, Place, is_wrapper
 from kafkaframes.log.dump.columns import batch_columns, record_columns, rows_of
 from kafkaframes.log.dump.files import RECORDS, DumpFile, files_to_dump
 from kafkaframes.log.dump.filters import NO_FILTER, Selection
@@ -121,7 +121,7 @@ class JsonDump:
 
     def __iter__(self) -> Iterator[bytes]:
         where = _Where.of(self.file.path)
-        reader = SegmentReader(self.file, self.options.max_bytes)
+        reader = ChunkReader(self.file, self.options.max_bytes)
         for chunk in reader:
             self.faults += chunk.problems.values()
             yield _chunk_lines(self.options.keep.apply(chunk), where, self.options)

@@ -10,7 +10,7 @@ import numpy as np
 
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.log.dump import index_text, state_text
-from kafkaframes.log.dump.chunks import SegmentReader
+from kafkaframes.log.dump.chunks import ChunkReader
 from kafkaframes.log.dump.files import DumpFile, kind_of
 from kafkaframes.log.dump.filters import NO_FILTER, Selection
 from kafkaframes.log.dump.findings import Findings, finding_lines
@@ -102,7 +102,7 @@ def _records(dump: TextDump) -> Iterator[bytes]:
         decode=DECODERS.get(options.decoder),
         only_with_records=options.keep != NO_FILTER,
     )
-    reader = SegmentReader(dump.file, options.max_bytes)
+    reader = ChunkReader(dump.file, options.max_bytes)
     last_offset = -1
     for chunk in reader:
         findings.faults += chunk.problems.values() if printed.deep else ()
@@ -154,7 +154,7 @@ def _max_timestamp(filesystem: FileSystem, path: str) -> Callable[[int, int], in
     """Return what finds the largest timestamp of the records in a batch of ``path``."""
 
     def largest(position: int, size: int) -> int:
-        chunk = next(iter(SegmentReader(DumpFile(filesystem, path, "log", position + size), bytes_read=position)))
+        chunk = next(iter(ChunkReader(DumpFile(filesystem, path, "log", position + size), bytes_read=position)))
         if chunk.problems:
             raise chunk.problems[0]
         return int(np.max(chunk.index.timestamps, initial=index_text.NO_TIMESTAMP))
