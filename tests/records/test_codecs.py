@@ -195,7 +195,9 @@ def test_snappy_chunks_and_streams():
     assert decompress(Codec.SNAPPY, one, magic=2) == (b"one" + text(9000), None)
     assert decompress(Codec.SNAPPY, one + XERIAL + chunk(b"two"), magic=2) == (b"one" + text(9000) + b"two", None)
     assert decompress(Codec.SNAPPY, one + b"\0\0\1", magic=2) == (b"one" + text(9000), None)
-    assert decompress(Codec.SNAPPY, one + b"\x82SNAXXXX" + bytes(8), magic=2) == (b"one" + text(9000), None)
+    nearly = b"\x82SNAXXXX" + bytes(8) + chunk(b"two")
+    assert decompress(Codec.SNAPPY, one + nearly, magic=2) == (b"one" + text(9000) + b"two", None)
+    assert decompress(Codec.SNAPPY, one + nearly[:15], magic=2).error is not None
     assert decompress(Codec.SNAPPY, XERIAL, magic=2) == (b"", None)
 
 

@@ -2,6 +2,7 @@
 
 * Without the header the whole payload is one raw block (librdkafka writes that).
 * A chunk length equal to the first four bytes of the header begins another header: streams may follow each other.
+  The rest of its magic does not matter.
 * The versions in the first header are not looked at (Redpanda writes them little-endian); in a later one the first
   must be at least 1.
 * One to three bytes where a chunk length should be end the stream without an error.
@@ -123,8 +124,7 @@ class SnappyStream:
             (length,) = struct.unpack_from(">I", self._payload, self._position)
             if length != _NEXT_HEADER:
                 break
-            if not self._read_header(self._position):
-                return False
+            self._step_over_header()
         start = self._position + 4
         if length > _LARGEST_CHUNK_SIZE:
             raise DamagedStreamError(f"snappy: a chunk length of {length}")
@@ -134,19 +134,15 @@ class SnappyStream:
         self._position = start + length
         return True
 
-    def _read_header(self, start: int) -> bool:
-        """Step over the header at ``start``; a near miss in a later one is the end of the stream."""
-        header = self._payload[start : start + _HEADER_SIZE]
+    def _step_over_header(self) -> None:
+        """Pass a later header; only one with the right magic is looked into."""
+        header = self._payload[self._position : self._position + _HEADER_SIZE]
         if len(header) < _HEADER_SIZE:
             raise DamagedStreamError("snappy: the stream stops inside a header")
-        if header[:8] != _MAGIC:
-            self._position = len(self._payload)
-            return False
         (version,) = struct.unpack_from(">i", header, 8)
-        if version < 1:
+        if header[:8] == _MAGIC and version < 1:
             raise DamagedStreamError(f"snappy: version {version} of the framing")
-        self._position = start + _HEADER_SIZE
-        return True
+        self._position += _HEADER_SIZE
 
 
 def compress(data: bytes, _level: int | None, _magic: int) -> bytes:

@@ -1,0 +1,43 @@
+"""Feed ``decompress`` with damaged streams for a minute: a value or a reason, within its limit, and quickly.
+
+Run: python tests/fuzz/records_decompress.py [seconds] [seed]
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.records import streams
+
+from kafkaframes.records.codecs import CODECS, DEFAULT_LIMIT_BYTES, decompress
+
+SLOWEST_SECONDS = 5.0
+
+
+def main(seconds: float, seed: int) -> None:
+    choose = random.Random(seed)
+    deadline, done, failed = time.monotonic() + seconds, 0, 0
+    while time.monotonic() < deadline:
+        codec, _, payload = streams.stream(choose)
+        for read_as in (codec, choose.choice(list(CODECS))):
+            magic, limit = choose.choice([0, 1, 2]), choose.choice([0, 1, 5000, DEFAULT_LIMIT_BYTES])
+            began = time.monotonic()
+            found = decompress(read_as, payload, magic=magic, limit_bytes=limit)
+            took = time.monotonic() - began
+            if len(found.data) > limit or took > SLOWEST_SECONDS:
+                raise SystemExit(f"seed {seed}, case {done}: {len(found.data)} bytes of {limit} in {took:.1f} s")
+            done += 1
+            failed += found.error is not None
+    print(f"{done} streams, {failed} of them damaged: a value or a reason each (seed {seed})")
+
+
+if __name__ == "__main__":
+    main(
+        float(sys.argv[1]) if len(sys.argv) > 1 else 60.0,
+        int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(10**9),
+    )

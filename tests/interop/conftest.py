@@ -1,0 +1,70 @@
+"""Apache Kafka's own classes as judges: found, built once with Maven, or skipped with a reason.
+
+The judges are a folder with a Maven project (``RecordsTruth`` and others), named by ``KAFKAFRAMES_ORACLE`` or found
+beside this checkout. It is built in a copy under ``~/.cache/kafkaframes/oracle``, so the folder itself may be
+read-only.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kafkaframes"
+JAR = "records-truth.jar"
+
+
+def run_java(*arguments: str | Path, timeout: float = 300) -> str:
+    done = subprocess.run(["java", *map(str, arguments)], capture_output=True, text=True, timeout=timeout, check=False)
+    if done.returncode:
+        raise AssertionError(f"java {arguments}: {done.stderr[-4000:]}")
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def oracle() -> Path:
+    """The folder ``target`` of the built judges: the jar, and its libraries in ``lib``."""
+    source = Path(os.environ.get("KAFKAFRAMES_ORACLE", ROOT.parent / "shared" / "tools" / "oracle"))
+    target = CACHE / "oracle" / "target"
+    if shutil.which("java") is None:
+        pytest.skip("no java on the PATH")
+    if (target / JAR).exists():
+        return target
+    if not (source / "pom.xml").exists():
+        pytest.skip(f"no folder of judges at {source} (set KAFKAFRAMES_ORACLE)")
+    if shutil.which("mvn") is None:
+        pytest.skip("no Maven on the PATH to build the judges with")
+    shutil.copytree(source, CACHE / "oracle", dirs_exist_ok=True, copy_function=_copy_writable)
+    for folder, _, _ in os.walk(CACHE / "oracle"):
+        os.chmod(folder, 0o755)
+    built = subprocess.run(
+        ["mvn", "-q", "-B", "package"], cwd=CACHE / "oracle", capture_output=True, text=True, timeout=900, check=False
+    )
+    if built.returncode:
+        pytest.skip(f"Maven could not build the judges: {built.stdout[-500:]}")
+    return target
+
+
+def _copy_writable(source: str, target: str) -> str:
+    copied: str = shutil.copyfile(source, target)
+    return copied
+
+
+@pytest.fixture(scope="session")
+def java(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """Run one of ``tests/interop/java``'s classes against the judges' libraries: ``java("Name", *arguments)``."""
+    classes = tmp_path_factory.mktemp("classes")
+    sources = sorted((Path(__file__).parent / "java").glob("*.java"))
+    classpath = f"{classes}:{oracle / 'lib'}/*"
+    subprocess.run(["javac", "-cp", classpath, "-d", classes, *sources], check=True, timeout=120)
+
+    def run(name: str, *arguments: str | Path, timeout: float = 300) -> str:
+        return run_java("-Xmx2g", "-cp", classpath, name, *arguments, timeout=timeout)
+
+    return run

@@ -1,0 +1,171 @@
+"""Kafka 3.9.1's record classes read what we write, the same, and fail where we say that they fail."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.interop.conftest import JAR, run_java
+from tests.records import streams
+
+from kafkaframes.records import scan
+from kafkaframes.records.batch import read_values
+from kafkaframes.records.build import build_end_transaction, build_records
+from kafkaframes.records.codecs import Codec, decompress
+
+EACH = 60
+KINDS = [(magic, codec) for magic in (0, 1, 2) for codec in Codec if magic == 2 or codec is not Codec.ZSTD]
+TEXTS = ("", "a", "key", "ключ", "x" * 300)
+LARGEST_SNAPPY_CHUNK_REASON = "a chunk length of"
+
+
+def columns_of(choose: random.Random, magic: int) -> dict[str, list[Any]]:
+    count = choose.choice([1, 2, 7, 40, 300])
+    offset, holes = choose.choice([0, 5, 2**40]), choose.random() < 0.5
+    offsets = []
+    for _ in range(count):
+        offset += choose.randrange(1, 90) if holes else 1
+        offsets.append(offset)
+
+    def blobs(largest: int) -> list[bytes | None]:
+        return [None if choose.random() < 0.2 else choose.randbytes(choose.randrange(largest)) for _ in range(count)]
+
+    def headers() -> list[tuple[str, bytes | None]]:
+        return [(choose.choice(TEXTS), choose.choice([None, b"", b"v"])) for _ in range(choose.randrange(3))]
+
+    return {
+        "offset": offsets,
+        "timestamp": [choose.choice([-1, 0, 2**41, 1_700_000_000_000 + choose.randrange(10**6)]) for _ in offsets],
+        "key": blobs(30),
+        "value": blobs(choose.choice([10, 200, 5000])),
+    } | ({"headers": [headers() for _ in offsets]} if magic == 2 else {})
+
+
+def options_of(choose: random.Random, magic: int) -> dict[str, Any]:
+    options: dict[str, Any] = {"batch_bytes": choose.choice([1, 500, 16384, 1 << 20])}
+    if magic and choose.random() < 0.3:
+        options["timestamp_type"] = "LogAppendTime"
+    if magic < 2:
+        return options
+    if choose.random() < 0.4:
+        options |= {"producer_id": 4000, "producer_epoch": 3, "base_sequence": choose.choice([0, 7, 2**31 - 5])}
+        options["transactional"] = choose.random() < 0.5
+    if choose.random() < 0.2:
+        options["delete_horizon_ms"] = 1_800_000_000_000
+    return options | {"leader_epoch": choose.choice([-1, 0, 12])}
+
+
+def truth_of(oracle: Path, log_dir: Path) -> dict[str, list[dict[str, Any]]]:
+    """Run the judge once over a folder of partition folders; return its lines by the folders' names."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    folder = ""
+    for line in run_java("-jar", oracle / JAR, "--full-values", log_dir).splitlines():
+        parsed = json.loads(line)
+        folder = parsed.get("directory", folder)  # records follow their batch and do not repeat it
+        if parsed["type"] != "end":
+            found.setdefault(folder, []).append(parsed)
+    return found
+
+
+def write(log_dir: Path, name: str, raw: bytes) -> None:
+    (log_dir / name).mkdir(parents=True)
+    (log_dir / name / "00000000000000000000.log").write_bytes(raw)
+
+
+def text(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
+
+def expected_records(columns: dict[str, list[Any]], magic: int) -> list[tuple[Any, ...]]:
+    count = len(columns["offset"])
+    headers = columns.get("headers") or [[] for _ in range(count)]
+    return [
+        (offset, timestamp if magic else -1, text(key), text(value), [[name, text(item)] for name, item in pairs])
+        for offset, timestamp, key, value, pairs in zip(
+            columns["offset"], columns["timestamp"], columns["key"], columns["value"], headers, strict=True
+        )
+    ]
+
+
+@pytest.mark.slow
+def test_kafka_reads_what_we_build(oracle: Path, tmp_path: Path) -> None:
+    choose = random.Random(20261121)
+    cases: dict[str, tuple[int, Codec, dict[str, list[Any]], dict[str, Any]]] = {}
+    for number in range(EACH * len(KINDS)):
+        magic, codec = KINDS[number % len(KINDS)]
+        columns, options = columns_of(choose, magic), options_of(choose, magic)
+        cases[f"case-{number}"] = magic, codec, columns, options
+        write(tmp_path, f"case-{number}", build_records(columns, magic=magic, codec=codec, **options))
+    truth = truth_of(oracle, tmp_path)
+    assert truth.keys() == cases.keys()
+    for name, (magic, codec, columns, options) in cases.items():
+        lines = truth[name]
+        records = [line for line in lines if line["type"] == "record"]
+        found = [tuple(line[key] for key in ("offset", "timestamp", "key", "value", "headers")) for line in records]
+        assert found == expected_records(columns, magic), (name, magic, codec, options)
+        assert not [line for line in lines if line["type"] == "error"]
+        for line in lines:
+            if line["type"] == "batch":
+                check_batch(line, magic, codec, options)
+
+
+def check_batch(line: dict[str, Any], magic: int, codec: Codec, options: dict[str, Any]) -> None:
+    kind = options.get("timestamp_type", "CreateTime") if magic else "NoTimestampType"
+    assert (line["valid"], line["magic"], line["codec"], line["ts_type"]) == (True, magic, codec.name.lower(), kind)
+    if magic == 2:
+        assert line["producer_id"] == options.get("producer_id", -1)
+        assert line["producer_epoch"] == options.get("producer_epoch", -1)
+        assert line["transactional"] == options.get("transactional", False)
+        assert line["leader_epoch"] == options["leader_epoch"]
+        assert line["delete_horizon"] == options.get("delete_horizon_ms")
+
+
+@pytest.mark.slow
+def test_kafka_reads_the_markers_that_we_build(oracle: Path, tmp_path: Path) -> None:
+    markers = [
+        build_end_transaction(
+            offset,
+            commit=offset % 2 == 1,
+            timestamp=9,
+            producer_id=4,
+            producer_epoch=2,
+            coordinator_epoch=offset + 5,
+        )
+        for offset in range(4)
+    ]
+    write(tmp_path, "markers-0", b"".join(markers))
+    lines = truth_of(oracle, tmp_path)["markers-0"]
+    found = [(line["control_type"], line["coordinator_epoch"]) for line in lines if line["type"] == "record"]
+    assert found == [("ABORT", 5), ("COMMIT", 6), ("ABORT", 7), ("COMMIT", 8)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_damaged_streams_deliver_what_kafka_delivers(oracle: Path, tmp_path: Path, seed: int) -> None:
+    choose = random.Random(seed)
+    log = bytearray()
+    for number in range(1500):
+        codec, count, payload = streams.stream(choose)
+        if LARGEST_SNAPPY_CHUNK_REASON in (decompress(codec, payload, magic=2).error or ""):
+            continue  # snappy's own class throws an Error there, which ends the judge
+        log += streams.batch(number * 1000, codec, count, payload)
+    write(tmp_path, "damaged-0", bytes(log))
+    expected: list[list[Any]] = []
+    for line in truth_of(oracle, tmp_path)["damaged-0"]:
+        if line["type"] == "batch":
+            expected.append([line["base_offset"], [], None])
+        elif line["type"] == "record":
+            expected[-1][1].append((line["offset"], line["value"]))
+        else:
+            expected[-1][2] = line["class"]
+    found = list(read_values(bytes(log), rules=scan.FILE))
+    assert len(found) == len(expected) > 1000
+    assert sum(1 for case in expected if case[2]) > 300
+    for batch, (base_offset, records, error) in zip(found, expected, strict=True):
+        assert batch.base_offset == base_offset
+        assert [(record.offset, text(record.value)) for record in batch.records] == records, (base_offset, error)
+        assert (batch.damage is None) == (error is None), (base_offset, error, batch.damage)

@@ -1,0 +1,132 @@
+"""Compressed records sections as odd clients write them, and damage to them, from a seed.
+
+Used by the fuzz target (never a crash) and by ``tests/interop`` (what Kafka's own classes make of them).
+"""
+
+from __future__ import annotations
+
+import gzip
+import random
+import struct
+
+import cramjam
+import lz4.frame
+import zstandard
+
+from kafkaframes.records.codecs import CODECS, Codec, compress
+from kafkaframes.wire.checksum import crc32c
+from kafkaframes.wire.varint import write_varint
+
+XERIAL_HEADER = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+SIZES = (10, 100, 100, 100, 1000, 3000, 20_000, 60_000)
+
+
+def record(choose: random.Random, offset_delta: int) -> bytes:
+    """Write a format 2 record with a value that compresses well, badly, or not at all."""
+    size = choose.choice(SIZES) if choose.random() < 0.3 else choose.randrange(200)
+    even = (b"abcdefg %d " % offset_delta * (size // 9 + 1))[:size]
+    value = choose.randbytes(size) if choose.random() < 0.4 else even
+    body = bytearray(2)
+    write_varint(body, offset_delta)
+    write_varint(body, -1)
+    write_varint(body, len(value))
+    body += value + b"\0"
+    out = bytearray()
+    write_varint(out, len(body))
+    return bytes(out + body)
+
+
+def _gzip(choose: random.Random, data: bytes) -> bytes:
+    if choose.random() < 0.5:
+        return compress(Codec.GZIP, data, level=choose.choice([1, 6, 9]))
+    cut = choose.randrange(len(data) + 1)
+    members = [
+        gzip.compress(part, mtime=0, compresslevel=choose.choice([0, 1, 6])) for part in (data[:cut], data[cut:])
+    ]
+    return b"".join(members) + choose.choice([b"", b"junk", bytes(30), b"\x1f\x8b\x08"])
+
+
+def _snappy(choose: random.Random, data: bytes) -> bytes:
+    kind = choose.random()
+    if kind < 0.4:
+        return compress(Codec.SNAPPY, data)
+    if kind < 0.6:
+        return bytes(cramjam.snappy.compress_raw(data))
+    out, position = bytearray(XERIAL_HEADER), 0
+    while position < len(data):
+        size = choose.choice([1, 100, 2048, 3000, 20_000])
+        block = bytes(cramjam.snappy.compress_raw(data[position : position + size]))
+        out += struct.pack(">i", len(block)) + block
+        position += size
+        if choose.random() < 0.2:
+            out += XERIAL_HEADER
+    return bytes(out)
+
+
+def _lz4(choose: random.Random, data: bytes) -> bytes:
+    if choose.random() < 0.3:
+        return compress(Codec.LZ4, data)
+    frame: bytes = lz4.frame.compress(
+        data,
+        block_linked=choose.random() < 0.05,
+        store_size=choose.random() < 0.4,
+        block_size=choose.choice([4, 5, 7]),
+        block_checksum=choose.random() < 0.5,
+        content_checksum=choose.random() < 0.3,
+    )
+    return frame + choose.choice([b"", b"junk"])
+
+
+def _zstd(choose: random.Random, data: bytes) -> bytes:
+    if choose.random() < 0.4:
+        return compress(Codec.ZSTD, data, level=choose.choice([-5, 1, 3, 9]))
+
+    def skippable() -> bytes:
+        return choose.choice([b"", struct.pack("<II", 0x184D2A50, 5) + b"hello"])
+
+    parts, cut = [], choose.randrange(len(data) + 1)
+    for part in (data[:cut], data[cut:]):
+        compressor = zstandard.ZstdCompressor(
+            level=choose.choice([1, 3]),
+            write_checksum=choose.random() < 0.5,
+            write_content_size=choose.random() < 0.5,
+        )
+        parts += [skippable(), compressor.compress(part)]
+    return b"".join((*parts, skippable(), choose.choice([b"", b"", b"junk", b"j"])))
+
+
+_ODDLY = {Codec.GZIP: _gzip, Codec.SNAPPY: _snappy, Codec.LZ4: _lz4, Codec.ZSTD: _zstd}
+
+
+def damaged(choose: random.Random, payload: bytes) -> bytes:
+    """Flip bits, cut off, cut out, put in: up to five times, sometimes not at all."""
+    out = bytearray(payload)
+    for _ in range(choose.choice([0, 1, 1, 1, 2, 5])):
+        if not out:
+            break
+        place, kind = choose.randrange(len(out)), choose.random()
+        if kind < 0.5:
+            out[place] ^= 1 << choose.randrange(8)
+        elif kind < 0.6:
+            out[choose.randrange(min(len(out), 40))] = choose.randrange(256)
+        elif kind < 0.8:
+            del out[place:]
+        elif kind < 0.9:
+            del out[place : place + choose.randrange(1, 20)]
+        else:
+            out[place:place] = choose.randbytes(choose.randrange(1, 20))
+    return bytes(out)
+
+
+def stream(choose: random.Random) -> tuple[Codec, int, bytes]:
+    """Make one payload: its codec, how many records it should hold, and the bytes, damaged or not."""
+    codec = choose.choice(list(CODECS))
+    count = choose.choice([1, 3, 10, 40, 40, 200])
+    data = b"".join(record(choose, delta) for delta in range(count))
+    return codec, count, damaged(choose, _ODDLY[codec](choose, data))
+
+
+def batch(base_offset: int, codec: int, count: int, payload: bytes) -> bytes:
+    """Put a payload behind a format 2 header whose CRC is right."""
+    checked = struct.pack(">hiqqqhii", codec, count - 1, 5, 5, -1, -1, -1, count) + payload
+    return struct.pack(">qiibI", base_offset, 9 + len(checked), -1, 2, crc32c(checked)) + checked
