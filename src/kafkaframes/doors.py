@@ -158,8 +158,8 @@ def message(name: str, *, specs: Specs | None = None) -> type[Message]:
 
     >>> Metadata = message("MetadataRequest")
     >>> Metadata(topics=None).encode(12).hex()
-    '0001000000'
-    >>> Metadata.decode(bytes.fromhex("0001000000"), 12)
+    '00010000'
+    >>> Metadata.decode(bytes.fromhex("00010000"), 12)
     MetadataRequest(topics=None)
 
     Args:
