@@ -17,7 +17,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.agreement.kind import Case, Kind, judge
-from tests.agreement.kinds import codec, committed, dumplog, evolution, logs, lookups, messages, record_sets, spec
+from tests.agreement.kinds import (
+    append,
+    codec,
+    committed,
+    dumplog,
+    evolution,
+    logs,
+    lookups,
+    messages,
+    record_sets,
+    spec,
+)
 
 # One line a kind: import its KIND here and add it. The order is the order of the summary.
 KINDS: tuple[Kind, ...] = (
@@ -31,6 +42,7 @@ KINDS: tuple[Kind, ...] = (
     evolution.KIND,
     lookups.KIND,
     committed.KIND,
+    append.KIND,
 )
 _BY_NAME = {kind.name: kind for kind in KINDS}
 MOST_LINES = 10  # printed for one case

@@ -1,0 +1,126 @@
+"""The records to append, decoded once: headers, sections, and the index of all records with their batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.log.append.refusal import AppendRefusedError
+from kafkaframes.records import decode
+from kafkaframes.records.codecs import Codec
+from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, LOG_APPEND_TIME, MIN_SIZE, TRANSACTIONAL
+from kafkaframes.records.reasons import BAD_VARINT, END_REASONS, FIELD_PAST_RECORD, HUGE_SIZE, UNREADABLE_FIELD
+from kafkaframes.records.scan import Batches, Bytes, End, Ints, check_crcs, scan
+
+_CUT_OFF = (BAD_VARINT, FIELD_PAST_RECORD)
+
+Flags = npt.NDArray[np.bool_]
+
+
+def scan_all(data: Bytes) -> Batches:
+    """Scan every batch by the rules of Kafka's memory iterator."""
+    tables = []
+    position = 0
+    while True:
+        found = scan(data, position=position)
+        tables.append(found.table)
+        if not found.end.goes_on:
+            return Batches(np.ascontiguousarray(np.concatenate(tables, axis=1)), found.end)
+        position = found.end.position
+
+
+def ensure_valid(data: Bytes, batches: Batches) -> int:
+    """Check size, CRC and codec of each batch as the broker does before all else; return the bytes of whole batches.
+
+    Raises:
+        AppendRefusedError: for the first batch that is damaged, or because there is none.
+    """
+    magics, sizes = batches.column("magic"), batches.column("size")
+    short = (magics >= 2) & (sizes < BATCH_V2.size)
+    wrong = check_crcs(data, batches) == 0
+    unknown = (batches.column("attributes") & CODEC_MASK) >= len(Codec)
+    bad = np.flatnonzero(short | wrong | unknown)
+    if len(bad):
+        row = int(bad[0])
+        if short[row] or wrong[row]:
+            reason = "is shorter than its header" if short[row] else "has a CRC that is not that of its bytes"
+            raise AppendRefusedError("CorruptRecordException", f"batch {row} {reason}")
+        raise AppendRefusedError("IllegalArgumentException", f"batch {row} has an unknown codec")
+    _check_end(batches.end)
+    if batches.end.position == 0:
+        raise AppendRefusedError("CorruptRecordException", "there is no whole batch")
+    return batches.end.position
+
+
+def _check_end(end: End) -> None:
+    if end.corrupt:
+        exception = "IllegalArgumentException" if end.status == HUGE_SIZE else "CorruptRecordException"
+        raise AppendRefusedError(exception, f"{END_REASONS[end.status]} (at byte {end.position}, {MIN_SIZE=})")
+
+
+def source_codec(batches: Batches) -> Codec:
+    """Return the codec of the last batch that has one."""
+    numbers = batches.column("attributes") & CODEC_MASK
+    compressed = numbers[numbers != 0]
+    return Codec(int(compressed[-1])) if len(compressed) else Codec.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Batches with the index of their records.
+
+    Attributes:
+        owners: the batch of each record.
+        starts: the place in the index of each batch's first record; one more for the end.
+        lenient: decoded as Kafka's iterator does that skips keys and values.
+    """
+
+    data: Bytes
+    batches: Batches
+    sections: decode.Sections
+    index: decode.Index
+    owners: Ints
+    starts: Ints
+    lenient: bool = False
+
+    @classmethod
+    def of(cls, data: Bytes, batches: Batches, *, lenient: bool = False) -> Decoded:
+        """Decode the records of all batches; ``lenient`` as Kafka's iterator that skips keys and values."""
+        sections = decode.open_sections(data, batches)
+        index = decode.index_records(batches, sections, lenient=lenient)
+        owners = np.repeat(np.arange(len(batches)), index.rows)
+        return cls(data, batches, sections, index, owners, np.concatenate(([0], np.cumsum(index.rows))), lenient)
+
+    def problem(self, batch: int) -> decode.Problem | None:
+        """Return why the batch's records ended before their time.
+
+        The iterator that skips keys and values meets the end of a damaged stream inside a record, where the other one
+        has asked for the whole record first.
+        """
+        problem = decode.problem_of(batch, self.index, self.sections)
+        if problem is not None and self.lenient and problem.status in _CUT_OFF:
+            return self.sections.problems.get(batch, problem)
+        return problem
+
+    def unreadable(self, batch: int) -> bool:
+        """Whether a key or a value lies beyond its message: only who asks for it fails, the record is handed out."""
+        problem = self.problem(batch)
+        return problem is not None and problem.status == UNREADABLE_FIELD and batch not in self.sections.problems
+
+    def flag(self, bit: int) -> Flags:
+        """Return a flag of all batches; formats 0 and 1 have only that of the timestamp type (format 1)."""
+        lowest = 1 if bit == LOG_APPEND_TIME else 2
+        found: Flags = (self.batches.column("magic") >= lowest) & ((self.batches.column("attributes") & bit) != 0)
+        return found
+
+    @property
+    def control(self) -> Flags:
+        """Which batches are control batches."""
+        return self.flag(CONTROL)
+
+    @property
+    def transactional(self) -> Flags:
+        """Which batches are transactional."""
+        return self.flag(TRANSACTIONAL)

@@ -1,0 +1,72 @@
+"""Give a batch its place in the log without touching its records (KIP-31): a few header bytes, and rarely the CRC."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+
+from kafkaframes.records.layout import (
+    BATCH_V2,
+    CODEC_MASK,
+    CONTROL,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    MESSAGE_V1,
+    PLACE,
+    TRANSACTIONAL,
+)
+from kafkaframes.records.scan import Batches
+from kafkaframes.wire.checksum import crc32, crc32c
+
+# What a rewrite of the attributes keeps: Kafka drops bits 7 to 15 (and, in a message, 4 to 7).
+_KEPT = {1: CODEC_MASK, 2: CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON}
+
+
+class _Places(NamedTuple):
+    layout: object
+    attributes: int
+    attributes_format: str
+    max_timestamp: int
+    crc: int
+    crc_from: int
+
+
+_V1 = _Places(MESSAGE_V1, MESSAGE_V1.place_of("attributes"), ">b", MESSAGE_V1.place_of("timestamp"), 12, 16)
+_V2 = _Places(BATCH_V2, BATCH_V2.place_of("attributes"), ">h", BATCH_V2.place_of("max_timestamp"), 17, 21)
+_AT_EPOCH = BATCH_V2.place_of("leader_epoch")
+
+
+def set_offsets(out: bytearray, batches: Batches, last_offsets: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+    """Write the offset field of each batch so that its last record gets ``last_offsets``."""
+    deltas = np.where(
+        batches.column("magic") >= 2, batches.column("last_offset") - batches.column("base_offset"), 0
+    ).astype(np.int64)
+    values = (last_offsets - deltas).astype(">i8").view(np.uint8).reshape(-1, 8)
+    target = np.frombuffer(out, np.uint8)
+    places = batches.column("position")[:, None] + np.arange(8)
+    target[places] = values
+
+
+def set_leader_epoch(out: bytearray, batches: Batches, leader_epoch: int) -> None:
+    """Write the leader epoch of every batch (format 2; outside the CRC)."""
+    for position in batches.column("position").tolist():
+        struct.pack_into(">i", out, position + _AT_EPOCH, leader_epoch)
+
+
+def set_max_timestamp(out: bytearray, batches: Batches, row: int, append_time: bool, timestamp: int) -> None:
+    """Set timestamp type and largest timestamp of a batch (formats 1, 2); the CRC only if that changes anything."""
+    position, size, magic, attributes, current = (
+        int(batches.table[PLACE[name], row]) for name in ("position", "size", "magic", "attributes", "max_timestamp")
+    )
+    if bool(attributes & LOG_APPEND_TIME) == append_time and current == timestamp:
+        return
+    places = _V1 if magic == 1 else _V2
+    attributes = attributes & _KEPT[magic] | (LOG_APPEND_TIME if append_time else 0)
+    struct.pack_into(places.attributes_format, out, position + places.attributes, attributes)
+    struct.pack_into(">q", out, position + places.max_timestamp, timestamp)
+    checked = memoryview(out)[position + places.crc_from : position + size]
+    crc = crc32(checked) if magic == 1 else crc32c(checked)
+    checked.release()
+    struct.pack_into(">I", out, position + places.crc, crc)

@@ -1,0 +1,73 @@
+"""What decides how records are appended: the topic's configuration, the clock, and who sends them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkaframes.errors import OptionError
+from kafkaframes.records.codecs import Codec, codec_of
+
+LARGEST_INT64 = 2**63 - 1
+CREATE_TIME, LOG_APPEND_TIME = "CreateTime", "LogAppendTime"
+ORIGINS = ("CLIENT", "REPLICATION", "COORDINATOR", "RAFT_LEADER")
+# What to do with a compressed set whose inner offsets are not 0, 1, 2, ... (a mirror of a compacted topic has holes).
+AS_KAFKA, REASSIGN, KEEP = "kafka", "reassign", "keep"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendSettings:
+    """The settings of one append; the defaults are Kafka's.
+
+    Attributes:
+        magic: the format that the log is written in.
+        codec: the topic's ``compression.type``; ``producer`` keeps that of the batch.
+        level: the codec's level (KIP-390), the codec's default where it is ``None``.
+        timestamp_type: ``message.timestamp.type``.
+        now_ms: the broker's clock, in milliseconds; it comes in from outside.
+        before_max_ms, after_max_ms: ``message.timestamp.before.max.ms`` and ``message.timestamp.after.max.ms``.
+        compacted: the topic is compacted, so that every record needs a key.
+        origin: ``CLIENT`` is checked most; the others are trusted more (``AppendOrigin``).
+        leader_epoch: written into batches of format 2.
+        max_batch_bytes: ``max.message.bytes``, for each batch, before and after; ``None`` for no limit.
+        on_noncontiguous: ``kafka`` rebuilds such a set of format 1 and refuses one of format 2; ``reassign`` is
+            KIP-31's text (number the records anew in both); ``keep`` copies batches with their offsets untouched.
+    """
+
+    magic: int = 2
+    codec: str = "producer"
+    level: int | None = None
+    timestamp_type: str = CREATE_TIME
+    now_ms: int = 0
+    before_max_ms: int = LARGEST_INT64
+    after_max_ms: int = LARGEST_INT64
+    compacted: bool = False
+    origin: str = "CLIENT"
+    leader_epoch: int = -1
+    max_batch_bytes: int | None = None
+    on_noncontiguous: str = AS_KAFKA
+
+    def __post_init__(self) -> None:
+        """Refuse what no broker could be configured to.
+
+        Raises:
+            OptionError: names the setting.
+        """
+        for name, allowed in (
+            ("magic", (0, 1, 2)),
+            ("timestamp_type", (CREATE_TIME, LOG_APPEND_TIME)),
+            ("origin", ORIGINS),
+            ("on_noncontiguous", (AS_KAFKA, REASSIGN, KEEP)),
+        ):
+            if getattr(self, name) not in allowed:
+                raise OptionError(f"{name} is one of {', '.join(map(str, allowed))}, not {getattr(self, name)!r}")
+        if self.codec != "producer":
+            codec_of(self.codec)
+
+    def target_codec(self, source: Codec) -> Codec:
+        """Return the codec to write: the topic's, or the source's where the topic says ``producer``."""
+        return source if self.codec == "producer" else codec_of(self.codec)
+
+    @property
+    def append_time(self) -> bool:
+        """Whether the log's clock replaces the producers' timestamps."""
+        return self.timestamp_type == LOG_APPEND_TIME

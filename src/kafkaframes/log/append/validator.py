@@ -1,0 +1,347 @@
+"""Validate records and assign offsets as Kafka's LogValidator does: in place wherever KIP-31 lets it.
+
+Which path is taken (source codec and format against the target's):
+
+====================  ==========================  ==============================================================
+source -> target      formats                     path
+====================  ==========================  ==============================================================
+none -> none          equal                       in place: offsets, leader epoch; the CRC only for a timestamp
+none -> none          differ                      rebuilt, uncompressed
+X -> X                equal, 1 or 2, contiguous   in place: decompressed to be checked, never compressed again
+X -> X                1, offsets not 0, 1, 2 ...  rebuilt
+X -> X                2, offsets not 0, 1, 2 ...  refused (Kafka fails there: its iterator skipped the keys)
+X -> X                0                           rebuilt: inner offsets are absolute, the cost that KIP-31 removed
+any other             any                         rebuilt with the target's codec
+====================  ==========================  ==============================================================
+
+A control batch into a compressed topic stays uncompressed, in place.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kafkaframes.errors import OptionError
+from kafkaframes.log.append import patch
+from kafkaframes.log.append.checks import check
+from kafkaframes.log.append.decoded import Decoded, ensure_valid, scan_all, source_codec
+from kafkaframes.log.append.refusal import AppendRefusedError, of_problem
+from kafkaframes.log.append.settings import KEEP, REASSIGN, AppendSettings
+from kafkaframes.records.build import CREATE_TIME, LOG_APPEND_TIME, BatchFields, build_batch
+from kafkaframes.records.codecs import Codec
+from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
+from kafkaframes.records.rebuild import rows_of_index
+from kafkaframes.records.scan import Batches, as_array
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+
+
+class Appended(NamedTuple):
+    """Records ready for the log.
+
+    Attributes:
+        records: their bytes.
+        next_offset: the offset after the last.
+        in_place: nothing was built anew.
+        max_timestamp: the largest timestamp in milliseconds, -1 for none (always in format 0).
+        converted: how many records were written anew.
+        append_time_ms: the clock that was used.
+        valid_bytes: the size of the whole batches that came in; what follows them was cut off.
+        recompressed_bytes: bytes (uncompressed) that went through a compressor.
+        kept_bytes: bytes of batches that were taken as they came, but for header fields.
+    """
+
+    records: bytes
+    next_offset: int
+    in_place: bool
+    max_timestamp: int
+    converted: int
+    append_time_ms: int
+    valid_bytes: int
+    recompressed_bytes: int
+    kept_bytes: int
+
+
+def validate_and_assign(
+    records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings | None = None
+) -> Appended:
+    """Check ``records`` as a broker does that is asked to append them, and give them offsets from ``offset`` on.
+
+    Args:
+        records: batches back to back (the records field of a produce request); a part of a batch at the end is cut.
+        offset: the log end offset.
+        settings: the topic's settings, the clock, and who sends.
+
+    Raises:
+        AppendRefusedError: as Kafka refuses; ``valid_bytes`` says how far the batches are intact.
+    """
+    settings = settings or AppendSettings()
+    data = as_array(records)
+    batches = scan_all(data)
+    valid = ensure_valid(data, batches)
+    try:
+        _check_sizes(batches, settings)
+        appended = _assign(_Append(data[:valid], batches, offset, settings))
+        if not appended.in_place:
+            _check_sizes(scan_all(as_array(appended.records)), settings)
+        return appended
+    except AppendRefusedError as error:
+        error.valid_bytes = valid
+        raise
+
+
+class _Append(NamedTuple):
+    """What every path needs."""
+
+    data: np.ndarray[tuple[int], np.dtype[np.uint8]]
+    batches: Batches
+    offset: int
+    settings: AppendSettings
+
+    @property
+    def magic(self) -> int:
+        """The format of the first batch, which must be that of all."""
+        return int(self.batches.column("magic")[0])
+
+
+def _check_sizes(batches: Batches, settings: AppendSettings) -> None:
+    limit = settings.max_batch_bytes
+    if limit is None:
+        return
+    large = np.flatnonzero(batches.column("size") > limit)
+    if len(large):
+        size = int(batches.column("size")[large[0]])
+        raise AppendRefusedError("RecordTooLargeException", f"batch {large[0]}: {size} bytes, {limit} are allowed")
+
+
+def _assign(append: _Append) -> Appended:
+    source = source_codec(append.batches)
+    target = append.settings.target_codec(source)
+    if append.settings.on_noncontiguous == KEEP:
+        return _keep(append)
+    if source is Codec.NONE and target is Codec.NONE:
+        if (append.batches.column("magic") == append.settings.magic).all():
+            return _assign_plain(append)
+        return _convert_plain(append)
+    return _assign_compressed(append, source, target)
+
+
+# ------------------------------------------------------------------------------------------- nothing compressed
+
+
+def _assign_plain(append: _Append) -> Appended:
+    _first_batch_alone(append, Codec.NONE)
+    decoded = Decoded.of(append.data, append.batches)
+    check(decoded, append.settings)
+    counts = _counts(decoded)
+    last_offsets = append.offset + np.cumsum(counts) - 1
+    largest = _largest_per_batch(decoded)
+    return _patched(append, last_offsets, largest, int(append.offset + counts.sum()))
+
+
+def _counts(decoded: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return how many records Kafka's iterator hands out for each batch, unreadable ones included."""
+    counts = decoded.index.rows.copy()
+    for batch in np.flatnonzero(decoded.index.statuses).tolist():
+        counts[batch] += decoded.unreadable(batch)
+    return counts
+
+
+def _largest_per_batch(decoded: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    largest = np.full(len(decoded.batches), NO_TIMESTAMP, np.int64)
+    np.maximum.at(largest, decoded.owners, decoded.index.timestamps)
+    old = decoded.batches.column("magic") < 2
+    largest[old] = np.maximum(decoded.batches.column("max_timestamp")[old], NO_TIMESTAMP)
+    return largest
+
+
+def _patched(
+    append: _Append,
+    last_offsets: np.ndarray[tuple[int], np.dtype[np.int64]],
+    largest: np.ndarray[tuple[int], np.dtype[np.int64]],
+    next_offset: int,
+) -> Appended:
+    """Write header fields over a copy of the batches; ``largest`` is each one's largest timestamp."""
+    settings, batches = append.settings, append.batches
+    out = bytearray(append.data)
+    patch.set_offsets(out, batches, last_offsets)
+    max_timestamp = NO_TIMESTAMP
+    if append.magic >= 1:
+        largest = np.full_like(largest, settings.now_ms) if settings.append_time else largest
+        max_timestamp = int(largest.max(initial=NO_TIMESTAMP))
+        for row, timestamp in enumerate(largest.tolist()):
+            patch.set_max_timestamp(out, batches, row, settings.append_time, timestamp)
+    if append.magic >= 2:
+        patch.set_leader_epoch(out, batches, settings.leader_epoch)
+    size = len(out)
+    return Appended(bytes(out), next_offset, True, max_timestamp, 0, settings.now_ms, size, 0, size)
+
+
+def _convert_plain(append: _Append) -> Appended:
+    decoded = Decoded.of(append.data, append.batches)
+    _ensure_whole(decoded)  # Kafka estimates the size of the result first, reading everything
+    _first_batch_alone(append, Codec.NONE)
+    _check_target(append, Codec.NONE)
+    check(decoded, append.settings)
+    return _rebuilt(append, decoded, Codec.NONE)
+
+
+# ------------------------------------------------------------------------------------------- a codec somewhere
+
+
+def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appended:
+    settings = append.settings
+    _first_batch_alone(append, source)
+    in_place = source is target and append.magic == settings.magic and settings.magic >= 1
+    is_control = append.magic >= 2 and bool(int(append.batches.column("attributes")[0]) & CONTROL)
+    in_place = in_place or (source is Codec.NONE and is_control)
+    lenient = in_place and append.magic >= 2 and source is not Codec.NONE
+    decoded = Decoded.of(append.data, append.batches, lenient=lenient)
+    check(decoded, settings)
+    if in_place and _contiguous(decoded, settings):
+        counts = _counts(decoded)
+        next_offset = int(append.offset + counts.sum())
+        largest = np.array([decoded.index.timestamps.max(initial=NO_TIMESTAMP)], np.int64)
+        return _patched(append, np.array([next_offset - 1], np.int64), largest, next_offset)
+    if in_place and append.magic >= 2:
+        if settings.on_noncontiguous != REASSIGN:
+            raise AppendRefusedError(
+                "UnsupportedOperationException", "the offsets inside a compressed batch are not 0, 1, 2, ..."
+            )
+        decoded = Decoded.of(append.data, append.batches)
+    _ensure_whole(decoded)
+    _check_target(append, target)
+    return _rebuilt(append, decoded, target)
+
+
+def _contiguous(decoded: Decoded, settings: AppendSettings) -> bool:
+    offsets = decoded.index.offsets
+    return settings.magic == 0 or bool((offsets == np.arange(len(offsets))).all())
+
+
+def _keep(append: _Append) -> Appended:
+    """Take the batches with the offsets that they have, which must increase and not lie below the log's end."""
+    decoded = Decoded.of(append.data, append.batches)
+    check(decoded, append.settings)
+    if append.magic != append.settings.magic or append.settings.codec != "producer":
+        raise OptionError("on_noncontiguous='keep' copies batches: it needs their format, and codec='producer'")
+    last = append.batches.column("last_offset")
+    first = np.array([decoded.index.offsets[start] for start in decoded.starts[:-1].tolist()], np.int64)
+    before = np.concatenate(([append.offset - 1], last[:-1]))
+    if (first <= before).any():
+        row = int(np.flatnonzero(first <= before)[0])
+        raise AppendRefusedError(
+            "InvalidRecordException", f"batch {row}: offset {first[row]} after {before[row]}; offsets must increase"
+        )
+    return _patched(append, last, _largest_per_batch(decoded), int(last[-1]) + 1)
+
+
+# --------------------------------------------------------------------------------------------------- rebuilding
+
+
+def _first_batch_alone(append: _Append, source: Codec) -> None:
+    """Format 2, and anything compressed, comes one batch at a time."""
+    if (append.magic >= 2 or source is not Codec.NONE) and len(append.batches) > 1:
+        raise AppendRefusedError("InvalidRecordException", f"{len(append.batches)} batches where one is allowed")
+
+
+def _ensure_whole(decoded: Decoded) -> None:
+    for batch in range(len(decoded.batches)):
+        problem = decoded.problem(batch)
+        if problem is not None:
+            raise of_problem(problem, batch=batch)
+
+
+def _check_target(append: _Append, target: Codec) -> None:
+    """Refuse what Kafka's builder of a batch refuses (``MemoryRecordsBuilder``)."""
+    settings, batches = append.settings, append.batches
+    if settings.magic < 2:
+        if int(batches.column("attributes")[0]) & TRANSACTIONAL and append.magic >= 2:
+            raise AppendRefusedError("IllegalArgumentException", "transactional records need format 2")
+        if target is Codec.ZSTD:
+            raise AppendRefusedError("IllegalArgumentException", "zstd needs format 2")
+
+
+def _rebuilt(append: _Append, decoded: Decoded, target: Codec) -> Appended:
+    settings, batches = append.settings, append.batches
+    count = len(decoded.index.offsets)
+    fields = _fields(append)
+    if not count:
+        _check_producer(append)
+        if settings.append_time and (settings.magic >= 2 or target is not Codec.NONE):
+            raise AppendRefusedError("NullPointerException", "no record is left: Kafka fails here on LogAppendTime")
+        return Appended(
+            b"",
+            append.offset,
+            False,
+            settings.now_ms if settings.append_time else NO_TIMESTAMP,
+            0,
+            settings.now_ms,
+            len(append.data),
+            0,
+            0,
+        )
+    offsets = np.arange(append.offset, append.offset + count, dtype=np.int64)
+    _check_rows(append, decoded)
+    _check_producer(append)
+    old = settings.magic < 2
+    timestamps = np.full(count, settings.now_ms, np.int64) if old and settings.append_time else None
+    rows = rows_of_index(decoded.sections, decoded.index, offsets=offsets, timestamps=timestamps, headers=not old)
+    largest = settings.now_ms if settings.append_time else _largest(decoded)
+    built = build_batch(rows, magic=settings.magic, codec=target, level=settings.level, fields=fields)
+    if settings.magic == 0 and not settings.append_time:
+        largest = NO_TIMESTAMP
+    recompressed = 0 if target is Codec.NONE else _uncompressed_size(batches, decoded)
+    return Appended(
+        built, append.offset + count, False, largest, count, settings.now_ms, len(append.data), recompressed, 0
+    )
+
+
+def _largest(decoded: Decoded) -> int:
+    return int(decoded.index.timestamps.max(initial=NO_TIMESTAMP))
+
+
+def _uncompressed_size(batches: Batches, decoded: Decoded) -> int:
+    return int((decoded.sections.ends - decoded.sections.starts).sum())
+
+
+def _fields(append: _Append) -> BatchFields:
+    settings, batches = append.settings, append.batches
+    kind = LOG_APPEND_TIME if settings.append_time and settings.magic > 0 else CREATE_TIME
+    largest = settings.now_ms if settings.append_time and settings.magic > 0 else None
+    if settings.magic < 2:
+        return BatchFields(timestamp_type=kind, max_timestamp=largest)
+    first = {
+        name: int(batches.column(name)[0]) for name in ("producer_id", "producer_epoch", "base_sequence", "attributes")
+    }
+    return BatchFields(
+        timestamp_type=kind,
+        leader_epoch=settings.leader_epoch,
+        producer_id=first["producer_id"],
+        producer_epoch=first["producer_epoch"],
+        base_sequence=first["base_sequence"],
+        transactional=append.magic >= 2 and bool(first["attributes"] & TRANSACTIONAL),
+        max_timestamp=largest,
+        base_offset=append.offset,
+    )
+
+
+def _check_rows(append: _Append, decoded: Decoded) -> None:
+    if (decoded.index.timestamps < NO_TIMESTAMP).any():
+        raise AppendRefusedError("IllegalArgumentException", "a timestamp is below -1")
+    if append.settings.magic < 2 and decoded.index.header_counts.any():
+        raise AppendRefusedError("IllegalArgumentException", f"format {append.settings.magic} has no headers")
+
+
+def _check_producer(append: _Append) -> None:
+    """Refuse what Kafka's builder refuses when it writes the header (``validateProducerState``)."""
+    fields = _fields(append)
+    if append.settings.magic < 2:
+        return
+    if fields.transactional and fields.producer_id == NO_PRODUCER_ID:
+        raise AppendRefusedError("IllegalArgumentException", "transactional records need a producer id")
+    if fields.producer_id != NO_PRODUCER_ID and (fields.producer_epoch == -1 or fields.base_sequence < 0):
+        raise AppendRefusedError("IllegalArgumentException", "a producer id needs an epoch and a sequence")

@@ -1,0 +1,97 @@
+"""Kind ``append``: Kafka 3.9.1's LogValidator and its down-conversion (``vectors/records/append.jsonl.gz``)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.agreement.kind import Case, Kind, differences
+
+from kafkaframes.log.append import AppendRefusedError, AppendSettings, down_convert, validate_and_assign
+from kafkaframes.records.batch import read_values
+
+_CODECS = {"target_codec": "codec", "target_magic": "magic", "leader_epoch": "leader_epoch", "now": "now_ms"}
+_SETTINGS = _CODECS | {
+    "ts_type": "timestamp_type",
+    "before_max": "before_max_ms",
+    "after_max": "after_max_ms",
+    "compacted": "compacted",
+    "origin": "origin",
+}
+_ASKED = {"file", "op", "offset", "first_offset", *_SETTINGS}
+_CASES_AT_ONCE = 100
+
+
+def _cases(folder: Path) -> Iterator[Case]:
+    path = folder / "append.jsonl.gz"
+    if not path.exists():
+        return
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            row = json.loads(line)
+            place = folder.parent / (row["file"] + ".bin")
+            yield Case(f"{row['file']} (line {number})", (str(place), row))
+
+
+def _found(data: bytes, row: dict[str, Any]) -> dict[str, Any]:
+    try:
+        if row["op"] == "down":
+            result = down_convert(data, row["target_magic"], first_offset=row["first_offset"])
+            return {"converted": result.converted, "out": result.records}
+        settings = {"now_ms": 1_700_000_000_000} | {_SETTINGS[key]: row[key] for key in row if key in _SETTINGS}
+        appended = validate_and_assign(data, row["offset"], AppendSettings(**settings))
+    except AppendRefusedError as error:
+        found: dict[str, Any] = {"error": error.exception}
+        if error.valid_bytes is not None:
+            found["valid_bytes"] = error.valid_bytes
+        if error.record_errors:
+            found["record_errors"] = [record.place for record in error.record_errors]
+        return found
+    return {
+        "valid_bytes": appended.valid_bytes,
+        "next": appended.next_offset,
+        "in_place": appended.in_place,
+        "max_timestamp": appended.max_timestamp,
+        "size_maybe_changed": not appended.in_place,
+        "converted": appended.converted,
+        "append_time": appended.append_time_ms,
+        "out": appended.records,
+    }
+
+
+def _truth(row: dict[str, Any]) -> dict[str, Any]:
+    truth = {key: value for key, value in row.items() if key not in _ASKED}
+    if "error" in truth:
+        truth["error"] = truth["error"].partition(":")[0]
+    if "record_errors" in truth:
+        truth["record_errors"] = [index for index, _ in truth["record_errors"]]
+    if "out" in truth:
+        truth["out"] = bytes.fromhex(truth["out"])
+    return truth
+
+
+def _batches(data: bytes) -> list[Any]:
+    """Compare rebuilt compressed sets by what is read: all but sizes, CRCs and positions, which the codec decides."""
+    walk = read_values(data)
+    batches = [
+        {name: getattr(batch, name) for name in batch.__slots__ if name not in ("position", "size", "crc")}
+        for batch in walk
+    ]
+    return [*batches, walk.end.status if walk.end else None]
+
+
+def _disagreements(case: Case) -> Iterator[str]:
+    path, row = case.payload
+    truth, found = _truth(row), _found(Path(path).read_bytes(), row)
+    rebuilt = found.get("in_place") is False or (row["op"] == "down" and "out" in found)
+    if rebuilt and "out" in truth and truth["out"] != found["out"]:
+        truth["out"], found["out"] = _batches(truth["out"]), _batches(found["out"])
+        if not any(batch["codec"] not in ("none", None) for batch in truth["out"][:-1]):
+            yield "out: rebuilt without compression, and not the same bytes"
+    yield from differences(truth, found)
+
+
+KIND = Kind("append", ("records",), _cases, _disagreements)
