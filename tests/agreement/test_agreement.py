@@ -1,0 +1,168 @@
+"""The data that ships with the tests agrees, and a truth that was tampered with is noticed, whatever was done to it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.agreement.__main__ import main
+from tests.agreement.kinds import dumplog, logs
+
+DATA = Path(__file__).parent.parent / "data"
+CASE = "unclean-flipped-bit-active"  # has every type of line: batches, records, errors, ends
+
+Lines = list[bytes]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """A corpus of one case (two directories) that may be tampered with."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    shutil.copytree(DATA / "logs" / CASE, folder / CASE)
+    for path in (DATA / "logs").glob(f"{CASE}.*"):
+        shutil.copy(path, folder)
+    return folder
+
+
+def judged(folder: Path, kind=logs.KIND) -> dict[str, list[str]]:
+    return {case.name: list(kind.disagreements(case)) for case in kind.cases(folder)}
+
+
+def poison(path: Path, change: Callable[[Lines], Lines]) -> None:
+    lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+    path.write_bytes(gzip.compress(b"".join(change(lines)), 1))
+
+
+def first_of(lines: Lines, what: bytes) -> int:
+    return next(number for number, line in enumerate(lines) if what in line)
+
+
+def test_what_ships_with_the_tests_agrees(capsys):
+    status = main([str(DATA), "--workers", "2"])
+    said = capsys.readouterr().out
+    assert status == 0, said
+    for kind in ("records", "batches", "logs", "dumplog"):
+        assert f"{kind}: " in said
+
+
+def test_an_untouched_copy_agrees(corpus):
+    assert judged(corpus) == {f"{CASE}.before": [], f"{CASE}.after": []}
+    assert judged(corpus, dumplog.KIND) == {f"{CASE}.before": [], f"{CASE}.after": []}
+
+
+def fields_of(kind: str) -> list[str]:
+    text = gzip.decompress((DATA / "logs" / f"{CASE}.before.records.jsonl.gz").read_bytes())
+    lines = (json.loads(line) for line in text.splitlines())
+    found = next(line for line in lines if line["type"] == kind)
+    return [name for name in found if name not in logs.WORDS]
+
+
+@pytest.mark.parametrize("kind", ["batch", "record", "error", "end"])
+def test_every_field_of_every_type_of_line_counts(corpus, kind):
+    truth = corpus / f"{CASE}.before.records.jsonl.gz"
+    untouched = truth.read_bytes()
+    for name in fields_of(kind):
+        for change in ("another", "missing"):
+
+            def changed(lines: Lines, name=name, change=change) -> Lines:
+                at = first_of(lines, b'"type":"%s"' % kind.encode())
+                line = json.loads(lines[at])
+                value = line.pop(name)
+                if change == "another":
+                    line[name] = value + 1 if type(value) is int else "poison" if name != "type" else "btach"
+                return [*lines[:at], json.dumps(line).encode() + b"\n", *lines[at + 1 :]]
+
+            poison(truth, changed)
+            try:
+                assert next(
+                    iter(logs.KIND.disagreements(next(c for c in logs.KIND.cases(corpus) if "before" in c.name)))
+                )
+            except KeyError:
+                assert (name, change) == ("type", "missing")
+            truth.write_bytes(untouched)
+
+
+@pytest.mark.parametrize("kind", ["batch", "record", "error", "end"])
+@pytest.mark.parametrize("change", ["removed", "doubled", "surplus key"])
+def test_a_line_too_few_or_too_many_is_noticed(corpus, kind, change):
+    def changed(lines: Lines) -> Lines:
+        at = first_of(lines, b'"type":"%s"' % kind.encode())
+        instead = {
+            "removed": [],
+            "doubled": [lines[at], lines[at]],
+            "surplus key": [lines[at].replace(b"{", b'{"surplus":1,', 1)],
+        }[change]
+        return [*lines[:at], *instead, *lines[at + 1 :]]
+
+    poison(corpus / f"{CASE}.before.records.jsonl.gz", changed)
+    found = judged(corpus)
+    assert found[f"{CASE}.before"]
+    assert not found[f"{CASE}.after"]
+
+
+@pytest.mark.parametrize(
+    ("what", "change"),
+    [
+        (b"baseOffset: ", lambda line: line.replace(b"size: ", b"size: 1")),
+        (b"| offset: ", lambda line: line.replace(b"keySize: ", b"keySize: 1")),
+        (b"| offset: ", lambda line: b""),
+        (b"| offset: ", lambda line: line + line),
+        (b"offset: ", lambda line: line.replace(b"position: ", b"position: 1")),
+        (b"timestamp: ", lambda line: line.replace(b"timestamp: ", b"timestamp: 1")),
+        (b"producerId: ", lambda line: line.replace(b"producerId: ", b"producerId: 1")),
+        (b"passed sanity check", lambda line: b""),
+        (b"Log starting offset", lambda line: b""),
+        (b"### ended with", lambda line: b""),
+        (b"  -1 is followed by", lambda line: line.replace(b"-1", b"-2")),
+        (b"Dumping idem-0/00000000000000000000.log", lambda line: line.replace(b"0.log", b"1.log")),
+    ],
+    ids=lambda value: value.decode() if isinstance(value, bytes) else "",
+)
+def test_a_tampered_text_is_noticed(corpus, what, change):
+    def changed(lines: Lines) -> Lines:
+        at = first_of(lines, what)
+        return [*lines[:at], change(lines[at]), *lines[at + 1 :]]
+
+    poison(corpus / f"{CASE}.before.dumplog.txt.gz", changed)
+    assert judged(corpus, dumplog.KIND)[f"{CASE}.before"]
+
+
+@pytest.mark.parametrize("kind", [logs.KIND, dumplog.KIND], ids=lambda kind: kind.name)
+def test_a_missing_file_is_noticed(corpus, kind):
+    (corpus / CASE / "before" / "idem-0" / "00000000000000000170.log").unlink()
+    assert judged(corpus, kind)[f"{CASE}.before"]
+
+
+@pytest.mark.parametrize("kind", [logs.KIND, dumplog.KIND], ids=lambda kind: kind.name)
+def test_a_surplus_segment_is_noticed(corpus, kind):
+    partition = corpus / CASE / "before" / "idem-0"
+    shutil.copy(partition / "00000000000000000170.log", partition / "00000000000000000999.log")
+    assert judged(corpus, kind)[f"{CASE}.before"]
+
+
+@pytest.mark.parametrize("kind", [logs.KIND, dumplog.KIND], ids=lambda kind: kind.name)
+def test_a_case_without_truth_and_a_truth_without_case_are_noticed(corpus, kind):
+    for path in corpus.glob(f"{CASE}.before.*"):
+        path.unlink()
+    shutil.rmtree(corpus / CASE / "after")
+    assert all(judged(corpus, kind).values())
+
+
+def test_an_emptied_folder_is_a_failure(corpus, capsys):
+    shutil.rmtree(corpus)
+    corpus.mkdir()
+    assert main([str(corpus.parent), "--kind", "logs", "--workers", "1"]) == 1
+    assert "holds no case" in capsys.readouterr().out
+
+
+def test_a_poisoned_truth_makes_the_command_fail(corpus, capsys):
+    poison(corpus / f"{CASE}.before.records.jsonl.gz", lambda lines: lines[:-1])
+    assert main([str(corpus.parent), "--kind", "logs", "--workers", "1"]) == 1
+    said = capsys.readouterr().out
+    assert "logs: 1 agree, 1 disagree" in said
+    assert "expected None, found {'type': 'end'" in said
