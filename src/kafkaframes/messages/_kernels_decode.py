@@ -1,6 +1,7 @@
 """The table-driven decoder: an interpreter of ``_program.Program`` over many messages. Start at ``columns.py``.
 
 1. Arrays and integers in, a status out. No exceptions, objects, I/O, or allocation.
+   Inside, arrays are addresses (``wire._kernels.address_of`` says why).
 2. The caller owns the arena (every column's Arrow buffers) and says how many rows and bytes each place holds. When a
    place is full the kernel stops before the message at hand and says what it needs; the caller grows it and resumes.
 3. There are no counters to roll back: the rows of a list start where its row's offset says, and a row of a column is
@@ -16,8 +17,8 @@ from __future__ import annotations
 from numba import types
 
 from kafkaframes.messages._kernels_memory import at, get8, get32, get64, load_u16, put8, put16, put32, put64
-from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, device, kernel
-from kafkaframes.wire._kernels import copy_bytes, load_i8, load_i16, load_i32, load_i64, load_u8, load_u32
+from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, device, inlined, kernel
+from kafkaframes.wire._kernels import address_of, copy_bytes, load_i8, load_i16, load_i32, load_i64, load_u8, load_u32
 
 # How a message ended; ``columns.py`` has the words. FULL_* end the call, not the message.
 OK, SKIPPED, TRUNCATED, OVERLONG_VARINT, NULL, TOO_LONG, NEGATIVE_SIZE, REFUSED_TAG, TRAILING = range(9)
@@ -28,14 +29,9 @@ FRAME = 4  # int64 a stack frame: saved row, last row or tags left, loop start o
 
 
 @device
-def read_varint(buf, pos, end):
-    """Return (value as Java's int, position after, or minus a status, 1 if longer than needed)."""
-    if pos >= end:
-        return 0, -TRUNCATED, 0
-    byte = load_u8(buf, pos)
-    if byte < 0x80:
-        return byte, pos + 1, 0
-    value = byte & 0x7F
+def read_long_varint(buf, pos, end):
+    """Read a varint of two bytes or more; as ``read_varint``."""
+    value = load_u8(buf, pos) & 0x7F
     shift = 7
     while True:
         pos += 1
@@ -53,7 +49,18 @@ def read_varint(buf, pos, end):
     return value - ((value & 0x80000000) << 1), pos + 1, odd
 
 
-@device
+@inlined
+def read_varint(buf, pos, end):
+    """Return (value as Java's int, position after, or minus a status, 1 if longer than needed)."""
+    if pos >= end:
+        return 0, -TRUNCATED, 0
+    byte = load_u8(buf, pos)
+    if byte < 0x80:
+        return byte, pos + 1, 0
+    return read_long_varint(buf, pos, end)
+
+
+@inlined
 def read_length(buf, pos, end, flags, strict):
     """Read a length or count: compact, int16 (flag 4: a string's) or int32. Return (length, position or -status)."""
     if flags & 1:
@@ -78,7 +85,7 @@ def read_length(buf, pos, end, flags, strict):
     return length, pos + size
 
 
-@device
+@inlined
 def put_bit(arena, base, row, bit):
     """Set bit ``row`` of the bitmap at ``base``, whatever was there."""
     address = base + (row >> 3)
@@ -86,32 +93,38 @@ def put_bit(arena, base, row, bit):
     put8(arena, address, (get8(arena, address) & ~(1 << shift)) | (bit << shift))
 
 
-@device
+@inlined
 def copy_text(arena, target, buf, pos, size):
-    """Copy text and return whether it is all ASCII."""
+    """Copy text and return whether it is all ASCII.
+
+    No loop up to 32 bytes, nearly all names: LLVM makes vector loops of any, whose set-up costs more than such a copy.
+    """
     high = 0
-    done = 0
-    while size - done >= 8:
-        word = get64(buf, pos + done)
-        high |= word
-        put64(arena, target + done, word)
-        done += 8
     if size >= 8:
-        if done < size:  # the last eight bytes once more, rather than up to seven single ones
-            word = get64(buf, pos + size - 8)
-            high |= word
-            put64(arena, target + size - 8, word)
-    else:
-        if size >= 4:
-            word = get32(buf, pos)
-            high |= word & 0x80808080
-            put32(arena, target, word)
-            done = 4
-        while done < size:
-            byte = get8(buf, pos + done)
-            high |= byte
-            put8(arena, target + done, byte)
-            done += 1
+        first, last = get64(buf, pos), get64(buf, pos + size - 8)
+        high = first | last
+        put64(arena, target, first)
+        if size > 16:
+            second, third = get64(buf, pos + 8), get64(buf, pos + size - 16)
+            high |= second | third
+            put64(arena, target + 8, second)
+            put64(arena, target + size - 16, third)
+            for done in range(16, size - 16, 8):
+                word = get64(buf, pos + done)
+                high |= word
+                put64(arena, target + done, word)
+        put64(arena, target + size - 8, last)
+    elif size >= 4:
+        first, last = get32(buf, pos), get32(buf, pos + size - 4)
+        high = (first | last) & 0x80808080
+        put32(arena, target, first)
+        put32(arena, target + size - 4, last)
+    elif size > 0:
+        first, middle, last = get8(buf, pos), get8(buf, pos + (size >> 1)), get8(buf, pos + size - 1)
+        high = (first | middle | last) & 0x80
+        put8(arena, target, first)
+        put8(arena, target + (size >> 1), middle)
+        put8(arena, target + size - 1, last)
     return high & -0x7F7F7F7F7F7F7F80 == 0
 
 
@@ -252,12 +265,21 @@ def is_default(columns, places, consts, arena, first, last, level, row):
     return True
 
 
-@device
+@inlined
 def copy_fixed(arena, target, buf, pos, count, width):
     """Copy ``count`` big-endian values of ``width`` bytes in the machine's order."""
     if width == 4:
-        for k in range(count):
-            put32(arena, target + k * 4, load_i32(buf, pos + k * 4))
+        if count > 4:
+            for k in range(count):
+                put32(arena, target + k * 4, load_i32(buf, pos + k * 4))
+        elif count > 0:  # replica lists: no vector loop for these
+            put32(arena, target, load_i32(buf, pos))
+            if count > 1:
+                put32(arena, target + 4, load_i32(buf, pos + 4))
+                if count > 2:
+                    put32(arena, target + 8, load_i32(buf, pos + 8))
+                    if count > 3:
+                        put32(arena, target + 12, load_i32(buf, pos + 12))
     elif width == 8:
         for k in range(count):
             put64(arena, target + k * 8, load_i64(buf, pos + k * 8))
@@ -277,8 +299,8 @@ _SIGNATURE = types.UniTuple(types.int64, 4)(
 
 @kernel(_SIGNATURE)
 def decode(
-    ops, columns, tags, consts, places, capacities, buf, starts, first, last, strict,
-    arena, status, positions, bad_text, stack,
+    ops_, columns_, tags_, consts_, places_, capacities_, buf_, starts_, first, last, strict,
+    arena_, status, positions, bad_text, stack,
 ):  # fmt: skip
     """Decode the messages ``first:last``; message i is ``buf[starts[i]:starts[i + 1]]``.
 
@@ -287,7 +309,10 @@ def decode(
     ``bad_text[column]`` is set when a string is not UTF-8 (only without ``strict``).
     Return (DONE or FULL_*, message to resume at, level or column, what it needs).
     """
-    width = columns.size // 8
+    width = columns_.size // 8
+    ops, columns, tags, consts = address_of(ops_), address_of(columns_), address_of(tags_), address_of(consts_)
+    places, capacities, starts = address_of(places_), address_of(capacities_), address_of(starts_)
+    buf, arena = address_of(buf_), address_of(arena_)
     for i in range(first, last):
         start = at(starts, i)
         pos = start

@@ -15,7 +15,7 @@ from numba import types
 from kafkaframes.messages._kernels_decode import FRAME, is_default
 from kafkaframes.messages._kernels_memory import at, get8, get32, get64, put8, put64, store_i16, store_i32, store_i64
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, device, kernel
-from kafkaframes.wire._kernels import copy_bytes
+from kafkaframes.wire._kernels import address_of, copy_bytes
 
 
 @device
@@ -97,8 +97,10 @@ _SIGNATURE = types.int64(
 
 
 @kernel(_SIGNATURE)
-def encode(ops, columns, tags, consts, places, arena, present, count, out, ends, stack):
+def encode(ops_, columns_, tags_, consts_, places_, arena_, present, count, out_, ends, stack):
     """Encode rows ``0:count`` into ``out``, row i up to ``ends[i + 1]`` (no bytes where ``present`` is 0)."""
+    ops, columns, tags, consts = address_of(ops_), address_of(columns_), address_of(tags_), address_of(consts_)
+    places, arena, out = address_of(places_), address_of(arena_), address_of(out_)
     pos = 0
     for i in range(count):
         row = i

@@ -42,48 +42,23 @@ def keep_tag(places, capacities, arena, base, column, child, row, buf, pos, end,
     return 0, 0, 0
 
 
-_DRIVER = """
-def decode(columns, consts, places, capacities, buf, starts, first, last, arena, status, positions, bad_text):
-    width = columns.size // 8
-    for i in range(first, last):
-        start = at(starts, i)
-        code = types.int64(status[i])
-        pos = start
-        if code == 0:
-            end = at(starts, i + 1)
-            code, pos, place, need = message(
-                columns, consts, places, capacities, buf, start, end, i, arena, bad_text
-            )
-            if code < 0:
-                return -code, i, place, need
-        if code:
-            status[i] = code
-            positions[i] = pos - start
-            full = fill_defaults(columns, places, consts, arena, 0, width, 0, i)
-            if full:
-                return FULL_DATA, i, full - 1, at(places, (full - 1) * 4 + 3) + 1
-    return DONE, last, 0, 0
-"""
-
-
 @lru_cache(maxsize=512)
 def _named_source(program: Program) -> tuple[str, str]:
     """Return (name, source) of a program's decoder; the name ends with a digest of the text.
 
     So numba's cache, whose folder stands for all kernel files, finds the one that fits.
     """
-    source = _specialised.source_of(program, "message") + _DRIVER
+    source = _specialised.source_of(program, "NAME")
     digest = hashlib.sha256(source.encode()).hexdigest()[:16]
-    name = f"{program.plan.name}_{program.plan.version}_{digest}"
-    source = source.replace("def message(", f"def message_{name}(").replace(" message(", f" message_{name}(")
-    return name, source.replace("def decode(", f"def decode_{name}(")
+    name = f"decode_{program.plan.name}_{program.plan.version}_{digest}"
+    return name, source.replace("NAME", name, 1)
 
 
 @lru_cache(maxsize=512)
 def is_compiled(program: Program) -> bool:
     """Tell whether the cache holds a program's decoder, without loading it."""
     folder = cache_folder()
-    return folder is not None and any(Path(folder).rglob(f"*decode_{_named_source(program)[0]}-*.nbi"))
+    return folder is not None and any(Path(folder).rglob(f"*{_named_source(program)[0]}-*.nbi"))
 
 
 @lru_cache(maxsize=512)
@@ -92,5 +67,4 @@ def compile_decoder(program: Program) -> Any:
     name, source = _named_source(program)
     scope: dict[str, Any] = {**vars(_kernels_decode), "keep_tag": keep_tag, "load_u16": load_u16, "__name__": __name__}
     exec(compile(source, __file__, "exec"), scope)
-    scope[f"message_{name}"] = device(scope[f"message_{name}"])
-    return kernel(_SIGNATURE)(scope[f"decode_{name}"])
+    return kernel(_SIGNATURE)(scope[name])

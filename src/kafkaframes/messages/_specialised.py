@@ -24,7 +24,6 @@ _STORES: Final = {
     Op.BOOL: "put_bit(arena, {base}, {row}, 1 if load_u8(buf, {at}) else 0)",
     Op.UUID: "copy_bytes(arena, {base} + {row} * 16, buf, {at}, 16)",
 }
-ARGUMENTS: Final = "columns, consts, places, capacities, buf, pos, end, r0, arena, bad_text"
 
 
 class _Writer:
@@ -33,7 +32,7 @@ class _Writer:
         self.tags = program.tags.tolist()
         self.levels = program.columns[:, 1].tolist()
         self.lines: list[str] = []
-        self.indent = 1
+        self.indent = 3
         self.names = 0
         self.locals: dict[str, str] = {}
 
@@ -66,7 +65,7 @@ class _Writer:
             stores.append(_STORES[op].format(base=self.local("b", column), row=row, at=at))
             size += _SIZES[op]
             pc += 1
-        self.put(f"if end - pos < {size}:\n    return TRUNCATED, pos, 0, 0")
+        self.put(f"if end - pos < {size}:\n    code = TRUNCATED\n    break")
         self.put("\n".join(stores))
         self.put(f"pos += {size}")
         return pc
@@ -77,7 +76,7 @@ class _Writer:
             f"{name} = load_u8(buf, pos) if pos < end else 255\n"
             f"if {name} < 128:\n    pos += 1\n"
             f"else:\n    {name}, after, odd = read_varint(buf, pos, end)\n"
-            f"    if after < 0:\n        return -after, pos, 0, 0\n    pos = after"
+            f"    if after < 0:\n        code = -after\n        break\n    pos = after"
         )
 
     def length(self, name: str, flags: int) -> None:
@@ -86,7 +85,7 @@ class _Writer:
             self.put(f"{name} -= 1\nif {name} < -2147483648:\n    {name} = 2147483647")
             return
         size, load = (2, "load_i16") if flags & STRING else (4, "load_i32")
-        self.put(f"if end - pos < {size}:\n    return TRUNCATED, pos, 0, 0\n{name} = {load}(buf, pos)\npos += {size}")
+        self.put(f"if end - pos < {size}:\n    code = TRUNCATED\n    break\n{name} = {load}(buf, pos)\npos += {size}")
 
     def null(self, name: str, column: int, flags: int, row: str) -> None:
         """What a negative length means; afterwards ``name`` is not negative."""
@@ -95,7 +94,7 @@ class _Writer:
             self.put(f"if {name} < 0:\n    {name} = 0\n    put_bit(arena, {valid}, {row}, 0)")
             self.put(f"else:\n    put_bit(arena, {valid}, {row}, 1)")
         else:
-            self.put(f"if {name} < 0:\n    return NULL, pos, 0, 0")
+            self.put(f"if {name} < 0:\n    code = NULL\n    break")
 
     def var(self, pc: int, row: str) -> int:
         _, column, flags = self.ops[pc][:3]
@@ -104,10 +103,10 @@ class _Writer:
         self.length(size, flags)
         self.null(size, column, flags, row)
         if flags & STRING:
-            self.put(f"if {size} > 32767:\n    return TOO_LONG, pos, 0, 0")
-        self.put(f"if {size} > end - pos:\n    return TRUNCATED, pos, 0, 0")
+            self.put(f"if {size} > 32767:\n    code = TOO_LONG\n    break")
+        self.put(f"if {size} > end - pos:\n    code = TRUNCATED\n    break")
         self.put(f"{offset} = get32(arena, {base} + {row} * 4)")
-        self.put(f"if {offset} + {size} > {room}:\n    return -FULL_DATA, pos, {column}, {offset} + {size}")
+        self.full(f"{offset} + {size}", room, "FULL_DATA", column)
         if flags & STRING:
             self.put(
                 f"if not copy_text(arena, {data} + {offset}, buf, pos, {size}) and not is_utf8(buf, pos, {size}):\n"
@@ -118,16 +117,18 @@ class _Writer:
         self.put(f"put32(arena, {base} + {row} * 4 + 4, {offset} + {size})\npos += {size}")
         return pc + 1
 
+    def full(self, needed: str, room: str, what: str, place: int) -> None:
+        self.put(f"if {needed} > {room}:\n    code, place, need = -{what}, {place}, {needed}\n    break")
+
     def count(self, pc: int, row: str) -> tuple[str, str]:
         """Read an array's count, check it and its room, write its offset; return the names of count and first row."""
         _, column, flags, _, child = self.ops[pc][:5]
         count, first, base = self.fresh("n"), self.fresh("s"), self.local("b", column)
         self.length(count, flags & ~STRING)
         self.null(count, column, flags, row)
-        self.put(f"if {count} > end - pos:\n    return TRUNCATED, pos, 0, 0")
+        self.put(f"if {count} > end - pos:\n    code = TRUNCATED\n    break")
         self.put(f"{first} = get32(arena, {base} + {row} * 4)")
-        self.put(f"if {first} + {count} > at(capacities, {child}):")
-        self.put(f"    return -FULL_ROWS, pos, {child}, {first} + {count}")
+        self.full(f"{first} + {count}", f"at(capacities, {child})", "FULL_ROWS", child)
         self.put(f"put32(arena, {base} + {row} * 4 + 4, {first} + {count})")
         return count, first
 
@@ -139,13 +140,14 @@ class _Writer:
         stop = self.ops[pc][3]
         self.block(pc + 1, stop - 1, inner)
         self.indent -= 1
+        self.put("if code != 0:\n    break")
         return int(stop)
 
     def fixed_array(self, pc: int, row: str) -> int:
         count, first = self.count(pc, row)
         values, width = self.ops[pc][3], self.ops[pc][2] >> 8
         if width:
-            self.put(f"if {count} * {width} > end - pos:\n    return TRUNCATED, pos, 0, 0")
+            self.put(f"if {count} * {width} > end - pos:\n    code = TRUNCATED\n    break")
             base = self.local("b", values)
             self.put(f"copy_fixed(arena, {base} + {first} * {width}, buf, pos, {count}, {width})")
             self.put(f"pos += {count} * {width}")
@@ -158,7 +160,7 @@ class _Writer:
             self.varint(marker)
             self.put(f"{marker} -= 1")
         else:
-            self.put(f"if pos >= end:\n    return TRUNCATED, pos, 0, 0\n{marker} = load_i8(buf, pos)\npos += 1")
+            self.put(f"if pos >= end:\n    code = TRUNCATED\n    break\n{marker} = load_i8(buf, pos)\npos += 1")
         self.put(f"put_bit(arena, {self.local('v', column)}, {row}, 0 if {marker} < 0 else 1)")
         self.put(f"if {marker} < 0:")
         self.indent += 1
@@ -179,7 +181,7 @@ class _Writer:
             return
         self.put(
             f"full = fill_defaults(columns, places, consts, arena, {first}, {last}, {self.levels[first]}, {row})\n"
-            "if full:\n    return -FULL_DATA, pos, full - 1, at(places, (full - 1) * 4 + 3) + 1"
+            "if full:\n    code, place, need = -FULL_DATA, full - 1, at(places, (full - 1) * 4 + 3) + 1\n    break"
         )
 
     def fill_op(self, pc: int, row: str) -> int:
@@ -203,7 +205,7 @@ class _Writer:
             self.indent += 1
             entry = self.tags[table + number]
             if entry < 0:
-                self.put("return REFUSED_TAG, pos, 0, 0")
+                self.put("code = REFUSED_TAG\nbreak")
             else:
                 self.block(entry, self.end_of_tag(entry), row)
             self.indent -= 1
@@ -212,9 +214,10 @@ class _Writer:
         self.put(
             f"code, place, need = keep_tag(places, capacities, arena, {base}, {column}, {child}, {row}, "
             f"buf, pos, end, {tag}, {length})\n"
-            f"if code:\n    return code, pos, place, need\npos += {length}"
+            f"if code != 0:\n    break\npos += {length}"
         )
         self.indent -= 2
+        self.put("if code != 0:\n    break")
         return int(after)
 
     def end_of_tag(self, pc: int) -> int:
@@ -225,7 +228,7 @@ class _Writer:
         return pc
 
     def end(self, pc: int, row: str) -> int:
-        self.put("if pos != end:\n    return TRAILING, pos, 0, 0\nreturn OK, pos, 0, 0")
+        self.put("if pos != end:\n    code = TRAILING\nbreak")
         return pc + 1
 
 
@@ -240,9 +243,40 @@ _WRITERS: Final = {
 }
 
 
+_HEAD: Final = """\
+def {name}(columns_, consts_, places_, capacities_, buf_, starts_, first, last, arena_, status, positions, bad_text):
+    columns, consts, places = address_of(columns_), address_of(consts_), address_of(places_)
+    capacities, buf = address_of(capacities_), address_of(buf_)
+    starts, arena = address_of(starts_), address_of(arena_)
+{places}
+    for r0 in range(first, last):
+        start = at(starts, r0)
+        pos = start
+        end = at(starts, r0 + 1)
+        code = types.int64(status[r0])
+        place = need = 0
+        while code == 0:
+"""
+_TAIL: Final = """\
+        if code < 0:
+            return -code, r0, place, need
+        if code > 0:
+            status[r0] = code
+            positions[r0] = pos - start
+            full = fill_defaults(columns, places, consts, arena, 0, columns_.size // 8, 0, r0)
+            if full:
+                return FULL_DATA, r0, full - 1, at(places, (full - 1) * 4 + 3) + 1
+    return DONE, last, 0, 0
+"""
+
+
 def source_of(program: Program, name: str) -> str:
-    """Return the source of ``name(columns, ...) -> (status or minus FULL_*, position, place, need)``."""
+    """Return the source of a decoder called ``name``; its contract is that of ``_kernels_decode.decode``.
+
+    Failures set ``code`` and leave the loop at hand, and each loop's end looks at ``code``: a function per message
+    would cost more than a small message does, since every array is seven words of its call.
+    """
     writer = _Writer(program)
     writer.block(0, len(writer.ops), "r0")
-    head = [f"def {name}({ARGUMENTS}):", *(f"    {line}" for line in writer.locals.values())]
-    return "\n".join([*head, *writer.lines, ""])
+    places = "\n".join(f"    {line}" for line in writer.locals.values())
+    return "\n".join([_HEAD.format(name=name, places=places) + writer.lines[0], *writer.lines[1:], _TAIL])

@@ -14,8 +14,9 @@ while they grow; nothing is allocated for a length or count that the bytes at ha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,7 @@ from kafkaframes.messages._program import compile_program
 from kafkaframes.messages.plan import MessagePlan
 from kafkaframes.wire.primitives import utf8_to_text
 
+Step: TypeAlias = Callable[..., tuple[int, int, int, int]]  # runs a kernel until done or until a place is full
 _REASONS: Final = {
     kernels.TRUNCATED: "the bytes end too early",
     kernels.OVERLONG_VARINT: "varint longer than 5 bytes",
@@ -48,7 +50,7 @@ _REASONS: Final = {
 
 
 def decode_columns(
-    plan: MessagePlan, messages: Sequence[bytes] | pa.Array, *, mode: str = "reference"
+    plan: MessagePlan, messages: Sequence[bytes] | pa.Array, *, mode: str = "reference", specialised: bool = True
 ) -> pa.StructArray:
     """Decode many messages of one kind and version.
 
@@ -56,6 +58,7 @@ def decode_columns(
         plan: of the message and version.
         messages: bytes objects, or a binary or large binary array; one message each, without header or size.
         mode: ``reference`` or ``strict``.
+        specialised: use the straight-line decoder where there is one (``reference`` mode).
 
     Raises:
         OptionError: more than 2 GiB at once; split them.
@@ -67,7 +70,9 @@ def decode_columns(
     status[~present] = kernels.SKIPPED
     positions = np.zeros(count, np.int64)
     arena = Arena(program, shape_of(program), messages=count, size_bytes=int(starts[-1] - starts[0]))
-    bad_text = _run(arena, buf, starts, status, positions, strict=mode == "strict")
+    strict = mode == "strict"
+    step = _specialised if specialised and not strict and hot.is_compiled(program) else _table_driven
+    bad_text = _run(arena, buf, starts, status, positions, step=partial(step, strict=strict))
     texts = {int(column): _mend for column in np.flatnonzero(bad_text)}
     valid = status == kernels.OK
     return arena.to_arrow(count, errors=_errors(status, positions), valid=valid, texts=texts)
@@ -116,6 +121,11 @@ def specialise(plan: MessagePlan) -> bool:
     return True
 
 
+def is_specialised(plan: MessagePlan) -> bool:
+    """Return whether a message and version has a straight-line decoder in the cache."""
+    return hot.is_compiled(compile_program(plan))
+
+
 def _input(messages: Sequence[bytes] | pa.Array) -> tuple[Array, Array, Array]:
     """Return the bytes of all messages, where each starts (one more than there are), and which are not null."""
     array = messages if isinstance(messages, pa.Array) else pa.array(messages, pa.large_binary())
@@ -137,15 +147,14 @@ def _input(messages: Sequence[bytes] | pa.Array) -> tuple[Array, Array, Array]:
     return buf, starts, present
 
 
-def _run(arena: Arena, buf: Array, starts: Array, status: Array, positions: Array, *, strict: bool) -> Array:
+def _run(arena: Arena, buf: Array, starts: Array, status: Array, positions: Array, *, step: Step) -> Array:
     """Run the kernel over all messages, growing the arena as it asks; return which text columns need mending."""
     program = arena.program
     count = len(starts) - 1
     bad_text = np.zeros(len(program.columns), np.uint8)
-    step = _specialised if not strict and hot.is_compiled(program) else _table_driven
     at = 0
     while at < count:
-        what, at, place, needed = step(arena, buf, starts, at, status, positions, bad_text, strict)
+        what, at, place, needed = step(arena, buf, starts, at, status, positions, bad_text)
         consumed = int(starts[at] - starts[0])
         if what != kernels.DONE and needed > MAX_ROWS:
             status[at] = kernels.TOO_MANY

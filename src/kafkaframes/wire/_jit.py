@@ -3,7 +3,7 @@
 * ``@kernel(signature)`` makes an entry point: one explicit signature, compiled once and kept in a cache, the GIL
   released while it runs. Arrays that a kernel only reads are declared with ``BYTES`` or another read-only type: numba
   passes a writable array to it, so that there is one compiled form and not one for each kind of caller.
-* ``@device`` makes a function that kernels call; it is compiled into them.
+* ``@device`` makes a function that kernels call; it is compiled into them. ``@inlined`` is one without a call.
 * ``warm()`` imports every kernel module, which compiles what the cache lacks.
 
 The cache. Numba's own stamp looks at the one file a kernel stands in; ours call into each other across files, so
@@ -45,6 +45,7 @@ OUT_INT64S = types.Array(types.int64, 1, "C")
 OUT_TABLE = types.Array(types.int64, 2, "C")
 
 device = njit(nogil=True)
+inlined = njit(nogil=True, forceinline=True)  # small ones on a hot path: each array they take is seven words of a call
 
 
 def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

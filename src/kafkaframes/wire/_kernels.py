@@ -29,6 +29,9 @@ HAS_CRC32C = platform.machine().lower() in ("x86_64", "amd64") and bool(_FEATURE
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, position: Any) -> Any:
+    """Return the pointer to a byte of an array, or of the memory at an address (an int64, ``address_of`` an array)."""
+    if isinstance(array_type, types.Integer):
+        return builder.gep(builder.inttoptr(array, ir.IntType(8).as_pointer()), [position])
     data = context.make_array(array_type)(context, builder, array).data
     return builder.gep(builder.bitcast(data, ir.IntType(8).as_pointer()), [position])
 
@@ -59,6 +62,21 @@ load_i16 = _load("load_i16", 16, types.int64, signed=True)
 load_i32 = _load("load_i32", 32, types.int64, signed=True)
 load_u32 = _load("load_u32", 32, types.int64, signed=False)
 load_i64 = _load("load_i64", 64, types.int64, signed=True)
+
+
+@intrinsic
+def address_of(typingctx: Any, array: Any) -> Any:
+    """Return where an array's data start, as an int64; the loads here take that in place of the array.
+
+    A function that takes arrays costs two atomic operations an array each time that it is called, wherever numba cannot
+    prove that they cancel out (measured: 20 ns a call); one that takes addresses costs nothing.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.ptrtoint(data, ir.IntType(64))
+
+    return types.int64(array), code
 
 
 @intrinsic

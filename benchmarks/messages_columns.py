@@ -1,0 +1,154 @@
+"""How long does one message take to become columns, beside kio's and kafka-python's objects from the same bytes?
+
+Run: python benchmarks/messages_columns.py [--quick]. Best of several interleaved rounds in one process, GC off.
+Large messages go in batches of 100, small ones in batches of 10,000; `one` is a single large message by itself, where
+handing some forty Arrow arrays to Python is most of the time. `table`: the table-driven kernel; `special`: the
+straight-line one, where `python -m kafkaframes.messages.hot` has compiled it.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from kafkaframes.messages import columns
+from kafkaframes.messages.plan import MessagePlan, plan_message
+from kafkaframes.spec import catalog
+
+ASKED = {"MetadataResponse": (12, 70, 4), "ApiVersionsRequest": (10, 0, 10), "HeartbeatRequest": (10, 0, 10)}
+
+
+def metadata() -> dict[str, Any]:
+    def partition(index: int) -> dict[str, Any]:
+        nodes = [(index + k) % 3 for k in range(3)]
+        return {
+            "partitionIndex": index,
+            "leaderId": nodes[0],
+            "leaderEpoch": 5,
+            "replicaNodes": nodes,
+            "isrNodes": nodes,
+        }
+
+    topics = [
+        {
+            "name": f"topic-{index:04d}",
+            "topicId": index.to_bytes(16, "big"),
+            "partitions": list(map(partition, range(10))),
+        }
+        for index in range(1, 101)
+    ]
+    brokers = [{"nodeId": node, "host": f"broker{node}.example.com", "port": 9092} for node in range(3)]
+    return {"brokers": brokers, "clusterId": "abcdefghijklmnopqrstuv", "controllerId": 1, "topics": topics}
+
+
+def fetched() -> dict[str, Any]:
+    partitions = [
+        {
+            "partitionIndex": index,
+            "highWatermark": 1000,
+            "lastStableOffset": 1000,
+            "logStartOffset": 0,
+            "records": b"x" * 1024,
+        }
+        for index in range(50)
+    ]
+    return {"sessionId": 7, "responses": [{"topicId": b"t" * 16, "partitions": partitions}]}
+
+
+def produced() -> dict[str, Any]:
+    partitions = [{"index": index, "records": b"x" * 1024} for index in range(50)]
+    return {"acks": -1, "timeoutMs": 30000, "topicData": [{"topicId": b"t" * 16, "partitionData": partitions}]}
+
+
+def to_fetch() -> dict[str, Any]:
+    partitions = [{"partition": index, "fetchOffset": 1000, "partitionMaxBytes": 1 << 20} for index in range(3)]
+    return {"maxWaitMs": 500, "minBytes": 1, "topics": [{"topicId": b"t" * 16, "partitions": partitions}]}
+
+
+# message, version, value, how many a batch; kio's module, kafka-python's module
+CASES = (
+    ("MetadataResponse", 13, metadata(), 100, "metadata.v13.response", "metadata"),
+    ("FetchResponse", 18, fetched(), 100, "fetch.v18.response", "consumer"),
+    ("ProduceRequest", 13, produced(), 100, "produce.v13.request", "producer"),
+    ("FetchRequest", 18, to_fetch(), 10_000, "fetch.v18.request", "consumer"),
+    ("HeartbeatRequest", 4, {"groupId": "orders", "generationId": 3, "memberId": "consumer-1-0c9f3f2e"}, 10_000,
+     "heartbeat.v4.request", "consumer"),
+    ("ApiVersionsRequest", 4, {"clientSoftwareName": "kafkaframes", "clientSoftwareVersion": "0.1.0"}, 10_000,
+     "api_versions.v4.request", "metadata"),
+)  # fmt: skip
+
+
+def by_kio(name: str, module: str, data: bytes) -> Callable[[], object]:
+    from kio.serial import entity_reader
+
+    read = entity_reader(getattr(importlib.import_module(f"kio.schema.{module}"), name))
+    _, size = read(data, 0)
+    assert size == len(data), "kio reads all of it"
+    return lambda: read(data, 0)
+
+
+def by_kafka_python(name: str, version: int, module: str, data: bytes) -> Callable[[], object]:
+    made = getattr(importlib.import_module(f"kafka.protocol.{module}"), name)
+    return lambda: made.decode(data, version=version)
+
+
+def by_columns(plan: MessagePlan, messages: Any, *, special: bool) -> Callable[[], object]:
+    def run() -> object:
+        return columns.decode_columns(plan, messages, specialised=special)
+
+    rows = columns.decode_columns(plan, messages)
+    assert rows.field("_error").null_count == len(messages), "all are good"
+    assert columns.encode_columns(plan, rows).to_pylist()[0] == messages[0].as_py(), "and nothing is lost"
+    return run
+
+
+def best(rounds: int, subjects: dict[str, tuple[Callable[[], object], int]]) -> dict[str, tuple[float, float]]:
+    """Return microseconds a message as (best, median) of interleaved rounds."""
+    times: dict[str, list[float]] = {name: [] for name in subjects}
+    for _ in range(rounds):
+        for name, (run, count) in subjects.items():
+            start = time.perf_counter()
+            run()
+            times[name].append((time.perf_counter() - start) / count * 1e6)
+    return {name: (min(found), statistics.median(found)) for name, found in times.items()}
+
+
+def measure(case: tuple[Any, ...], rounds: int) -> None:
+    name, version, value, count, kio_module, kafka_module = case
+    plan = plan_message(catalog.load(name), version)
+    data = columns.encode_columns(plan, pa.array([value]))[0].as_py()
+    messages = pa.array([data] * count, pa.binary())
+    many = by_kio(name, kio_module, data), by_kafka_python(name, version, kafka_module, data)
+    loops = 1 if count == 100 else 100
+    subjects: dict[str, tuple[Callable[[], object], int]] = {
+        "kio": (lambda: [many[0]() for _ in range(loops)], loops),
+        "kafka-python": (lambda: [many[1]() for _ in range(loops)], loops),
+        "table": (by_columns(plan, messages, special=False), count),
+    }
+    if columns.is_specialised(plan):
+        subjects["special"] = (by_columns(plan, messages, special=True), count)
+    if count == 100:
+        subjects["one"] = (by_columns(plan, messages[:1], special=True), 1)
+    found = best(rounds, subjects)
+    print(f"{name} v{version}, {len(data)} bytes, {count} a batch; microseconds a message")
+    for subject, (least, median) in found.items():
+        ratios = "  ".join(f"{found[peer][0] / least:7.1f}x {peer}" for peer in ("kio", "kafka-python"))
+        print(f"  {subject:<13}{least:10.2f} best {median:10.2f} median   {ratios}")
+
+
+def main() -> None:
+    gc.disable()
+    rounds = 5 if "--quick" in sys.argv else 40
+    for case in CASES:
+        measure(case, rounds)
+
+
+if __name__ == "__main__":
+    main()
