@@ -28,6 +28,7 @@ from tests.agreement.kinds import (
     messages,
     record_sets,
     spec,
+    unclean,
 )
 
 # One line a kind: import its KIND here and add it. The order is the order of the summary.
@@ -42,6 +43,7 @@ KINDS: tuple[Kind, ...] = (
     evolution.KIND,
     lookups.KIND,
     committed.KIND,
+    unclean.KIND,
     append.KIND,
 )
 _BY_NAME = {kind.name: kind for kind in KINDS}

@@ -54,6 +54,7 @@ class Action:
         path: to which file, as it is called by then; for a rebuild the ``.log`` whose indexes are made again.
         reason: why, in words.
         to: the new path of a rename.
+        source: where the bytes are now, if an earlier action renames them; else ``path``.
         size_bytes: what is left after a truncation.
     """
 
@@ -61,6 +62,7 @@ class Action:
     path: str
     reason: str
     to: str | None = None
+    source: str | None = None
     size_bytes: int | None = None
 
 
@@ -113,11 +115,18 @@ class _Draft:
     actions: list[Action] = field(default_factory=list)
     bytes_lost: int = 0
 
-    def delete(self, doomed: Iterable[LogFile], reason: str, *, lost: bool = False) -> None:
+    def delete(self, doomed: Iterable[LogFile], reason: str) -> None:
         for file in sorted(doomed, key=lambda one: one.path):
             if self.files.pop(file.name, None) is not None:
                 self.actions.append(Action(Kind.DELETE, file.path, reason))
-                self.bytes_lost += file.size_bytes if lost and file.name.kind == "log" else 0
+
+    def set_aside(self, doomed: Iterable[LogFile], reason: str) -> None:
+        """Rename files to ``.deleted``: a running broker removes them a minute later."""
+        for file in sorted(doomed, key=lambda one: one.path):
+            del self.files[file.name]
+            path = join(split(file.path)[0], str(file.name))  # a swap has its final name by then
+            self.actions.append(Action(Kind.RENAME, path, reason, to=f"{path}.deleted", source=file.path))
+            self.bytes_lost += file.size_bytes if file.name.kind == "log" else 0
 
     def rename(self, file: LogFile, reason: str) -> None:
         del self.files[file.name]
@@ -294,9 +303,9 @@ def _recover_from(
 
 def _delete_segments(draft: _Draft, doomed: list[KeptSegment], reason: str) -> None:
     bases = {segment.base_offset for segment in doomed}
-    kinds = (*names.SEGMENT_KINDS, "snapshot")
-    files = [file for name, file in draft.files.items() if name.offset in bases and name.kind in kinds]
-    draft.delete(files, reason, lost=True)
+    files = [file for name, file in draft.files.items() if name.offset in bases and not name.temporary]
+    draft.set_aside((file for file in files if file.name.kind in names.SEGMENT_KINDS), reason)
+    draft.delete((file for file in files if file.name.kind == "snapshot"), reason)
 
 
 def _settled(draft: _Draft, partition: Partition, kept: list[KeptSegment]) -> RecoveryPlan:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,8 @@ def _cases(folder: Path) -> Iterator[Case]:
         yield Case(case.name, case)
 
 
-def _lines(texts: Iterator[bytes]) -> Iterator[dict[str, Any]]:
+def lines(texts: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the lines to compare: without Kafka's words."""
     for text in texts:
         line = json.loads(text)
         if "field_error" in line:
@@ -49,7 +50,7 @@ def _compare(case: LogCase) -> Iterator[str]:
         yield problem
         return
     with gzip.open(case.truth) as truth:
-        pairs = itertools.zip_longest(_lines(truth), _lines(found_lines(case.directory)))
+        pairs = itertools.zip_longest(lines(truth), lines(found_lines(case.directory)))
         place = "the beginning"
         for number, (expected, found) in enumerate(pairs, start=1):
             if expected is None or found is None:

@@ -1,0 +1,49 @@
+"""What a verification finds, as values: for people, for machines, and for the exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from typing import Any
+
+
+class Severity(IntEnum):
+    """How bad it is."""
+
+    NOTE = 0  # as brokers leave it: a preallocated tail, a file that waits for its deletion
+    WARNING = 1  # no record is lost, but a broker or a tool may answer wrongly: an index, a checkpoint, a sequence
+    ERROR = 2  # bytes of records are damaged, missing or out of order
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be.
+
+    Attributes:
+        check: a stable word for machines; ``docs/verify.md`` lists them.
+        file: its path.
+        position: the byte in that file, where one can be named.
+        offset: the record offset, where one can be named.
+        message: for people.
+    """
+
+    severity: Severity
+    check: str
+    message: str
+    file: str
+    position: int | None = None
+    offset: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object, the severity as a word."""
+        return asdict(self) | {"severity": self.severity.name.lower()}
+
+    def __str__(self) -> str:
+        place = self.file if self.position is None else f"{self.file}, byte {self.position}"
+        return f"{self.severity.name.lower()}: {self.check}: {self.message} (at {place})"
+
+
+def worst(findings: Iterable[Finding]) -> Severity:
+    """Return the gravest severity; NOTE where nothing was found."""
+    return max((finding.severity for finding in findings), default=Severity.NOTE)
