@@ -26,6 +26,9 @@ $(READY): pyproject.toml
 
 setup: $(READY) ## install everything into .venv, compile the kernels
 
+run: setup ## read the logs in examples/ with Spark, write Parquet to out/, print what was in them
+	@$(PY) -m kafkaframes summarize examples/logs --to out/examples --overwrite
+
 check: setup ## format, lint, types, import contracts
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from kafkaframes.spark.columns import COLUMNS, SPARKS_OWN
+from kafkaframes.spark.columns import BATCHES, RECORDS, SPARKS_OWN
 from kafkaframes.spark.options import OPTIONS
 
 ROOT = Path(__file__).parents[1]
@@ -27,18 +27,23 @@ def options_table() -> str:
     return rows(("option", "default", "meaning"), [row for row in body if row[0] != "`paths`"])
 
 
-def columns_table() -> str:
-    """One row for each column of kafka-log."""
-    body = [
-        (f"`{c.name}`", f"`{c.type}`", "by default" if c.name in SPARKS_OWN else "", c.meaning)
-        for c in COLUMNS.values()
-    ]
+def records_table() -> str:
+    """One row for each column of the table records."""
+    given = dict.fromkeys(SPARKS_OWN, "by default") | {"headers": "`includeHeaders`"}
+    body = [(f"`{c.name}`", f"`{c.type}`", given.get(c.name, ""), c.meaning) for c in RECORDS]
     return rows(("column", "type", "given", "meaning"), body)
 
 
+def batches_table() -> str:
+    """One row for each column of the table batches."""
+    return rows(("column", "type", "meaning"), [(f"`{c.name}`", f"`{c.type}`", c.meaning) for c in BATCHES])
+
+
+READING = ROOT / "docs" / "reading-logs.md"
 TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
-    "options": (ROOT / "docs" / "reading-logs.md", options_table),
-    "columns": (ROOT / "docs" / "reading-logs.md", columns_table),
+    "options": (READING, options_table),
+    "columns": (READING, records_table),
+    "batches": (READING, batches_table),
 }
 
 

@@ -15,6 +15,7 @@ from kafkaframes.errors import KafkaframesError
 COMMANDS: dict[str, tuple[str, str]] = {
     "spec": ("kafkaframes.cli.spec", "message specs: list, show, diff, check, import"),
     "dump-log": ("kafkaframes.cli.dump_log", "print segments, indexes and snapshots, as Kafka does or as data"),
+    "summarize": ("kafkaframes.cli.summarize", "read logs with Spark, write Parquet, print what was in them"),
     "doctor": ("kafkaframes.cli.doctor", "print what was found on this machine and what to do about it"),
 }
 

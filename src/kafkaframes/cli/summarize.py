@@ -114,6 +114,9 @@ def render(summary: Summary) -> Iterable[Any]:
     yield _topics_table(summary)
     yield _codecs_table(summary)
     yield _dropped_table(summary) if summary.dropped else "[bold]Left out[/]  nothing"
+    if summary.internal_topics:
+        names = escape(", ".join(summary.internal_topics))
+        yield f"[bold]Not read[/]  internal topics: {names} [dim](-o includeInternalTopics=true)[/]"
     yield ""
     output = escape(summary.output)
     yield f"[bold green]✓[/] {summary.records:,} records in {summary.seconds:.1f} s, as Parquet in [bold]{output}[/]"
@@ -157,9 +160,10 @@ def _codecs_table(summary: Summary) -> Table:
 
 
 def _dropped_table(summary: Summary) -> Table:
-    table = _table("Left out", "what", "batches", "in the log")
+    table = _table("Left out", "what", "batches", "records", "in the log")
     for dropped in summary.dropped:
-        table.add_row(escape(dropped.reason), f"{dropped.batches:,}", size_text(dropped.log_bytes))
+        records = "?" if dropped.records is None else f"{dropped.records:,}"
+        table.add_row(escape(dropped.reason), f"{dropped.batches:,}", records, size_text(dropped.log_bytes))
     return table
 
 

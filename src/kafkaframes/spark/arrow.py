@@ -7,7 +7,7 @@ field of a list is named ``element``, timestamps are microseconds in UTC.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,22 @@ ARROW_TYPES: dict[str, pa.DataType] = {
 }
 
 
+class Rows(Protocol):
+    """What the rows of either table know: the batches they come from."""
+
+    @property
+    def stretch(self) -> Stretch:
+        """The batches."""
+
+    @property
+    def batch_of(self) -> Ints:
+        """For each row its batch's place in the stretch."""
+
+    @property
+    def segment(self) -> Segment:
+        """Where the batches were read."""
+
+
 class Found(NamedTuple):
     """The records of a stretch that are wanted.
 
@@ -51,7 +67,7 @@ class Found(NamedTuple):
     stretch: Stretch
     sections: Sections
     records: Index
-    batch_of: npt.NDArray[np.int64]
+    batch_of: Ints
     valid: npt.NDArray[np.bool_]
     base_offsets: Ints
     segment: Segment
@@ -110,38 +126,43 @@ def _text(raw: pa.Array) -> pa.Array:
         return pa.array([None if one is None else java_text(one) for one in raw.to_pylist()], pa.string())
 
 
-def _timestamp(found: Found) -> pa.Array:
+def instants(milliseconds: Ints) -> pa.Array:
     """Milliseconds as microseconds; what no microseconds can say (the year 294247 and later) is null."""
-    milliseconds = found.records.timestamps
     beyond = np.abs(milliseconds.astype(np.float64)) > _MOST_MILLISECONDS
     made = pa.array(milliseconds * 1000, mask=beyond if beyond.any() else None)
     return made.view(ARROW_TYPES["timestamp"])
 
 
-def _of_batch(name: str, dtype: Any = np.int64) -> Callable[[Found], pa.Array]:
-    def make(found: Found) -> pa.Array:
-        return pa.array(found.stretch.batches.column(name).astype(dtype)[found.batch_of])
+def of_batch(name: str, dtype: Any = np.int64) -> Callable[[Rows], pa.Array]:
+    """Return the maker of a column that repeats a header's field for each record of its batch."""
+
+    def make(rows: Rows) -> pa.Array:
+        return pa.array(rows.stretch.batches.column(name).astype(dtype)[rows.batch_of])
 
     return make
 
 
-def _flag(bit: int) -> Callable[[Found], pa.Array]:
-    def make(found: Found) -> pa.Array:
-        batches = found.stretch.batches
+def flag(bit: int) -> Callable[[Rows], pa.Array]:
+    """Return the maker of a column that tells one of the attributes of format 2."""
+
+    def make(rows: Rows) -> pa.Array:
+        batches = rows.stretch.batches
         flags = (batches.column("magic") >= 2) & ((batches.column("attributes") & bit) != 0)
-        return pa.array(flags[found.batch_of])
+        return pa.array(flags[rows.batch_of])
 
     return make
 
 
-def _timestamp_type(found: Found) -> pa.Array:
-    batches = found.stretch.batches
-    return pa.array(timestamp_types(batches.column("magic"), batches.column("attributes"))[found.batch_of])
+def timestamp_type(rows: Rows) -> pa.Array:
+    """The timestamp type of each record, Kafka's number."""
+    batches = rows.stretch.batches
+    return pa.array(timestamp_types(batches.column("magic"), batches.column("attributes"))[rows.batch_of])
 
 
-def _codec(found: Found) -> pa.Array:
-    names = codec_names(found.stretch.batches.column("attributes"))
-    return pa.array(names, pa.string()).take(pa.array(found.batch_of))
+def codec(rows: Rows) -> pa.Array:
+    """The codec's name of each record's batch."""
+    names = codec_names(rows.stretch.batches.column("attributes"))
+    return pa.array(names, pa.string()).take(pa.array(rows.batch_of))
 
 
 def _sequence(found: Found) -> pa.Array:
@@ -152,32 +173,39 @@ def _sequence(found: Found) -> pa.Array:
     return pa.array(np.where(bases < 0, -1, (bases + deltas) & 0x7FFFFFFF).astype(np.int32))
 
 
-def _repeated(value: Callable[[Segment], Any], kind: str) -> Callable[[Found], pa.Array]:
-    def make(found: Found) -> pa.Array:
-        return pa.repeat(pa.scalar(value(found.segment), ARROW_TYPES[kind]), found.batch_of.size)
+def repeated(value: Callable[[Segment], Any], kind: str) -> Callable[[Rows], pa.Array]:
+    """Return the maker of a column that says of each record what its segment says."""
+
+    def make(rows: Rows) -> pa.Array:
+        return pa.repeat(pa.scalar(value(rows.segment), ARROW_TYPES[kind]), rows.batch_of.size)
 
     return make
+
+
+def position(rows: Rows) -> pa.Array:
+    """The byte position in the file of each record's batch."""
+    return pa.array((rows.stretch.batches.column("position") + rows.stretch.base)[rows.batch_of])
 
 
 _MAKERS: dict[str, Callable[[Found], pa.Array]] = {
     "key": _binary("key_at", "key_size"),
     "value": _binary("value_at", "value_size"),
-    "topic": _repeated(lambda segment: segment.topic, "string"),
-    "partition": _repeated(lambda segment: segment.partition, "int"),
+    "topic": repeated(lambda segment: segment.topic, "string"),
+    "partition": repeated(lambda segment: segment.partition, "int"),
     "offset": lambda found: pa.array(found.records.offsets),
-    "timestamp": _timestamp,
-    "timestampType": _timestamp_type,
+    "timestamp": lambda found: instants(found.records.timestamps),
+    "timestampType": timestamp_type,
     "headers": _headers,
     "baseOffset": lambda found: pa.array(found.base_offsets[found.batch_of]),
-    "position": lambda found: pa.array((found.stretch.batches.column("position") + found.stretch.base)[found.batch_of]),
-    "magic": _of_batch("magic", np.int8),
-    "codec": _codec,
-    "producerId": _of_batch("producer_id"),
-    "producerEpoch": _of_batch("producer_epoch", np.int16),
+    "position": position,
+    "magic": of_batch("magic", np.int8),
+    "codec": codec,
+    "producerId": of_batch("producer_id"),
+    "producerEpoch": of_batch("producer_epoch", np.int16),
     "sequence": _sequence,
-    "leaderEpoch": _of_batch("leader_epoch", np.int32),
-    "transactional": _flag(TRANSACTIONAL),
-    "control": _flag(CONTROL),
+    "leaderEpoch": of_batch("leader_epoch", np.int32),
+    "transactional": flag(TRANSACTIONAL),
+    "control": flag(CONTROL),
     "crcOk": lambda found: pa.array(found.valid[found.batch_of]),
-    "file": _repeated(lambda segment: segment.path, "string"),
+    "file": repeated(lambda segment: segment.path, "string"),
 }

@@ -43,11 +43,12 @@ class KafkaLogDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the schema of Spark's Kafka source, or of the columns asked for."""
-        return ddl(choose_columns(self.parsed.columns, include_headers=self.parsed.include_headers))
+        options = self.parsed
+        return ddl(choose_columns(options.columns, include_headers=options.include_headers, table=options.table))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns of ``schema``: ours, or what ``spark.read.schema(...)`` named."""
-        return KafkaLogReader(self.parsed, _columns_of(schema))
+        return KafkaLogReader(self.parsed, _columns_of(schema, self.parsed.table))
 
 
 class LogPartition(InputPartition):
@@ -81,14 +82,16 @@ class KafkaLogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task as Arrow batches of about 1 MB."""
+        from kafkaframes.spark.batch_table import read_batch_work
         from kafkaframes.spark.reading import read_work
 
         assert isinstance(partition, LogPartition)
-        yield from read_work(partition.work, self.columns, self.options)
+        read = read_batch_work if self.options.table == "batches" else read_work
+        yield from read(partition.work, self.columns, self.options)
 
 
-def _columns_of(schema: StructType) -> tuple[Column, ...]:
-    columns = choose_columns(schema.names, include_headers=False)
+def _columns_of(schema: StructType, table: str) -> tuple[Column, ...]:
+    columns = choose_columns(schema.names, table=table)
     for given, ours in zip(schema, columns, strict=True):
         if given.dataType.simpleString() != ours.type.replace(" ", ""):
             raise OptionError(f"schema: column {given.name} is {ours.type}, not {given.dataType.simpleString()}")

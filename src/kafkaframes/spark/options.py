@@ -17,6 +17,7 @@ from typing import Any
 from kafkaframes.errors import OptionError
 
 EARLIEST, LATEST = -2, -1
+TABLES = ("records", "batches")
 MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 DEFAULT_BYTES_PER_PARTITION = 128 << 20
 
@@ -42,6 +43,8 @@ class ReadOptions:
     include_headers: bool = False
     include_control: bool = False
     include_internal: bool = False
+    table: str = "records"
+    deep: bool = False
     mode: str = "PERMISSIVE"
     verify_crc: bool = True
     min_partitions: int = 1
@@ -108,6 +111,12 @@ def _mode(text: str) -> str:
     if text.upper() not in MODES:
         raise ValueError(f"one of {', '.join(MODES)} is wanted")
     return text.upper()
+
+
+def _table(text: str) -> str:
+    if text.lower() not in TABLES:
+        raise ValueError(f"one of {', '.join(TABLES)} is wanted")
+    return text.lower()
 
 
 def _positive(text: str) -> int:
@@ -209,6 +218,8 @@ _ROWS = (
     Option("includeHeaders", "include_headers", _boolean, "false", "adds the column headers"),
     Option("includeControlRecords", "include_control", _boolean, "false", "transaction markers become rows too"),
     Option("includeInternalTopics", "include_internal", _boolean, "false", "reads __consumer_offsets and its kind too"),
+    Option("table", "table", _table, "records", "records: a row for each record; batches: a row for each batch"),
+    Option("deepIteration", "deep", _boolean, "false", "batches only: opens each batch, as dump-log's flag does"),
     Option("mode", "mode", _mode, "PERMISSIVE", "what to do with damage: PERMISSIVE, DROPMALFORMED or FAILFAST"),
     Option("verifyCrc", "verify_crc", _boolean, "true", "checks each batch's checksum"),
     Option("minPartitions", "min_partitions", _positive, "1", "cuts the input into at least about this many tasks"),

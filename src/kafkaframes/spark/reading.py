@@ -60,18 +60,25 @@ def read_slice(piece: Slice, options: ReadOptions) -> Iterator[Found]:
         CorruptRecordError: damage, in mode FAILFAST.
         LogDirError: the segment cannot be read.
     """
-    try:
-        for stretch in read_stretches(piece):
+    for stretch in read_stretches(piece):
+        if stretch.is_end:
+            _report_end(stretch, piece, options.mode)
+        else:
             yield _find(stretch, piece, options)
-    except CorruptRecordError as error:
-        if options.mode == "FAILFAST":
-            raise
-        log.warning("%s; what follows in this file is not read", error)
+
+
+def _report_end(stretch: Stretch, piece: Slice, mode: str) -> None:
+    """Tell of bytes that are no batch; a torn tail, which every crash leaves, is no error to Kafka either."""
+    reason = f"{stretch.end.reason}; {stretch.rest_bytes} bytes are not read"
+    error = CorruptRecordError(reason, position=stretch.end_position, file=piece.segment.path)
+    if mode == "FAILFAST" and stretch.end.corrupt:
+        raise error
+    log.warning("%s", error)
 
 
 def _find(stretch: Stretch, piece: Slice, options: ReadOptions) -> Found:
     batches = stretch.batches
-    outside = _outside(batches, piece)
+    outside = find_outside(batches, piece)
     skip = outside if options.include_control else outside | _is_control(batches)
     valid = check_crcs(stretch.data, batches).astype(bool) if options.verify_crc else np.ones(len(batches), bool)
     sections = decode.open_sections(stretch.data, batches, skip=skip)
@@ -86,7 +93,7 @@ def _find(stretch: Stretch, piece: Slice, options: ReadOptions) -> Found:
     return Found(stretch, sections, index, batch_of, valid, base_offsets, piece.segment)
 
 
-def _outside(batches: Batches, piece: Slice) -> Mask:
+def find_outside(batches: Batches, piece: Slice) -> Mask:
     """Say which batches hold no offset asked for. A wrapper's offset (formats 0 and 1) bounds it from above only."""
     outside: Mask = batches.column("last_offset") < piece.first_offset
     outside |= (batches.column("magic") >= 2) & (batches.column("base_offset") >= piece.end_offset)
@@ -109,14 +116,9 @@ def _base_offsets(batches: Batches, index: Index) -> Ints:
 
 def _report(stretch: Stretch, piece: Slice, index: Index, sections: Sections, valid: Mask, mode: str) -> Mask:
     """Return which batches are damaged, having told (or, in FAILFAST, raised) why."""
-    suspects = {*sections.problems, *np.flatnonzero(index.statuses).tolist(), *np.flatnonzero(~valid).tolist()}
     damaged = np.zeros(len(stretch.batches), bool)
-    for row in sorted(suspects):
-        problem = decode.problem_of(row, index, sections)
-        if problem is None and valid[row]:
-            continue
+    for row, reason in find_problems(index, sections, valid).items():
         damaged[row] = True
-        reason = problem.reason if problem is not None else CRC_MISMATCH
         offset = int(stretch.batches.column("base_offset")[row])
         error = CorruptRecordError(
             f"{reason}, in the batch of offset {offset}", position=stretch.position_of(row), file=piece.segment.path
@@ -125,6 +127,17 @@ def _report(stretch: Stretch, piece: Slice, index: Index, sections: Sections, va
             raise error
         log.warning("%s", error)
     return damaged
+
+
+def find_problems(index: Index, sections: Sections, valid: Mask) -> dict[int, str]:
+    """Return why each damaged batch is damaged, by its row; what cannot be read counts more than a wrong checksum."""
+    suspects = {*sections.problems, *np.flatnonzero(index.statuses).tolist(), *np.flatnonzero(~valid).tolist()}
+    problems = ((row, decode.problem_of(row, index, sections)) for row in sorted(suspects))
+    return {
+        row: problem.reason if problem is not None else CRC_MISMATCH
+        for row, problem in problems
+        if problem is not None or not valid[row]
+    }
 
 
 def _kept(index: Index, batch_of: Ints, piece: Slice, dropped: Mask | None) -> Mask | None:

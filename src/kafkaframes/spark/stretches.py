@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkaframes.errors import CorruptRecordError, LogDirError
+from kafkaframes.errors import LogDirError
 from kafkaframes.log.filesystem import filesystem_for
 from kafkaframes.records.layout import CODEC_MASK, OVERHEAD_BYTES
-from kafkaframes.records.scan import FILE, Batches, Bytes, as_array, scan
+from kafkaframes.records.scan import FILE, Batches, Bytes, End, as_array, scan
 from kafkaframes.spark.planning import Slice
 
 READ_BYTES = 4 << 20
@@ -25,11 +25,31 @@ _GUESSED_RATIO = 4
 
 
 class Stretch(NamedTuple):
-    """Neighbouring batches. ``base`` is the file's position of the first byte of ``data``."""
+    """Neighbouring batches. ``base`` is the file's position of the first byte of ``data``.
+
+    The last stretch of a slice that does not end with a whole batch has no batches: its ``end`` says where the slice's
+    batches end and why, and ``rest_bytes`` how much lies behind that cannot be read.
+    """
 
     base: int
     data: Bytes
     batches: Batches
+    rest_bytes: int = 0
+
+    @property
+    def is_end(self) -> bool:
+        """Whether this tells of bytes that are no batch."""
+        return len(self.batches) == 0
+
+    @property
+    def end(self) -> End:
+        """How the slice's batches ended, where ``is_end``."""
+        return self.batches.end
+
+    @property
+    def end_position(self) -> int:
+        """The position in the file at which the slice's batches ended, where ``is_end``."""
+        return self.base + self.end.position
 
     def position_of(self, row: int) -> int:
         """Return a batch's byte position in the file."""
@@ -37,10 +57,9 @@ class Stretch(NamedTuple):
 
 
 def read_stretches(piece: Slice, *, read_bytes: int = READ_BYTES) -> Iterator[Stretch]:
-    """Yield the batches of a slice in order.
+    """Yield the batches of a slice in order; behind a place where the framing breaks none can be found.
 
     Raises:
-        CorruptRecordError: the framing breaks; all batches before were yielded, none behind can be found.
         LogDirError: the file cannot be read, or has become shorter since the read was planned.
     """
     path = piece.segment.path
@@ -60,9 +79,9 @@ def read_stretches(piece: Slice, *, read_bytes: int = READ_BYTES) -> Iterator[St
             if found.end.goes_on and len(found):
                 continue  # another table full, or the rest of a batch that the next piece of the file has
             break
-        if found.end.corrupt:
-            raise CorruptRecordError(found.end.reason, position=position + start, file=path)
         if not found.end.goes_on:
+            if position + start < piece.end:
+                yield Stretch(position, data, Batches(found.table[:, :0], found.end), piece.end - position - start)
             return
         wanted = read_bytes if start else _enough_for_first(raw)
         position += start

@@ -6,6 +6,7 @@ the batches' headers, which decompresses nothing. So the job reads every value o
 
 from __future__ import annotations
 
+import json
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkaframes.spark.columns import SPARKS_OWN
+from kafkaframes.spark.discovery import discover_segments
+from kafkaframes.spark.options import ReadOptions
+from kafkaframes.spark.planning import INTERNAL_TOPICS, select_segments
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,20 +58,22 @@ class CodecSummary:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What is in the log and not in the output, and why."""
+    """What is in the log and not in the output, and why. ``records`` is None where nobody can know it."""
 
     reason: str
     batches: int
+    records: int | None
     log_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The outcome of ``summarize``."""
+    """The outcome of ``summarize``. ``internal_topics`` are there and were not asked for."""
 
     topics: tuple[TopicSummary, ...]
     codecs: tuple[CodecSummary, ...]
     dropped: tuple[Dropped, ...]
+    internal_topics: tuple[str, ...]
     output: str
     seconds: float
 
@@ -100,9 +106,10 @@ def summarize(
     records = _load(spark, where, {**given, "columns": ",".join((*SPARKS_OWN, "headers", "codec"))})
     records.write.mode("overwrite" if overwrite else "errorifexists").partitionBy("topic").parquet(to)
     written = spark.read.parquet(to).groupBy("topic", "partition", "codec").agg(*_figures())
-    batches = _load(spark, where, {**given, "table": "batches"})
-    scanned = batches.groupBy("codec", "dropped").agg(*_sizes())
-    return _summed_up(_dicts(written), _dicts(scanned), to, started)
+    batches = _load(spark, where, {**given, "table": "batches", "deepIteration": "true"})
+    scanned = batches.groupBy("codec", "control", "error").agg(*_sizes())
+    left_alone = internal_topics_left_alone(ReadOptions.parse({**given, "paths": json.dumps(where)}))
+    return _summed_up(_dicts(written), _dicts(scanned), left_alone, to, started)
 
 
 def _load(spark: SparkSession, paths: list[str], options: Mapping[str, str]) -> DataFrame:
@@ -127,25 +134,55 @@ def _figures() -> list[Any]:
 def _sizes() -> list[Any]:
     from pyspark.sql.functions import expr
 
-    return [expr("count(*) AS batches"), expr("sum(sizeBytes) AS log_bytes")]
+    return [
+        expr("count(*) AS batches"),
+        expr("sum(sizeBytes) AS log_bytes"),
+        expr("sum(recordCount) AS counted"),
+        expr("sum(readableRecords) AS readable"),
+    ]
 
 
-def _summed_up(written: list[dict[str, Any]], scanned: list[dict[str, Any]], output: str, started: float) -> Summary:
+def internal_topics_left_alone(options: ReadOptions) -> tuple[str, ...]:
+    """Return the internal topics under the paths that the options do not choose."""
+    segments = discover_segments(options.paths)
+    chosen = {segment.topic for segment in select_segments(segments, options)}
+    return tuple(sorted({segment.topic for segment in segments} & INTERNAL_TOPICS - chosen))
+
+
+def _summed_up(
+    written: list[dict[str, Any]],
+    scanned: list[dict[str, Any]],
+    left_alone: tuple[str, ...],
+    output: str,
+    started: float,
+) -> Summary:
     of_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
     of_codec: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in written:
         of_topic[row["topic"]].append(row)
         of_codec[row["codec"]].append(row)
-    kept = [row for row in scanned if row["dropped"] is None]
+    in_log: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in scanned:
+        if row["codec"] is not None and not row["control"]:
+            in_log[row["codec"]].append(row)
     return Summary(
         topics=tuple(_topic(topic, rows) for topic, rows in sorted(of_topic.items())),
-        codecs=tuple(_codec(row, of_codec[row["codec"]]) for row in sorted(kept, key=lambda row: str(row["codec"]))),
-        dropped=tuple(
-            Dropped(row["dropped"], row["batches"], row["log_bytes"]) for row in scanned if row["dropped"] is not None
-        ),
+        codecs=tuple(_codec(codec, rows, of_codec[codec]) for codec, rows in sorted(in_log.items())),
+        dropped=tuple(sorted(filter(None, map(_dropped, scanned)), key=lambda one: one.reason)),
+        internal_topics=left_alone,
         output=output,
         seconds=time.monotonic() - started,
     )
+
+
+def _dropped(row: dict[str, Any]) -> Dropped | None:
+    """Return what a group of batches lost, None if nothing: a wrong checksum alone costs no record."""
+    if row["error"] is not None:
+        lost = None if row["counted"] is None else row["counted"] - (row["readable"] or 0)
+        return None if lost == 0 else Dropped(row["error"], row["batches"], lost, row["log_bytes"])
+    if row["control"]:
+        return Dropped("control records (transaction markers)", row["batches"], row["readable"], row["log_bytes"])
+    return None
 
 
 def _topic(topic: str, rows: list[dict[str, Any]]) -> TopicSummary:
@@ -159,11 +196,11 @@ def _topic(topic: str, rows: list[dict[str, Any]]) -> TopicSummary:
     )
 
 
-def _codec(scanned: dict[str, Any], rows: list[dict[str, Any]]) -> CodecSummary:
+def _codec(codec: str, in_log: list[dict[str, Any]], written: list[dict[str, Any]]) -> CodecSummary:
     return CodecSummary(
-        codec=scanned["codec"],
-        batches=scanned["batches"],
-        records=sum(row["records"] for row in rows),
-        log_bytes=scanned["log_bytes"],
-        payload_bytes=sum(row["payload_bytes"] for row in rows),
+        codec=codec,
+        batches=sum(row["batches"] for row in in_log),
+        records=sum(row["records"] for row in written),
+        log_bytes=sum(row["log_bytes"] for row in in_log),
+        payload_bytes=sum(row["payload_bytes"] for row in written),
     )
