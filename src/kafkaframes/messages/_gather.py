@@ -52,11 +52,16 @@ class Gatherer:
                 self.take(child, array.field(names.index(child.name)), live, _join(path, child.name))
             else:
                 self.take(child, self.default(child, len(array)), live, _join(path, child.name))
+        if not plan.flexible and UNKNOWN_TAGS in names:
+            sizes = pc.fill_null(pc.list_value_length(array.field(names.index(UNKNOWN_TAGS))), 0)
+            tagged = live & (sizes.to_numpy(zero_copy_only=False) > 0)
+            reason = f"tagged fields are set, and version {self.program.plan.version} of this message has none"
+            self.refuse(tagged, node.level, _join(path, UNKNOWN_TAGS), reason)
         known = {child.name for child in node.children} | {ERROR, UNKNOWN_TAGS}
         absent = {one.name[:1].lower() + one.name[1:]: one for one in plan.absent}
         for index, name in enumerate(names):
             if name in absent:
-                self.absent(absent[name], array.field(index), live, _join(path, name))
+                self.absent(absent[name], array.field(index), live, node.level, _join(path, name))
             elif name not in known:
                 raise EncodeError(f"no field {_join(path, name)} in {plan.name}")
 
@@ -155,7 +160,7 @@ class Gatherer:
         self.parts[item.children[0].column] = (numbers.astype(np.int32).view(np.uint8), _valid(tag), None)
         self.texts(item.children[1], None, data, alive, _valid(data), path)
 
-    def absent(self, field: AbsentField, array: pa.Array, live: Array, path: str) -> None:
+    def absent(self, field: AbsentField, array: pa.Array, live: Array, level: int, path: str) -> None:
         """Judge a field that the version lacks: ignorable, or at its default."""
         if field.ignorable:
             return
@@ -173,7 +178,7 @@ class Gatherer:
             differs = live & ~pc.fill_null(same, False).to_numpy(zero_copy_only=False)
         since = "no valid version has it" if field.first_version is None else f"the first is {field.first_version}"
         reason = f"not the default, and version {self.program.plan.version} lacks this field; {since}"
-        self.refuse(differs, None, path, reason, rows=live)
+        self.refuse(differs, level, path, reason)
 
     def default(self, node: Node, count: int) -> pa.Array:
         """Return ``count`` defaults of a field whose column the caller left out."""
@@ -181,14 +186,12 @@ class Gatherer:
         assert plan is not None
         return _repeat(_default(node), count, node.type)
 
-    def refuse(self, wrong: Array, level: int | None, path: str, reason: str, rows: Array | None = None) -> None:
+    def refuse(self, wrong: Array, level: int, path: str, reason: str) -> None:
         """Raise for the first row in ``wrong``, named by its place in each list above it."""
         if not wrong.any():
             return
         index = int(np.argmax(wrong))
         indices: list[int] = []
-        if level is None:
-            level = next(at for at, length in enumerate(self.lengths) if length == len(wrong))
         while level:
             column = self.program.levels[level].parent_column
             offsets = self.offsets[column]

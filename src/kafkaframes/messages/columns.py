@@ -31,6 +31,7 @@ from kafkaframes.messages._program import compile_program
 from kafkaframes.messages.plan import MessagePlan
 from kafkaframes.wire.primitives import utf8_to_text
 
+Explain: TypeAlias = Callable[[bytes], str | None]
 Step: TypeAlias = Callable[..., tuple[int, int, int, int]]  # runs a kernel until done or until a place is full
 _REASONS: Final = {
     kernels.TRUNCATED: "the bytes end too early",
@@ -50,7 +51,12 @@ _REASONS: Final = {
 
 
 def decode_columns(
-    plan: MessagePlan, messages: Sequence[bytes] | pa.Array, *, mode: str = "reference", specialised: bool = True
+    plan: MessagePlan,
+    messages: Sequence[bytes] | pa.Array,
+    *,
+    mode: str = "reference",
+    explain: Explain | None = None,
+    specialised: bool = True,
 ) -> pa.StructArray:
     """Decode many messages of one kind and version.
 
@@ -58,6 +64,7 @@ def decode_columns(
         plan: of the message and version.
         messages: bytes objects, or a binary or large binary array; one message each, without header or size.
         mode: ``reference`` or ``strict``.
+        explain: says in words what is wrong with a bad message; without it the reason has a byte, but no field path.
         specialised: use the straight-line decoder where there is one (``reference`` mode).
 
     Raises:
@@ -75,7 +82,7 @@ def decode_columns(
     bad_text = _run(arena, buf, starts, status, positions, step=partial(step, strict=strict))
     texts = {int(column): _mend for column in np.flatnonzero(bad_text)}
     valid = status == kernels.OK
-    return arena.to_arrow(count, errors=_errors(status, positions), valid=valid, texts=texts)
+    return arena.to_arrow(count, errors=_errors(status, positions, buf, starts, explain), valid=valid, texts=texts)
 
 
 def encode_columns(plan: MessagePlan, array: pa.StructArray) -> pa.BinaryArray:
@@ -188,13 +195,15 @@ def _specialised(
     return found
 
 
-def _errors(status: Array, positions: Array) -> pa.Array:
+def _errors(status: Array, positions: Array, buf: Array, starts: Array, explain: Explain | None) -> pa.Array:
     bad = np.flatnonzero(status > kernels.SKIPPED)
     if not len(bad):
         return pa.nulls(len(status), pa.string())
     texts: list[str | None] = [None] * len(status)
     for index in bad.tolist():
-        texts[index] = f"{_REASONS[int(status[index])]} (at byte {int(positions[index])})"
+        own = f"{_REASONS[int(status[index])]} (at byte {int(positions[index])})"
+        told = explain(buf[starts[index] : starts[index + 1]].tobytes()) if explain is not None else None
+        texts[index] = told or own
     return pa.array(texts, pa.string())
 
 

@@ -7,14 +7,17 @@ version lacks must be at its default, or be ignorable (KIP-482, Kafka's ``Messag
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from kafkaframes.errors import DecodeError, EncodeError, OptionError, SpecError
 from kafkaframes.messages.codec import Codec, all_of, check_mode
 from kafkaframes.messages.plan import Default, Empty, MessagePlan, attribute_of, default_of, plan_message
 from kafkaframes.spec.model import FieldSpec, MessageSpec, StructSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _LONGEST_BYTES: Final = 64  # in a repr; more is a count and the first few
 
@@ -184,29 +187,45 @@ class Message(Struct):
         return codec.decode(data if data.__class__ is bytes else bytes(data), position, strict=strict)
 
     @classmethod
-    def decode_columns(cls, messages: Any, version: int, *, mode: str = "reference") -> Any:
-        """Return a ``pa.StructArray`` with a row per message; see ``messages/columns.py``.
+    def decode_columns(
+        cls, messages: Sequence[bytes] | pa.Array, version: int, *, mode: str = "reference"
+    ) -> pa.StructArray:
+        """Return many bodies as one Arrow array, a row each; see ``messages/columns.py`` for its shape.
 
         Args:
-            messages: a sequence of bytes, or a binary Arrow array.
-            version: of all of them.
-            mode: as in :meth:`decode`. A bad message is a null row that says why in ``_error``.
-        """
-        from kafkaframes.messages.columns import decode_columns
-
-        check_mode(mode)
-        return decode_columns(cls._plan(version, DecodeError), messages, mode=mode)
-
-    @classmethod
-    def encode_columns(cls, array: Any, version: int) -> Any:
-        """Return a ``pa.BinaryArray`` with a message per row of a struct array, as :meth:`decode_columns` gives it.
+            messages: bytes objects, or a binary array (of any kind).
+            version: the API's version.
+            mode: as for :meth:`decode`. A body that :meth:`decode` would refuse is a row of nulls with the reason in
+                its ``_error``, and spoils no other.
 
         Raises:
-            EncodeError: a row cannot be written at this version.
+            DecodeError: no such version.
+            OptionError: no such mode, or more than 2 GiB at once.
         """
-        from kafkaframes.messages.columns import encode_columns
+        from kafkaframes.messages import columns
 
-        return encode_columns(cls._plan(version, EncodeError), array)
+        def explain(data: bytes) -> str | None:
+            try:
+                cls.decode(data, version, mode=mode)
+            except DecodeError as error:
+                return str(error)
+            return None
+
+        check_mode(mode)
+        return columns.decode_columns(cls._plan(version, DecodeError), messages, mode=mode, explain=explain)
+
+    @classmethod
+    def encode_columns(cls, array: pa.StructArray, version: int) -> pa.BinaryArray:
+        """Return the bodies of many rows; the inverse of :meth:`decode_columns`.
+
+        Columns are found by name, a missing one is at its default, ``_error`` is not looked at, a null row is null.
+
+        Raises:
+            EncodeError: a row cannot be written at this version; names row and field.
+        """
+        from kafkaframes.messages import columns
+
+        return columns.encode_columns(cls._plan(version, EncodeError), array)
 
     @classmethod
     def _plan(cls, version: int, error: type[DecodeError | EncodeError]) -> MessagePlan:
