@@ -13,6 +13,9 @@ from kafkaframes.errors import KafkaframesError
 # command -> (module, one line for `kafkaframes --help`). The module's `command` is the click command; a room's
 # imports are paid for only by the command that needs them.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "decode": ("kafkaframes.cli.decode", "bytes of a request, response or record to an annotated hex dump"),
+    "encode": ("kafkaframes.cli.encode", "Kafka's JSON form of a message to bytes"),
+    "diff": ("kafkaframes.cli.diff", "two encodings side by side, field by field"),
     "spec": ("kafkaframes.cli.spec", "message specs: list, show, diff, check, import"),
     "dump-log": ("kafkaframes.cli.dump_log", "print segments, indexes and snapshots, as Kafka does or as data"),
     "summarize": ("kafkaframes.cli.summarize", "read logs with Spark, write Parquet, print what was in them"),

@@ -6,6 +6,7 @@ COMMANDS = {
     "list": ("kafkaframes.cli.spec_list", "APIs by key: versions, flexible since, headers; or records"),
     "show": ("kafkaframes.cli.spec_show", "the wire layout of a message's version: table, BNF, JSON"),
     "diff": ("kafkaframes.cli.spec_diff", "what is different on the wire between two versions"),
+    "show-codec": ("kafkaframes.cli.spec_show_codec", "the functions that read and write a message at a version"),
     "check": ("kafkaframes.cli.spec_check", "may these specs follow those? KIP-482's rules; exit status for CI"),
     "lint": ("kafkaframes.cli.spec_lint", "what Kafka's generator refuses in these files, and what it should"),
     "import": ("kafkaframes.cli.spec_import", "write the catalog from the specs of Kafka's releases"),

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 from kafkaframes.errors import DecodeError, EncodeError, TruncatedError
 from kafkaframes.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
 from kafkaframes.wire import primitives as wire
+from kafkaframes.wire.tag_header import TAG_HEADERS
 from kafkaframes.wire.varint import read_unsigned_varint, size_of_unsigned_varint, write_unsigned_varint
 
 Classes: TypeAlias = dict[str, Any]  # struct name -> its class (objects.py); Any: attributes come from the spec
@@ -56,11 +57,14 @@ def is_default(field: FieldPlan | AbsentField, value: Any, classes: Classes) -> 
 class PlanReader:
     """Reads one buffer by a plan; ``trace`` is told of every run of bytes that stands for one thing."""
 
-    def __init__(self, buf: bytes, classes: Classes, *, strict: bool, trace: Trace | None = None) -> None:
+    def __init__(
+        self, buf: bytes, classes: Classes, *, strict: bool, trace: Trace | None = None, tag_header: str = "adopted"
+    ) -> None:
         self.buf = buf
         self.classes = classes
         self.strict = strict
         self.trace = trace
+        self.tag_header = TAG_HEADERS[tag_header]
         self.path: list[str | int] = []
 
     def message(self, plan: MessagePlan, position: int) -> tuple[Any, int]:
@@ -98,8 +102,7 @@ class PlanReader:
         count, position = self.varint(position, "number of tagged fields")
         last = -1
         for _ in range(count):
-            tag, start = self.varint(position, "tag")
-            size, start = self.varint(start, f"size of tag {tag}")
+            tag, size, start = self.header(position)
             if self.strict and tag <= last:
                 raise DecodeError(f"tag {tag} follows tag {last}, tags must ascend", position=position)
             last = tag
@@ -110,6 +113,17 @@ class PlanReader:
             else:
                 position = self.unknown_tag(tag, value, start, size)
         return position
+
+    def header(self, position: int) -> tuple[int, int, int]:
+        """Read a tag's header; return tag, size and where its payload starts."""
+        if self.tag_header.name == "adopted":
+            tag, start = self.varint(position, "tag")
+            return tag, *self.varint(start, f"size of tag {tag}")
+        tag, size, start = self.tag_header.read(self.buf, position)
+        self.note(position, start, f"header of tag {tag}", size)
+        if self.strict and start - position != self.tag_header.size(tag, size):
+            raise DecodeError("a varlong that is longer than needed", position=position)
+        return tag, size, start
 
     def known_tag(self, field: FieldPlan, value: Any, position: int, size: int) -> int:
         self.path.append(field.name)
@@ -228,8 +242,9 @@ class PlanReader:
 class PlanWriter:
     """Writes one value by a plan, as Kafka's generated writers do."""
 
-    def __init__(self, classes: Classes) -> None:
+    def __init__(self, classes: Classes, *, tag_header: str = "adopted") -> None:
         self.classes = classes
+        self.tag_header = TAG_HEADERS[tag_header]
         self.path: list[str | int] = []
 
     def message(self, plan: MessagePlan, value: Any) -> bytes:
@@ -281,8 +296,7 @@ class PlanWriter:
         raw = checked_tags(value._tags or ())
         write_unsigned_varint(out, len(section) + len(raw))
         for tag, data in (*section, *raw):  # Kafka writes the raw ones last, whatever their numbers
-            write_unsigned_varint(out, tag)
-            write_unsigned_varint(out, len(data))
+            self.tag_header.write(out, tag, len(data))
             out += data
 
     def field(self, field: FieldPlan, value: Any, out: bytearray, version: int, *, tagged: bool) -> None:

@@ -18,6 +18,7 @@ from kafkaframes.messages import _runtime as runtime
 from kafkaframes.messages._reference import Classes, PlanReader, PlanWriter, Trace
 from kafkaframes.messages._source import Text, decoder_source, encoder_source, shape_source
 from kafkaframes.messages.plan import MessagePlan, StructPlan
+from kafkaframes.wire.tag_header import TAG_HEADERS
 
 MODES: Final = ("reference", "strict")
 _SHARED: Final = {
@@ -57,6 +58,17 @@ def check_mode(mode: str) -> bool:
     return mode == "strict"
 
 
+def check_tag_header(tag_header: str) -> bool:
+    """Return whether ``tag_header`` is the adopted one.
+
+    Raises:
+        OptionError: there is no such header.
+    """
+    if tag_header not in TAG_HEADERS:
+        raise OptionError(f"tag_header {tag_header!r}: one of {', '.join(TAG_HEADERS)}")
+    return tag_header == "adopted"
+
+
 class Codec:
     """One message at one version, with the classes that its values are made of."""
 
@@ -91,9 +103,12 @@ class Codec:
             pass
         return self.interpret(buf, position, strict=strict)
 
-    def interpret(self, buf: bytes, position: int, *, strict: bool, trace: Trace | None = None) -> tuple[Any, int]:
+    def interpret(
+        self, buf: bytes, position: int, *, strict: bool, trace: Trace | None = None, tag_header: str = "adopted"
+    ) -> tuple[Any, int]:
         """Do as :meth:`decode` does, by the plain interpreter; ``trace`` is told of each run of bytes."""
-        return PlanReader(buf, self.classes, strict=strict, trace=trace).message(self.plan, position)
+        reader = PlanReader(buf, self.classes, strict=strict, trace=trace, tag_header=tag_header)
+        return reader.message(self.plan, position)
 
     def encode(self, value: Any) -> bytes:
         """Return the bytes of ``value``.
@@ -108,9 +123,9 @@ class Codec:
         except runtime.ODD:
             return self.interpret_encode(value)
 
-    def interpret_encode(self, value: Any) -> bytes:
+    def interpret_encode(self, value: Any, *, tag_header: str = "adopted") -> bytes:
         """Do as :meth:`encode` does, by the plain interpreter."""
-        return PlanWriter(self.classes).message(self.plan, value)
+        return PlanWriter(self.classes, tag_header=tag_header).message(self.plan, value)
 
     def show(self) -> str:
         """Return the text of the functions."""

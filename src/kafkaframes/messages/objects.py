@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from kafkaframes.errors import DecodeError, EncodeError, OptionError, SpecError
-from kafkaframes.messages.codec import Codec, all_of, check_mode
+from kafkaframes.messages.codec import Codec, all_of, check_mode, check_tag_header
 from kafkaframes.messages.plan import Default, Empty, MessagePlan, attribute_of, default_of, plan_message
 from kafkaframes.spec.model import FieldSpec, MessageSpec, StructSpec
 
@@ -154,25 +154,39 @@ class Message(Struct):
         return codec
 
     @classmethod
-    def decode(cls, data: bytes | bytearray | memoryview, version: int, *, mode: str = "reference") -> Self:
+    def decode(
+        cls,
+        data: bytes | bytearray | memoryview,
+        version: int,
+        *,
+        mode: str = "reference",
+        tag_header: str = "adopted",
+    ) -> Self:
         """Return the value that ``data`` holds, all of it.
 
         Args:
             data: one body, without frame and header.
             version: the API's version.
             mode: ``reference`` accepts what Kafka accepts, ``strict`` only canonical bytes.
+            tag_header: ``interleaved`` for the tag headers of KIP-482's earlier draft, which no Kafka speaks.
 
         Raises:
             DecodeError: not such a message; with field path and byte. Bytes left over are an error too.
         """
         data = bytes(data)
-        value, position = cls.decode_prefix(data, version, mode=mode)
+        value, position = cls.decode_prefix(data, version, mode=mode, tag_header=tag_header)
         all_of(data, value, position)
         return value
 
     @classmethod
     def decode_prefix(
-        cls, data: bytes | bytearray | memoryview, version: int, *, position: int = 0, mode: str = "reference"
+        cls,
+        data: bytes | bytearray | memoryview,
+        version: int,
+        *,
+        position: int = 0,
+        mode: str = "reference",
+        tag_header: str = "adopted",
     ) -> tuple[Self, int]:
         """Return the value that starts at ``position``, and the position behind it.
 
@@ -184,7 +198,11 @@ class Message(Struct):
             codec = cls.codec(version)
         except OptionError as error:
             raise DecodeError(str(error)) from None
-        return codec.decode(data if data.__class__ is bytes else bytes(data), position, strict=strict)
+        buf = data if isinstance(data, bytes) else bytes(data)
+        if tag_header == "adopted":
+            return codec.decode(buf, position, strict=strict)
+        check_tag_header(tag_header)
+        return codec.interpret(buf, position, strict=strict, tag_header=tag_header)
 
     @classmethod
     def decode_columns(
@@ -234,8 +252,8 @@ class Message(Struct):
         except OptionError as reason:
             raise error(str(reason)) from None
 
-    def encode(self, version: int) -> bytes:
-        """Return the body's bytes at a version.
+    def encode(self, version: int, *, tag_header: str = "adopted") -> bytes:
+        """Return the body's bytes at a version; ``tag_header`` as in :meth:`decode`.
 
         Raises:
             EncodeError: a value does not fit its type, is null where it must not, or is set at a version that lacks
@@ -245,7 +263,9 @@ class Message(Struct):
             codec = self.codec(version)
         except OptionError as error:
             raise EncodeError(str(error)) from None
-        return codec.encode(self)
+        if check_tag_header(tag_header):
+            return codec.encode(self)
+        return codec.interpret_encode(self, tag_header=tag_header)
 
     def size(self, version: int) -> int:
         """Return how many bytes :meth:`encode` gives."""

@@ -1,0 +1,73 @@
+"""``kafkaframes encode``: Kafka's JSON form of a message to bytes, as hex or raw."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kafkaframes.connection import frame
+from kafkaframes.errors import OptionError
+from kafkaframes.messages.headers import encode_request, encode_response
+from kafkaframes.messages.registry import message
+
+
+@click.command("encode")
+@click.argument("name")
+@click.argument("version", type=int)
+@click.argument("source", metavar="JSON|FILE|-")
+@click.option("--specs", type=click.Path(exists=True), help="your own spec (a file or a folder), not the catalog")
+@click.option("--header", "with_header", is_flag=True, help="a request or response with its header")
+@click.option("--frame", "with_size", is_flag=True, help="with header and size, as it goes to a socket")
+@click.option("--correlation-id", type=int, default=0)
+@click.option("--client-id", default=None)
+@click.option(
+    "--tag", "tags", multiple=True, metavar="NUMBER=HEX", help="a raw tagged field of the message; repeatable"
+)
+@click.option("--raw", is_flag=True, help="write bytes, not hex")
+def command(name: str, version: int, source: str, raw: bool, tags: tuple[str, ...], **options: Any) -> None:
+    """Print the bytes of the message NAME at VERSION, given in Kafka's JSON form."""
+    cls = message(name, specs=options["specs"])
+    value = cls.from_json(_read_json(source), version)
+    value.unknown_tags = [_tag(text) for text in tags]
+    data = value.encode(version)
+    if options["with_header"] or options["with_size"]:
+        number = options["correlation_id"]
+        if value.spec.type == "response":
+            data = encode_response(value, version, correlation_id=number)
+        else:
+            data = encode_request(value, version, correlation_id=number, client_id=options["client_id"])
+    if options["with_size"]:
+        data = frame(data)
+    if raw:
+        sys.stdout.buffer.write(data)
+    else:
+        click.echo(data.hex())
+
+
+def _read_json(source: str) -> Any:
+    text = source
+    if source == "-":
+        text = sys.stdin.read()
+    elif not source.lstrip().startswith("{"):
+        try:
+            text = Path(source).read_text()
+        except OSError as error:
+            raise OptionError(
+                f"{source[:60]!r} is neither JSON nor a file that can be read: {error.strerror}"
+            ) from None
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise OptionError(f"no JSON: {error}") from None
+
+
+def _tag(text: str) -> tuple[int, bytes]:
+    number, _, payload = text.partition("=")
+    try:
+        return int(number), bytes.fromhex(payload)
+    except ValueError as error:
+        raise OptionError(f"--tag {text}: NUMBER=HEX is wanted ({error})") from None

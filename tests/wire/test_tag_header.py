@@ -1,0 +1,71 @@
+"""The two tag headers: the seed documents' numbers, the table of sizes, and what is written is read."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.errors import DecodeError, EncodeError, TruncatedError
+from kafkaframes.wire.tag_header import TAG_HEADERS, deinterleave, interleave
+
+ADOPTED, INTERLEAVED = TAG_HEADERS["adopted"], TAG_HEADERS["interleaved"]
+U31 = st.integers(0, 2**31 - 1)
+VECTORS = [  # length, tag, the draft's bytes
+    (4, 5, "32"),
+    (0, 0, "00"),
+    (15, 7, "7f"),
+    (16, 7, "aa02"),
+    (15, 8, "d501"),
+    (127, 127, "ff7f"),
+    (128, 0, "808001"),
+    (2**31 - 1, 2**31 - 1, "ffffffffffffffff3f"),
+]
+
+
+@pytest.mark.parametrize(("length", "tag", "expected"), VECTORS)
+def test_vectors_of_the_draft(length, tag, expected):
+    out = bytearray()
+    INTERLEAVED.write(out, tag, length)
+    assert out.hex() == expected
+    assert INTERLEAVED.read(bytes(out), 0) == (tag, length, len(out))
+    assert INTERLEAVED.size(tag, length) == len(out)
+
+
+@pytest.mark.parametrize(
+    ("length", "tag", "interleaved", "adopted"),
+    [
+        (15, 7, 1, 2),
+        (15, 127, 2, 2),
+        (127, 7, 2, 2),
+        (2047, 1023, 3, 4),
+        (2048, 7, 4, 3),
+        (2**20, 7, 6, 4),
+        (15, 2**31 - 1, 9, 6),
+    ],
+)
+def test_sizes_side_by_side(length, tag, interleaved, adopted):
+    assert (INTERLEAVED.size(tag, length), ADOPTED.size(tag, length)) == (interleaved, adopted)
+
+
+@given(U31, U31, st.sampled_from(sorted(TAG_HEADERS)))
+def test_what_is_written_is_read(tag, length, name):
+    header = TAG_HEADERS[name]
+    out = bytearray(b"x")
+    header.write(out, tag, length)
+    assert header.read(bytes(out), 1) == (tag, length, len(out))
+    assert header.size(tag, length) == len(out) - 1
+    with pytest.raises(TruncatedError):
+        header.read(bytes(out[:-1]), 1)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
+def test_every_bit_has_its_place(tag, length):
+    number = interleave(tag, length)
+    assert deinterleave(number) == (tag, length)
+    assert number == sum((length >> i & 1) << 2 * i | (tag >> i & 1) << 2 * i + 1 for i in range(32))
+
+
+def test_numbers_of_more_than_31_bits_are_refused():
+    with pytest.raises(DecodeError, match="31 bits"):
+        INTERLEAVED.read(bytes.fromhex("ffffffffffffffffff01"), 0)
+    with pytest.raises(EncodeError, match="32 bits"):
+        interleave(2**32, 0)
