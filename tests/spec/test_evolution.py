@@ -103,6 +103,12 @@ CHANGES = {
     "tagged added": (spec(A), spec(A, T), {("tagged-added", "T", "2-3")}),
     "tag removed": (spec(A, T), spec(A), {("tag-removed", "T", "")}),
     "tag reused": (spec(T), spec(with_(T, name="U")), {("tag-reused", "U", "")}),
+    "tag's name in other letters": (spec(T), spec(with_(T, name="t")), {("field-renamed", "t", "")}),
+    "renamed with records": (
+        spec(NULL_BYTES),
+        spec(with_(A, name="R", type="records", nullableVersions="0+")),
+        {("field-renamed", "R", "0-3"), ("records-are-bytes", "R", "0-3")},
+    ),
     "tag moved": (
         spec(T),
         spec(with_(T, tag=1), with_(T, name="U")),

@@ -211,7 +211,11 @@ class _Comparison:
             if struct is None:
                 continue  # the struct is gone: told by the layout
             successor = after.get((place, tag))
-            if successor is None or successor.name != one.name:
+            if successor is not None and successor.name != one.name and successor.name.lower() == one.name.lower():
+                self._say("field-renamed", (*place, successor.name), f"{one.name} is now {successor.name}")
+                self.renamed[*place, one.name] = (*place, successor.name)
+                self._tag(one, successor, (*place, successor.name))
+            elif successor is None or successor.name != one.name:
                 self._tag_lost(one, successor, struct, place)
             else:
                 self._tag(one, successor, (*place, one.name))
@@ -317,8 +321,9 @@ def _words_of(is_array: bool, is_struct: bool, name: str) -> str:
 
 
 def _shape(slot: Slot) -> tuple[object, ...]:
-    """All of a slot that is on the wire."""
-    return _kind(slot), slot.is_nullable, slot.is_compact, slot.tag, tuple(map(_shape, slot.children))
+    """All of a slot that is on the wire; bytes and records have one encoding."""
+    kind = "bytes" if _kind(slot) == "records" else _kind(slot)
+    return kind, slot.is_nullable, slot.is_compact, slot.tag, tuple(map(_shape, slot.children))
 
 
 def _is_one_field(structs: Slot, plain: Slot) -> bool:
