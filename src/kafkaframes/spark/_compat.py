@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import re
+from typing import Any
 
 from kafkaframes.errors import MissingExtraError
 
@@ -57,6 +58,15 @@ def fit_java_versions(spark: tuple[int, int] | None) -> tuple[int, ...]:
     True
     """
     return FIT_JAVA.get(spark or NEWEST, FIT_JAVA[NEWEST])
+
+
+def register_source(spark: Any, source: type) -> None:
+    """Register a data source; one that Spark found by itself is there already, which 4.0 alone calls an error."""
+    try:
+        spark.dataSource.register(source)
+    except Exception as error:  # its class, AnalysisException, cannot be named without importing pyspark
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise
 
 
 def reason_of(error: Exception) -> str | None:

@@ -79,7 +79,7 @@ def register(spark: SparkSession) -> None:
     from kafkaframes.spark.sources import SOURCES
 
     for source in SOURCES:
-        spark.dataSource.register(source)
+        _compat.register_source(spark, source)
 
 
 def is_local(master: str) -> bool:
