@@ -18,7 +18,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, OUT_TABLE, TABLE, device, kernel
-from kafkaframes.wire._kernels import copy_bytes, crc32_of, crc32c_of
+from kafkaframes.wire._kernels import address_of, copy_bytes, crc32_of, crc32c_of
 
 # Columns of ``table``. START and STOP are rows; the batch takes SIZE bytes of ``out`` from POSITION on.
 START, STOP, POSITION, SIZE, BASE_OFFSET, LAST_OFFSET, LEADER_EPOCH, ATTRIBUTES = range(8)
@@ -33,24 +33,25 @@ _LARGEST_DELTA = 0x7FFFFFFF
 
 
 def _store(name: str, bits: int) -> Any:
-    """Make an intrinsic that stores one big-endian integer of ``bits`` at any position."""
+    """Make an intrinsic that stores one big-endian integer of ``bits`` behind an address."""
 
-    def typed(typingctx: Any, array: Any, position: Any, value: Any) -> Any:
+    def typed(typingctx: Any, address: Any, position: Any, value: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            data = context.make_array(signature.args[0])(context, builder, args[0]).data
             width = ir.IntType(bits)
-            place = builder.gep(builder.bitcast(data, ir.IntType(8).as_pointer()), [args[1]])
-            narrow = args[2] if bits == 64 else builder.trunc(args[2], width)
-            builder.store(builder.bswap(narrow), builder.bitcast(place, width.as_pointer())).align = 1
+            start = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+            place = builder.bitcast(builder.gep(start, [args[1]]), width.as_pointer())
+            value = args[2] if bits == 64 else builder.trunc(args[2], width)
+            builder.store(value if bits == 8 else builder.bswap(value), place).align = 1
             return context.get_dummy_value()
 
-        return types.none(array, types.int64, types.int64), code
+        return types.none(types.int64, types.int64, types.int64), code
 
     typed.__name__ = name
     return intrinsic(typed)
 
 
-store_i16, store_i32, store_i64 = _store("store_i16", 16), _store("store_i32", 32), _store("store_i64", 64)
+store_i8, store_i16 = _store("store_i8", 8), _store("store_i16", 16)
+store_i32, store_i64 = _store("store_i32", 32), _store("store_i64", 64)
 
 
 @intrinsic
@@ -75,10 +76,10 @@ def _varint_size(value):
 def _write_varint(out, position, value):
     bits = np.uint64((value << 1) ^ (value >> 63))
     while bits >= np.uint64(0x80):
-        out[position] = np.uint8(bits | np.uint64(0x80))
+        store_i8(out, position, np.int64(bits | np.uint64(0x80)))
         bits >>= np.uint64(7)
         position += 1
-    out[position] = np.uint8(bits)
+    store_i8(out, position, np.int64(bits))
     return position + 1
 
 
@@ -104,10 +105,7 @@ def _body_size(timestamp_delta, offset_delta, key_length, value_length):
 
 
 @device
-def _headers_size(row, header_starts, name_lengths, item_lengths):
-    if header_starts.size == 0:
-        return 1
-    first, last = header_starts[row], header_starts[row + 1]
+def _headers_size(first, last, name_lengths, item_lengths):
     size = _varint_size(last - first)
     for header in range(first, last):
         size += _blob_size(name_lengths[header]) + _blob_size(item_lengths[header])
@@ -115,8 +113,8 @@ def _headers_size(row, header_starts, name_lengths, item_lengths):
 
 
 @device
-def _message_size(row, magic, key_lengths, value_lengths):
-    return OVERHEAD + (22 if magic else 14) + max(key_lengths[row], 0) + max(value_lengths[row], 0)
+def _message_size(magic, key_length, value_length):
+    return OVERHEAD + (22 if magic else 14) + max(key_length, 0) + max(value_length, 0)
 
 
 @kernel(
@@ -164,13 +162,16 @@ def split(
     fresh = False
     while row < offsets.size:
         if magic < 2:
-            needed = _message_size(row, magic, key_lengths, value_lengths)
+            needed = _message_size(magic, key_lengths[row], value_lengths[row])
         else:
             base = horizon if horizon != -1 else timestamps[first]
             needed = _body_size(
                 timestamps[row] - base, offsets[row] - offsets[first], key_lengths[row], value_lengths[row]
             )
-            needed += _headers_size(row, header_starts, name_lengths, item_lengths)
+            if header_starts.size == 0:
+                needed += 1
+            else:
+                needed += _headers_size(header_starts[row], header_starts[row + 1], name_lengths, item_lengths)
             needed += _varint_size(needed)
         fits = (
             row > 0
@@ -207,7 +208,10 @@ def measure_v2(
                 key_lengths[row],
                 value_lengths[row],
             )
-            body += _headers_size(row, header_starts, name_lengths, item_lengths)
+            if header_starts.size == 0:
+                body += 1
+            else:
+                body += _headers_size(header_starts[row], header_starts[row + 1], name_lengths, item_lengths)
             body_sizes[row] = body
             size += _varint_size(body) + body
         table[batch, POSITION] = position
@@ -222,7 +226,7 @@ def _write_header(out, table, batch):
     store_i64(out, position, table[batch, BASE_OFFSET])
     store_i32(out, position + 8, table[batch, SIZE] - OVERHEAD)
     store_i32(out, position + 12, table[batch, LEADER_EPOCH])
-    out[position + 16] = 2
+    store_i8(out, position + 16, 2)
     store_i32(out, position + _CRC_V2, 0)
     store_i16(out, position + _ATTRIBUTES_V2, table[batch, ATTRIBUTES])
     store_i32(out, position + 23, table[batch, LAST_OFFSET] - table[batch, BASE_OFFSET])
@@ -280,27 +284,36 @@ def write_v2(
     out,
 ):
     """Write every batch of ``table``; CRCs only if ``checksums`` is not 0 (compression comes before them)."""
+    # Helpers take addresses: an array costs them two atomic operations a call.
+    to = address_of(out)
+    key_data, value_data, name_data, item_data = (
+        address_of(keys),
+        address_of(values),
+        address_of(names),
+        address_of(items),
+    )
     for batch in range(table.shape[0]):
-        position = _write_header(out, table, batch)
+        position = _write_header(to, table, batch)
+        base_timestamp, base_offset = table[batch, BASE_TIMESTAMP], table[batch, BASE_OFFSET]
         for row in range(table[batch, START], table[batch, STOP]):
-            position = _write_varint(out, position, body_sizes[row])
-            out[position] = 0
-            position = _write_varint(out, position + 1, timestamps[row] - table[batch, BASE_TIMESTAMP])
-            position = _write_varint(out, position, offsets[row] - table[batch, BASE_OFFSET])
-            position = _write_blob(out, position, keys, key_starts[row], key_lengths[row])
-            position = _write_blob(out, position, values, value_starts[row], value_lengths[row])
+            position = _write_varint(to, position, body_sizes[row])
+            store_i8(to, position, 0)
+            position = _write_varint(to, position + 1, timestamps[row] - base_timestamp)
+            position = _write_varint(to, position, offsets[row] - base_offset)
+            position = _write_blob(to, position, key_data, key_starts[row], key_lengths[row])
+            position = _write_blob(to, position, value_data, value_starts[row], value_lengths[row])
             if header_starts.size == 0:
-                out[position] = 0
+                store_i8(to, position, 0)
                 position += 1
                 continue
             first, last = header_starts[row], header_starts[row + 1]
-            position = _write_varint(out, position, last - first)
+            position = _write_varint(to, position, last - first)
             for header in range(first, last):
-                position = _write_blob(out, position, names, name_starts[header], name_lengths[header])
-                position = _write_blob(out, position, items, item_starts[header], item_lengths[header])
+                position = _write_blob(to, position, name_data, name_starts[header], name_lengths[header])
+                position = _write_blob(to, position, item_data, item_starts[header], item_lengths[header])
         if checksums:
             start = table[batch, POSITION]
-            store_i32(out, start + _CRC_V2, crc32c_of(out, start + _ATTRIBUTES_V2, start + table[batch, SIZE]))
+            store_i32(to, start + _CRC_V2, crc32c_of(to, start + _ATTRIBUTES_V2, start + table[batch, SIZE]))
 
 
 @kernel(types.int64(INT64S, INT64S, types.int64, OUT_TABLE))
@@ -310,7 +323,7 @@ def measure_messages(key_lengths, value_lengths, magic, table):
     for batch in range(table.shape[0]):
         size = 0
         for row in range(table[batch, START], table[batch, STOP]):
-            size += _message_size(row, magic, key_lengths, value_lengths)
+            size += _message_size(magic, key_lengths[row], value_lengths[row])
         table[batch, POSITION] = position
         table[batch, SIZE] = size
         position += size
@@ -357,18 +370,19 @@ def write_messages(
     out,
 ):
     """Write messages of format 0 or 1 with their CRCs, offsets counted from each batch's BASE_OFFSET."""
+    to, key_data, value_data = address_of(out), address_of(keys), address_of(values)
     for batch in range(table.shape[0]):
         position = table[batch, POSITION]
         for row in range(table[batch, START], table[batch, STOP]):
             start = position
-            store_i64(out, start, offsets[row] - table[batch, BASE_OFFSET])
-            out[start + _MAGIC] = magic
-            out[start + 17] = attributes
+            store_i64(to, start, offsets[row] - table[batch, BASE_OFFSET])
+            store_i8(to, start + _MAGIC, magic)
+            store_i8(to, start + 17, attributes)
             position = start + 18
             if magic:
-                store_i64(out, position, timestamps[row])
+                store_i64(to, position, timestamps[row])
                 position += 8
-            position = _write_sized(out, position, keys, key_starts[row], key_lengths[row])
-            position = _write_sized(out, position, values, value_starts[row], value_lengths[row])
-            store_i32(out, start + 8, position - start - OVERHEAD)
-            store_i32(out, start + _CRC, crc32_of(out, start + _MAGIC, position))
+            position = _write_sized(to, position, key_data, key_starts[row], key_lengths[row])
+            position = _write_sized(to, position, value_data, value_starts[row], value_lengths[row])
+            store_i32(to, start + 8, position - start - OVERHEAD)
+            store_i32(to, start + _CRC, crc32_of(to, start + _MAGIC, position))

@@ -24,6 +24,7 @@ import numpy as np
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records import _kernels_build as kernels
 from kafkaframes.records.codecs import Codec, codec_of, compress
+from kafkaframes.records.columns import COLUMNS
 from kafkaframes.records.rows import Bytes, Int64s, Rows, rows_of
 from kafkaframes.wire.checksum import crc32, crc32c
 
@@ -47,12 +48,8 @@ _LARGEST_INT32 = 2**31 - 1
 _LARGEST_BODY = _LARGEST_INT32 - 1024
 _NO_SEQUENCE = -1
 Table = np.ndarray[Any, np.dtype[np.int64]]
-# What the reader gives beside the record itself, and a writer decides anew.
-READER_COLUMNS = frozenset(
-    """topic partition timestamp_type timestampType segment file position batch_position batch_base_offset base_offset
-    batch_last_offset last_offset batch_size magic codec producer_id producer_epoch sequence base_sequence
-    leader_epoch transactional is_transactional control is_control delete_horizon crc crc_ok error _error""".split()  # noqa: SIM905
-)
+# What readers give beside the record itself, and a writer decides anew: our own and Spark's.
+READER_COLUMNS = frozenset((*COLUMNS, "topic", "partition", "timestampType"))
 
 
 class BatchFields(NamedTuple):
