@@ -11,7 +11,7 @@ from typing import Any
 from kafkaframes.spec.declared import FieldDecl, MessageDecl, StructDecl
 from kafkaframes.spec.jsontext import JsonText
 from kafkaframes.spec.model import RPC_TYPES, MessageSpec
-from kafkaframes.spec.rules import Message, Rule, Spoken, Violation, judge, registry
+from kafkaframes.spec.registry import Message, Rule, Spoken, Violation, judge, registry
 
 _OCTAL = re.compile(r"[+-]?0\d+")
 _ODD_HEX = re.compile(r"0x(?:[+-].*)?")

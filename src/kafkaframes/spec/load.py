@@ -11,7 +11,8 @@ from kafkaframes.spec.declared import FieldDecl, MessageDecl, RefusedError, Stru
 from kafkaframes.spec.defaults import parse_default
 from kafkaframes.spec.jsontext import JsonText, place
 from kafkaframes.spec.model import FieldSpec, MessageSpec, StructSpec
-from kafkaframes.spec.rules import Violation, registry, violations
+from kafkaframes.spec.registry import Violation, registry
+from kafkaframes.spec.rules import violations
 from kafkaframes.spec.versions import Versions
 
 

@@ -1,0 +1,76 @@
+"""Feed the spec loader with damaged spec files for a minute: a spec or a SpecError, and quickly.
+
+Run: python tests/fuzz/spec_load.py [seconds] [seed]
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+
+from kafkaframes.errors import SpecError
+from kafkaframes.spec import load_message
+from kafkaframes.spec.catalog.reading import FOLDER
+from kafkaframes.spec.emit import to_text
+from kafkaframes.spec.evolution import compare
+
+SLOWEST_SECONDS = 2.0
+WORDS = [
+    "0+",
+    "1+",
+    "0-3",
+    "none",
+    "null",
+    "[]",
+    "int8",
+    "records",
+    "S",
+    "tag",
+    "0",
+    "-1",
+    "{",
+    "}",
+    '"',
+    ",",
+    "//",
+    "/*",
+]
+
+
+def damaged(choose: random.Random, texts: list[str]) -> str:
+    """Return a real spec with a few words replaced, cut out, doubled or put in."""
+    words = choose.choice(texts).split(" ")
+    for _ in range(choose.randrange(1, 3)):
+        place = choose.randrange(len(words))
+        words[place : place + choose.randrange(1, 3)] = choose.choices(
+            [choose.choice(words), choose.choice(WORDS)], k=1
+        )
+    return " ".join(words)
+
+
+def main(seconds: float, seed: int) -> None:
+    choose = random.Random(seed)
+    texts = [path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.json")) if path.name != "index.json"]
+    deadline, done, refused = time.monotonic() + seconds, 0, 0
+    while time.monotonic() < deadline:
+        text, began = damaged(choose, texts), time.monotonic()
+        try:
+            spec = load_message(text)
+        except SpecError:
+            refused += 1
+        else:
+            again = load_message(to_text(spec))
+            if [one for one in compare(spec, again) if one.verdict == "breaking"]:
+                raise SystemExit(f"seed {seed}, case {done}: not the same when written and read again")
+        if time.monotonic() - began > SLOWEST_SECONDS:
+            raise SystemExit(f"seed {seed}, case {done}: {time.monotonic() - began:.1f} s")
+        done += 1
+    print(f"{done} specs, {refused} of them refused: a spec or a SpecError each (seed {seed})")
+
+
+if __name__ == "__main__":
+    main(
+        float(sys.argv[1]) if len(sys.argv) > 1 else 60.0,
+        int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(10**9),
+    )
