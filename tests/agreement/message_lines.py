@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from tests.agreement.kind import differences
+from tests.messages.rows import row_of
 
 from kafkaframes.errors import DecodeError, EncodeError
 from kafkaframes.messages import Message
@@ -63,6 +65,7 @@ def _tags(line: Line) -> list[tuple[int, bytes]]:
 def _encoding(line: Line, cls: type[Message], canonical: bool) -> Iterator[str]:
     version = line["version"]
     yield from _facts(line, cls)
+    value = None
     try:
         value = cls.from_json(line["json"], version)
         value.unknown_tags = _tags(line)
@@ -70,6 +73,8 @@ def _encoding(line: Line, cls: type[Message], canonical: bool) -> Iterator[str]:
     except EncodeError as error:
         if "error" not in line:
             yield f"expected bytes, found the error {error}"
+        elif value is not None:
+            yield from _refused_columns(value, version)
         return
     if "error" in line:
         yield f"expected the error {line['error']}, found {data.hex()}"
@@ -83,6 +88,37 @@ def _encoding(line: Line, cls: type[Message], canonical: bool) -> Iterator[str]:
     if back.encode(version) != data:
         yield "encoding again gives other bytes"
     yield from _json(line, back, canonical)
+    for mode in ("reference", "strict"):
+        yield from _columns(back, data, version, mode)
+
+
+def _columns(value: Message, data: bytes, version: int, mode: str) -> Iterator[str]:
+    """Columns must hold what the object holds, and give the bytes that it gives, or no bytes either."""
+    cls = type(value)
+    columns = cls.decode_columns([data], version, mode=mode)
+    found, expected = columns[0].as_py(), row_of(value, cls.codec(version).plan.root)
+    if repr(found) != repr(expected):  # repr: NaN is not NaN
+        yield f"columns ({mode}): expected {expected}, found {found}"
+        return
+    try:
+        again: bytes | None = value.encode(version)
+    except EncodeError:
+        again = None
+    try:
+        bytes_found = cls.encode_columns(columns, version)[0].as_py()
+    except EncodeError:
+        bytes_found = None
+    if bytes_found != again:
+        yield f"columns ({mode}): expected the bytes {again!r}, found {bytes_found!r}"
+
+
+def _refused_columns(value: Message, version: int) -> Iterator[str]:
+    try:
+        row = pa.array([row_of(value, type(value).codec(version).plan.root, absent=True)])
+        data = type(value).encode_columns(row, version)
+    except EncodeError:
+        return
+    yield f"columns: expected an error, found {data[0].as_py()!r}"
 
 
 def _json(line: Line, back: Message, canonical: bool) -> Iterator[str]:
@@ -116,6 +152,8 @@ def _decoding(line: Line, cls: type[Message]) -> Iterator[str]:
     except DecodeError as error:
         if "error" not in line:
             yield f"expected a value, found the error {error}"
+        if cls.decode_columns([data], version)[0]["_error"].as_py() != str(error):
+            yield f"columns: expected the error {error}"
         return
     if "error" in line:
         yield f"expected the error {line['error']}, found {value!r}"
@@ -123,6 +161,9 @@ def _decoding(line: Line, cls: type[Message]) -> Iterator[str]:
     tags = [[tag, base64.b64encode(payload).decode()] for tag, payload in value.unknown_tags]
     found = {"json": value.to_json(version), "unknown_tags": tags, "remaining": len(data) - position}
     yield from differences({key: line[key] for key in found}, found)
+    yield from _columns(value, data[:position], version, "reference")
+    if position < len(data) and not cls.decode_columns([data], version)[0]["_error"].is_valid:
+        yield f"columns: expected an error for {len(data) - position} bytes left over"
     try:
         again = {"again": value.encode(version).hex()}
     except EncodeError as error:

@@ -9,13 +9,15 @@ from kafkaframes.messages.plan import FieldPlan, StructPlan
 
 
 def row_of(value: Any, plan: StructPlan, *, top: bool = True, absent: bool = False) -> dict[str, Any]:
-    """Return the row of a value at the version of ``plan``; ``absent``: with the fields of other versions too."""
+    """Return the row of a value at the version of ``plan``; ``absent``: with what other versions' fields hold."""
     row = {field.json_name: _field(getattr(value, field.attribute), field, absent) for field in plan.fields}
     row |= {field.json_name: _field(getattr(value, field.attribute), field, absent) for field in plan.tagged}
     if plan.flexible or (absent and value._tags):
         row["_unknown_tags"] = [{"tag": tag, "data": data} for tag, data in value.unknown_tags]
-    if absent:
-        row |= {f"{one.name[:1].lower()}{one.name[1:]}": plain(getattr(value, one.attribute)) for one in plan.absent}
+    for one in plan.absent if absent else ():
+        item = getattr(value, one.attribute)
+        if item != type(value)._by_attribute[one.attribute].make_default():
+            row[f"{one.name[:1].lower()}{one.name[1:]}"] = plain(item)
     return row | {"_error": None} if top and not absent else row
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError
 from kafkaframes.messages._arena import MAX_ROWS, Arena, Array
-from kafkaframes.messages._program import ERROR, UNKNOWN_TAGS, Kind, Node, Program
+from kafkaframes.messages._program import ERROR, TAG_TYPE, UNKNOWN_TAGS, Kind, Node, Program
 from kafkaframes.messages.plan import AbsentField, Empty, FieldPlan, StructPlan
 from kafkaframes.wire.primitives import MAX_STRING_BYTES
 
@@ -164,21 +164,22 @@ class Gatherer:
         """Judge a field that the version lacks: ignorable, or at its default."""
         if field.ignorable:
             return
-        default: Any = field.default
-        if default is Empty.STRUCT:
-            differs = live & _valid(array)
-        elif default is Empty.ARRAY or default == b"":
-            size = pc.list_value_length(array) if field.array else pc.binary_length(array)
-            differs = live & (pc.fill_null(size, 1).to_numpy(zero_copy_only=False) > 0)
-        elif default is None:
-            differs = live & _valid(array)
-        else:
-            raw = default.bytes if isinstance(default, UUID) else default
-            same = pc.equal(array, pa.scalar(raw, array.type))
-            differs = live & ~pc.fill_null(same, False).to_numpy(zero_copy_only=False)
+        differs = live & (_valid(array) if field.default is None else ~self.equals(array, field))
         since = "no valid version has it" if field.first_version is None else f"the first is {field.first_version}"
         reason = f"not the default, and version {self.program.plan.version} lacks this field; {since}"
         self.refuse(differs, level, path, reason)
+
+    def equals(self, array: pa.Array, field: AbsentField) -> Array:
+        """Return which rows are at an absent field's default; a struct's is null, its fields are not known here."""
+        if pa.types.is_null(array.type) or field.default is Empty.STRUCT:
+            return ~_valid(array) if field.default is Empty.STRUCT else np.zeros(len(array), bool)
+        if field.default is Empty.ARRAY:
+            same = pc.equal(pc.list_value_length(array), 0)
+        else:
+            raw: Any = field.default.bytes if isinstance(field.default, UUID) else field.default
+            same = pc.equal(array, pa.scalar(raw).cast(array.type))
+        equal: Array = pc.fill_null(same, False).to_numpy(zero_copy_only=False)
+        return equal
 
     def default(self, node: Node, count: int) -> pa.Array:
         """Return ``count`` defaults of a field whose column the caller left out."""
@@ -244,16 +245,20 @@ def _cast(array: pa.Array, to: pa.DataType, path: str) -> pa.Array:
         if pa.types.is_struct(to) and not pa.types.is_struct(array.type) and not pa.types.is_null(array.type):
             raise EncodeError(f"field {path} is {array.type}, not a struct")
         return array.cast(to) if pa.types.is_null(array.type) else array
-    if pa.types.is_list(to) and pa.types.is_struct(to.value_type) and not pa.types.is_null(array.type):
+    if to is not TAG_TYPE and _is_list_of_structs(to) and not pa.types.is_null(array.type):
         if pa.types.is_list(array.type):
             return array
         if pa.types.is_large_list(array.type) or pa.types.is_fixed_size_list(array.type):
             return array.cast(pa.list_(array.type.value_type))
         raise EncodeError(f"field {path} is {array.type}, not a list")
     try:
-        return array.cast(to)
+        return array.cast(to)  # unknown tags too: tag and data by name
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise EncodeError(f"field {path} is {array.type}, not {to}: {error}") from None
+
+
+def _is_list_of_structs(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_list(type_) and pa.types.is_struct(type_.value_type))
 
 
 def _default(node: Node) -> Any:
