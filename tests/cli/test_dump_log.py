@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from kafkaframes import doors
 from kafkaframes.cli.dump_log import command
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.records.build import build_end_transaction
 
 LOGS = Path(__file__).parent.parent / "data" / "logs"
@@ -182,6 +182,19 @@ def test_a_reader_that_had_enough_is_no_error(log_dir):
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {shell}"], capture_output=True, timeout=60, env=os.environ)
     assert done.stdout.startswith(b"Dumping ")
     assert done.stderr == b""
+
+
+def test_internal_topics_in_words():
+    case = LOGS / "kraft-4x-transactions"
+    said = run(str(case / "__consumer_offsets-0"), "--offsets-decoder")
+    assert 'key: {"type":"1","data":{"group":"' in said
+    assert "payload: <DELETE>" in said
+    said = run(str(case / "__transaction_state-0"), "--transaction-log-decoder", "--style", "3.9")
+    assert "key: transaction_metadata::transactionalId=" in said
+    said = run(str(case / "__cluster_metadata-0"), "--cluster-metadata-decoder")
+    assert 'LeaderChange: {"version":0,"leaderId":1,' in said
+    with pytest.raises(OptionError, match="one decoder"):
+        run(str(case), "--offsets-decoder", "--cluster-metadata-decoder")
 
 
 def test_help_has_the_formats_and_examples():

@@ -20,6 +20,7 @@ import pyarrow.csv
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.log.dump import files, kcat, table
 from kafkaframes.log.dump.chunks import Chunk, ChunkReader, Place
+from kafkaframes.log.dump.decoders import DECODERS
 from kafkaframes.log.dump.filters import Filter, key_pattern
 from kafkaframes.log.dump.index_text import MAX_MESSAGE_SIZE
 from kafkaframes.log.dump.jsonl import VALUE_LIMIT, JsonDump, JsonOptions
@@ -65,6 +66,10 @@ class Report:
     show_default=True,
     help="Indexes: bytes of the segment that are looked at behind an entry.",
 )
+@click.option("--offsets-decoder", is_flag=True, help="Text: keys and payloads of __consumer_offsets in words.")
+@click.option("--transaction-log-decoder", is_flag=True, help="Text: those of __transaction_state.")
+@click.option("--cluster-metadata-decoder", is_flag=True, help="Text: those of __cluster_metadata.")
+@click.option("--share-group-state-decoder", is_flag=True, help="Text: those of __share_group_state.")
 @click.option(
     "--style", default=LATEST, show_default=True, help=f"Text: in whose form: {', '.join(STYLES)}, or any version."
 )
@@ -111,6 +116,7 @@ def command(**given: Any) -> None:
     kafkaframes dump-log --print-data-log /logs/orders-0
     kafkaframes dump-log /logs -f '%t/%p@%o %T %k: %s\\n' -o s@1760000000000 -c 20
     kafkaframes dump-log /logs/orders-0 --format jsonl --key order-17
+    kafkaframes dump-log /logs/__consumer_offsets-* --offsets-decoder
     """
     options = _Options(given)
     report = Report()
@@ -138,7 +144,7 @@ class _Options:
         self.printer = chosen[0] if chosen else given["form"]
         self.conditions = _conditions(given)
         names = TextOptions.__slots__
-        self.text = TextOptions(**{name: given[name] for name in names if name in given})
+        self.text = TextOptions(**{name: given[name] for name in names if name in given}, decoder=_decoder(given))
 
     def wanted(self, *, control: bool = True, temporary: bool = False) -> Iterator[Wanted]:
         """Yield the files to print, and what is wanted of each."""
@@ -154,6 +160,13 @@ class _Options:
         if not kinds and (self.given["index_sanity_check"] or self.given["verify_index_only"]):
             return files.INDEXES
         return tuple(kinds) or files.RECORDS
+
+
+def _decoder(given: dict[str, Any]) -> str:
+    chosen = [name for name in DECODERS if given[f"{name.replace('-', '_')}_decoder"]]
+    if len(chosen) > 1:
+        raise OptionError(f"one decoder can be given, not --{'-decoder and --'.join(chosen)}-decoder")
+    return chosen[0] if chosen else ""
 
 
 def _conditions(given: dict[str, Any]) -> Filter:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from kafkaframes.errors import CorruptRecordError
 from kafkaframes.log.dump.chunks import Chunk, is_wrapper
 from kafkaframes.log.dump.columns import batch_columns, record_columns, rows_of
+from kafkaframes.log.dump.decoders import control_json
 from kafkaframes.log.dump.headers import header_keys
 from kafkaframes.log.dump.lines import Lines
 from kafkaframes.log.dump.styles import Style
@@ -27,7 +28,7 @@ from kafkaframes.records.scan import Ints
 
 _CRC_BYTES = 4
 
-# What a decoder makes of a chunk's keys and values: two bytes columns (see ``DECODERS`` in ``text.py``).
+# What a decoder makes of a chunk's keys and values: two bytes columns (see ``decoders.py``).
 Decoder = Callable[[Chunk], tuple[Any, Any]]
 
 
@@ -108,7 +109,7 @@ def _record_columns(chunk: Chunk, options: RecordOptions, batches: dict[str, Any
         "key_text": keys.where(shown),
         "value_text": values.where(shown),
         "header_keys": header_keys(chunk),
-        "control_text": _control_texts(chunk, of_control),
+        "control_text": _control_texts(chunk, of_control, options.style),
     }
     if (chunk.batches.column("magic") < 2).any():
         columns |= _message_columns(chunk)
@@ -130,15 +131,15 @@ def _message_columns(chunk: Chunk) -> dict[str, Any]:
     return {"record_crc": crcs, "record_valid": valid}
 
 
-def _control_texts(chunk: Chunk, of_control: npt.NDArray[np.bool_]) -> pa.Array:
+def _control_texts(chunk: Chunk, of_control: npt.NDArray[np.bool_], style: Style) -> pa.Array:
     """Return what each control record says, null for all others."""
     texts: list[bytes | None] = [None] * len(of_control)
     for row in np.flatnonzero(of_control).tolist():
-        texts[row] = control_text(chunk.keys.at(row), chunk.values.at(row)).encode()
+        texts[row] = control_text(chunk.keys.at(row), chunk.values.at(row), style).encode("utf-8", "replace")
     return pa.array(texts, pa.binary())
 
 
-def control_text(key: bytes | None, value: bytes | None) -> str:
+def control_text(key: bytes | None, value: bytes | None, style: Style) -> str:
     """Return a control record in words; what cannot be read is said, not raised."""
     try:
         kind = control.control_type(key)
@@ -146,6 +147,8 @@ def control_text(key: bytes | None, value: bytes | None) -> str:
             return f"endTxnMarker: {kind} coordinatorEpoch: {control.coordinator_epoch(value)}"
     except CorruptRecordError as error:
         return f"controlType: unreadable ({error.reason})"
+    if kind in style.control_json and (found := control_json(kind, value)) is not None:
+        return found
     number = int.from_bytes((key or b"")[2:4], "big", signed=True)
     return f"controlType: {kind}({number})"
 

@@ -106,7 +106,8 @@ class Style:
         absent, present: an ``OptionalLong`` (2.8: Scala's ``Option``) as text.
         producer_timestamp: whether a producer's line has its last timestamp even where it has no batch.
         trailing_space: whether the line of a producer without a batch ends with a space.
-        control_json: whether LEADER_CHANGE and KRaft's version and voters are printed as JSON.
+        control_json: the control records that are printed as JSON.
+        json_offsets, json_transactions: whether the decoders of groups and of transactions print JSON.
     """
 
     name: str
@@ -124,7 +125,9 @@ class Style:
     present: str
     producer_timestamp: bool
     trailing_space: bool
-    control_json: bool
+    control_json: frozenset[str]
+    json_offsets: bool
+    json_transactions: bool
 
 
 _BATCH_LINE = _line(_BATCH)
@@ -134,6 +137,8 @@ _MESSAGE_RECORD = _RECORD + " isValid:record_valid crc:record_crc"
 # --skip-record-metadata: the bar comes with the key, since 4.x with a lone payload too.
 _BARE = plan_line(IfNull("key_text", (_LONE_PAYLOAD,), _AFTER_KEY), Text(b"\n"))
 _BARE_BEFORE_4 = plan_line(IfNull("key_text", _CONTENTS[1:], _AFTER_KEY), Text(b"\n"))
+
+_SNAPSHOT_MARKERS = frozenset({"SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS"})
 
 STYLES: Mapping[str, Style] = {
     "4.3": Style(
@@ -152,7 +157,9 @@ STYLES: Mapping[str, Style] = {
         present="OptionalLong[{}]",
         producer_timestamp=True,
         trailing_space=False,
-        control_json=True,
+        control_json=_SNAPSHOT_MARKERS | {"LEADER_CHANGE"},
+        json_offsets=True,
+        json_transactions=True,
     ),
     "3.9": Style(
         name="3.9",
@@ -170,7 +177,9 @@ STYLES: Mapping[str, Style] = {
         present="OptionalLong[{}]",
         producer_timestamp=True,
         trailing_space=True,
-        control_json=False,
+        control_json=_SNAPSHOT_MARKERS,
+        json_offsets=True,
+        json_transactions=False,
     ),
     "2.8": Style(
         name="2.8",
@@ -192,7 +201,9 @@ STYLES: Mapping[str, Style] = {
         present="Some({})",
         producer_timestamp=False,
         trailing_space=True,
-        control_json=False,
+        control_json=frozenset(),
+        json_offsets=False,
+        json_transactions=False,
     ),
 }
 LATEST = "4.3"

@@ -11,18 +11,16 @@ import numpy as np
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.log.dump import index_text, state_text
 from kafkaframes.log.dump.chunks import ChunkReader
+from kafkaframes.log.dump.decoders import decoder_for
 from kafkaframes.log.dump.files import DumpFile, kind_of
 from kafkaframes.log.dump.filters import NO_FILTER, Selection
 from kafkaframes.log.dump.findings import Findings, finding_lines
 from kafkaframes.log.dump.index_text import MAX_MESSAGE_SIZE, IndexOptions
-from kafkaframes.log.dump.records_text import Decoder, RecordOptions, chunk_text, not_consecutive
+from kafkaframes.log.dump.records_text import RecordOptions, chunk_text, not_consecutive
 from kafkaframes.log.dump.styles import LATEST, Style, style_for
 from kafkaframes.log.filesystem import FileSystem, filesystem_for, split
 from kafkaframes.log.names import FileName
 from kafkaframes.wire.text import java_text
-
-# Decoders of internal topics by their flag; the messages room adds them. Each makes two bytes columns of a chunk.
-DECODERS: dict[str, Decoder] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +94,10 @@ def _records(dump: TextDump) -> Iterator[bytes]:
     options, findings = dump.options, dump.findings
     printed = RecordOptions(
         dump.style,
-        deep=options.deep_iteration or options.print_data_log,
+        deep=options.deep_iteration or options.print_data_log or bool(options.decoder),
         contents=options.print_data_log or bool(options.decoder),
         metadata=not options.skip_record_metadata,
-        decode=DECODERS.get(options.decoder),
+        decode=decoder_for(options.decoder, dump.style) if options.decoder else None,
         only_with_records=options.keep != NO_FILTER,
     )
     reader = ChunkReader(dump.file, options.max_bytes)
