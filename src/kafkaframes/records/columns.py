@@ -24,7 +24,7 @@ from kafkaframes.records.chunks import CHUNK_BYTES, Chunk, Chunks, Source, piece
 from kafkaframes.records.decode import Index, Ints32, Sections
 from kafkaframes.records.layout import CODEC_MASK, CODECS, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from kafkaframes.records.reasons import CRC_MISMATCH
-from kafkaframes.records.scan import FILE, MEMORY, Bytes, Ints, check_crcs, timestamp_types
+from kafkaframes.records.scan import FILE, MEMORY, Bytes, End, Ints, check_crcs, timestamp_types
 from kafkaframes.wire.text import java_text
 
 PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
@@ -57,7 +57,8 @@ class ReadError(NamedTuple):
 
     def as_exception(self) -> CorruptRecordError:
         """Return what mode FAILFAST raises."""
-        return CorruptRecordError(self.reason, file=self.file, position=self.position)
+        where = "" if self.base_offset is None else f", in the batch of offset {self.base_offset}"
+        return CorruptRecordError(self.reason + where, file=self.file, position=self.position)
 
 
 class Decoded:
@@ -277,6 +278,11 @@ class RecordReader:
             source, rules=options.rules, start=start, end=end, chunk_bytes=options.chunk_bytes, whole=True
         )
         self._ratio = 1.0
+
+    @property
+    def end(self) -> End | None:
+        """Where (in the source) and why the batches ended; None before they did."""
+        return self._chunks.end
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for chunk in self._chunks:

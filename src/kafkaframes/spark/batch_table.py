@@ -7,42 +7,55 @@ here, whatever the mode: bytes that are no batch (a broken framing, a torn tail)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.records import decode
+from kafkaframes.records.chunks import Chunk, Chunks, pieces
+from kafkaframes.records.columns import codec_array
 from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
 from kafkaframes.records.reasons import CRC_MISMATCH
-from kafkaframes.records.scan import Ints, check_crcs
-from kafkaframes.spark import arrow
-from kafkaframes.spark.arrow import arrow_schema, instants
+from kafkaframes.records.scan import FILE, Batches, End, Ints, check_crcs, timestamp_types
+from kafkaframes.spark.arrow import arrow_schema, instants, repeated
 from kafkaframes.spark.columns import Column
 from kafkaframes.spark.options import ReadOptions
-from kafkaframes.spark.planning import Segment, Slice
-from kafkaframes.spark.reading import find_outside, find_problems
-from kafkaframes.spark.rebatch import rebatch
-from kafkaframes.spark.stretches import Stretch, read_stretches
+from kafkaframes.spark.planning import Slice
+from kafkaframes.spark.rebatch import TARGET_BYTES, rebatch
+from kafkaframes.spark.source import check_not_cut, open_slice
+
+_GUESSED_RATIO = 4.0  # of compression, for how many batches are opened at once
 
 
 class Scanned:
-    """What is known of the batches of a stretch; ``kept`` are the rows with an offset that is asked for."""
+    """What is known of the batches of a chunk; ``kept`` are those with an offset that is asked for."""
 
-    def __init__(self, stretch: Stretch, piece: Slice, options: ReadOptions) -> None:
-        self.stretch = stretch
-        self.segment = piece.segment
-        batches = stretch.batches
-        self.batch_of: Ints = np.flatnonzero(~find_outside(batches, piece))
-        self.valid = check_crcs(stretch.data, batches).astype(bool) if options.verify_crc else None
-        assumed = np.ones(len(batches), bool) if self.valid is None else self.valid
+    def __init__(self, chunk: Chunk, piece: Slice, options: ReadOptions) -> None:
+        self.base = chunk.base
+        self.batches: Batches = chunk.batches
+        self.valid = check_crcs(chunk.data, chunk.batches).astype(bool) if options.verify_crc else None
         self.readable: Ints | None = None
-        self.problems: dict[int, str] = {}
+        self.problems = {} if self.valid is None else dict.fromkeys(np.flatnonzero(~self.valid).tolist(), CRC_MISMATCH)
         if options.deep:
-            sections = decode.open_sections(stretch.data, batches)
-            index = decode.index_records(batches, sections)
-            self.readable, self.problems = index.rows, find_problems(index, sections, assumed)
-        else:
-            self.problems = {int(row): CRC_MISMATCH for row in np.flatnonzero(~assumed)}
+            self._open(chunk)
+        outside = self.batches.column("last_offset") < piece.first_offset
+        outside |= (self.batches.column("magic") >= 2) & (self.batches.column("base_offset") >= piece.end_offset)
+        self.kept: Ints = np.flatnonzero(~outside)
+
+    def _open(self, chunk: Chunk) -> None:
+        sections = decode.open_sections(chunk.data, chunk.batches)
+        index = decode.index_records(chunk.batches, sections)
+        self.readable = index.rows
+        for row in {*sections.problems, *np.flatnonzero(index.statuses).tolist()}:
+            problem = decode.problem_of(row, index, sections)
+            if problem is not None:
+                self.problems[row] = problem.reason
+
+    def column(self, name: str) -> Ints:
+        """Return one field of the headers of the kept batches."""
+        return self.batches.column(name)[self.kept]
 
 
 def read_batch_work(work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -51,72 +64,76 @@ def read_batch_work(work: Iterable[Slice], columns: Sequence[Column], options: R
     Raises:
         LogDirError: a segment cannot be read.
     """
+    return rebatch(batch for piece in work for batch in _read_slice(piece, columns, options))
+
+
+def _read_slice(piece: Slice, columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    whole = options.verify_crc or options.deep
     schema = arrow_schema(columns)
-    return rebatch(
-        _rest(stretch, piece.segment, schema) if stretch.is_end else _table(Scanned(stretch, piece, options), schema)
-        for piece in work
-        for stretch in read_stretches(piece)
-    )
+    with open_slice(piece) as source:
+        chunks = Chunks(source, rules=FILE, start=piece.start, end=piece.end, chunk_bytes=TARGET_BYTES, whole=whole)
+        for chunk in chunks:
+            for part in pieces(chunk, _GUESSED_RATIO if options.deep else 1.0, TARGET_BYTES):
+                scanned = Scanned(part, piece, options)
+                arrays = [_array(column, scanned, piece) for column in columns]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        if chunks.end is not None and chunks.end.position < piece.end:
+            check_not_cut(piece)
+            yield _rest(chunks.end, piece, schema)
 
 
-def _table(scanned: Scanned, schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([_MAKERS[name](scanned) for name in schema.names], schema=schema)
+def _array(column: Column, scanned: Scanned, piece: Slice) -> pa.Array:
+    if column.name in _MAKERS:
+        return _MAKERS[column.name](scanned)
+    return repeated(column, piece.segment, scanned.kept.size)
 
 
-def _rest(stretch: Stretch, segment: Segment, schema: pa.Schema) -> pa.RecordBatch:
+def _rest(end: End, piece: Slice, schema: pa.Schema) -> pa.RecordBatch:
     known = {
-        "topic": segment.topic,
-        "partition": segment.partition,
-        "file": segment.path,
-        "position": stretch.end_position,
-        "sizeBytes": stretch.rest_bytes,
-        "error": stretch.end.reason,
+        "topic": piece.segment.topic,
+        "partition": piece.segment.partition,
+        "file": piece.segment.path,
+        "position": end.position,
+        "sizeBytes": piece.end - end.position,
+        "error": end.reason,
     }
     return pa.RecordBatch.from_pylist([known], schema=schema)
 
 
-def _nullable(name: str, dtype: type) -> Callable[[Scanned], pa.Array]:
-    """Return the maker of a column that is null where the format, or a batch shorter than its header, lacks it."""
-
-    def make(scanned: Scanned) -> pa.Array:
-        values = scanned.stretch.batches.column(name)[scanned.batch_of]
-        return pa.array(values.astype(dtype), mask=values == -1)
-
-    return make
+def _field(name: str, dtype: Any = np.int64) -> Callable[[Scanned], pa.Array]:
+    return lambda scanned: pa.array(scanned.column(name).astype(dtype))
 
 
-def _readable(scanned: Scanned) -> pa.Array:
-    if scanned.readable is None:
-        return pa.nulls(scanned.batch_of.size, pa.int32())
-    return pa.array(scanned.readable[scanned.batch_of].astype(np.int32))
+def _flag(bit: int) -> Callable[[Scanned], pa.Array]:
+    return lambda scanned: pa.array((scanned.column("magic") >= 2) & ((scanned.column("attributes") & bit) != 0))
 
 
-def _crc_ok(scanned: Scanned) -> pa.Array:
-    if scanned.valid is None:
-        return pa.nulls(scanned.batch_of.size, pa.bool_())
-    return pa.array(scanned.valid[scanned.batch_of])
+def _record_count(scanned: Scanned) -> pa.Array:
+    counts = scanned.column("count")
+    return pa.array(counts.astype(np.int32), mask=scanned.column("magic") < 2)
+
+
+def _if_known(values: npt.NDArray[Any] | None, kind: pa.DataType, scanned: Scanned) -> pa.Array:
+    return pa.nulls(scanned.kept.size, kind) if values is None else pa.array(values[scanned.kept], kind)
 
 
 _MAKERS: dict[str, Callable[[Scanned], pa.Array]] = {
-    "topic": arrow.repeated(lambda segment: segment.topic, "string"),
-    "partition": arrow.repeated(lambda segment: segment.partition, "int"),
-    "file": arrow.repeated(lambda segment: segment.path, "string"),
-    "position": arrow.position,
-    "sizeBytes": arrow.of_batch("size"),
-    "magic": arrow.of_batch("magic", np.int8),
-    "codec": arrow.codec,
-    "baseOffset": arrow.of_batch("base_offset"),
-    "lastOffset": arrow.of_batch("last_offset"),
-    "recordCount": _nullable("count", np.int32),
-    "readableRecords": _readable,
-    "maxTimestamp": lambda scanned: instants(scanned.stretch.batches.column("max_timestamp")[scanned.batch_of]),
-    "timestampType": arrow.timestamp_type,
-    "producerId": arrow.of_batch("producer_id"),
-    "producerEpoch": arrow.of_batch("producer_epoch", np.int16),
-    "baseSequence": arrow.of_batch("base_sequence", np.int32),
-    "leaderEpoch": arrow.of_batch("leader_epoch", np.int32),
-    "transactional": arrow.flag(TRANSACTIONAL),
-    "control": arrow.flag(CONTROL),
-    "crcOk": _crc_ok,
-    "error": lambda scanned: pa.array([scanned.problems.get(row) for row in scanned.batch_of.tolist()], pa.string()),
+    "position": lambda scanned: pa.array(scanned.column("position") + scanned.base),
+    "sizeBytes": _field("size"),
+    "magic": _field("magic", np.int8),
+    "codec": lambda scanned: codec_array(scanned.column("attributes")).cast(pa.string()),
+    "baseOffset": _field("base_offset"),
+    "lastOffset": _field("last_offset"),
+    "recordCount": _record_count,
+    "readableRecords": lambda scanned: _if_known(scanned.readable, pa.int32(), scanned),
+    "maxTimestamp": lambda scanned: instants(scanned.column("max_timestamp")),
+    "timestampType": lambda scanned: pa.array(timestamp_types(scanned.column("magic"), scanned.column("attributes"))),
+    "producerId": _field("producer_id"),
+    "producerEpoch": _field("producer_epoch", np.int16),
+    "baseSequence": _field("base_sequence", np.int32),
+    "leaderEpoch": _field("leader_epoch", np.int32),
+    "transactional": _flag(TRANSACTIONAL),
+    "control": _flag(CONTROL),
+    "crcOk": lambda scanned: _if_known(scanned.valid, pa.bool_(), scanned),
+    "error": lambda scanned: pa.array([scanned.problems.get(row) for row in scanned.kept.tolist()], pa.string()),
 }

@@ -23,33 +23,37 @@ class Column:
         name: in Spark.
         type: in Spark's DDL.
         meaning: for the documentation.
+        source: the column of ``records`` it is made from; empty for what the segment says (topic, partition, file).
     """
 
     name: str
     type: str
     meaning: str
+    source: str = ""
 
 
 RECORDS = (
-    Column("key", "binary", "null where the record has none"),
-    Column("value", "binary", "null for a tombstone"),
+    Column("key", "binary", "null where the record has none", "key"),
+    Column("value", "binary", "null for a tombstone", "value"),
     Column("topic", "string", "from the directory's name"),
     Column("partition", "int", "from the directory's name"),
-    Column("offset", "bigint", ""),
-    Column("timestamp", "timestamp", "-1 ms (1969-12-31 23:59:59.999 UTC) where there is none, as in Spark"),
-    Column("timestampType", "int", "0 CreateTime, 1 LogAppendTime, -1 none (message format 0)"),
-    Column("headers", HEADERS_TYPE, "null where there are none, as in Spark"),
-    Column("baseOffset", "bigint", "first offset of the batch"),
-    Column("position", "bigint", "byte position of the batch in its segment"),
-    Column("magic", "tinyint", "message format: 0, 1 or 2"),
-    Column("codec", "string", "none, gzip, snappy, lz4 or zstd"),
-    Column("producerId", "bigint", "-1 without idempotence"),
-    Column("producerEpoch", "smallint", ""),
-    Column("sequence", "int", "of the record, -1 without idempotence"),
-    Column("leaderEpoch", "int", "-1 before format 2"),
-    Column("transactional", "boolean", "written in a transaction"),
-    Column("control", "boolean", "a transaction marker (see includeControlRecords)"),
-    Column("crcOk", "boolean", "the batch's checksum is right"),
+    Column("offset", "bigint", "", "offset"),
+    Column(
+        "timestamp", "timestamp", "-1 ms (1969-12-31 23:59:59.999 UTC) where there is none, as in Spark", "timestamp"
+    ),
+    Column("timestampType", "int", "0 CreateTime, 1 LogAppendTime, -1 none (message format 0)", "timestamp_type"),
+    Column("headers", HEADERS_TYPE, "null where there are none, as in Spark", "headers"),
+    Column("baseOffset", "bigint", "first offset of the batch", "base_offset"),
+    Column("position", "bigint", "byte position of the batch in its segment", "position"),
+    Column("magic", "tinyint", "message format: 0, 1 or 2", "magic"),
+    Column("codec", "string", "none, gzip, snappy, lz4 or zstd", "codec"),
+    Column("producerId", "bigint", "-1 without idempotence", "producer_id"),
+    Column("producerEpoch", "smallint", "", "producer_epoch"),
+    Column("sequence", "int", "of the record, -1 without idempotence", "sequence"),
+    Column("leaderEpoch", "int", "-1 before format 2", "leader_epoch"),
+    Column("transactional", "boolean", "written in a transaction", "transactional"),
+    Column("control", "boolean", "a transaction marker (see includeControlRecords)", "control"),
+    Column("crcOk", "boolean", "the batch's checksum is right", "crc_ok"),
     Column("file", "string", "path of the segment"),
 )
 BATCHES = (
