@@ -1,5 +1,6 @@
 """The catalog: complete, lazy, and consistent with the rules and with Kafka's table of headers."""
 
+import json
 import subprocess
 import sys
 import time
@@ -8,7 +9,8 @@ import pytest
 
 from kafkaframes.errors import SpecError
 from kafkaframes.spec import Versions, catalog, load_message
-from kafkaframes.spec.catalog.reading import FOLDER
+from kafkaframes.spec.catalog.reading import ABOUT, FOLDER
+from kafkaframes.spec.evolution import fields_of
 
 
 def test_every_message_passes_the_rules():
@@ -80,3 +82,14 @@ def test_the_catalog_needs_nothing_heavy():
 def test_versions():
     assert catalog.entry("FetchRequest").current_versions == Versions(4, 18)
     assert catalog.newest_release() == "4.4.0"
+
+
+def test_every_api_has_a_sentence_and_every_sentence_a_subject():
+    assert [
+        api.name for api in catalog.apis() if not catalog.about(api.request) or not catalog.about(api.response)
+    ] == []
+    table = json.loads(ABOUT.read_bytes())
+    known = {one for name in catalog.names() for one in (name, name.removesuffix("Request"))}
+    assert table["messages"].keys() - known == set()
+    fields = {field.name for name in catalog.names() for _, field in fields_of(catalog.load(name))}
+    assert table["fields"].keys() - fields == set()

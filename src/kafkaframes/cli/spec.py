@@ -9,6 +9,7 @@ COMMANDS = {
     "show-codec": ("kafkaframes.cli.spec_show_codec", "the functions that read and write a message at a version"),
     "check": ("kafkaframes.cli.spec_check", "may these specs follow those? KIP-482's rules; exit status for CI"),
     "lint": ("kafkaframes.cli.spec_lint", "what Kafka's generator refuses in these files, and what it should"),
+    "guide": ("kafkaframes.cli.spec_guide", "write the protocol guide: one HTML page, searchable offline"),
     "import": ("kafkaframes.cli.spec_import", "write the catalog from the specs of Kafka's releases"),
 }
 command = LazyGroup(

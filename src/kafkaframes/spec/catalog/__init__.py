@@ -7,10 +7,11 @@ from kafkaframes.spec.catalog.reading import (
     api,
     apis,
     entry,
+    field_words,
     load,
     names,
     newest_release,
     records,
 )
 
-__all__ = ["Api", "Entry", "about", "api", "apis", "entry", "load", "names", "newest_release", "records"]
+__all__ = ["Api", "Entry", "about", "api", "apis", "entry", "field_words", "load", "names", "newest_release", "records"]

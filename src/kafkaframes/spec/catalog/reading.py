@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +21,7 @@ from kafkaframes.spec.versions import Versions
 
 FOLDER = Path(__file__).parent / "messages"
 ABOUT = Path(__file__).parent / "about.json"
+_HALF = re.compile(r"(?:Request|Response)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,14 @@ def _about() -> dict[str, dict[str, str]]:
     return value
 
 
+def field_words() -> dict[str, str]:
+    """Return our own sentences about fields, by bare name."""
+    return dict(_about()["fields"])
+
+
 def about(name: str, field: str | None = None) -> str:
-    """Return a sentence of our own about a message, or about a field by its bare name; ``""`` where there is none."""
+    """Return a sentence of our own about a message or API, or about a field by its bare name; ``""`` without one."""
     table = _about()
-    return table["messages"].get(name, "") if field is None else table["fields"].get(field, "")
+    if field is not None:
+        return table["fields"].get(field, "")
+    return table["messages"].get(name, "") or table["messages"].get(_HALF.sub("", name), "")

@@ -1,0 +1,28 @@
+"""``kafkaframes spec guide``: the protocol guide as one HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kafkaframes.errors import OptionError
+from kafkaframes.spec.guide import guide_page
+
+
+@click.command("guide")
+@click.option(
+    "-o", "--output", metavar="FILE|DIR", type=click.Path(path_type=Path), default=Path("kafka-protocol.html")
+)
+def command(output: Path) -> None:
+    """Write the protocol guide: every message at every version, its wire layout, and what changed since the one before.
+
+    One HTML page that works offline, with search over messages and fields; in a directory it is called index.html.
+    """
+    target = output / "index.html" if output.is_dir() or not output.suffix else output
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        size = target.write_text(guide_page(), encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"{target}: {error.strerror}") from None
+    click.echo(f"{target} ({size / 1e6:.1f} MB)")
