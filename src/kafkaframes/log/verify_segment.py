@@ -206,6 +206,9 @@ def _verify_offsets(facts: SegmentFacts, kept: dict[str, Ints]) -> None:
         message = f"offset {lasts[row]} is too far above the segment's {facts.base_offset} for an index"
         facts.error("offset-overflow", message, position=int(positions[row]), offset=int(bases[row]))
     is_modern = kept["magic"] >= 2
+    for row in np.flatnonzero(kept["leader_epoch"] < -1).tolist():
+        message = f"leader epoch {kept['leader_epoch'][row]}; it is outside the CRC"
+        facts.error("leader-epoch", message, position=int(positions[row]), offset=int(bases[row]))
     facts.has_holes = bool((bases[is_modern] != before[is_modern] + 1).any())
 
 

@@ -1,0 +1,209 @@
+"""``kafkaframes info LOGDIR...``: what is in a log, in a second."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkaframes.cli import workers
+from kafkaframes.log import summary
+from kafkaframes.log.directory import LogDirectory, Segment, discover
+from kafkaframes.log.filesystem import FileSystem
+from kafkaframes.log.summary import PartitionSummary, SegmentSummary
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MOST_PARTITIONS = 60  # more are shown by topic, unless asked for
+_PIPED_WIDTH = 200
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_HEADINGS = ("topic", "partition", "segments", "size", "start", "end", "records", "codecs", "formats", "from", "to", "")
+_RIGHT = {"partition", "segments", "size", "start", "end", "records"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One line of the table: a partition, or a topic's partitions together."""
+
+    topic: str
+    partitions: Sequence[PartitionSummary]
+
+    def cells(self, *, is_deep: bool) -> list[str]:
+        first, last = summary.time_range(segment for one in self.partitions for segment in one.segments)
+        only = self.partitions[0] if len(self.partitions) == 1 else None
+        records = sum(one.total("records") for one in self.partitions)
+        return [
+            self.topic,
+            str(only.partition) if only else f"{len(self.partitions)} of them",
+            f"{sum(len(one.segments) for one in self.partitions):,}",
+            size_text(sum(one.size_bytes for one in self.partitions)),
+            f"{only.log_start_offset:,}" if only else "",
+            f"{only.log_end_offset:,}" if only else f"{sum(map(_span, self.partitions)):,} in all",
+            f"{records:,}" if is_deep else "",
+            _mix_text(one.mix("codecs") for one in self.partitions),
+            _mix_text(one.mix("magics") for one in self.partitions),
+            time_text(first),
+            time_text(last),
+            ", ".join(dict.fromkeys(remark for one in self.partitions for remark in _remarks(one))),
+        ]
+
+
+def _span(one: PartitionSummary) -> int:
+    return one.log_end_offset - one.log_start_offset
+
+
+def _remarks(one: PartitionSummary) -> list[str]:
+    tails = sum(segment.tail_bytes for segment in one.segments)
+    unread = sum(bool(segment.problem) for segment in one.segments)
+    remarks = [one.state] if one.state else []
+    remarks += [f"{size_text(tails)} after the last batch"] if tails else []
+    remarks += [f"{one.left_over_files} left-over files"] if one.left_over_files else []
+    return remarks + ([f"{unread} segments unreadable"] if unread else [])
+
+
+def size_text(size_bytes: int) -> str:
+    """Write a size for people.
+
+    >>> size_text(1536), size_text(7)
+    ('1.5 KiB', '7 B')
+    """
+    value, unit = float(size_bytes), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{size_bytes} B" if unit == 0 else f"{value:,.1f} {_UNITS[unit]}"
+
+
+def time_text(timestamp_ms: int) -> str:
+    """Write a time for people, in UTC; what no calendar has is written as the number."""
+    if timestamp_ms < 0:
+        return ""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
+
+
+def _mix_text(mixes: Iterable[Counter[str]]) -> str:
+    return " ".join(name for name, _ in sum(mixes, Counter[str]()).most_common())
+
+
+def _walk(task: tuple[FileSystem, Segment], *, deep: bool) -> SegmentSummary:
+    return (summary.walk if deep else summary.glance)(*task)
+
+
+def _summaries(
+    directories: Sequence[LogDirectory], *, deep: bool, jobs: int | None
+) -> list[tuple[LogDirectory, list[PartitionSummary]]]:
+    tasks = summary.tasks_of(directories)
+    weigh = partial(_weight, deep=deep)
+    found = workers.in_order(partial(_walk, deep=deep), tasks, size_of=weigh, workers=jobs, label="walking headers")
+    return [
+        (
+            directory,
+            [
+                summary.summarize_partition(one, [next(found) for _ in one.segments], is_deep=deep)
+                for one in directory.partitions
+            ],
+        )
+        for directory in directories
+    ]
+
+
+def _weight(task: tuple[FileSystem, Segment], *, deep: bool) -> int:
+    return task[1].size_bytes if deep else 0
+
+
+def _as_json(directory: LogDirectory, partitions: list[PartitionSummary]) -> dict[str, Any]:
+    return {
+        "path": directory.path,
+        "cluster_id": directory.meta.cluster_id if directory.meta else None,
+        "node_id": directory.meta.node_id if directory.meta else None,
+        "clean_shutdown": directory.clean_shutdown is not None,
+        "problems": [str(problem) for problem in directory.problems],
+        "partitions": [one.as_json() for one in partitions],
+    }
+
+
+def _rows(partitions: list[PartitionSummary], *, by: str | None) -> list[_Row]:
+    if by == "partition" or (by is None and len(partitions) <= MOST_PARTITIONS):
+        return [_Row(one.topic, [one]) for one in partitions]
+    topics: dict[str, list[PartitionSummary]] = {}
+    for one in partitions:
+        topics.setdefault(one.topic, []).append(one)
+    return [_Row(topic, ones) for topic, ones in topics.items()]
+
+
+def _print(console: Console, directory: LogDirectory, partitions: list[PartitionSummary], by: str | None) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    is_deep = any(one.is_deep for one in partitions)
+    rows = [(row.topic, row.cells(is_deep=is_deep)) for row in _rows(partitions, by=by)]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, title_justify="left", title_style="")
+    used = [place for place, _ in enumerate(_HEADINGS) if any(cells[place] for _, cells in rows)]
+    for place in used:
+        justify: Any = "right" if _HEADINGS[place] in _RIGHT else "left"
+        table.add_column(_HEADINGS[place], justify=justify, no_wrap=place < 8, style="bold" if place == 0 else "")
+    for topic, cells in rows:
+        style = "dim" if topic.startswith("__") else ""
+        table.add_row(*(Text(cells[place]) for place in used), style=style)
+    console.print(_heading(directory), highlight=False, markup=False, style="bold cyan")
+    console.print(table)
+    console.print(_footing(partitions, is_deep=is_deep), highlight=False, markup=False)
+    for problem in directory.problems:
+        console.print(f"! {problem}", highlight=False, markup=False, style="yellow")
+    console.print()
+
+
+def _heading(directory: LogDirectory) -> str:
+    meta = directory.meta
+    parts = [directory.path]
+    if meta is not None:
+        parts += [f"node {meta.node_id}"] if meta.node_id is not None else []
+        parts += [f"cluster {meta.cluster_id}"] if meta.cluster_id else []
+        parts.append("stopped cleanly" if directory.clean_shutdown is not None else "not stopped cleanly, or running")
+    return " · ".join(parts)
+
+
+def _footing(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
+    live = [one for one in partitions if not one.state]
+    segments = sum(len(one.segments) for one in partitions)
+    size = size_text(sum(one.size_bytes for one in partitions))
+    topics = len({one.topic for one in live})
+    counted = f"{topics:,} topics, {len(live):,} partitions, {segments:,} segments, {size}"
+    how = "every header was walked" if is_deep else "from the first and last batch of each segment (--deep walks all)"
+    return f"{counted}; times are UTC; {how}"
+
+
+@click.command("info", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
+@click.option("--deep", is_flag=True, help="Walk the header of every batch: exact codecs, formats, times and counts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a directory, with every segment.")
+@click.option(
+    "--by", type=click.Choice(["topic", "partition"]), help="One line a topic or a partition; many are by topic."
+)
+@click.option("--workers", "jobs", type=click.IntRange(1), help="Processes for --deep; the cores by default.")
+def command(paths: tuple[str, ...], deep: bool, as_json: bool, by: str | None, jobs: int | None) -> None:
+    """Say what is in LOGDIR: topics, partitions, offsets, sizes, codecs, formats, times.
+
+    LOGDIR is a broker's log directory, a directory of them, a partition, a segment, a pattern, or a URL of such.
+    """
+    found = _summaries(discover(paths), deep=deep, jobs=jobs)
+    if as_json:
+        for directory, partitions in found:
+            click.echo(json.dumps(_as_json(directory, partitions)))
+        return
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
+    for directory, partitions in found:
+        _print(console, directory, partitions, by)

@@ -1,0 +1,83 @@
+"""``kafkaframes verify LOGDIR...``: is every byte of a log as a broker wrote it? The exit status says."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import click
+
+from kafkaframes.cli import workers
+from kafkaframes.cli.info import size_text
+from kafkaframes.log import verify
+from kafkaframes.log.directory import discover
+from kafkaframes.log.findings import Severity
+from kafkaframes.log.verify import Report, Task
+from kafkaframes.log.verify_segment import SegmentFacts
+
+EXIT_DAMAGED = 1
+MOST_FINDINGS = 20  # of one check; --all shows the others
+_STYLES = {Severity.NOTE: "dim", Severity.WARNING: "yellow", Severity.ERROR: "bold red"}
+
+
+def _size(task: Task) -> int:
+    return task[1].size_bytes
+
+
+def _run(tasks: Iterable[Task], *, jobs: int | None) -> Iterator[SegmentFacts]:
+    return workers.in_order(verify.run_task, list(tasks), size_of=_size, workers=jobs, label="verifying")
+
+
+def _print(report: Report, *, show_all: bool) -> None:
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else 200, soft_wrap=True)
+    shown: Counter[tuple[Severity, str]] = Counter()
+    for finding in report.findings:
+        kind = finding.severity, finding.check
+        shown[kind] += 1
+        if show_all or shown[kind] <= MOST_FINDINGS:
+            console.print(str(finding), style=_STYLES[finding.severity], highlight=False, markup=False)
+    for (severity, check), count in shown.items():
+        if count > MOST_FINDINGS and not show_all:
+            hidden = f"{severity.name.lower()}: {check}: and {count - MOST_FINDINGS:,} more (--all)"
+            console.print(hidden, style=_STYLES[severity], highlight=False, markup=False)
+    console.print(_summary(report), highlight=False, markup=False, style="green" if report.is_sound else "bold red")
+
+
+def _summary(report: Report) -> str:
+    by_severity = Counter(finding.severity for finding in report.findings)
+    counts = ", ".join(
+        f"{by_severity[severity]:,} {severity.name.lower()}{'' if by_severity[severity] == 1 else 's'}"
+        for severity in sorted(Severity, reverse=True)
+        if by_severity[severity]
+    )
+    verdict = "sound" if report.is_sound else "DAMAGED"
+    read = f"{report.partitions:,} partitions, {report.segments:,} segments, {report.batches:,} batches"
+    return f"{verdict}: {read}, {size_text(report.size_bytes)}; {counts or 'nothing found'}"
+
+
+@click.command("verify", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
+@click.option("--deep", is_flag=True, help="Decompress and read every record, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+@click.option("--all", "show_all", is_flag=True, help="Print every finding, not the first twenty of a kind.")
+@click.option("--strict", is_flag=True, help="Exit 1 on warnings, too.")
+@click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
+def command(paths: tuple[str, ...], deep: bool, as_json: bool, show_all: bool, strict: bool, jobs: int | None) -> None:
+    """Verify logs: CRCs, framing, offsets, epochs, sequences, indexes, transactions, checkpoints.
+
+    Exit status: 0 sound, 1 damaged (an error was found; with --strict a warning, too), 2 nothing to verify.
+    Notes and warnings lose no record: a broker rebuilds indexes and snapshots.
+    """
+    report = verify.verify(discover(paths), deep=deep, run=partial(_run, jobs=jobs))
+    if as_json:
+        click.echo(json.dumps(report.as_json()))
+    else:
+        _print(report, show_all=show_all)
+    limit = Severity.WARNING if strict else Severity.ERROR
+    if any(finding.severity >= limit for finding in report.findings):
+        sys.exit(EXIT_DAMAGED)
