@@ -19,6 +19,7 @@ from pathlib import Path
 from tests.agreement.kind import Case, Kind, judge
 from tests.agreement.kinds import (
     append,
+    cleaned,
     codec,
     committed,
     dumplog,
@@ -45,6 +46,7 @@ KINDS: tuple[Kind, ...] = (
     committed.KIND,
     unclean.KIND,
     append.KIND,
+    cleaned.KIND,
 )
 _BY_NAME = {kind.name: kind for kind in KINDS}
 MOST_LINES = 10  # printed for one case

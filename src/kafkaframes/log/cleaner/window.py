@@ -1,0 +1,115 @@
+"""A few megabytes of a segment, decoded: what both walks of a round (map, then filter) look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.errors import CorruptRecordError, LogDirError
+from kafkaframes.log.directory import Segment
+from kafkaframes.log.filesystem import FileSystem
+from kafkaframes.log.headers import BatchHeader
+from kafkaframes.log.scan import scan_segment
+from kafkaframes.records import control, decode
+from kafkaframes.records.layout import CODEC_MASK, MESSAGE_V0, OVERHEAD_BYTES
+from kafkaframes.records.reasons import TORN
+from kafkaframes.records.scan import Batches, as_array, check_crcs
+
+Ints = npt.NDArray[np.int64]
+_AT_MAGIC = MESSAGE_V0.place_of("magic") - OVERHEAD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedWindow:
+    """Consecutive batches with the index of their records.
+
+    Attributes:
+        segment: where they lie.
+        data: their bytes; positions of ``batches`` count from its first.
+        headers: the same as ``batches``, for people's code.
+        owners: the batch of each record.
+        starts: the place in the index of each batch's first record, and one more for the end.
+    """
+
+    segment: Segment
+    data: npt.NDArray[np.uint8]
+    batches: Batches
+    headers: list[BatchHeader]
+    sections: decode.Sections
+    index: decode.Index
+    owners: Ints
+    starts: Ints
+
+    def control_type(self, batch: int) -> str | None:
+        """Return the type of a control batch's first record; ``None`` for an empty batch."""
+        first = int(self.starts[batch])
+        if first == int(self.starts[batch + 1]):
+            return None
+        at, size = int(self.index.key_at[first]), int(self.index.key_size[first])
+        try:
+            return control.control_type(None if size < 0 else self.sections.buf[at : at + size].tobytes())
+        except CorruptRecordError as error:
+            raise self._error(batch, error.reason) from error
+
+    def foreign_inner(self) -> npt.NDArray[np.bool_]:
+        """Return which sets hold an inner message of another format than their own (KAFKA-4298)."""
+        magics = self.batches.column("magic")
+        wrapper = (magics < 2) & ((self.batches.column("attributes") & CODEC_MASK) != 0)
+        found = np.zeros(len(self.batches), np.bool_)
+        inner = np.flatnonzero(wrapper[self.owners])
+        inner_magics = self.sections.buf[self.index.headers_at[inner] + _AT_MAGIC].astype(np.int8)
+        found[self.owners[inner[inner_magics != magics[self.owners[inner]]]]] = True
+        return found
+
+    def _error(self, batch: int, reason: str) -> LogDirError:
+        header = self.headers[batch]
+        return LogDirError(
+            f"{reason}, in the batch of offsets {header.base_offset} to {header.last_offset}: nothing was cleaned",
+            position=header.position,
+            file=self.segment.path,
+        )
+
+    def check(self) -> None:
+        """Refuse to clean what cannot be read as a whole: a repair comes first.
+
+        Raises:
+            LogDirError: names the file, the position and the batch.
+        """
+        wrong = np.flatnonzero(check_crcs(self.data, self.batches) == 0)
+        if len(wrong):
+            raise self._error(int(wrong[0]), "the CRC is not that of the bytes")
+        damaged = np.flatnonzero(self.index.statuses)
+        for batch in sorted({*damaged.tolist(), *self.sections.problems}):
+            problem = decode.problem_of(batch, self.index, self.sections)
+            if problem is not None:
+                raise self._error(batch, problem.reason)
+
+
+def windows(filesystem: FileSystem, segment: Segment) -> Iterator[DecodedWindow]:
+    """Decode a segment, window by window.
+
+    Raises:
+        LogDirError: it cannot be read, a batch is damaged, or bytes that are no batch follow the last.
+    """
+    with filesystem.open(segment.path) as read_at:
+        for window in scan_segment(read_at, size_bytes=segment.size_bytes, whole=True):
+            if len(window.batches):
+                yield _decoded(segment, window.data, window.in_data(), window.batches)
+            end = window.batches.end
+            if end.corrupt or (end.status == TORN and end.position < segment.size_bytes):
+                raise LogDirError(f"{end.reason}: nothing was cleaned", position=end.position, file=segment.path)
+
+
+def _decoded(segment: Segment, data: bytes, batches: Batches, in_file: Batches) -> DecodedWindow:
+    array = as_array(data)
+    sections = decode.open_sections(array, batches)
+    index = decode.index_records(batches, sections)
+    headers = [BatchHeader(*column) for column in in_file.table.T.tolist()]
+    owners = np.repeat(np.arange(len(batches)), index.rows)
+    starts = np.concatenate(([0], np.cumsum(index.rows)))
+    window = DecodedWindow(segment, array, batches, headers, sections, index, owners, starts)
+    window.check()
+    return window

@@ -1,0 +1,196 @@
+"""Kind ``cleaned``: a partition before and after Kafka's own log cleaner (``corpus/cleaned``).
+
+The product gets a copy of ``before/`` with its file times, the settings and the clock of each round. Compared: the
+names of all files, every batch and record of every segment, the bytes of batches that were not rewritten or are not
+compressed, the transaction indexes, and the cleaner's checkpoint. Left out, as Kafka leaves it free: compressed bytes
+of rewritten batches (and so sizes and positions after them), index entries.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from tests.agreement.kind import Case, Kind, differences
+from tests.agreement.kinds.logs import lines
+
+from kafkaframes.log.checkpoints import read_offset_checkpoint
+from kafkaframes.log.cleaner import CleanerSettings, clean_partition
+from kafkaframes.log.cleaner.settings import semantics_of_version
+from kafkaframes.log.directory import discover
+
+_BEGIN = re.compile(r"(?P<at>\S+Z?) INFO .*Beginning cleaning of log (?P<log>\S+?)\.?$")
+_CLOCK_MS = 60  # a log line follows the clock of its round by less
+_SIZES = ("position", "size", "crc")
+_CHECKPOINT = "cleaner-offset-checkpoint"
+
+
+def _cases(folder: Path) -> Iterator[Case]:
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            yield Case(path.name, str(path))
+
+
+def _clocks(config: dict[str, Any], name: str) -> list[int]:
+    """The clock of each of a log's rounds: exact where the round set a horizon, else that of the log line."""
+    exact = config["now_ms_of_the_rounds_from_new_delete_horizons"]
+    clocks = []
+    for line in config["cleaner_log"]:
+        match = _BEGIN.search(line)
+        if match and match["log"] == name:
+            at = int(datetime.fromisoformat(match["at"].rstrip("Z") + "+00:00").timestamp() * 1000)
+            clocks.append(next((one for one in exact if 0 <= at - one <= _CLOCK_MS), at))
+    return clocks
+
+
+def _settings(config: dict[str, Any], name: str, clock: int) -> CleanerSettings:
+    topic, server = config["topic_config"], config["server_properties"]
+    found = {
+        "delete_retention_ms": topic.get("delete.retention.ms"),
+        "segment_bytes": topic.get("internal.segment.bytes", topic.get("segment.bytes")),
+        "min_compaction_lag_ms": topic.get("min.compaction.lag.ms"),
+        "index_bytes": server.get("log.index.size.max.bytes"),
+        "index_interval_bytes": server.get("log.index.interval.bytes"),
+        "high_watermark": config["high_watermark"].get(name),
+    }
+    given = {key: int(value) for key, value in found.items() if value is not None}
+    return CleanerSettings(now_ms=clock, semantics=semantics_of_version(config["kafka_version"]), **given)
+
+
+def _stage(case: Path, target: Path, config: dict[str, Any]) -> None:
+    shutil.copytree(case / "before", target)
+    for path in target.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    for name, mtime_ms in config["segment_mtimes_ms"]["before"].items():
+        os.utime(target / name, ns=(mtime_ms * 1_000_000,) * 2)
+
+
+def _clean(logs: Path, config: dict[str, Any], work: Path) -> dict[str, int]:
+    """Run every round; replace the partitions under ``logs`` by what the product made; return its checkpoint."""
+    dirty: dict[str, int] = {}
+    for name in sorted(path.name for path in logs.iterdir() if path.is_dir()):
+        clocks = _clocks(config, name) or [config["cleaner_started_between_ms"][1]]
+        for number, clock in enumerate(clocks):
+            (directory,) = discover(str(logs))
+            (partition,) = [one for one in directory.partitions if str(one.topic_partition) == name]
+            settings = replace(_settings(config, name, clock), first_dirty_offset=dirty.get(name))
+            result = clean_partition(directory.filesystem, partition, settings, work / f"{name}.{number}")
+            if result is None:
+                continue
+            dirty[name] = result.end_offset
+            shutil.rmtree(logs / name)
+            shutil.move(work / f"{name}.{number}", logs / name)
+    return dirty
+
+
+def _disagreements(case: Case) -> Iterator[str]:
+    folder = Path(case.payload)
+    config = json.loads((folder / "config.json").read_text())
+    with tempfile.TemporaryDirectory() as temporary:
+        work = Path(temporary)
+        logs = work / "logs"
+        _stage(folder, logs, config)
+        dirty = _clean(logs, config, work)
+        yield from itertools.islice(_compare(folder, logs, config, dirty), 40)
+
+
+def _compare(folder: Path, logs: Path, config: dict[str, Any], dirty: dict[str, int]) -> Iterator[str]:
+    after = folder / "after"
+    before_checkpoint, after_checkpoint = (_checkpoint(folder / side) for side in ("before", "after"))
+    yield from differences(after_checkpoint, before_checkpoint | dirty, "checkpoint")
+    yield from differences(config["first_dirty_offset_after"], after_checkpoint, "config: first_dirty_offset_after")
+    names, found = _names(after, dirty), _names(logs, dirty)
+    yield from differences(sorted(names), sorted(found), "files")
+    for name in sorted(name for name in names & found if name.endswith(".txnindex")):
+        if (after / name).read_bytes() != (logs / name).read_bytes():
+            yield f"{name}: other bytes"
+    yield from _compare_records(folder, logs)
+    yield from _compare_bytes(folder, logs, sorted(name for name in names & found if name.endswith(".log")))
+
+
+def _names(logs: Path, cleaned: dict[str, int]) -> set[str]:
+    """List the files of the partitions, but for what the broker's restart and its late deletions decide.
+
+    Files that wait for their deletion (``.deleted``) go or stay by the second; a log that was not cleaned still lost
+    its stray snapshots when the broker started.
+    """
+    paths = [path for path in logs.rglob("*") if path.parent != logs and path.suffix != ".deleted"]
+    return {
+        str(path.relative_to(logs))
+        for path in paths
+        if path.suffix != ".snapshot" or path.parent.name in cleaned or path.with_suffix(".log").exists()
+    }
+
+
+def _checkpoint(logs: Path) -> dict[str, int]:
+    path = logs / _CHECKPOINT
+    if not path.exists():
+        return {}
+    return {str(key): value for key, value in read_offset_checkpoint(path.read_bytes()).items()}
+
+
+def _truth(folder: Path, side: str) -> Iterator[dict[str, Any]]:
+    with gzip.open(folder / "truth" / f"{side}.records.jsonl.gz") as texts:
+        skipping = False
+        for line in lines(texts):
+            if "segment" in line:
+                skipping = line["segment"].endswith(".deleted")
+            if not skipping:
+                yield line
+
+
+def _compare_records(folder: Path, logs: Path) -> Iterator[str]:
+    from tests.agreement.kinds.logs import found_lines
+
+    copied = {(line["crc"], line["size"]) for line in _truth(folder, "before") if line["type"] == "batch"}
+    pairs = itertools.zip_longest(_truth(folder, "after"), lines(found_lines(logs)))
+    for number, (expected, found) in enumerate(pairs, 1):
+        if expected is None or found is None:
+            yield f"line {number}: expected {expected}, found {found}"
+            continue
+        free = _free_fields(found, copied)
+        expected = {key: value for key, value in expected.items() if key not in free}
+        found = {key: value for key, value in found.items() if key not in free}
+        yield from (f"line {number}: {text}" for text in differences(expected, found))
+
+
+def _free_fields(found: dict[str, Any], copied: set[tuple[int, int]]) -> tuple[str, ...]:
+    if found["type"] == "end":
+        return ("bytes_read", "file_size")
+    if found["type"] != "batch":
+        return ()
+    is_free = found["codec"] != "none" and (found["crc"], found["size"]) not in copied
+    return _SIZES if is_free else ("position",)
+
+
+def _compare_bytes(folder: Path, logs: Path, names: list[str]) -> Iterator[str]:
+    """Batches of the same size that are not compressed, or were copied, are the same bytes; so are whole files then."""
+    before = {batch for path in (folder / "before").rglob("*.log") for batch in _batches(path)}
+    for name in names:
+        for number, (one, other) in enumerate(
+            zip(_batches(folder / "after" / name), _batches(logs / name), strict=False)
+        ):
+            compressed = (one[17] if one[16] < 2 else one[22]) & 7
+            if one != other and (not compressed or other in before or one in before):
+                yield f"{name}: batch {number} has other bytes"
+
+
+def _batches(path: Path) -> Iterator[bytes]:
+    data, position = path.read_bytes(), 0
+    while position + 12 <= len(data):
+        size = 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+        yield data[position : position + size]
+        position += size
+
+
+KIND = Kind("cleaned", ("cleaned",), _cases, _disagreements)

@@ -1,0 +1,100 @@
+"""The cleaner's parts; whole rounds against Kafka's own are agreement kind ``cleaned``."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.log.cleaner import CleanerSettings, clean_partition
+from kafkaframes.log.cleaner._reference import PlainOffsetMap
+from kafkaframes.log.cleaner.offset_map import OffsetMap
+from kafkaframes.log.directory import discover
+from kafkaframes.records.batch import read_values
+from kafkaframes.records.build import build_records
+
+
+@given(st.lists(st.tuples(st.none() | st.binary(max_size=20), st.booleans()), max_size=80), st.integers(0, 80))
+def test_the_map_is_a_dict(records, cut):
+    known, plain = OffsetMap(), PlainOffsetMap()
+    for part in (records[:cut], records[cut:]):
+        keys = [key for key, _ in part]
+        buf = np.frombuffer(b"".join(key or b"" for key in keys) or b"\0", np.uint8)
+        sizes = np.array([-1 if key is None else len(key) for key in keys], np.int32)
+        places = np.concatenate(([0], np.cumsum(np.maximum(sizes, 0))))[:-1].astype(np.int64)
+        offsets = np.arange(len(keys), dtype=np.int64) + cut
+        wanted = np.array([is_wanted for _, is_wanted in part], np.bool_)
+        known.put_all(buf, places, sizes, offsets, wanted)
+        plain.put_all(buf.tobytes(), places, sizes, offsets, wanted)
+        assert known.get_all(buf, places, sizes).tolist() == plain.get_all(buf.tobytes(), places, sizes)
+    assert len(known) == len(plain.last_offsets)
+
+
+def test_the_map_grows_beyond_its_first_arrays():
+    keys = [b"key-%d" % (number % 9000) for number in range(20_000)]
+    buf = np.frombuffer(b"".join(keys), np.uint8)
+    sizes = np.array([len(key) for key in keys], np.int32)
+    places = np.concatenate(([0], np.cumsum(sizes)))[:-1].astype(np.int64)
+    known = OffsetMap()
+    known.put_all(buf, places, sizes, np.arange(20_000, dtype=np.int64), np.ones(20_000, np.bool_))
+    assert len(known) == 9000
+    assert known.get_all(buf[: sizes[0]], places[:1], sizes[:1]).tolist() == [18_000]
+
+
+def write_log(path, *segments: bytes) -> None:
+    path.mkdir(parents=True)
+    base = 0
+    for data in segments:
+        (path / f"{base:020}.log").write_bytes(data)
+        base = max((batch.last_offset + 1 for batch in read_values(data)), default=base)
+
+
+def rows(first: int, keys: list[bytes | None], values: list[bytes | None]) -> bytes:
+    offsets = list(range(first, first + len(keys)))
+    stamps = [1000] * len(keys)
+    return build_records({"offset": offsets, "timestamp": stamps, "key": keys, "value": values}, codec="lz4")
+
+
+def clean(source, target, **settings):
+    (directory,) = discover(str(source))
+    given_settings = CleanerSettings(now_ms=10_000, **settings)
+    return clean_partition(directory.filesystem, directory.partitions[0], given_settings, target)
+
+
+def test_the_latest_record_of_each_key_stays_and_the_source_is_untouched(tmp_path):
+    source = tmp_path / "t-0"
+    write_log(source, rows(0, [b"a", b"b", b"a"], [b"1", b"2", b"3"]), rows(3, [b"b", None], [None, b"x"]), b"")
+    before = {path.name: path.read_bytes() for path in source.iterdir()}
+    result = clean(source, tmp_path / "out" / "t-0")
+    kept = [
+        (r.offset, r.key, r.value)
+        for b in read_values((tmp_path / "out/t-0" / f"{0:020}.log").read_bytes())
+        for r in b.records
+    ]
+    assert kept == [(2, b"a", b"3"), (3, b"b", None)]
+    assert result.end_offset == 5
+    assert result.tally.dropped == {"a later record of the key": 2, "without a key": 1}
+    assert {path.name: path.read_bytes() for path in source.iterdir()} == before
+
+
+def test_the_active_segment_alone_is_nothing_to_clean(tmp_path):
+    write_log(tmp_path / "t-0", rows(0, [b"a", b"a"], [b"1", b"2"]))
+    assert clean(tmp_path / "t-0", tmp_path / "out") is None
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_flipped_bit_stops_the_round_by_name_and_leaves_nothing_behind(tmp_path):
+    data = bytearray(rows(0, [b"a", b"a"], [b"1", b"2"]))
+    data[70] ^= 4
+    write_log(tmp_path / "t-0", bytes(data), b"")
+    (tmp_path / "t-0" / f"{2:020}.log").write_bytes(b"")
+    with pytest.raises(LogDirError, match=r"CRC.*offsets 0 to 1.*00000.log"):
+        clean(tmp_path / "t-0", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["t-0"]
+
+
+def test_a_destination_that_exists_is_refused(tmp_path):
+    write_log(tmp_path / "t-0", rows(0, [b"a", b"a"], [b"1", b"2"]), b"")
+    (tmp_path / "out").mkdir()
+    with pytest.raises(LogDirError, match="exists already"):
+        clean(tmp_path / "t-0", tmp_path / "out")
