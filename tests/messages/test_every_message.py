@@ -5,6 +5,7 @@ Values are drawn from the plan by a seed (``values.py``); ids read as a report: 
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import os
@@ -236,10 +237,14 @@ def test_decoding_many_tags_takes_linear_time():
         partitions = [partition(records=b"x" * 2000, unknown_tags=[(100, b"y" * 10)]) for _ in range(count)]
         data = cls(responses=[topic(partitions=partitions)]).encode(16)
         best = float("inf")
-        for _ in range(3):
-            start = time.perf_counter()
+        for _ in range(5):
+            start = time.process_time()
             cls.decode(data, 16)
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.process_time() - start)
         return best
 
-    assert seconds(4000) < 80 * seconds(200)  # 20 times the data; quadratic would be 400
+    gc.disable()  # its own cost grows with what is alive
+    try:
+        assert seconds(4000) < 120 * seconds(200)  # 20 times the data; quadratic would be 400
+    finally:
+        gc.enable()

@@ -58,7 +58,7 @@ def test_equality_and_repr():
 
 
 def test_an_unknown_field_is_refused():
-    with pytest.raises(TypeError, match="no field clusterid"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'clusterid'"):
         Metadata(clusterid="x")
     with pytest.raises(AttributeError):
         Metadata().clusterid = "x"

@@ -16,7 +16,9 @@ from typing import Any, Final
 from kafkaframes.errors import DecodeError, OptionError
 from kafkaframes.messages import _runtime as runtime
 from kafkaframes.messages._reference import Classes, PlanReader, PlanWriter, Trace
-from kafkaframes.messages._source import Text, decoder_source, encoder_source, shape_source
+from kafkaframes.messages._source import Text
+from kafkaframes.messages._source_read import decoder_source, shape_source
+from kafkaframes.messages._source_write import encoder_source
 from kafkaframes.messages.plan import MessagePlan, StructPlan
 from kafkaframes.wire.tag_header import TAG_HEADERS
 

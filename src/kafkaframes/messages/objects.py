@@ -53,14 +53,10 @@ class Struct:
     _tags: list[tuple[int, bytes]] | None
 
     def __init__(self, **fields: Any) -> None:
-        self._tags = None
-        for info in self._fields:
-            value = fields.pop(info.attribute) if info.attribute in fields else info.make_default()
-            setattr(self, info.attribute, value)
-        if fields:
-            self.unknown_tags = fields.pop("unknown_tags", ())
-        if fields:
-            raise TypeError(f"{type(self).__name__} has no field {', '.join(fields)}")
+        made: Any = next(one for one in type(self).__mro__ if "_fields" in vars(one))
+        if "__init__" not in vars(made):
+            made.__init__ = _initialiser(made)
+        made.__init__(self, **fields)
 
     @property
     def unknown_tags(self) -> list[tuple[int, bytes]]:
@@ -297,6 +293,26 @@ class Message(Struct):
         from kafkaframes.messages import json_form
 
         return json_form.to_json(self, version, records=records)
+
+
+def _initialiser(cls: type[Struct]) -> Any:
+    """Return an ``__init__`` with a keyword for each field. Made at the first call: most classes are never called."""
+    constants: dict[str, Any] = {"NEW": object()}
+    keywords, lines = [], []
+    for info in cls._fields:
+        name = info.attribute
+        if isinstance(info.default, Empty):
+            constants[f"make_{name}"] = list if info.default is Empty.ARRAY else info.struct
+            keywords.append(f"{name}=NEW")
+            lines.append(f"    _o.{name} = make_{name}() if {name} is NEW else {name}")
+        else:
+            constants[f"default_{name}"] = info.default
+            keywords.append(f"{name}=default_{name}")
+            lines.append(f"    _o.{name} = {name}")
+    signature = ", ".join(["_o, /, *", *keywords, "unknown_tags=()"])
+    text = "\n".join([f"def __init__({signature}):", *lines, "    _o._tags = list(unknown_tags) or None", ""])
+    exec(compile(text, f"<kafkaframes {cls.__qualname__}>", "exec"), constants)
+    return constants["__init__"]
 
 
 def _short(value: Any) -> str:
