@@ -5,7 +5,10 @@ The tests fail if the two sides do not read the same, not if one is slow: the ma
 
 from __future__ import annotations
 
+import importlib.util
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +23,7 @@ import kafkaframes
 
 RESULTS = ROOT / "benchmarks" / "results"
 RECORDS, SECONDS = 200_000, 5.0
+KAFKA = "4.3.1"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 HEADERS = [("source", b"bench"), ("trace", b"0123456789abcdef")]
 
@@ -86,3 +90,39 @@ def test_reading_beside_kafkas_reader(java: Callable[..., str], tmp_path: Path) 
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "records_read_java.md").write_text(table)
     print(table)
+
+
+@pytest.mark.slow
+def test_dump_log_beside_kafkas(oracle: Path) -> None:
+    tool = oracle.parent / "real_kafka.py"
+    fetched = subprocess.run(
+        [sys.executable, tool, "classpath", KAFKA], capture_output=True, text=True, timeout=900, check=False
+    )
+    if fetched.returncode:
+        pytest.skip(f"Kafka {KAFKA} cannot be fetched: {fetched.stderr[-300:]}")
+    results = dump_log_benchmark().main(
+        ["--records", "1000000", "--kafka", f"{sys.executable} {tool} dump-log {KAFKA}"]
+    )
+    lines = [
+        f"| {name} | {found.records_per_second / 1e6:.2f} | {found.printed / 1e6:.0f} |"
+        for name, found in results.items()
+    ]
+    heading = (
+        "dump-log --deep-iteration --print-data-log: 1,000,000 records, lz4, 100-byte values, 16 KiB batches; whole\n"
+        f"processes, wall clock, best of three; kafka-dump-log of {KAFKA}. 2026-11-21, 2 cores shared.\n\n"
+        "| | M records/s | MB printed |\n|---|---|---|\n"
+    )
+    (RESULTS / "dump_log_kafka.md").write_text(heading + "\n".join(lines) + "\n")
+    assert set(results) == {"kafkaframes text", "kafkaframes jsonl", "kafka-dump-log"}
+    text, theirs = results["kafkaframes text"].printed, results["kafka-dump-log"].printed
+    assert abs(text - theirs) < 400  # the same lines; the path is printed once, the flags' order may differ
+
+
+def dump_log_benchmark() -> Any:
+    spec = importlib.util.spec_from_file_location("dump_log", ROOT / "benchmarks" / "dump_log.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["dump_log"] = module  # dataclasses and named tuples look their module up
+    spec.loader.exec_module(module)
+    return module

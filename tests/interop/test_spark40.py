@@ -1,0 +1,72 @@
+"""PySpark 4.0, the oldest that we say we run on: the example logs through ``kafka-log``, counted against Kafka.
+
+The package is put under ``~/.cache/kafkaframes/pyspark-4.0`` once and stands before the newer one on the path of the
+process that runs this; the rest of the environment is the tests' own.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.interop.conftest import CACHE, ROOT
+
+LOGS = ROOT / "examples" / "logs"
+PYSPARK = CACHE / "pyspark-4.0"
+READ = """
+import json, sys
+import pyspark
+import kafkaframes
+
+assert pyspark.__version__.startswith("4.0."), pyspark.__version__
+spark = kafkaframes.spark.session("interop", master="local[2]", memory="512m")
+kafkaframes.spark.register(spark)  # where Spark found the source by itself, this must not be an error
+frame = spark.read.format("kafka-log").option("includeHeaders", "true").load(sys.argv[1])
+rows = frame.groupBy("topic", "partition").count().collect()
+print("COUNTS " + json.dumps({f"{row.topic}-{row.partition}": row["count"] for row in rows}))
+newest = frame.selectExpr("max(timestamp)", "sum(length(value))", "sum(size(headers))").collect()[0]
+print(newest)
+spark.stop()
+"""
+
+
+@pytest.fixture(scope="module")
+def pyspark40() -> Path:
+    if not (PYSPARK / "pyspark").exists():
+        wanted = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(PYSPARK), "pyspark==4.0.*"]
+        got = subprocess.run(wanted, capture_output=True, text=True, timeout=900, check=False)
+        if got.returncode:
+            pytest.skip(f"PySpark 4.0 cannot be had: {got.stderr[-300:]}")
+    return PYSPARK
+
+
+def kafkas_counts(log: str) -> dict[str, int]:
+    """Count the records that are not control records, by topic and partition, as Kafka's classes read them."""
+    counts: Counter[str] = Counter()
+    batch: dict[str, object] = {}
+    with gzip.open(LOGS / "truth" / f"{log}.records.jsonl.gz", "rt") as lines:
+        for line in map(json.loads, lines):
+            if line["type"] == "batch":
+                batch = line
+            elif line["type"] == "record" and not batch["control"]:
+                counts[f"{batch['topic']}-{batch['partition']}"] += 1
+    return dict(counts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("log", ["kafka-4.3", "kafka-2.8-format-1"])
+def test_pyspark_40_reads_the_example_logs(pyspark40: Path, log: str) -> None:
+    environment = os.environ | {"PYTHONPATH": f"{pyspark40}{os.pathsep}{ROOT / 'src'}"}
+    command = [sys.executable, "-c", READ, str(LOGS / log)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    counts = next(line.removeprefix("COUNTS ") for line in done.stdout.splitlines() if line.startswith("COUNTS "))
+    found = {name: count for name, count in json.loads(counts).items() if not name.startswith("__")}
+    expected = {name: count for name, count in kafkas_counts(log).items() if not name.startswith("__")}
+    assert found == expected
