@@ -317,6 +317,30 @@ def test_kernel_and_twin_write_the_same_messages(magic, columns, attributes):
     )
 
 
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@given(
+    columns=rows(),
+    batch_bytes=st.integers(1, 400),
+    batch_records=st.integers(1, 12),
+    horizon=st.sampled_from([-1, 2**40]),
+    same_timestamp=st.booleans(),
+)
+def test_kernel_and_twin_split_and_measure_alike(magic, columns, batch_bytes, batch_records, horizon, same_timestamp):
+    laid = rows_of(columns)
+    found = []
+    for twin in (_kernels_build, _reference_build):
+        starts, body_sizes = np.zeros(laid.size, np.int64), np.zeros(laid.size, np.int64)
+        limits = (magic, batch_bytes, batch_records, horizon, int(same_timestamp))
+        count = twin.split(*build._lengths(laid), *limits, starts)
+        table = build._table(laid, starts[:count], Codec.NONE, BatchFields())
+        if magic == 2:
+            total = twin.measure_v2(*build._lengths(laid), table, body_sizes)
+        else:
+            total = twin.measure_messages(laid.keys.lengths, laid.values.lengths, magic, table)
+        found.append((count, starts.tolist(), total, body_sizes.tolist(), table.tolist()))
+    assert found[0] == found[1]
+
+
 def assert_twins(name, table, *arguments):
     size = int(table[:, _kernels_build.SIZE].sum())
     fast, slow = np.zeros(size, np.uint8), np.zeros(size, np.uint8)

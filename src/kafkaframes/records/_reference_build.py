@@ -60,6 +60,103 @@ def _headers(row: int, header_starts: Any, names: tuple[Any, ...], items: tuple[
     return found
 
 
+def _message_size(magic: int, key_length: int, value_length: int) -> int:
+    return 12 + (22 if magic else 14) + max(key_length, 0) + max(value_length, 0)
+
+
+def _blob_size(length: int) -> int:
+    return len(_varint(length)) + max(length, 0)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    write_varlong(out, value)
+    return bytes(out)
+
+
+def _body_size(row: int, deltas: tuple[int, int], lengths: tuple[Any, Any], headers: tuple[Any, Any, Any]) -> int:
+    size = 1 + sum(len(_varint(delta)) for delta in deltas) + sum(_blob_size(int(blob[row])) for blob in lengths)
+    header_starts, name_lengths, item_lengths = headers
+    entries = range(int(header_starts[row]), int(header_starts[row + 1])) if len(header_starts) else range(0)
+    size += len(_varint(len(entries)))
+    return size + sum(_blob_size(int(name_lengths[at])) + _blob_size(int(item_lengths[at])) for at in entries)
+
+
+def split(
+    offsets: Any,
+    timestamps: Any,
+    key_lengths: Any,
+    value_lengths: Any,
+    header_starts: Any,
+    name_lengths: Any,
+    item_lengths: Any,
+    magic: int,
+    batch_bytes: int,
+    batch_records: int,
+    horizon: int,
+    same_timestamp: int,
+    starts: Any,
+) -> int:
+    def size_of(row: int, first: int) -> int:
+        if magic < 2:
+            return _message_size(magic, int(key_lengths[row]), int(value_lengths[row]))
+        base = int(timestamps[first]) if horizon == -1 else horizon
+        deltas = int(timestamps[row]) - base, int(offsets[row]) - int(offsets[first])
+        body = _body_size(row, deltas, (key_lengths, value_lengths), (header_starts, name_lengths, item_lengths))
+        return body + len(_varint(body))
+
+    count, size = 0, 0
+    for row in range(len(offsets)):
+        first = int(starts[count - 1]) if count else row
+        fits = (
+            count > 0
+            and size + size_of(row, first) <= batch_bytes
+            and row - first < batch_records
+            and int(offsets[row]) - int(offsets[first]) < 2**31
+            and (not same_timestamp or timestamps[row] == timestamps[first])
+        )
+        if not fits:
+            starts[count] = first = row
+            count += 1
+            size = _HEADER_SIZE if magic >= 2 else 0
+        size += size_of(row, first)
+    return count
+
+
+def measure_v2(
+    offsets: Any,
+    timestamps: Any,
+    key_lengths: Any,
+    value_lengths: Any,
+    header_starts: Any,
+    name_lengths: Any,
+    item_lengths: Any,
+    table: Any,
+    body_sizes: Any,
+) -> int:
+    position = 0
+    for batch in table:
+        size = _HEADER_SIZE
+        for row in range(int(batch[START]), int(batch[STOP])):
+            deltas = int(timestamps[row]) - int(batch[BASE_TIMESTAMP]), int(offsets[row]) - int(batch[BASE_OFFSET])
+            body = _body_size(row, deltas, (key_lengths, value_lengths), (header_starts, name_lengths, item_lengths))
+            body_sizes[row] = body
+            size += len(_varint(body)) + body
+        batch[POSITION], batch[SIZE] = position, size
+        position += size
+    return position
+
+
+def measure_messages(key_lengths: Any, value_lengths: Any, magic: int, table: Any) -> int:
+    position = 0
+    for batch in table:
+        rows = range(int(batch[START]), int(batch[STOP]))
+        size = sum(_message_size(magic, int(key_lengths[row]), int(value_lengths[row])) for row in rows)
+        batch[POSITION], batch[SIZE] = position, size
+        position += size
+    return position
+
+
 def write_v2(
     offsets: Any,
     timestamps: Any,
