@@ -26,7 +26,7 @@ _READ = "a released version never changes"
 _TABLE: tuple[tuple[str, Verdict, str], ...] = (
     ("api-key", "breaking", "the key says which API a frame is of"),
     ("message-type", "breaking", "a message stays what it is"),
-    ("record-convention", "note", "4.0 writes the type of a coordinator record as its apiKey; the bytes are the same"),
+    ("record-convention", "note", "since 4.1 the type of a coordinator record is its apiKey; the bytes are the same"),
     ("versions-lowered", "breaking", "a released version stays valid until it is removed from the low end"),
     ("versions-below", "breaking", "versions are added at the high end only"),
     ("versions-removed", "note", "KIP-97, KIP-896: old versions may go, with a KIP, and their clients with them"),

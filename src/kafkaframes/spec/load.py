@@ -25,18 +25,20 @@ class Dialect:
         allows_trailing_text: text behind the object is ignored (releases up to 2.8 ship such a file).
         needs_flexible_versions: the key must be there (it came with KIP-482, in 2.4).
         allows_removed: ``validVersions: none`` keeps the key of a removed API (since 4.0).
+        knows_header_versions: the key ``headerVersions`` exists (KIP-1313, 4.5).
     """
 
     types: tuple[str, ...]
     allows_trailing_text: bool = False
     needs_flexible_versions: bool = True
     allows_removed: bool = True
+    knows_header_versions: bool = True
 
 
 _OLD_TYPES = ("request", "response", "header", "metadata", "data")
 NEWEST = Dialect((*_OLD_TYPES, "coordinator-key", "coordinator-value"))
 #: Kafka 3.9's generator, whose verdicts are on record.
-KAFKA_3_9 = Dialect(_OLD_TYPES, allows_removed=False)
+KAFKA_3_9 = Dialect(_OLD_TYPES, allows_removed=False, knows_header_versions=False)
 #: Whatever a release has shipped.
 PUBLISHED = Dialect(NEWEST.types, allows_trailing_text=True, needs_flexible_versions=False)
 
@@ -71,6 +73,8 @@ def problems_of(document: JsonText, dialect: Dialect = NEWEST) -> Iterator[Viola
         declared = declaration(document, dialect)
         if declared.struct.versions.is_empty and not dialect.allows_removed:
             yield Violation("valid-not-empty", "validVersions has no version", ("validVersions",), ())
+        if declared.header_versions is not None and not dialect.knows_header_versions:
+            yield Violation("json", "unknown key 'headerVersions': it came in 4.5", ("headerVersions",), ())
         yield from violations(declared)
     except RefusedError as refusal:
         yield Violation("json", refusal.reason, refusal.where, refusal.path)

@@ -214,7 +214,7 @@ class MessageSpec:
     def canonical_version(self, version: int) -> int:
         """Return the version under which the fields of ``version`` are declared: the same, but for keys of records.
 
-        Before 4.0 the version of a coordinator record's key was its record type (GroupMetadataKey: 2). Since then the
+        Up to 4.0 the version of a coordinator record's key was its record type (GroupMetadataKey: 2). Since then the
         type is the API key, the only version 0. Both stand for the same bytes, so a key answers to both.
         """
         is_older_name = self.type == "coordinator-key" and version == self.api_key

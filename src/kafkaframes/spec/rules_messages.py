@@ -188,7 +188,7 @@ MESSAGE_RULES: tuple[Rule[MessageDecl], ...] = (
     Rule("valid-bounded", "MessageDataGenerator: there is a highest version", _valid_bounded, "validVersions"),
     Rule("valid-not-empty", "a message has a version, or is removed whole", _valid_none, "validVersions"),
     Rule("no-top-level-key", "MessageDataGenerator: keys are for collections", _top_level_keys),
-    Rule("coordinator-record", "MessageSpec: types coordinator-key and coordinator-value (4.0)", _coordinator),
+    Rule("coordinator-record", "MessageSpec: types coordinator-key and coordinator-value", _coordinator),
     Rule("header-versions", "KIP-1313: every body version has one header version", _header_versions, "headerVersions"),
     Rule("inline-in-common", "StructRegistry: structs of common structs are common", _inline_in_common),
     Rule("struct-versions", "VersionConditional: some version must have the struct", _struct_versions),

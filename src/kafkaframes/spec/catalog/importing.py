@@ -71,7 +71,7 @@ def _add(entries: dict[str, _Entry], one: Published, spec: MessageSpec, newest: 
     if known is None:
         current = str(spec.valid_versions) if one.release == newest else "none"
         entries[spec.name] = _Entry(spec, one.release, one.module, current)
-    elif known.spec.type == spec.type:  # before 4.0 coordinator records were data, and a key's version its type
+    elif known.spec.type == spec.type:  # up to 4.0 coordinator records were data, and a key's version its type
         if known.spec.is_removed and not spec.is_removed:
             known.release = one.release
         known.spec = merge_older(known.spec, spec)

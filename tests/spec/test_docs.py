@@ -1,0 +1,16 @@
+"""The docs name every rule and lint that there is, and no other."""
+
+import re
+from pathlib import Path
+
+from kafkaframes.spec.lint import FIELD_LINTS, MESSAGE_LINTS, STRUCT_LINTS
+from kafkaframes.spec.rules import FIELD_RULES, MESSAGE_RULES, STRUCT_RULES
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_language_page_lists_the_tables():
+    text = (DOCS / "spec-language.md").read_text()
+    listed = set(re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE))
+    tables = (FIELD_RULES, STRUCT_RULES, MESSAGE_RULES, FIELD_LINTS, STRUCT_LINTS, MESSAGE_LINTS)
+    assert listed == {rule.name for table in tables for rule in table}
