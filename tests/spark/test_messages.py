@@ -1,0 +1,69 @@
+"""Spark functions on messages: whole batches through the kernels in the workers, bad rows as ``_error``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.messages.values import make_value
+
+from kafkaframes.errors import OptionError
+from kafkaframes.messages import headers, message
+from kafkaframes.spark.messages import decode_message, decode_request, decode_response, encode_message
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def metadata(spark):
+    cls = message("MetadataResponse")
+    values = [make_value(cls, 12, seed, unknown_tags=True) for seed in range(20)]
+    rows = [(index, value.encode(12)) for index, value in enumerate(values)]
+    return spark.createDataFrame([*rows, (20, b"\x00"), (21, None)], "id int, data binary"), rows
+
+
+def test_messages_become_structs_and_bytes_again(metadata):
+    frame, rows = metadata
+    decoded = frame.select("id", decode_message("data", "MetadataResponse", 12).alias("m"))
+    again = decoded.where("m._error is null and id < 20").select("id", encode_message("m", "MetadataResponse", 12))
+    assert sorted((row[0], bytes(row[1])) for row in again.collect()) == rows
+    found = {row["id"]: row["m"] for row in decoded.collect()}
+    assert "byte" in found[20]["_error"]
+    assert found[20]["topics"] is None
+    topics = message("MetadataResponse").decode(rows[0][1], 12).topics
+    assert [topic["name"] for topic in found[0]["topics"]] == [topic.name for topic in topics]
+    assert [bytes(topic["topicId"]) for topic in found[0]["topics"]] == [topic.topic_id.bytes for topic in topics]
+
+
+def test_frames_of_one_api_and_of_any(spark):
+    bodies = [(message("HeartbeatRequest")(group_id="g", member_id="m"), 4), (message("MetadataRequest")(), 12)]
+    frames = [(headers.encode_request(body, version, correlation_id=7, client_id="c"),) for body, version in bodies]
+    frame = spark.createDataFrame([*frames, (b"\x00\x0c\x00\x04",)], "data binary")
+    rows = [row[0] for row in frame.select(decode_request("data")).collect()]
+    assert [row["name"] for row in rows] == ["HeartbeatRequest", "MetadataRequest", None]
+    assert json.loads(rows[0]["body"])["groupId"] == "g"
+    assert rows[2]["_error"]
+    typed = frame.limit(1).select(decode_request("data", 12, 4).alias("r"))
+    assert typed.select("r.header.correlationId", "r.body.groupId", "r._error").first() == (7, "g", None)
+
+
+def test_responses_and_the_answer_to_an_unknown_version(spark):
+    cls = message("ApiVersionsResponse")
+    known, old = cls(error_code=0, throttle_time_ms=3), cls(error_code=35)
+    frames = [
+        (headers.encode_response(known, 4, correlation_id=1),),
+        (headers.encode_response(old, 0, correlation_id=2),),
+    ]
+    frame = spark.createDataFrame([*frames, (b"",)], "data binary").select(decode_response("data", 18, 4).alias("r"))
+    rows = frame.select("r.header.correlationId", "r.body.errorCode", "r._error").collect()
+    assert [row[:2] for row in rows] == [(1, 0), (2, 35), (None, None)]
+    assert [row[2] is None for row in rows] == [True, True, False]
+
+
+def test_what_does_not_exist_is_refused_before_the_job_starts():
+    with pytest.raises(OptionError, match="no version 99"):
+        decode_message("data", "MetadataResponse", 99)
+    with pytest.raises(OptionError):
+        decode_response("data", 999, 0)
+    with pytest.raises(OptionError, match="or neither"):
+        decode_request("data", 3)
