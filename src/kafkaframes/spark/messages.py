@@ -133,7 +133,11 @@ def _request(data: bytes, mode: str) -> dict[str, Any]:
         frame = headers.decode_request(data, mode=mode)
     except DecodeError as error:
         return {"_error": str(error)}
-    row = {"apiKey": frame.api_key, "apiVersion": frame.api_version, "correlationId": frame.correlation_id}
+    row: dict[str, Any] = {
+        "apiKey": frame.api_key,
+        "apiVersion": frame.api_version,
+        "correlationId": frame.correlation_id,
+    }
     row["clientId"] = frame.header.client_id
     if not isinstance(frame.body, bytes):  # an ApiVersions request of a version that nobody knows
         row["name"] = type(frame.body).__name__
