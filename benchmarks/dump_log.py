@@ -39,24 +39,19 @@ class Result(NamedTuple):
 
 
 def write_segment(path: Path, *, records: int, codec: str, value_bytes: int) -> None:
-    """Write a segment of records whose values differ."""
+    """Write a segment of records whose values differ and come in another order in each piece."""
     random = np.random.default_rng(7)
+    numbers = random.integers(0, 10**9, PIECE).tolist()
+    values = [b'{"order":%d,"customer":"c-%d","city":"Lisboa","at":%d,"note":"' % (n, n % 997, n) for n in numbers]
+    value = pa.array([value.ljust(value_bytes - 2, b"x") + b'"}' for value in values], pa.binary())
+    key = pa.array([b"k%d" % (n % 5000) for n in numbers], pa.binary())
     with path.open("wb") as file:
         for first in range(0, records, PIECE):
-            count = min(PIECE, records - first)
-            numbers = random.integers(0, 10**9, count)
-            values = [
-                b'{"order":%d,"customer":"c-%d","city":"Lisboa","at":%d,"note":"' % (n, n % 997, n) for n in numbers
-            ]
-            columns = pa.table(
-                {
-                    "offset": np.arange(first, first + count),
-                    "timestamp": 1_760_000_000_000 + np.arange(first, first + count),
-                    "key": pa.array([b"k%d" % (n % 5000) for n in numbers], pa.binary()),
-                    "value": pa.array([value.ljust(value_bytes - 2, b"x") + b'"}' for value in values], pa.binary()),
-                }
-            )
-            file.write(doors.build_records(columns, codec=codec))
+            order = random.permutation(PIECE)[: records - first]
+            offsets = np.arange(first, first + len(order))
+            columns = {"offset": offsets, "timestamp": 1_760_000_000_000 + offsets}
+            columns |= {"key": key.take(order), "value": value.take(order)}
+            file.write(doors.build_records(pa.table(columns), codec=codec))
 
 
 def run(name: str, command: list[str], records: int, *, repeat: int = 3) -> Result:

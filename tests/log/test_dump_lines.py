@@ -96,6 +96,16 @@ def test_a_bytes_column_may_stand_anywhere_in_its_data():
     assert bytes(line.render({"key": column}, 3).data) == b"key/null//"
 
 
+def test_many_rows_are_rendered_in_portions(monkeypatch):
+    line = plan_line(Number("n"), Text(b":"), Raw("key"), Text(b","))
+    rows = {"n": np.arange(10), "key": pa.array([b"x" * n if n % 3 else None for n in range(10)])}
+    whole = line.render(rows, 10)
+    monkeypatch.setattr(lines, "MOST_ROWS", 3)
+    pieces = line.render(rows, 10)
+    assert bytes(whole.data) == bytes(pieces.data)
+    np.testing.assert_array_equal(whole.ends, pieces.ends)
+
+
 def test_too_many_bytes_columns_are_refused_when_planned():
     with pytest.raises(ValueError, match="8 bytes columns, not 9"):
         plan_line(*(Raw(f"c{i}") for i in range(9)))

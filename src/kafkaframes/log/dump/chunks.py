@@ -1,4 +1,4 @@
-"""A segment in pieces of some megabytes: the headers of its batches and the places of their records.
+"""A segment in pieces of about a megabyte: the headers of its batches and the places of their records.
 
 Batches are cut by the rules of Kafka's file iterator. A piece holds whole batches; one that is larger than a piece is
 one of its own. Nothing of a record is copied here: a piece says where keys, values and headers stand.
@@ -24,7 +24,7 @@ from kafkaframes.records.layout import CODEC_MASK, CONTROL, OVERHEAD_BYTES
 from kafkaframes.records.reasons import UNREADABLE_FIELD
 from kafkaframes.records.scan import Batches, Bytes, Ints
 
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 1 << 20  # what is made of it stays in the caches: 4 MiB were slower by a third
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,8 @@ def _int32(values: Ints) -> Ints:
 
 def _horizons(has_one: npt.NDArray[np.bool_], base_timestamps: Ints) -> pa.Array:
     """Return the delete horizons as text, null where a batch has none."""
+    if not has_one.any():  # nearly always; and a mask makes pyarrow import pandas, if that is installed
+        return pa.nulls(len(has_one), pa.string())
     return pa.array(base_timestamps, mask=~has_one).cast(pa.string())
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from kafkaframes.log.dump import _kernels as kernels
 
 _MOST_DIGITS = 20
+MOST_ROWS = 1 << 17
 _NO_BYTES = np.frombuffer(b"", np.uint8)
 _NO_STARTS = np.frombuffer(b"", np.int64)
 _NO_SIZES = np.frombuffer(b"", np.int32)
@@ -184,10 +185,18 @@ class Line:
             columns: integers or booleans for the parts that are numbers, bytes columns for the others.
             count: how many rows every column has.
         """
+        if count > MOST_ROWS:  # what must be free for a line is far more than what most lines take
+            return _joined(
+                [self._portion(columns, row, min(row + MOST_ROWS, count)) for row in range(0, count, MOST_ROWS)]
+            )
+        return self._portion(columns, 0, count)
+
+    def _portion(self, columns: Mapping[str, Column], first: int, stop: int) -> Lines:
+        count = stop - first
         numbers = np.empty((len(self.number_columns), count), np.int64)
         for place, name in enumerate(self.number_columns):
-            numbers[place] = _numbers(columns[name])
-        slices = _bytes_columns([columns[name] for name in self.bytes_columns])
+            numbers[place] = _numbers(columns[name][first:stop])
+        slices = _bytes_columns([columns[name][first:stop] for name in self.bytes_columns])
         out = np.empty(self._most_bytes(count, slices[2]), np.uint8)
         ends = np.empty(count, np.int64)
         status, size = kernels.render(
@@ -213,6 +222,12 @@ class Line:
                 size = int(np.maximum(sizes[a], 0).sum(dtype=np.int64))
                 in_all += size if operation == kernels.RAW else size * 4 // 3 + 4 * count
         return count * per_row + in_all
+
+
+def _joined(portions: list[Lines]) -> Lines:
+    before = np.cumsum([0, *(len(portion.data) for portion in portions[:-1])])
+    ends = [portion.ends + start for portion, start in zip(portions, before, strict=True)]
+    return Lines(np.concatenate([portion.data for portion in portions]), np.concatenate(ends))
 
 
 def plan_line(*parts: Part) -> Line:

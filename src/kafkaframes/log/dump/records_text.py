@@ -133,6 +133,8 @@ def _message_columns(chunk: Chunk) -> dict[str, Any]:
 
 def _control_texts(chunk: Chunk, of_control: npt.NDArray[np.bool_], style: Style) -> pa.Array:
     """Return what each control record says, null for all others."""
+    if not of_control.any():
+        return pa.nulls(len(of_control), pa.binary())
     texts: list[bytes | None] = [None] * len(of_control)
     for row in np.flatnonzero(of_control).tolist():
         texts[row] = control_text(chunk.keys.at(row), chunk.values.at(row), style).encode("utf-8", "replace")
