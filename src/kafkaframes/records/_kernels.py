@@ -89,7 +89,11 @@ CODEC_MASK, APPEND_TIME = layout.CODEC_MASK, layout.LOG_APPEND_TIME
 # What the data of a batch is.
 SKIPPED, WHOLE_DATA, DAMAGED_DATA = 0, 1, 2
 LARGEST = 2**31 - 1
+QUICK_BYTES = 40
 I64 = types.int64
+# What ``read_columns`` is asked for, and what it tells of each column.
+WANT_CRC, WANT_KEY, WANT_VALUE, WANT_HEADERS = 1, 2, 4, 8
+KEYS, KEY_NULLS, VALUES, VALUE_NULLS, HEADER_KEYS, HEADER_VALUES, HEADER_NULLS = range(7)
 
 
 # --------------------------------------------------------------------------------------------------- scan
@@ -184,17 +188,19 @@ def scan_batches(buf, position, end, memory_rules, whole, table):
         position += size
 
 
+@device
+def _crc_ok(buf, table, row):
+    at, size = table[POSITION, row], table[SIZE, row]
+    if table[MAGIC, row] < 2:
+        return crc32_of(buf, at + OLD_CRC_FROM, at + size) == table[CRC, row]
+    return size >= V2_HEADER and crc32c_of(buf, at + V2_CRC_FROM, at + size) == table[CRC, row]
+
+
 @kernel(types.void(BYTES, TABLE, I64, I64, OUT_INT8S))
 def check_crcs(buf, table, first, last, ok):
     """Set ``ok`` for each batch of rows ``first`` to ``last``: its CRC is that of its bytes."""
     for row in range(first, last):
-        at, size = table[POSITION, row], table[SIZE, row]
-        if table[MAGIC, row] < 2:
-            ok[row] = crc32_of(buf, at + OLD_CRC_FROM, at + size) == table[CRC, row]
-        elif size < V2_HEADER:
-            ok[row] = 0
-        else:
-            ok[row] = crc32c_of(buf, at + V2_CRC_FROM, at + size) == table[CRC, row]
+        ok[row] = _crc_ok(buf, table, row)
 
 
 # -------------------------------------------------------------------------------------------------- index
@@ -221,9 +227,75 @@ def _skip_headers(buf, position, end, count):
 
 
 @device
+def _short_varint(buf, position):
+    """Read an unsigned varint of up to three bytes that are known to be there; -1 for a longer one."""
+    value = load_u8(buf, position)
+    if value < 0x80:
+        return value, position + 1
+    more = load_u8(buf, position + 1)
+    value = (value & 0x7F) | (more << 7)
+    if more < 0x80:
+        return value, position + 2
+    more = load_u8(buf, position + 2)
+    if more < 0x80:
+        return (value & 0x3FFF) | (more << 14), position + 3
+    return -1, position
+
+
+@device
+def _quick_record(buf, start, end):
+    """Index a whole, ordinary record that starts at ``start``, or give up.
+
+    Ordinary: varints of up to three bytes, 40 bytes of the section still to come (so that none needs its bounds
+    checked), fewer than 64 headers. It accepts nothing that the careful path would refuse: all places only grow, and
+    the last one must be where the record's length says. Returns the next position or -1, and what is stored otherwise.
+    """
+    length, body = _short_varint(buf, start)
+    if length < 0 or length & 1:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    stop = body + (length >> 1)
+    if stop > end:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    stamp, position = _short_varint(buf, body + 1)
+    if stamp < 0:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    delta, position = _short_varint(buf, position)
+    if delta < 0:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    key, key_at = _short_varint(buf, position)
+    if key < 0:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    key_size = (key >> 1) ^ -(key & 1)
+    position = key_at + max(key_size, 0)
+    if position + 3 > end:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    value, value_at = _short_varint(buf, position)
+    if value < 0:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    value_size = (value >> 1) ^ -(value & 1)
+    position = value_at + max(value_size, 0)
+    if position >= stop:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    count = load_u8(buf, position)
+    headers_at = position + 1
+    if count == 0:
+        position += 1
+    elif count & 0x81 == 0:
+        status, position = _skip_headers(buf, headers_at, stop, count >> 1)
+        if status != WHOLE:
+            return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    if position != stop:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    return (
+        stop, (stamp >> 1) ^ -(stamp & 1), (delta >> 1) ^ -(delta & 1),
+        key_at, key_size, value_at, value_size, headers_at, count >> 1,
+    )  # fmt: skip
+
+
+@device
 def _index_v2(
     buf, start, end, damaged, lenient, table, batch,
-    row, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+    row, slot, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
 ):  # fmt: skip
     """Index one batch of magic 2, whose records lie in ``buf[start:end]``; return (rows, status, where)."""
     count = table[COUNT, batch]
@@ -239,6 +311,19 @@ def _index_v2(
     done = 0
     while done < count:
         at = position
+        if not lenient and done + 1 < count and end - at >= QUICK_BYTES:
+            here, there = row + done, slot + done
+            (
+                position, stamp_delta, offset_delta,
+                key_at[there], key_size[there], value_at[there], value_size[there],
+                headers_at[there], header_counts[there],
+            ) = _quick_record(buf, at, end)  # fmt: skip
+            if position >= 0:
+                offsets[here] = base + offset_delta
+                stamps[here] = append_stamp if append else stamp + stamp_delta
+                done += 1
+                continue
+            position = at
         status, length, position = read_varint(buf, position, end)
         if status != OK:
             if status == TRUNCATED:
@@ -261,7 +346,7 @@ def _index_v2(
         status, offset_delta, position = read_varint(buf, position, stop)
         if status != OK:
             return done, BAD_VARINT, at
-        here = row + done
+        here, there = row + done, slot + done
         offsets[here] = base + offset_delta
         stamps[here] = append_stamp if append else stamp + delta
         status, length, position = read_varint(buf, position, stop)
@@ -269,24 +354,24 @@ def _index_v2(
             return done, BAD_VARINT, at
         if length > stop - position:
             return done, FIELD_PAST_RECORD, at
-        key_at[here] = position
-        key_size[here] = length
+        key_at[there] = position
+        key_size[there] = length
         position += max(length, 0)
         status, length, position = read_varint(buf, position, stop)
         if status != OK:
             return done, BAD_VARINT, at
         if length > stop - position:
             return done, FIELD_PAST_RECORD, at
-        value_at[here] = position
-        value_size[here] = length
+        value_at[there] = position
+        value_size[there] = length
         position += max(length, 0)
         status, length, position = read_varint(buf, position, stop)
         if status != OK:
             return done, BAD_VARINT, at
         if length < 0 or (not lenient and length > stop - position):
             return done, BAD_HEADER_COUNT, at
-        headers_at[here] = position
-        header_counts[here] = length
+        headers_at[there] = position
+        header_counts[there] = length
         if length > 0:
             status, position = _skip_headers(buf, position, stop, length)
             if status != WHOLE:
@@ -304,13 +389,13 @@ def _index_v2(
 
 @device
 def _index_message(
-    buf, at, end, row, stamp, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts
+    buf, at, end, row, slot, stamp, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts
 ):
     """Index the message of format 0 or 1 whose CRC stands at ``at``; tell whether its key and value can be read."""
     is_v0 = load_i8(buf, at + AT_MAGIC - OVERHEAD) == 0
     stamps[row] = stamp
-    headers_at[row] = at
-    header_counts[row] = 0
+    headers_at[slot] = at
+    header_counts[slot] = 0
     position = at + (V0_HEADER if is_v0 else V1_HEADER) - OVERHEAD
     if end - position < 4:
         return False
@@ -318,8 +403,8 @@ def _index_message(
     position += 4
     if length > end - position:
         return False
-    key_at[row] = position
-    key_size[row] = length
+    key_at[slot] = position
+    key_size[slot] = length
     position += max(length, 0)
     if end - position < 4:
         return False
@@ -327,8 +412,8 @@ def _index_message(
     position += 4
     if length > end - position:
         return False
-    value_at[row] = position
-    value_size[row] = length
+    value_at[slot] = position
+    value_size[slot] = length
     return True
 
 
@@ -354,7 +439,7 @@ def _walk_set(buf, start, end, damaged):
 @device
 def _index_set(
     buf, start, end, damaged, table, batch,
-    row, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+    row, slot, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
 ):  # fmt: skip
     """Index the messages inside a compressed one of format 0 or 1 (KIP-31: offsets are relative to the last's)."""
     count, last, status = _walk_set(buf, start, end, damaged)
@@ -380,12 +465,39 @@ def _index_set(
             stamp = table[MAX_TIMESTAMP, batch]
         offsets[row + done] = base + load_i64(buf, position)
         if not _index_message(
-            buf, at, stop, row + done, stamp,
+            buf, at, stop, row + done, slot + done, stamp,
             offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
         ):  # fmt: skip
             return done, UNREADABLE_FIELD, position
         position = stop
     return count, WHOLE, position
+
+
+@device
+def _index_batch(
+    buf, start, end, kind, lenient, table, batch,
+    row, slot, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+):  # fmt: skip
+    """Index one batch of any format; offsets and timestamps go to ``row`` and on, the rest to ``slot`` and on."""
+    if kind == SKIPPED:
+        return 0, WHOLE, start
+    if table[MAGIC, batch] >= 2:
+        return _index_v2(
+            buf, start, end, kind == DAMAGED_DATA, lenient, table, batch,
+            row, slot, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+        )  # fmt: skip
+    if table[ATTRIBUTES, batch] & CODEC_MASK:
+        return _index_set(
+            buf, start, end, kind == DAMAGED_DATA, table, batch,
+            row, slot, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+        )  # fmt: skip
+    offsets[row] = table[BASE_OFFSET, batch]
+    if not _index_message(
+        buf, start, end, row, slot, table[MAX_TIMESTAMP, batch],
+        offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+    ):  # fmt: skip
+        return 0, UNREADABLE_FIELD, start
+    return 1, WHOLE, start
 
 
 @kernel(
@@ -427,28 +539,10 @@ def index_records(
     """
     row = 0
     for batch in range(first, last):
-        done, status, where = 0, WHOLE, starts[batch]
-        damaged = kinds[batch] == DAMAGED_DATA
-        if kinds[batch] == SKIPPED:
-            pass
-        elif table[MAGIC, batch] >= 2:
-            done, status, where = _index_v2(
-                buf, starts[batch], ends[batch], damaged, lenient, table, batch,
-                row, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
-            )  # fmt: skip
-        elif table[ATTRIBUTES, batch] & CODEC_MASK:
-            done, status, where = _index_set(
-                buf, starts[batch], ends[batch], damaged, table, batch,
-                row, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
-            )  # fmt: skip
-        else:
-            offsets[row] = table[BASE_OFFSET, batch]
-            done = 1
-            if not _index_message(
-                buf, starts[batch], ends[batch], row, table[MAX_TIMESTAMP, batch],
-                offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
-            ):  # fmt: skip
-                done, status = 0, UNREADABLE_FIELD
+        done, status, where = _index_batch(
+            buf, starts[batch], ends[batch], kinds[batch], lenient, table, batch,
+            row, row, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+        )  # fmt: skip
         rows[batch] = done
         statuses[batch] = status
         wheres[batch] = where
@@ -469,27 +563,33 @@ def _copy(target, to, buf, start, size):
         copy_bytes(target, to, buf, start, size)
 
 
+@device
+def _gather(buf, places, sizes, count, row, to, offsets, data, validity):
+    """Append ``count`` byte strings to a column of ``row`` values and ``to`` bytes; return (bytes, nulls)."""
+    nulls = 0
+    for index in range(count):
+        here = row + index
+        size = np.int64(sizes[index])
+        if here & 7 == 0:
+            validity[here >> 3] = 0xFF
+        if size < 0:
+            nulls += 1
+            validity[here >> 3] &= np.uint8(~(1 << (here & 7)) & 0xFF)
+        else:
+            _copy(data, to, buf, places[index], size)
+            to += size
+        offsets[here + 1] = to
+    return to, nulls
+
+
 @kernel(I64(BYTES, INT64S, INT32S, I64, OUT_INT32S, OUT_BYTES, OUT_BYTES))
 def gather_binary(buf, places, sizes, count, offsets, data, validity):
     """Copy ``count`` byte strings into Arrow's three buffers; return how many are null (negative sizes).
 
     ``validity`` must hold a byte for each eight values, rounded up; ``data`` the sum of the sizes.
     """
-    nulls = 0
-    to = 0
     offsets[0] = 0
-    for byte in range((count + 7) // 8):
-        validity[byte] = 0xFF
-    for row in range(count):
-        size = np.int64(sizes[row])
-        if size < 0:
-            nulls += 1
-            validity[row >> 3] &= np.uint8(~(1 << (row & 7)) & 0xFF)
-        else:
-            _copy(data, to, buf, places[row], size)
-            to += size
-        offsets[row + 1] = to
-    return nulls
+    return _gather(buf, places, sizes, count, 0, 0, offsets, data, validity)[1]
 
 
 @kernel(I64(BYTES, INT64S, INT32S, I64, OUT_INT32S, OUT_INT64S, OUT_INT32S, OUT_INT64S, OUT_INT32S))
@@ -514,3 +614,100 @@ def index_headers(buf, places, counts, records, lists, key_at, key_size, value_a
             total += 1
         lists[record + 1] = total
     return total
+
+
+# --------------------------------------------------------------------------------------------- all in one
+
+
+@device
+def _append_headers(
+    buf, headers_at, header_counts, records, row, lists, key_offsets, keys, value_offsets, values, validity, sizes
+):
+    """Append the headers of one batch's records."""
+    total, key_end, value_end, nulls = np.int64(lists[row]), sizes[HEADER_KEYS], sizes[HEADER_VALUES], 0
+    for record in range(records):
+        position = headers_at[record]
+        for _ in range(header_counts[record]):
+            _, length, position = read_varint(buf, position, buf.size)
+            _copy(keys, key_end, buf, position, length)
+            key_end += length
+            position += length
+            _, length, position = read_varint(buf, position, buf.size)
+            if total & 7 == 0:
+                validity[total >> 3] = 0xFF
+            if length < 0:
+                validity[total >> 3] &= np.uint8(~(1 << (total & 7)) & 0xFF)
+                nulls += 1
+            else:
+                _copy(values, value_end, buf, position, length)
+                value_end += length
+                position += length
+            total += 1
+            key_offsets[total] = key_end
+            value_offsets[total] = value_end
+        lists[row + record + 1] = total
+    sizes[HEADER_KEYS] = key_end
+    sizes[HEADER_VALUES] = value_end
+    sizes[HEADER_NULLS] += nulls
+
+
+@kernel(
+    I64(
+        BYTES, BYTES, TABLE, INT64S, INT64S, INT8S, I64,
+        OUT_INT8S, OUT_INT64S, OUT_INT64S,
+        OUT_INT64S, OUT_INT32S, OUT_INT64S, OUT_INT32S, OUT_INT64S, OUT_INT32S,
+        OUT_INT32S, OUT_BYTES, OUT_BYTES, OUT_INT32S, OUT_BYTES, OUT_BYTES,
+        OUT_INT32S, OUT_INT32S, OUT_BYTES, OUT_INT32S, OUT_BYTES, OUT_BYTES,
+        OUT_INT64S, OUT_INT64S, OUT_INT64S, OUT_INT64S,
+    )
+)  # fmt: skip
+def read_columns(
+    source, buf, table, starts, ends, kinds, wanted,
+    crc_ok, offsets, stamps,
+    key_at, key_size, value_at, value_size, headers_at, header_counts,
+    key_offsets, keys, key_validity, value_offsets, values, value_validity,
+    lists, name_offsets, names, content_offsets, contents, content_validity,
+    rows, statuses, wheres, sizes,
+):  # fmt: skip
+    """Do ``check_crcs``, ``index_records`` and the gathering for all batches of ``table``; return how many records.
+
+    A batch at a time, so that its bytes come into the cache once and its index never leaves it: on cold bytes that is
+    half the time of one step after the other. ``key_at`` to ``header_counts`` are scratch for one batch's records.
+    ``wanted`` has the bits ``WANT_*``; arrays of what is not wanted may be empty. ``sizes`` gets the bytes and
+    nulls of each column.
+    """
+    row = 0
+    sizes[:] = 0
+    if wanted & WANT_KEY:
+        key_offsets[0] = 0
+    if wanted & WANT_VALUE:
+        value_offsets[0] = 0
+    if wanted & WANT_HEADERS:
+        lists[0] = 0
+        name_offsets[0] = 0
+        content_offsets[0] = 0
+    for batch in range(table.shape[1]):
+        if wanted & WANT_CRC:
+            crc_ok[batch] = _crc_ok(source, table, batch)
+        done, status, where = _index_batch(
+            buf, starts[batch], ends[batch], kinds[batch], 0, table, batch,
+            row, 0, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+        )  # fmt: skip
+        if wanted & WANT_KEY:
+            sizes[KEYS], nulls = _gather(buf, key_at, key_size, done, row, sizes[KEYS], key_offsets, keys, key_validity)
+            sizes[KEY_NULLS] += nulls
+        if wanted & WANT_VALUE:
+            sizes[VALUES], nulls = _gather(
+                buf, value_at, value_size, done, row, sizes[VALUES], value_offsets, values, value_validity
+            )
+            sizes[VALUE_NULLS] += nulls
+        if wanted & WANT_HEADERS:
+            _append_headers(
+                buf, headers_at, header_counts, done, row, lists,
+                name_offsets, names, content_offsets, contents, content_validity, sizes,
+            )  # fmt: skip
+        rows[batch] = done
+        statuses[batch] = status
+        wheres[batch] = where
+        row += done
+    return row

@@ -51,6 +51,7 @@ from kafkaframes.wire.varint import read_varint, read_varlong
 
 SKIPPED, DAMAGED_DATA = 0, 2
 _LARGEST_SIZE = 2**31 - 1
+_FOUND = -1  # none of a scan's ends
 
 
 def _number(raw: bytes, start: int, end: int, *, signed: bool = True) -> int:
@@ -78,11 +79,11 @@ def scan_batches(buf: Any, position: int, end: int, memory_rules: int, whole: in
     row = 0
     while True:
         status, size = _next_batch(raw, position, end, memory_rules)
-        if status == WHOLE and whole and position + size > len(raw):
+        if status == _FOUND and whole and position + size > len(raw):
             status = MORE
-        if status == WHOLE and row == table.shape[1]:
+        if status == _FOUND and row == table.shape[1]:
             status = FULL
-        if status != WHOLE:
+        if status != _FOUND:
             return row, position, status
         for name, value in _header(raw, position, size).items():
             table[PLACE[name], row] = value
@@ -108,7 +109,7 @@ def _next_batch(raw: bytes, position: int, end: int, memory_rules: int) -> tuple
     size = body + OVERHEAD_BYTES
     if memory_rules and size > _LARGEST_SIZE:
         return HUGE_SIZE, 0
-    return (TORN, 0) if size > left else (WHOLE, size)
+    return (TORN, 0) if size > left else (_FOUND, size)
 
 
 def _header(raw: bytes, at: int, size: int) -> dict[str, int]:

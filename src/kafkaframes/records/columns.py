@@ -21,8 +21,10 @@ import pyarrow as pa
 from kafkaframes.errors import CorruptRecordError, OptionError
 from kafkaframes.records import _kernels, decode
 from kafkaframes.records.chunks import CHUNK_BYTES, Chunk, Chunks, Source, pieces
-from kafkaframes.records.decode import Index, Ints32, Sections
+from kafkaframes.records.decode import Allocate, Index, Ints32, Sections
+from kafkaframes.records.fused import SLACK_BYTES, fits, read_columns
 from kafkaframes.records.layout import CODEC_MASK, CODECS, CONTROL, DELETE_HORIZON, TRANSACTIONAL
+from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import CRC_MISMATCH
 from kafkaframes.records.scan import FILE, MEMORY, Bytes, End, Ints, check_crcs, timestamp_types
 from kafkaframes.wire.text import java_text
@@ -64,12 +66,21 @@ class ReadError(NamedTuple):
 class Decoded:
     """The index of a chunk's records, and what the columns are made from."""
 
-    def __init__(self, chunk: Chunk, sections: Sections, index: Index, valid: npt.NDArray[np.int8] | None) -> None:
+    def __init__(
+        self,
+        chunk: Chunk,
+        sections: Sections,
+        index: Index,
+        valid: npt.NDArray[np.int8] | None,
+        allocate: Allocate = np.empty,
+    ) -> None:
         self.chunk = chunk
         self.batches = chunk.batches
         self.sections = sections
         self.index = index
         self.valid = valid
+        self.allocate = allocate
+        self.made: dict[str, pa.Array] = {}
 
     @cached_property
     def owners(self) -> Ints:
@@ -79,6 +90,10 @@ class Decoded:
     def of_batch(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Repeat a batch's value for each of its records."""
         return np.repeat(values, self.index.rows)
+
+    def binary(self, places: Ints, sizes: Ints32) -> pa.Array:
+        """Copy byte strings of the records."""
+        return binary_array(self.sections.buf, places, sizes, allocate=self.allocate)
 
     def flags(self, mask: int) -> npt.NDArray[np.bool_]:
         """Tell for each batch whether a flag of format 2 is set."""
@@ -98,13 +113,7 @@ class Decoded:
         return bases
 
 
-def pooled(size: int, dtype: Any) -> npt.NDArray[Any]:
-    """Make an array in Arrow's memory pool: fresh pages for every chunk would cost a third of the time."""
-    bytes_wanted = size * np.dtype(dtype).itemsize
-    return np.frombuffer(pa.allocate_buffer(bytes_wanted), dtype, count=size) if size else np.empty(0, dtype)
-
-
-def binary_array(buf: Bytes, places: Ints, sizes: Ints32, *, type_: pa.DataType | None = None) -> pa.Array:
+def binary_array(buf: Bytes, places: Ints, sizes: Ints32, *, allocate: Allocate = np.empty) -> pa.Array:
     """Copy byte strings out of ``buf``; a size below zero is null.
 
     Raises:
@@ -114,27 +123,31 @@ def binary_array(buf: Bytes, places: Ints, sizes: Ints32, *, type_: pa.DataType 
     total = int(sizes.sum(where=sizes > 0, dtype=np.int64))
     if total > 2**31 - 1:
         raise CorruptRecordError(f"{total} bytes of one column in one batch are more than Arrow's binary holds")
-    offsets, data = pooled(count + 1, np.int32), pooled(total, np.uint8)
-    validity = pooled((count + 7) // 8, np.uint8)
+    offsets, data = allocate(count + 1, np.int32), allocate(total + SLACK_BYTES, np.uint8)
+    validity = allocate((count + 7) // 8, np.uint8)
     nulls = _kernels.gather_binary(buf, places, sizes, count, offsets, data, validity)
     buffers = [pa.py_buffer(validity) if nulls else None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(type_ or pa.binary(), count, buffers, null_count=nulls)
+    return pa.Array.from_buffers(pa.binary(), count, buffers, null_count=nulls)
 
 
 def _headers(found: Decoded) -> pa.Array:
     places, counts = found.index.headers_at, found.index.header_counts
     total, records = int(counts.sum(dtype=np.int64)), counts.size
-    lists = pooled(records + 1, np.int32)
-    parts = [pooled(total, dtype) for dtype in (np.int64, np.int32, np.int64, np.int32)]
+    allocate = found.allocate
+    lists = allocate(records + 1, np.int32)
+    parts = [allocate(total, dtype) for dtype in (np.int64, np.int32, np.int64, np.int32)]
     _kernels.index_headers(found.sections.buf, places, counts, records, lists, *parts)
-    keys = _text(binary_array(found.sections.buf, parts[0], parts[1]))
-    values = binary_array(found.sections.buf, parts[2], parts[3])
+    keys = _text(binary_array(found.sections.buf, parts[0], parts[1], allocate=allocate))
+    values = binary_array(found.sections.buf, parts[2], parts[3], allocate=allocate)
     pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS.value_type))
     return pa.Array.from_buffers(HEADERS, records, [None, pa.py_buffer(lists)], null_count=0, children=[pairs])
 
 
 def _text(raw: pa.Array) -> pa.Array:
     """Return text as Java reads it; only keys that are no UTF-8 are looked at one by one."""
+    data = np.frombuffer(raw.buffers()[2], np.uint8)
+    if data.size and data.max() < 0x80:  # ASCII needs no further look
+        return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers(), null_count=0)
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
@@ -186,12 +199,8 @@ COLUMNS: dict[str, Column] = {
             timestamp_types(found.batches.column("magic"), found.batches.column("attributes"))
         ),
     ),
-    "key": Column(
-        pa.binary(), lambda found: binary_array(found.sections.buf, found.index.key_at, found.index.key_size)
-    ),
-    "value": Column(
-        pa.binary(), lambda found: binary_array(found.sections.buf, found.index.value_at, found.index.value_size)
-    ),
+    "key": Column(pa.binary(), lambda found: found.binary(found.index.key_at, found.index.key_size)),
+    "value": Column(pa.binary(), lambda found: found.binary(found.index.value_at, found.index.value_size)),
     "headers": Column(HEADERS, _headers),
     "base_offset": Column(pa.int64(), lambda found: found.of_batch(found.base_offsets())),
     "position": Column(pa.int64(), lambda found: found.of_batch(found.batches.column("position") + found.chunk.base)),
@@ -210,6 +219,7 @@ COLUMNS: dict[str, Column] = {
     "key_size": Column(pa.int32(), lambda found: np.maximum(found.index.key_size, -1)),
     "value_size": Column(pa.int32(), lambda found: np.maximum(found.index.value_size, -1)),
 }
+_NEED_SIZES = frozenset({"key_size", "value_size"})
 DEFAULT_COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 
 
@@ -278,6 +288,13 @@ class RecordReader:
             source, rules=options.rules, start=start, end=end, chunk_bytes=options.chunk_bytes, whole=True
         )
         self._ratio = 1.0
+        self._memory = Recycler()
+        self._everything = (
+            options.first_offset is None
+            and options.end_offset is None
+            and options.mode != DROPMALFORMED
+            and not _NEED_SIZES.intersection(options.columns)
+        )
 
     @property
     def end(self) -> End | None:
@@ -295,20 +312,35 @@ class RecordReader:
             self._report(ReadError(self._source.name, end.position, None, end.status, end.reason, 0))
 
     def _arrow(self, found: Decoded) -> pa.RecordBatch:
-        arrays = [_as_arrow(COLUMNS[name], found) for name in self.options.columns]
+        arrays = [_column(name, found) for name in self.options.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _decode(self, chunk: Chunk) -> Decoded:
-        options, batches = self.options, chunk.batches
+        options, batches, allocate = self.options, chunk.batches, self._memory.array
         skip = self._unwanted(chunk)
-        valid = None
-        if options.verify_crc or "crc_ok" in options.columns:
-            valid = check_crcs(chunk.data, batches)
-        sections = decode.open_sections(chunk.data, batches, limit_bytes=options.limit_bytes, skip=skip)
+        check = options.verify_crc or "crc_ok" in options.columns
+        sections = decode.open_sections(
+            chunk.data, batches, limit_bytes=options.limit_bytes, skip=skip, allocate=allocate
+        )
         if sections.buf is not chunk.data:  # how large decompressed records are says how many to take next
             self._ratio = max(sections.buf.size / max(int(batches.column("size").sum()), 1), 1.0)
-        index = decode.index_records(batches, sections, allocate=pooled)
-        found = Decoded(chunk, sections, index, valid)
+        if self._everything and fits(sections):
+            made = read_columns(
+                chunk.data,
+                batches,
+                sections,
+                tuple(options.columns),
+                verify_crc=check,
+                allocate=allocate,
+                header_type=HEADERS,
+                text=_text,
+            )
+            found = Decoded(chunk, sections, made.records, made.valid, allocate)
+            found.made = made.columns
+        else:
+            valid = check_crcs(chunk.data, batches) if check else None
+            index = decode.index_records(batches, sections, allocate=allocate)
+            found = Decoded(chunk, sections, index, valid, allocate)
         damaged = self._damaged(found, skip)
         return self._filtered(found, damaged if options.mode == DROPMALFORMED else None)
 
@@ -367,7 +399,12 @@ class RecordReader:
             keep = within if keep is None else keep & within
         if keep is None or keep.all():
             return found
-        return Decoded(found.chunk, found.sections, found.index.take(keep, found.owners), found.valid)
+        return Decoded(found.chunk, found.sections, found.index.take(keep, found.owners), found.valid, found.allocate)
+
+
+def _column(name: str, found: Decoded) -> pa.Array:
+    ready = found.made.get(name)
+    return _as_arrow(COLUMNS[name], found) if ready is None else ready
 
 
 def _as_arrow(column: Column, found: Decoded) -> pa.Array:

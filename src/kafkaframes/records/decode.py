@@ -95,7 +95,12 @@ class Index(NamedTuple):
 
 
 def open_sections(
-    data: Bytes, batches: Batches, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, skip: npt.NDArray[np.bool_] | None = None
+    data: Bytes,
+    batches: Batches,
+    *,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    skip: npt.NDArray[np.bool_] | None = None,
+    allocate: Allocate = np.empty,
 ) -> Sections:
     """Find, and where need be decompress, the records of each batch.
 
@@ -104,6 +109,7 @@ def open_sections(
         batches: as ``scan`` returned them.
         limit_bytes: the largest decompressed size of one batch.
         skip: true for batches whose records nobody wants; they get no records and no problems.
+        allocate: makes the array of decompressed records (``(size, dtype) -> array``, contents undefined).
     """
     magics, sizes, positions = batches.column("magic"), batches.column("size"), batches.column("position")
     numbers = batches.column("attributes") & CODEC_MASK
@@ -118,7 +124,9 @@ def open_sections(
         if problem is not None:
             _refuse(sections, row, problem)
     compressed = (numbers != 0) & (kinds != _kernels.SKIPPED)
-    return _decompressed(sections, batches, compressed, limit_bytes) if compressed.any() else sections
+    if not compressed.any():
+        return sections
+    return _decompressed(sections, batches, compressed, limit_bytes, allocate)
 
 
 def _refuse(sections: Sections, row: int, status: int) -> None:
@@ -137,7 +145,9 @@ def _refusal(magic: int, codec: int, size: int) -> int | None:
     return CODEC_OF_LATER_FORMAT if codec == ZSTD else None
 
 
-def _decompressed(sections: Sections, batches: Batches, compressed: npt.NDArray[np.bool_], limit: int) -> Sections:
+def _decompressed(
+    sections: Sections, batches: Batches, compressed: npt.NDArray[np.bool_], limit: int, allocate: Allocate
+) -> Sections:
     """Put all records of the batches into one new array, the uncompressed ones copied between the others."""
     counts, magics = batches.column("count").tolist(), batches.column("magic").tolist()
     numbers = (batches.column("attributes") & CODEC_MASK).tolist()
@@ -165,8 +175,12 @@ def _decompressed(sections: Sections, batches: Batches, compressed: npt.NDArray[
                     sections.kinds[row] = _kernels.DAMAGED_DATA
         pieces.append(piece)
         sizes[row] = len(piece)
-    joined = np.frombuffer(b"".join(pieces), np.uint8)
     after = np.cumsum(sizes)
+    joined = allocate(int(after[-1]), np.uint8)
+    target, at = joined.data, 0
+    for piece in pieces:
+        target[at : at + len(piece)] = piece
+        at += len(piece)
     return sections._replace(buf=joined, starts=after - sizes, ends=after)
 
 
@@ -203,13 +217,7 @@ def index_records(
         allocate: makes the arrays of the index (``(size, dtype) -> array``, contents undefined).
         lenient: check only what Kafka's iterator checks that skips keys and values.
     """
-    magics, spans = batches.column("magic"), sections.ends - sections.starts
-    most = np.where(
-        magics >= 2,
-        np.minimum(np.maximum(batches.column("count"), 0), spans // MIN_RECORD_BYTES + 1),
-        spans // _FEWEST_MESSAGE_BYTES + 1,
-    )
-    capacity = int(most[sections.kinds != _kernels.SKIPPED].sum()) + 1
+    capacity = int(most_rows(batches, sections).sum()) + 1
     columns = [allocate(capacity, np.int64), allocate(capacity, np.int64)]
     for _ in range(3):
         columns += [allocate(capacity, np.int64), allocate(capacity, np.int32)]
@@ -227,6 +235,15 @@ def index_records(
         *per_batch,
     )
     return Index(*(column[:total] for column in columns), *per_batch)
+
+
+def most_rows(batches: Batches, sections: Sections) -> Ints:
+    """Return for each batch how many records its bytes could hold at most, whatever its header says."""
+    spans = sections.ends - sections.starts
+    v2 = np.minimum(np.maximum(batches.column("count"), 0), spans // MIN_RECORD_BYTES + 1)
+    most = np.where(batches.column("magic") >= 2, v2, spans // _FEWEST_MESSAGE_BYTES + 1)
+    most[sections.kinds == _kernels.SKIPPED] = 0
+    return most
 
 
 def problem_of(row: int, index: Index, sections: Sections) -> Problem | None:

@@ -44,8 +44,11 @@ OUT_INT32S = types.Array(types.int32, 1, "C")
 OUT_INT64S = types.Array(types.int64, 1, "C")
 OUT_TABLE = types.Array(types.int64, 2, "C")
 
-device = njit(nogil=True)
-inlined = njit(nogil=True, forceinline=True)  # small ones on a hot path: each array they take is seven words of a call
+# Without reference counts: the caller owns every array, and each device call would otherwise count its arrays with
+# atomic instructions, which took more than half of the time of index_records (2026-11-21).
+_OPTIONS = {"nogil": True, "_nrt": False}
+device = njit(**_OPTIONS)
+inlined = njit(forceinline=True, **_OPTIONS)  # small ones on a hot path: each array they take is seven words of a call
 
 
 def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -59,7 +62,7 @@ def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
         before, folder = numba.config.CACHE_DIR, cache_folder()
         numba.config.CACHE_DIR = folder or before  # read while decorating only
         try:
-            made: Callable[..., Any] = njit(list(signatures), nogil=True, cache=folder is not None)(function)
+            made: Callable[..., Any] = njit(list(signatures), cache=folder is not None, **_OPTIONS)(function)
         finally:
             numba.config.CACHE_DIR = before
         return made

@@ -1,0 +1,321 @@
+"""How many records a second do we read per core, beside kafka-python, aiokafka and kio on the same bytes?
+
+Run:   python benchmarks/records_read.py [--quick] [--only v2-100B]
+Saves: benchmarks/results/records_read.md
+
+CPU seconds of one process, the best of several rounds, CRCs checked by all. We give Arrow record batches with all six
+default columns, each handed on before the next; the peers fill five lists a batch (offset, timestamp, key, value,
+headers), each dropped before the next ("lists"), or drop each record at once ("dropped"). Batches differ throughout:
+one repeated batch flatters every decompressor. Before anything is timed, every peer's records are compared with ours.
+
+The bound is what no reader can be faster than here: the best decompressor there is for Python, called once a batch,
+plus the CRC and one copy of the decompressed bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cramjam
+import google_crc32c
+import lz4.frame
+import zstandard
+from isal import isal_zlib
+
+import kafkaframes
+from kafkaframes.records.layout import BATCH_V2
+from kafkaframes.records.scan import scan
+
+RESULTS = Path(__file__).parent / "results" / "records_read.md"
+DATE, MACHINE = "2026-11-21", "2 cores shared"
+TARGETS = {"none": 20.0, "gzip": 4.3, "snappy": 7.0, "lz4": 10.0, "zstd": 4.9}
+TIMES_AIOKAFKA = {"none": 9.0, "gzip": 4.0, "snappy": 4.0, "lz4": 5.0, "zstd": 2.5}
+OF_BOUND = {"none": 0.45, "gzip": 0.90, "snappy": 0.70, "lz4": 0.70, "zstd": 0.85}
+OLD_TIMES_AIOKAFKA = {"none": 4.0, "gzip": 2.5, "snappy": 2.0, "lz4": 2.7}
+
+
+class DataSet(NamedTuple):
+    """One row group of the table: a format, a value size, and how many records a batch holds."""
+
+    name: str
+    magic: int
+    value_bytes: int
+    batch_records: int
+    codecs: tuple[str, ...]
+    megabytes: float  # of values, per codec
+
+
+DATA_SETS = (
+    DataSet("v2-100B", 2, 100, 120, ("none", "gzip", "snappy", "lz4", "zstd"), 24),
+    DataSet("v2-1KiB", 2, 1024, 15, ("none", "gzip", "snappy", "lz4", "zstd"), 12),
+    DataSet("v2-100B-5000", 2, 100, 5000, ("none", "gzip", "snappy", "lz4", "zstd"), 12),
+    DataSet("v2-one-record", 2, 100, 1, ("none",), 8),
+    DataSet("v1-100B", 1, 100, 120, ("none", "gzip", "snappy", "lz4"), 12),
+    DataSet("v0-100B", 0, 100, 120, ("none", "gzip", "snappy"), 8),
+)
+
+
+def make(data_set: DataSet, codec: str, share: float) -> tuple[bytes, int]:
+    """Build the bytes; values are JSON of exactly ``value_bytes``, no two alike."""
+    random_ = random.Random(7)
+    count = max(int(data_set.megabytes * share * 1e6 / data_set.value_bytes), 2 * data_set.batch_records)
+    values, keys = [], []
+    for number in range(count):
+        order = f'{{"order_id":{number},"customer":"c{random_.randrange(99999):05}","amount":{random_.random():.4f}'
+        order += f',"status":"{random_.choice(("new", "paid", "sent", "back"))}","note":"'
+        while len(order) < data_set.value_bytes - 2:
+            order += f"{random_.getrandbits(32):08x} "
+        values.append((order[: data_set.value_bytes - 2] + '"}').encode())
+        keys.append(b"key-%d" % random_.randrange(10**6))
+    columns: dict[str, Any] = {
+        "key": keys,
+        "value": values,
+        "timestamp": [1_700_000_000_000 + number for number in range(count)],
+    }
+    if data_set.magic == 2:  # every fourth record has two headers
+        headers = [("source", b"bench"), ("trace", b"0123456789abcdef")]
+        columns["headers"] = [headers if number % 4 == 0 else [] for number in range(count)]
+    data = kafkaframes.build_records(
+        columns, magic=data_set.magic, codec=codec, batch_records=data_set.batch_records, batch_bytes=1 << 30
+    )
+    return data, count
+
+
+# ------------------------------------------------------------------------------------------------ readers
+
+
+def ours(data: bytes) -> Iterator[list[Any]]:
+    for batch in kafkaframes.read_records(data, mode="FAILFAST"):
+        yield [batch]
+
+
+def _lists(records: Any) -> list[Any]:
+    offsets, stamps, keys, values, headers = [], [], [], [], []
+    for record in records:
+        offsets.append(record.offset)
+        stamps.append(record.timestamp)
+        keys.append(record.key)
+        values.append(record.value)
+        headers.append(record.headers)
+    return [offsets, stamps, keys, values, headers]
+
+
+def _client(module: Any, data: bytes) -> Iterator[Any]:
+    records = module.MemoryRecords(data)
+    while records.has_next():
+        batch = records.next_batch()
+        if not batch.validate_crc():
+            raise ValueError("CRC")
+        yield batch
+
+
+def aiokafka(data: bytes) -> Iterator[list[Any]]:
+    from aiokafka.record import memory_records
+
+    return map(_lists, _client(memory_records, data))
+
+
+def aiokafka_dropped(data: bytes) -> Iterator[list[Any]]:
+    from aiokafka.record import memory_records
+
+    for batch in _client(memory_records, data):
+        for _ in batch:
+            pass
+        yield []
+
+
+def kafka_python(data: bytes) -> Iterator[list[Any]]:
+    from kafka.record import memory_records
+
+    return map(_lists, _client(memory_records, data))
+
+
+def kio(data: bytes) -> Iterator[list[Any]]:
+    from kio.records.readers import read_batch
+
+    position = 0
+    while position < len(data):
+        batch, size = read_batch(data, position)
+        position += size
+        yield _lists(batch.records)
+
+
+PEERS: dict[str, Callable[[bytes], Iterator[list[Any]]]] = {
+    "aiokafka lists": aiokafka,
+    "aiokafka dropped": aiokafka_dropped,
+    "kafka-python": kafka_python,
+    "kio": kio,
+}
+
+
+def can(peer: str, data_set: DataSet, codec: str) -> bool:
+    """Tell whether the peer reads this at all (kio: only uncompressed format 2)."""
+    return peer != "kio" or (data_set.magic == 2 and codec == "none")
+
+
+# -------------------------------------------------------------------------------------------------- bound
+
+
+def _gunzip(payload: bytes) -> bytes:
+    return isal_zlib.decompress(payload, 31)
+
+
+def _unsnappy(payload: bytes) -> bytes:
+    out = bytearray()
+    position = 16  # after xerial's header
+    while position < len(payload):
+        size = int.from_bytes(payload[position : position + 4], "big")
+        out += cramjam.snappy.decompress_raw(payload[position + 4 : position + 4 + size])
+        position += 4 + size
+    return bytes(out)
+
+
+def bound(data: bytes, codec: str) -> Callable[[], None]:
+    unzstd = zstandard.ZstdDecompressor().decompress
+    steps: dict[str, Callable[[bytes], bytes]] = {
+        "none": lambda payload: payload,
+        "gzip": _gunzip,
+        "snappy": _unsnappy,
+        "lz4": lz4.frame.decompress,
+        "zstd": lambda payload: unzstd(payload, max_output_size=4 << 20),
+    }
+    decompress, extend, covered = steps[codec], google_crc32c.extend, BATCH_V2.end_of("crc")
+    batches = scan(data)
+    spans = list(zip(batches.column("position").tolist(), batches.column("size").tolist(), strict=True))
+
+    def run() -> None:
+        for start, size in spans:
+            extend(0, data[start + covered : start + size])
+            bytearray(decompress(data[start + BATCH_V2.size : start + size]))
+
+    return run
+
+
+# ------------------------------------------------------------------------------------------------ measure
+
+
+def seconds(run: Callable[[], None], rounds: int) -> float:
+    best = float("inf")
+    for _ in range(rounds):
+        started = time.process_time()
+        run()
+        best = min(best, time.process_time() - started)
+    return best
+
+
+def drain(reader: Callable[[bytes], Iterator[list[Any]]], data: bytes) -> Callable[[], None]:
+    def run() -> None:
+        for _ in reader(data):
+            pass
+
+    return run
+
+
+def compare(peer: str, data: bytes, magic: int) -> None:
+    """Compare a peer's records with ours, all of them."""
+    mine = [
+        row for (batch,) in ours(data) for row in zip(*(column.to_pylist() for column in _plain(batch)), strict=True)
+    ]
+    theirs = [row for lists in PEERS[peer](data) for row in zip(*lists, strict=True)]
+    assert len(mine) == len(theirs), (peer, len(mine), len(theirs))
+    for (offset, stamp, key, value, headers), other in zip(mine, theirs, strict=True):
+        assert (offset, key, value) == (other[0], other[2], other[3]), (peer, offset)
+        if peer != "kio":  # which cuts timestamps to whole seconds
+            assert stamp == (-1 if other[1] is None else other[1]), (peer, offset, stamp, other[1])
+            assert [(h["key"], h["value"]) for h in headers] == list(other[4]), (peer, offset)
+
+
+def _plain(batch: Any) -> list[Any]:
+    return [batch["offset"], batch["timestamp"].cast("int64"), batch["key"], batch["value"], batch["headers"]]
+
+
+def measure(data_set: DataSet, codec: str, *, rounds: int, share: float) -> dict[str, float]:
+    """Return M records a second by reader, ``bytes``, and ``bound``."""
+    data, count = make(data_set, codec, share)
+    small, _ = make(data_set._replace(megabytes=0), codec, share)
+    found = {"bytes": float(len(data))}
+    warm = drain(ours, data)
+    warm()
+    found["ours"] = count / seconds(warm, rounds + 2) / 1e6
+    if data_set.magic == 2 and data_set.batch_records > 1:
+        found["bound"] = count / seconds(bound(data, codec), rounds) / 1e6
+    for peer, reader in PEERS.items():
+        if not can(peer, data_set, codec):
+            continue
+        if peer != "aiokafka dropped":
+            compare(peer, data if peer == "aiokafka lists" else small, data_set.magic)
+        slow = peer in ("kafka-python", "kio")
+        found[peer] = count / seconds(drain(reader, data), 1 if slow else rounds) / 1e6
+    return found
+
+
+def row(data_set: DataSet, codec: str, found: dict[str, float]) -> str:
+    def cell(name: str) -> str:
+        return f"{found[name]:.2f}" if name in found else "-"
+
+    ratio = found["ours"] / found["aiokafka lists"]
+    share = f"{found['ours'] / found['bound']:.0%}" if "bound" in found else "-"
+    size = data_set.value_bytes * found["ours"]
+    return (
+        f"| {data_set.name} | {codec} | {found['ours']:.2f} | {size:.0f} | {cell('aiokafka lists')} | **{ratio:.1f}** "
+        f"| {cell('aiokafka dropped')} | {cell('kafka-python')} | {cell('kio')} | {cell('bound')} | {share} "
+        f"| {wanted(data_set, codec)} |"
+    )
+
+
+def wanted(data_set: DataSet, codec: str) -> str:
+    if data_set.name == "v2-100B":
+        return f"{TARGETS[codec]} M/s, {TIMES_AIOKAFKA[codec]}x, {OF_BOUND[codec]:.0%} of the bound"
+    if data_set.name == "v2-one-record":
+        return "3.0 M/s, 2.0x"
+    if data_set.magic < 2:
+        return f"{OLD_TIMES_AIOKAFKA[codec]}x"
+    return ""
+
+
+NAMES = ("data", "codec", "kafkaframes", "MB/s of values", "aiokafka lists", "times", "aiokafka dropped")
+NAMES += ("kafka-python", "kio", "bound", "of it", "asked")
+HEAD = """# Reading records, M records/s per core
+
+`python benchmarks/records_read.py`, {date}, {machine}, Python {python}. {note}
+
+{names}
+{rule}
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the data, nothing saved")
+    parser.add_argument("--only", help="one data set's name, nothing saved")
+    options = parser.parse_args()
+    rounds, share = (2, 0.1) if options.quick else (3, 1.0)
+    lines, total = [], 0.0
+    for data_set in DATA_SETS:
+        if options.only not in (None, data_set.name):
+            continue
+        for codec in data_set.codecs:
+            found = measure(data_set, codec, rounds=rounds, share=share)
+            total += found["bytes"]
+            lines.append(row(data_set, codec, found))
+            print(lines[-1], flush=True)
+    note = f"{total / 1e6:.0f} MB as stored, all batches different, every peer's records compared with ours."
+    names, rule = "| " + " | ".join(NAMES) + " |", "|---" * len(NAMES) + "|"
+    text = (
+        HEAD.format(names=names, rule=rule, date=DATE, machine=MACHINE, python=sys.version.split()[0], note=note)
+        + "\n".join(lines)
+        + "\n"
+    )
+    if not options.quick and options.only is None:
+        RESULTS.write_text(text)
+        print(f"saved {RESULTS}")
+
+
+if __name__ == "__main__":
+    main()
