@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from kafkaframes.log.reading import RecordBatches
     from kafkaframes.messages import Message
+    from kafkaframes.messages.kafka import message as message
     from kafkaframes.messages.registry import Specs
     from kafkaframes.spec.catalog import Api
 
@@ -153,26 +154,28 @@ def build_records(
     )
 
 
-def message(name: str, *, specs: Specs | None = None) -> type[Message]:
-    """Return the class of a message of Kafka's protocol or logs, one class for all its versions.
+if not TYPE_CHECKING:  # a type checker sees an overload for each name (messages/kafka.pyi)
 
-    >>> Metadata = message("MetadataRequest")
-    >>> Metadata(topics=None).encode(12).hex()
-    '00010000'
-    >>> Metadata.decode(bytes.fromhex("00010000"), 12)
-    MetadataRequest(topics=None)
+    def message(name: str, *, specs: Specs | None = None) -> type[Message]:
+        """Return the class of a message of Kafka's protocol or logs, one class for all its versions.
 
-    Args:
-        name: as Kafka names it: ``MetadataResponse``, ``OffsetCommitValue``, ``RequestHeader``.
-        specs: your own specs instead of the catalog's: ``MessageSpec``s, or a path to JSON files.
+        >>> Metadata = message("MetadataRequest")
+        >>> Metadata(topics=None).encode(12).hex()
+        '00010000'
+        >>> Metadata.decode(bytes.fromhex("00010000"), 12)
+        MetadataRequest(topics=None)
 
-    Raises:
-        SpecError: there is no such message, or a spec is wrong.
-        OptionError: ``specs`` has no such message.
-    """
-    from kafkaframes.messages.registry import message as find
+        Args:
+            name: as Kafka names it: ``MetadataResponse``, ``OffsetCommitValue``, ``RequestHeader``.
+            specs: your own specs instead of the catalog's: ``MessageSpec``s, or a path to JSON files.
 
-    return find(name, specs=specs)
+        Raises:
+            SpecError: there is no such message, or a spec is wrong.
+            OptionError: ``specs`` has no such message.
+        """
+        from kafkaframes.messages.registry import message as find
+
+        return find(name, specs=specs)
 
 
 def apis() -> tuple[Api, ...]:

@@ -7,6 +7,7 @@ COMMANDS = {
     "show": ("kafkaframes.cli.spec_show", "the wire layout of a message's version: table, BNF, JSON"),
     "diff": ("kafkaframes.cli.spec_diff", "what is different on the wire between two versions"),
     "show-codec": ("kafkaframes.cli.spec_show_codec", "the functions that read and write a message at a version"),
+    "stubs": ("kafkaframes.cli.spec_stubs", "write the stub from which editors complete the fields of messages"),
     "check": ("kafkaframes.cli.spec_check", "may these specs follow those? KIP-482's rules; exit status for CI"),
     "lint": ("kafkaframes.cli.spec_lint", "what Kafka's generator refuses in these files, and what it should"),
     "guide": ("kafkaframes.cli.spec_guide", "write the protocol guide: one HTML page, searchable offline"),

@@ -223,16 +223,21 @@ class PlanReader:
         length, end = _LENGTH_READERS[compact](self.buf, position)
         if self.strict and length < -1:
             raise DecodeError(f"{length} as a length", position=position)
-        if self.strict and compact and end - position != size_of_unsigned_varint(length + 1):
-            raise DecodeError("a varint that is longer than needed", position=position)
+        if self.strict and compact and not self.is_canonical(position, end, length + 1):
+            raise DecodeError("a varint that is not canonical", position=position)
         return length, end
 
     def varint(self, position: int, what: str) -> tuple[int, int]:
         value, end = read_unsigned_varint(self.buf, position)
-        if self.strict and (value < 0 or end - position != size_of_unsigned_varint(value)):
-            raise DecodeError(f"{what}: a varint that is negative or longer than needed", position=position)
+        if self.strict and not self.is_canonical(position, end, value):
+            raise DecodeError(f"{what}: a varint that is not canonical", position=position)
         self.note(position, end, what, value)
         return value, end
+
+    def is_canonical(self, position: int, end: int, value: int) -> bool:
+        """Whether a varint is below 2^31, no longer than needed, and without bits that reading drops."""
+        size = end - position
+        return value >= 0 and size == size_of_unsigned_varint(value) and (size < 5 or self.buf[end - 1] < 8)
 
     def note(self, start: int, end: int, what: str, value: Any) -> None:
         if self.trace is not None:

@@ -128,7 +128,7 @@ def attribute_of(field: FieldSpec) -> str:
 
 # What every struct class has besides its fields (objects.py).
 _MEMBERS: Final = frozenset(
-    {"decode", "decode_columns", "decode_prefix", "encode", "encode_columns", "find", "find_all", "from_json"}
+    {"codec", "decode", "decode_columns", "decode_prefix", "encode", "encode_columns", "find", "find_all", "from_json"}
     | {"replace", "size", "spec", "to_json", "unknown_tags"}
 )
 
