@@ -16,7 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "decode": ("kafkaframes.cli.decode", "bytes of a request, response or record to an annotated hex dump"),
     "encode": ("kafkaframes.cli.encode", "Kafka's JSON form of a message to bytes"),
     "diff": ("kafkaframes.cli.diff", "two encodings side by side, field by field"),
-    "spec": ("kafkaframes.cli.spec", "message specs: list, show, diff, check, import"),
+    "spec": ("kafkaframes.cli.spec", "message specs: list, show, diff, check, lint, guide, import"),
     "dump-log": ("kafkaframes.cli.dump_log", "print segments, indexes and snapshots, as Kafka does or as data"),
     "summarize": ("kafkaframes.cli.summarize", "read logs with Spark, write Parquet, print what was in them"),
     "info": ("kafkaframes.cli.info", "what is in a log: topics, offsets, sizes, codecs, times, in a second"),

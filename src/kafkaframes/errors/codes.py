@@ -7,12 +7,11 @@ are ours. Codes are data, not classes: a code that is not in the table is kept a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorCode:
+class ErrorCode(NamedTuple):
     """One error code.
 
     >>> error_code(6).name, error_code(6).is_retriable, error_code(9999).name

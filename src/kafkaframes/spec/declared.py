@@ -1,14 +1,14 @@
 """What a spec file declares, read with Jackson's leniencies but not yet checked against the generator's rules.
 
 The declarations mirror the JSON: names, ranges and default texts as written. ``rules`` judges them, ``load`` turns
-those that pass into the resolved ``model``. Each carries its JSON path (for the line) and its field path (for people).
+those that pass into the resolved ``model`` (named tuples, since they are made by the hundred on the way to every
+message). Each carries its JSON path (for the line) and its field path (for people).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkaframes.errors import SpecError
 from kafkaframes.spec.jsontext import Number
@@ -64,8 +64,7 @@ _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldDecl:
+class FieldDecl(NamedTuple):
     """One field as declared; ``fields`` are those of its inline struct."""
 
     where: JsonPath
@@ -86,8 +85,7 @@ class FieldDecl:
     fields: tuple[FieldDecl, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StructDecl:
+class StructDecl(NamedTuple):
     """One struct as declared: the message's own, a common one, or (made by ``rules.registry``) an inline one."""
 
     where: JsonPath
@@ -98,8 +96,7 @@ class StructDecl:
     is_common: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageDecl:
+class MessageDecl(NamedTuple):
     """One file as declared; ``flexible_versions`` is ``None`` where the key is missing."""
 
     struct: StructDecl

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkaframes.errors import SpecError
 from kafkaframes.spec.declared import FieldDecl, MessageDecl, RefusedError, StructDecl, declare
@@ -12,12 +11,10 @@ from kafkaframes.spec.defaults import parse_default
 from kafkaframes.spec.jsontext import JsonText, place
 from kafkaframes.spec.model import FieldSpec, MessageSpec, StructSpec
 from kafkaframes.spec.registry import Violation, registry
-from kafkaframes.spec.rules import violations
 from kafkaframes.spec.versions import Versions
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(NamedTuple):
     """What a generation of Kafka's generator accepts; ``NEWEST`` is the language as it is now.
 
     Attributes:
@@ -67,6 +64,8 @@ def load_trusted(value: dict[str, Any]) -> MessageSpec:
 
 def problems_of(document: JsonText, dialect: Dialect = NEWEST) -> Iterator[Violation]:
     """Yield everything that the generator would refuse in a document."""
+    from kafkaframes.spec.rules import violations  # the catalog's messages are loaded without them
+
     if document.trailing and not dialect.allows_trailing_text:
         yield Violation("one-object", f"text after the closing brace, line {document.trailing_line}: drop it", (), ())
     try:
@@ -90,7 +89,7 @@ def declaration(document: JsonText, dialect: Dialect = NEWEST) -> MessageDecl:
     """
     declared = declare(document.value, dialect.types)
     if declared.flexible_versions is None and not dialect.needs_flexible_versions:
-        return replace(declared, flexible_versions=Versions.NONE)
+        return declared._replace(flexible_versions=Versions.NONE)
     return declared
 
 

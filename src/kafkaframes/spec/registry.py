@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from kafkaframes.spec.declared import FieldDecl, JsonPath, MessageDecl, StructDecl
 from kafkaframes.spec.versions import Versions
@@ -14,8 +13,7 @@ T = TypeVar("T")
 Spoken: TypeAlias = str | tuple[str, FieldDecl | StructDecl]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule(Generic[T]):
+class Rule(NamedTuple, Generic[T]):
     """One rule: its name, the sentence it comes from, and the check."""
 
     name: str
@@ -24,8 +22,7 @@ class Rule(Generic[T]):
     key: str = ""  # the JSON key it speaks about, for the line
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(NamedTuple):
     """A rule that speaks about a place of a file."""
 
     rule: str
@@ -34,8 +31,7 @@ class Violation:
     path: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """What the rules see: the declaration, and every struct that the generator registers for it."""
 
     declared: MessageDecl

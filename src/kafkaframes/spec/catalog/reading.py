@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkaframes.errors import SpecError
 from kafkaframes.spec.load import load_trusted
@@ -24,8 +23,7 @@ ABOUT = Path(__file__).parent / "about.json"
 _HALF = re.compile(r"(?:Request|Response)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """What the index says of a message.
 
     Attributes:
@@ -46,8 +44,7 @@ class Entry:
         return self.outline.name
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
+class Api(NamedTuple):
     """One API key: its name (``Metadata``), the versions, and the header that goes with each.
 
     Attributes:
