@@ -128,8 +128,8 @@ class Arena:
         ]
         self.rows[1:] = self._scaled(self.rows[1:], np.array(lengths[1:], np.int64), consumed)
         self.data = self._scaled(self.data, np.array(ends, np.int64), consumed) * self.shape.is_var
-        self.rows[level] = min(max(int(self.rows[level]), rows + (rows >> 2)), MAX_ROWS)
-        self.data[column] = min(max(int(self.data[column]), data + (data >> 2)), MAX_ROWS)
+        self.rows[level] = min(max(int(self.rows[level]), 2 * rows), MAX_ROWS)
+        self.data[column] = min(max(int(self.data[column]), 2 * data), MAX_ROWS)
         old_bytes, old_places = self.bytes, self.places
         self._allocate()
         used = self._sizes(np.array(lengths, np.int64), np.array(ends, np.int64))

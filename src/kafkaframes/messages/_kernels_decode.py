@@ -390,7 +390,7 @@ def decode(
                     count = 0
                     put_bit(arena, at(ops, entry + 6), row, 0)
                 else:
-                    if count > end - after:
+                    if count > end - after or count * (flags >> 8) > end - after:
                         failure = TRUNCATED
                         break
                     if flags & 2:
@@ -401,9 +401,6 @@ def decode(
                 pos = after
                 if op == 12:
                     size = flags >> 8
-                    if count * size > end - pos:
-                        failure = TRUNCATED
-                        break
                     copy_fixed(arena, at(ops, entry + 7) + offset * size, buf, pos, count, size)
                     pos += count * size
                 elif count == 0:

@@ -68,7 +68,7 @@ class Kind(IntEnum):
     STRUCT = 35
 
 
-# Flags of VAR, ARRAY, FIXED_ARRAY and STRUCT (argument ``a``).
+# Flags of VAR, ARRAY, FIXED_ARRAY and STRUCT (argument ``a``); above them, for arrays, the fewest bytes of an element.
 COMPACT: Final = 1
 NULLABLE: Final = 2
 STRING: Final = 4
@@ -253,7 +253,7 @@ class _Compiler:
             self.emit(Op.FIXED_ARRAY, column, flags, -1, child)
             item = Node("item", pa.struct([]), -1, child, plan=plan)
         else:
-            start = self.emit(Op.ARRAY, column, flags, 0, child)
+            start = self.emit(Op.ARRAY, column, flags | self.levels[child].min_size << 8, 0, child)
             self.enter()
             item = self.element(plan, child)
             self.depth -= 1

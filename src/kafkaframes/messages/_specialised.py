@@ -126,7 +126,8 @@ class _Writer:
         count, first, base = self.fresh("n"), self.fresh("s"), self.local("b", column)
         self.length(count, flags & ~STRING)
         self.null(count, column, flags, row)
-        self.put(f"if {count} > end - pos:\n    code = TRUNCATED\n    break")
+        size = max(flags >> 8, 1)
+        self.put(f"if {count} * {size} > end - pos:\n    code = TRUNCATED\n    break")
         self.put(f"{first} = get32(arena, {base} + {row} * 4)")
         self.full(f"{first} + {count}", f"at(capacities, {child})", "FULL_ROWS", child)
         self.put(f"put32(arena, {base} + {row} * 4 + 4, {first} + {count})")
@@ -147,7 +148,6 @@ class _Writer:
         count, first = self.count(pc, row)
         values, width = self.ops[pc][3], self.ops[pc][2] >> 8
         if width:
-            self.put(f"if {count} * {width} > end - pos:\n    code = TRUNCATED\n    break")
             base = self.local("b", values)
             self.put(f"copy_fixed(arena, {base} + {first} * {width}, buf, pos, {count}, {width})")
             self.put(f"pos += {count} * {width}")
