@@ -276,7 +276,7 @@ def slices_of(column: pa.Array) -> Slices:
     wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
     if not wide and not (pa.types.is_binary(column.type) or pa.types.is_string(column.type)):
         raise TypeError(f"a bytes column is binary or string, not {column.type}")
-    _, offset_buffer, data_buffer = column.buffers()
+    validity, offset_buffer, data_buffer = column.buffers()
     data = _NO_BYTES if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
     if offset_buffer is None or len(column) == 0:
         return Slices(data, _NO_STARTS, _NO_SIZES)
@@ -284,7 +284,8 @@ def slices_of(column: pa.Array) -> Slices:
     offsets = stored[column.offset : column.offset + len(column) + 1].astype(np.int64)
     sizes = np.diff(offsets).astype(np.int32)
     if column.null_count:
-        sizes[column.is_null().to_numpy(zero_copy_only=False)] = -1
+        bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
+        sizes[bits[column.offset : column.offset + len(column)] == 0] = -1
     return Slices(data, offsets[:-1], sizes)
 
 
