@@ -18,7 +18,8 @@ import pyarrow as pa
 from kafkaframes.log.dump.chunks import Chunk, Place
 from kafkaframes.log.dump.columns import record_columns
 from kafkaframes.log.dump.headers import index_headers
-from kafkaframes.log.dump.lines import Base64, Line, Raw, Slices, plan_line, slices_of
+from kafkaframes.log.dump.lines import Base64, Line, Slices, plan_line, slices_of
+from kafkaframes.records.columns import binary_array
 from kafkaframes.wire.text import java_text
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -39,7 +40,6 @@ CSV_SCHEMA = pa.schema(
 )
 NO_TIMESTAMP = -1
 MOST_BYTES = 1 << 30  # of keys or values in one table: an Arrow binary array holds less than 2 GiB
-_RAW = plan_line(Raw("value"))
 _BASE64 = plan_line(Base64("value"))
 
 
@@ -90,7 +90,7 @@ def _portions(chunk: Chunk) -> Iterator[Chunk]:
 
 def _binary(values: Slices) -> pa.Array:
     """Copy a bytes column into an Arrow array."""
-    return _array(_RAW, values, pa.binary())
+    return binary_array(values.data, values.starts, values.sizes)
 
 
 def _array(line: Line, values: Slices, kind: pa.DataType) -> pa.Array:

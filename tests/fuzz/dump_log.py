@@ -1,0 +1,64 @@
+"""Feed ``dump-log`` with damaged segments and indexes for a minute: lines or a report, never an exception, and quickly.
+
+Run: python tests/fuzz/dump_log.py [seconds] [seed]
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from kafkaframes.log.dump.decoders import DECODERS
+from kafkaframes.log.dump.jsonl import dump_json_lines
+from kafkaframes.log.dump.styles import STYLES
+from kafkaframes.log.dump.text import TextOptions, dump_text
+
+DATA = Path(__file__).parents[1] / "data" / "logs"
+KINDS = (".log", ".index", ".timeindex", ".snapshot", ".txnindex", ".checkpoint")
+SLOWEST_SECONDS = 10.0
+
+
+def damaged(choose: random.Random, raw: bytes) -> bytes:
+    """Flip some bytes, cut the end off, or put something behind it."""
+    changed = bytearray(raw)
+    for _ in range(choose.choice([0, 1, 1, 2, 8]) if changed else 0):
+        changed[choose.randrange(len(changed))] = choose.randrange(256)
+    del changed[choose.choice([len(changed), choose.randrange(len(changed) + 1)]) :]
+    return bytes(changed) + choose.choice([b"", b"", bytes(40), choose.randbytes(30)])
+
+
+def main(seconds: float, seed: int) -> None:
+    choose = random.Random(seed)
+    files = sorted(path for path in DATA.rglob("0*") if path.suffix in KINDS and path.stat().st_size < 1 << 20)
+    deadline, done = time.monotonic() + seconds, 0
+    with tempfile.TemporaryDirectory() as directory:
+        while time.monotonic() < deadline:
+            chosen = choose.choice(files)
+            folder = Path(directory) / f"{chosen.parent.name.partition('.')[0]}-{done}"
+            folder.mkdir()
+            for path in chosen.parent.glob(f"{chosen.stem}.*"):
+                (folder / path.name).write_bytes(damaged(choose, path.read_bytes()))
+            options = TextOptions(
+                style=choose.choice(list(STYLES)),
+                print_data_log=True,
+                decoder=choose.choice(["", *DECODERS]),
+                index_sanity_check=choose.random() < 0.2,
+            )
+            began = time.monotonic()
+            for path in folder.iterdir():
+                b"".join(dump_text(str(path), options))
+            b"".join(dump_json_lines([str(path) for path in folder.iterdir() if path.suffix == ".log"]))
+            if time.monotonic() - began > SLOWEST_SECONDS:
+                raise SystemExit(f"seed {seed}, case {done}: {chosen} took {time.monotonic() - began:.1f} s")
+            done += 1
+    print(f"{done} damaged segments with their indexes: lines or a report each (seed {seed})")
+
+
+if __name__ == "__main__":
+    main(
+        float(sys.argv[1]) if len(sys.argv) > 1 else 60.0,
+        int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(2**32),
+    )
