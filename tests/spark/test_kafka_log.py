@@ -193,6 +193,7 @@ print(spark.sparkContext._jvm.java.lang.System.getProperty("java.home"))
 spark.stop()
 """
 TOOLS = ("sh", "bash", "env", "dirname", "basename", "head", "cat", "ls", "ps", "rm", "mkdir", "sed", "grep", "uname")
+TOOLS += ("tr", "readlink", "nice", "nohup")
 
 
 @pytest.mark.slow
