@@ -165,7 +165,7 @@ def main():
     given = parser.parse_args()
     lines = [
         "| codec | tasks | kafka-log, M records/s | prebuilt, M records/s | ratio | ratio of CPU | asked |",
-        "|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|",
     ]
     spark = kafkaframes.spark.session("benchmark", master="local[2]")
     spark.dataSource.register(PrebuiltSource)
