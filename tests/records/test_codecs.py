@@ -3,7 +3,10 @@
 import gzip
 import random
 import struct
+import subprocess
+import sys
 import zlib
+from pathlib import Path
 
 import cramjam
 import lz4.frame
@@ -379,6 +382,24 @@ def test_a_bomb_stops_at_the_limit(codec):
     assert decompress(codec, payload, magic=2, limit_bytes=3_000_000) == (bytes(3_000_000), None)
 
 
+BOMB = """
+import resource, sys
+from kafkaframes.records.codecs import Codec, compress, decompress
+bombs = {codec: compress(codec, bytes(64 << 20)) for codec in Codec if codec}
+used = resource.getpagesize() * int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (used + (40 << 20),) * 2)
+for codec, bomb in bombs.items():
+    found = decompress(codec, bomb, magic=2, limit_bytes=4 << 20)
+    assert found.error and len(found.data) <= 4 << 20, codec
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's /proc")
+def test_bombs_fit_into_little_memory():
+    """64 MiB of zeros, a limit of 4 MiB, and no more than 40 MiB to be had."""
+    subprocess.run([sys.executable, "-c", BOMB], check=True, timeout=60)
+
+
 @pytest.mark.parametrize("codec", list(Codec), ids=lambda c: c.name)
 def test_the_limit_is_exact(codec):
     payload = compress(codec, text(20_000))
@@ -396,7 +417,7 @@ def test_every_truncation_delivers_a_prefix(codec, magic):
     payload = compress(codec, content, magic=magic)
     for size in range(len(payload)):
         found = decompress(codec, payload[:size], magic=magic)
-        assert content.startswith(found.data)
+        assert content.startswith(bytes(found.data))
         if found.error is None:
             assert codec is Codec.SNAPPY or size == 0
 
@@ -432,8 +453,9 @@ def test_the_fast_path_says_what_the_careful_one_says(codec, data):
         payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
     fast = row.decompress_whole(bytes(payload), 2, 1 << 28)
     if fast is not None:
-        stream = row.stream(bytes(payload), 2, 1 << 28)
-        assert deliver(stream, buffer_size=row.buffer_size, magic=2, limit_bytes=1 << 28) == (fast, None)
+        assert deliver(
+            lambda: row.stream(bytes(payload), 2, 1 << 28), buffer_size=row.buffer_size, magic=2, limit_bytes=1 << 28
+        ) == (fast, None)
 
 
 def test_one_table_for_threads():

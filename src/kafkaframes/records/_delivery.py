@@ -12,9 +12,13 @@ decompressed as a whole before their first record is given, so there only succes
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 _MAX_VARINT_BYTES = 5
+# Attributes, two deltas, key, value, number of headers: a byte each.
+_SHORTEST_BODY = 6
+_NO_MORE = 1 << 62
 # A record that is longer is asked for in several reads. It makes no difference: it is lost or delivered as a whole.
 _LARGEST_READ = 1 << 20
 
@@ -41,23 +45,36 @@ class Stream(Protocol):
         ...
 
 
-def deliver(stream: Stream, *, buffer_size: int, magic: int, limit_bytes: int) -> Decompressed:
-    """Read ``stream`` to its end, its failure, or ``limit_bytes``, in the steps of Kafka's reader."""
+def deliver(open_stream: Callable[[], Stream], *, buffer_size: int, magic: int, limit_bytes: int) -> Decompressed:
+    """Read a stream to its end, its failure, or ``limit_bytes``; a failure again in the steps of Kafka's reader.
+
+    ``open_stream`` may raise ``DamagedStreamError`` as its stream's reads may.
+    """
+    found, damage = _read(open_stream, buffer_size, limit_bytes, None)
+    if damage is not None and magic >= 2 and found:  # which reads Kafka makes matters only now
+        found, damage = _read(open_stream, buffer_size, limit_bytes, _RecordWalk())
+    if len(found) > limit_bytes:
+        del found[limit_bytes:]
+        return Decompressed(found, over_limit(limit_bytes))
+    return Decompressed(found, damage)
+
+
+def _read(
+    open_stream: Callable[[], Stream], buffer_size: int, limit_bytes: int, walk: _RecordWalk | None
+) -> tuple[bytearray, str | None]:
     delivered = bytearray()
-    walk = _RecordWalk()
     try:
-        while True:
-            missing = walk.missing(delivered) if magic >= 2 else 0
+        stream = open_stream()
+        while len(delivered) <= limit_bytes:
+            missing = walk.missing(delivered) if walk is not None else 0
             room = limit_bytes + 1 - len(delivered)
             piece = stream.read(min(max(missing, buffer_size), room, _LARGEST_READ))
             if not piece:
-                return Decompressed(bytes(delivered), None)
+                break
             delivered += piece
-            if len(delivered) > limit_bytes:
-                del delivered[limit_bytes:]
-                return Decompressed(bytes(delivered), over_limit(limit_bytes))
     except DamagedStreamError as damage:
-        return Decompressed(bytes(delivered), str(damage))
+        return delivered, str(damage)
+    return delivered, None
 
 
 def over_limit(limit_bytes: int) -> str:
@@ -75,7 +92,10 @@ class _RecordWalk:
         """Return how many bytes of the current record's body are still to come (0: unknown or none)."""
         while self._position < len(delivered):
             length, body = _length_at(delivered, self._position)
-            if length is None or length < 0:
+            if length is not None and length < _SHORTEST_BODY:  # Kafka fails here, and reads no further
+                self._position = _NO_MORE
+                return 0
+            if length is None:
                 return 0
             if body + length > len(delivered):
                 return body + length - len(delivered)

@@ -27,12 +27,15 @@ _SHORTEST_FOLLOWER = 18  # header and trailer of a member without any body
 # What Java 16 and later write: no time, no flags, operating system unknown.
 _WRITTEN_HEADER = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
 _DEFAULT_LEVEL = -1
+# Denser streams are read piece by piece: they may be bombs, and a bomb is not to be unpacked twice.
+_USUAL_SIZE, _USUAL_RATIO = 65536, 32
 
 
 def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | None:
     """Return the content of one intact member that is all there is, or ``None``."""
     if payload[:4] != _PLAIN_HEADER:
         return None
+    limit_bytes = min(limit_bytes, _USUAL_SIZE + _USUAL_RATIO * len(payload))
     member = isal_zlib.decompressobj(31)
     try:
         data: bytes = member.decompress(payload, limit_bytes + 1)

@@ -23,8 +23,8 @@ _CONTENT_SIZE_SIZES = (0, 2, 4, 8)
 _BLOCK_HEADER_SIZE = 3
 _RLE_BLOCK, _RESERVED_BLOCK = 1, 3
 _DEFAULT_LEVEL = 3
-# Output is reserved (not touched) for this ratio; denser streams are read piece by piece.
-_USUAL_RATIO = 32
+# Output is reserved (not touched) for this ratio, whatever the header claims; denser streams are read piece by piece.
+_USUAL_SIZE, _USUAL_RATIO = 65536, 32
 # One decompressor serves one caller at a time. Taking from and giving to a list is atomic, so threads share these.
 _idle_decompressors: list[zstandard.ZstdDecompressor] = []
 _idle_compressors: dict[int, list[zstandard.ZstdCompressor]] = {}
@@ -32,9 +32,9 @@ _idle_compressors: dict[int, list[zstandard.ZstdCompressor]] = {}
 
 def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | None:
     """Return the content of one intact frame that is all there is, or ``None``."""
-    if payload[:4] != _MAGIC or not _is_usual(payload, limit_bytes):
+    room = min(limit_bytes, _USUAL_SIZE + _USUAL_RATIO * len(payload))
+    if payload[:4] != _MAGIC or not _is_usual(payload, room):
         return None
-    room = min(limit_bytes, 65536 + _USUAL_RATIO * len(payload))
     try:
         decompressor = _idle_decompressors.pop()
     except IndexError:
@@ -47,7 +47,7 @@ def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | N
         _idle_decompressors.append(decompressor)
 
 
-def _is_usual(payload: bytes, limit_bytes: int) -> bool:
+def _is_usual(payload: bytes, room: int) -> bool:
     """Say whether this is one whole frame, with a size and a window that may be left to the library."""
     if _frame_end(payload, 0) != len(payload):
         return False
@@ -58,7 +58,7 @@ def _is_usual(payload: bytes, limit_bytes: int) -> bool:
     except zstandard.ZstdError:
         return False
     size: int = header.content_size
-    return size <= limit_bytes and header.window_size <= 1 << _LARGEST_WINDOW_LOG
+    return size <= room and header.window_size <= 1 << _LARGEST_WINDOW_LOG
 
 
 class ZstdStream:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records import _gzip, _lz4, _snappy, _zstd
-from kafkaframes.records._delivery import DamagedStreamError, Decompressed, Stream, deliver, over_limit
+from kafkaframes.records._delivery import Decompressed, Stream, deliver, over_limit
 
 __all__ = ["CODECS", "DEFAULT_LIMIT_BYTES", "Codec", "Decompressed", "codec_of", "compress", "decompress"]
 
@@ -107,11 +107,12 @@ def decompress(
     data = row.decompress_whole(payload, magic, limit_bytes)
     if data is not None:
         return Decompressed(data, None)
-    try:
-        stream = row.stream(payload, magic, limit_bytes)
-    except DamagedStreamError as damage:
-        return Decompressed(b"", str(damage))
-    return deliver(stream, buffer_size=row.buffer_size, magic=magic, limit_bytes=limit_bytes)
+    return deliver(
+        lambda: row.stream(payload, magic, limit_bytes),
+        buffer_size=row.buffer_size,
+        magic=magic,
+        limit_bytes=limit_bytes,
+    )
 
 
 def _uncompressed(codec: int, payload: bytes, limit_bytes: int) -> Decompressed:
