@@ -133,6 +133,18 @@ def test_a_decode_error_names_the_field_and_the_byte():
         Metadata.decode(data, 12, mode="lenient")
 
 
+def test_each_value_has_its_own_default_structs():
+    cls = message("FetchResponse")
+    value = cls(responses=[cls.FetchableTopicResponse(partitions=[cls.PartitionData()])])
+    data = value.encode(16)
+    partition = cls.decode(data, 16).responses[0].partitions[0]
+    partition.current_leader.leader_id = 3
+    assert partition.current_leader.leader_id == 3
+    assert partition != cls.PartitionData()
+    assert cls.decode(data, 16) == value
+    assert cls.decode(data, 16).encode(16) == data
+
+
 def test_any_kind_of_bytes_is_read():
     data = Metadata(cluster_id="c").encode(12)
     assert Metadata.decode(bytearray(data), 12) == Metadata.decode(memoryview(data), 12) == Metadata.decode(data, 12)

@@ -57,6 +57,8 @@ def varint(buf: bytes, position: int) -> tuple[int, int]:
 
 def put_varint(value: int) -> bytes:
     """Return an unsigned varint."""
+    if 0x7F < value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -216,6 +218,15 @@ def put_tags(
         put(payload)
 
 
+def run_format(
+    before: Sequence[str], elements: Sequence[str], after: str, counts: Sequence[int], *, compact: bool
+) -> str:
+    """Return the ``struct`` format of a run with arrays of these counts."""
+    length = "B" if compact else "i"
+    runs = zip(before, counts, elements, strict=True)
+    return "".join(f"{one}{length}{count}{element}" for one, count, element in runs) + after
+
+
 class Shapes(dict[Any, Callable[..., bytes]]):
     """The packers of a run of fixed-size fields and arrays of numbers, by the counts of its arrays.
 
@@ -234,10 +245,8 @@ class Shapes(dict[Any, Callable[..., bytes]]):
         counts = key if isinstance(key, tuple) else (key,)
         if self.compact and max(counts) > 126:
             return self._long(counts)
-        length = "B" if self.compact else "i"
-        runs = zip(self.before, counts, self.elements, strict=True)
-        fmt = ">" + "".join(f"{before}{length}{count}{element}" for before, count, element in runs) + self.after
-        packer = struct.Struct(fmt).pack
+        fmt = run_format(self.before, self.elements, self.after, counts, compact=self.compact)
+        packer = struct.Struct(f">{fmt}").pack
         if len(self) < _MOST_SHAPES:
             self[key] = packer
         return packer

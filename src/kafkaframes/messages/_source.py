@@ -94,6 +94,12 @@ def is_fixed(field: FieldPlan) -> bool:
     return not field.array and field.type in FIXED_SIZE
 
 
+def is_simple(plan: StructPlan) -> bool:
+    """Return whether no default of the struct must be made anew."""
+    parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged, *plan.absent)
+    return not any(isinstance(one.default, Empty) for one in parts)
+
+
 def not_default(field: FieldPlan | AbsentField, value: str, text: Text) -> str:
     """Return an expression: is ``value`` anything but the field's default? (``_reference.is_default`` says how.)"""
     if field.default is None:
@@ -111,7 +117,7 @@ def _not_default_struct(field: FieldPlan | AbsentField, value: str, text: Text) 
     if not isinstance(plan, StructPlan):
         return f"{value} != {text.constant('default', str(plan), str(plan))}"
     parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged, *plan.absent)
-    if any(isinstance(one.default, Empty) for one in parts):
+    if not is_simple(plan):
         return f"{value} != {text.constant('default', plan.name, plan.name)}"
     checks = [f"{value}.{one.attribute} != {constant_text(one.default, text)}" for one in parts]
     return " or ".join([f"{value} is None", *checks, f"{value}._tags"])

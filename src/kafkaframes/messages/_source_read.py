@@ -6,8 +6,8 @@ Names in the text: ``o`` the object, ``p`` the position, ``n`` a length as it st
 from __future__ import annotations
 
 from kafkaframes.messages._runtime import FORMATS
-from kafkaframes.messages._source import Text, default_text, is_fixed, not_default, uses
-from kafkaframes.messages.plan import AbsentField, FieldPlan, MessagePlan, StructPlan
+from kafkaframes.messages._source import Text, default_text, is_fixed, is_simple, not_default, uses
+from kafkaframes.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
 from kafkaframes.wire.primitives import FIXED_SIZE
 
 _SIZES = {"B": 1, "b": 1, "?": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
@@ -122,7 +122,18 @@ class _Reader:
         """Set what this version lacks, and what only a tag would say."""
         others: tuple[FieldPlan | AbsentField, ...] = (*self.plan.absent, *self.plan.tagged)
         for field in others:
-            self.text.add(f"o.{field.attribute} = {default_text(field, self.text)}")
+            if field.default is Empty.STRUCT and isinstance(field.struct, StructPlan) and is_simple(field.struct):
+                self.default_struct(field.attribute, field.struct)
+            else:
+                self.text.add(f"o.{field.attribute} = {default_text(field, self.text)}")
+
+    def default_struct(self, attribute: str, plan: StructPlan) -> None:
+        """Make a struct of defaults in place: half the price of a call, and Fetch has three in each partition."""
+        self.text.add(f"o.{attribute} = d = new({plan.name})")
+        parts: tuple[FieldPlan | AbsentField, ...] = (*plan.fields, *plan.tagged, *plan.absent)
+        for one in parts:
+            self.text.add(f"d.{one.attribute} = {default_text(one, self.text)}")
+        self.text.add("d._tags = None")
 
     def shaped_loop(self) -> None:
         """Look at the counts of the next element's arrays; let the reader of that shape, if there is one, go first."""
@@ -191,10 +202,15 @@ class _Reader:
         self.flush()
         if field.compact:
             with self.text.block("if n > 127:"):
-                self.text.add("n, p = varint(buf, p - 1)")
-                if field.type == "string" and not field.array:
-                    with self.text.block("if n > 32768:"):
-                        self.text.add("raise odd")
+                self.text.add("x = buf[p]")
+                with self.text.block("if 0 < x < 128:"):
+                    self.text.add("n += (x << 7) - 128")
+                    self.text.add("p += 1")
+                with self.text.block("else:"):
+                    self.text.add("n, p = varint(buf, p - 1)")
+                    if field.type == "string" and not field.array:
+                        with self.text.block("if n > 32768:"):
+                            self.text.add("raise odd")
 
     def sized(self, field: FieldPlan, target: str) -> None:
         """Read what ``n`` announces."""

@@ -5,7 +5,9 @@ Names in the text: ``o`` the object, ``v`` a value, ``put`` appends bytes. See `
 
 from __future__ import annotations
 
-from kafkaframes.messages._runtime import FORMATS
+from dataclasses import dataclass
+
+from kafkaframes.messages._runtime import FORMATS, run_format
 from kafkaframes.messages._source import Text, is_fixed, not_default, uses
 from kafkaframes.messages.plan import FieldPlan, MessagePlan, StructPlan
 from kafkaframes.wire.primitives import FIXED_SIZE
@@ -20,6 +22,33 @@ def encoder_source(plan: MessagePlan) -> Text:
         if struct.tagged:
             _Writer(struct, text).tags_function()
     return text
+
+
+@dataclass(frozen=True, slots=True)
+class PackedShape:
+    """A run with arrays of numbers: the formats around them, and where the values come from."""
+
+    before: list[str]
+    elements: list[str]
+    after: str
+    compact: bool
+    values: tuple[str, ...]
+    variables: tuple[str, ...]
+
+    def source(self, counts: tuple[int, ...]) -> Text:
+        """Return the text that packs a run whose arrays have these counts."""
+        text = Text()
+        names = {f"*{one}": [f"{one}_{i}" for i in range(n)] for one, n in zip(self.variables, counts, strict=True)}
+        fixed = {f"len({one})": str(n) for one, n in zip(self.variables, counts, strict=True)}
+        fixed |= {f"len({one}) + 1": str(n + 1) for one, n in zip(self.variables, counts, strict=True)}
+        values = [name for value in self.values for name in names.get(value, [fixed.get(value, value)])]
+        fmt = run_format(self.before, self.elements, self.after, counts, compact=self.compact)
+        with text.block(f"def pack_shape(o, {', '.join(self.variables)}):"):
+            for variable in self.variables:
+                if names[f"*{variable}"]:
+                    text.add(f"{', '.join(names[f'*{variable}'])}, = {variable}")
+            text.add(f"return {text.constant('pack', 'run', fmt)}({', '.join(values)})")
+        return text
 
 
 class _Writer:
@@ -87,7 +116,14 @@ class _Writer:
             counts = ", ".join(f"len({variable})" for variable, _ in self.arrays)
             shapes = (formats[:-1], [element for _, element in self.arrays], formats[-1], self.compact)
             name = self.text.constant("shapes", f"{key}_{formats[-1]}", shapes)
-            return f"{name}[{counts}]({values})"
+            general = f"{name}[{counts}]({values})"
+            if any("(v)" in value for value in self.values):
+                return general
+            # The packer of a shape that is seen often takes its values from `o` and the arrays without a list of them.
+            variables = tuple(variable for variable, _ in self.arrays)
+            shape = PackedShape(*shapes, tuple(self.values), variables)
+            hot = self.text.constant("packers", f"{self.plan.name}_{len(self.text.constants)}", shape)
+            return f"w(o, {', '.join(variables)}) if (w := {hot}[{counts}]) is not None else {general}"
         if formats == ["B"]:
             return rf'b"\x{int(self.values[0]):02x}"' if self.values[0].isdigit() else f"bytes(({values},))"
         return f"{self.text.constant('pack', formats[0], formats[0])}({values})"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import linecache
 import struct
 from collections import Counter
+from collections.abc import Callable
 from functools import cached_property
 from itertools import islice, repeat
 from typing import Any, Final
@@ -18,7 +19,7 @@ from kafkaframes.messages import _runtime as runtime
 from kafkaframes.messages._reference import Classes, PlanReader, PlanWriter, Trace
 from kafkaframes.messages._source import Text
 from kafkaframes.messages._source_read import decoder_source, shape_source
-from kafkaframes.messages._source_write import encoder_source
+from kafkaframes.messages._source_write import PackedShape, encoder_source
 from kafkaframes.messages.plan import MessagePlan, StructPlan
 from kafkaframes.wire.tag_header import TAG_HEADERS
 
@@ -145,30 +146,44 @@ def compile_text(text: Text, title: str, classes: Classes) -> dict[str, Any]:
 
 
 class HotShapes(dict[Any, Any]):
-    """The readers of elements of one shape (``_source.shape_source``), made once a shape has been seen a few times.
+    """Functions for elements of one shape (how many numbers in each array), made once it has been seen a few times.
 
-    Bounded, since the shapes come from the bytes: a compiled reader costs a millisecond.
+    Bounded, since shapes come from the data: a compiled function costs a millisecond. None for what has no function.
     """
 
     SEEN: Final = 4
     MOST: Final = 32
     MOST_NUMBERS: Final = 64
 
-    def __init__(self, plan: StructPlan, classes: Classes) -> None:
-        self.plan = plan
-        self.classes = classes
+    def __init__(self, make: Callable[[tuple[int, ...]], Any], *, lowest: int) -> None:
+        self.make = make
+        self.lowest = lowest
         self.seen: Counter[Any] = Counter()
 
     def __missing__(self, key: Any) -> Any:
         counts = key if isinstance(key, tuple) else (key,)
-        if len(self) >= self.MOST or min(counts) < 1 or sum(counts) > self.MOST_NUMBERS or len(self.seen) > 1024:
+        full = len(self) >= self.MOST or len(self.seen) > 1024
+        if full or min(counts) < self.lowest or sum(counts) > self.MOST_NUMBERS:
             return None
         self.seen[key] += 1
         if self.seen[key] < self.SEEN:
             return None
-        title = f"{self.plan.name} of shape {key}"
-        self[key] = compile_text(shape_source(self.plan, counts), title, self.classes)["read_shape"]
+        self[key] = self.make(counts)
         return self[key]
+
+
+def _shape_reader(plan: StructPlan, classes: Classes) -> HotShapes:
+    def make(counts: tuple[int, ...]) -> Any:
+        return compile_text(shape_source(plan, counts), f"read {plan.name} of {counts}", classes)["read_shape"]
+
+    return HotShapes(make, lowest=1)  # counts as on the wire: 0 is null
+
+
+def _shape_packer(shape: PackedShape, classes: Classes) -> HotShapes:
+    def make(counts: tuple[int, ...]) -> Any:
+        return compile_text(shape.source(counts), f"pack {shape.values} of {counts}", classes)["pack_shape"]
+
+    return HotShapes(make, lowest=0)
 
 
 def _constant(name: str, value: Any, classes: Classes) -> Any:
@@ -181,7 +196,9 @@ def _constant(name: str, value: Any, classes: Classes) -> Any:
     if prefix == "default":
         return classes[value]()
     if prefix == "hot":
-        return HotShapes(value, classes)
+        return _shape_reader(value, classes)
+    if prefix == "packers":
+        return _shape_packer(value, classes)
     if prefix == "shapes":
         before, elements, after, compact = value
         return runtime.Shapes(before, elements, after, compact=compact)
