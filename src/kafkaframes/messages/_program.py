@@ -127,6 +127,7 @@ class Program:
     root: Node
     type: pa.StructType
     depth: int
+    decoded_bytes: int = 0  # so far, by this process
 
 
 class _Compiler:
