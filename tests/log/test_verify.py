@@ -172,3 +172,14 @@ def test_any_damage_is_reported_and_nothing_raises(tmp_path_factory, position, r
     changed = segment.read_bytes() != before
     for deep in (False, True):
         assert bool(found(log, deep=deep)) == changed
+
+
+def test_the_page_lists_every_check():
+    import re
+
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "verifying-logs.md").read_text()
+    listed = set(re.findall(r"`([a-z-]+)`", "\n".join(line for line in page.splitlines() if line.startswith("| `"))))
+    source = "".join((root / "src/kafkaframes/log" / name).read_text() for name in ("verify.py", "verify_segment.py"))
+    used = set(re.findall(r'Severity\.[A-Z]+, "([a-z-]+)"', source)) | set(re.findall(r'\.error\("([a-z-]+)"', source))
+    assert used == listed

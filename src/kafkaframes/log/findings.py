@@ -21,7 +21,7 @@ class Finding:
     """One thing that is not as it should be.
 
     Attributes:
-        check: a stable word for machines; ``docs/verify.md`` lists them.
+        check: a stable word for machines.
         file: its path.
         position: the byte in that file, where one can be named.
         offset: the record offset, where one can be named.

@@ -21,18 +21,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+import numpy as np
+
 from kafkaframes.errors import LogDirError
 from kafkaframes.log import names, txn_index
 from kafkaframes.log.directory import LogDirectory, LogFile, Partition
 from kafkaframes.log.filesystem import FileSystem, ReadAt, join, split
-from kafkaframes.log.headers import BatchHeader, HeaderWalk, read_batch
+from kafkaframes.log.headers import HeaderWalk
 from kafkaframes.log.names import FileName
-from kafkaframes.records.layout import BATCH_V2, MESSAGE_V0
-from kafkaframes.wire.checksum import crc32, crc32c
+from kafkaframes.log.scan import scan_segment
+from kafkaframes.records import scan
 
 MOST_OFFSETS = 2**31 - 1  # in one segment: an index has 31 bits
-_CRC_V2_FROM = BATCH_V2.end_of("crc")
-_CRC_OLD_FROM = MESSAGE_V0.end_of("crc")
 
 
 class Kind(StrEnum):
@@ -166,26 +166,27 @@ def plan_recovery(directory: LogDirectory, partition: Partition) -> RecoveryPlan
     return _settled(draft, partition, kept)
 
 
-def crc_is_right(raw: bytes, header: BatchHeader) -> bool:
-    """Say whether a batch's CRC is that of its bytes; false, too, where it is shorter than its header."""
-    if header.magic >= 2:
-        return header.size >= BATCH_V2.size and crc32c(raw[_CRC_V2_FROM:]) == header.crc
-    return crc32(raw[_CRC_OLD_FROM:]) == header.crc
-
-
-def valid_prefix(read_at: ReadAt, *, base_offset: int, size_bytes: int, file: str) -> tuple[int, int]:
+def valid_prefix(read_at: ReadAt, *, base_offset: int, size_bytes: int) -> tuple[int, int]:
     """Walk a segment as Kafka's recovery does.
 
     Returns:
-        How many bytes hold batches whose CRC is right and whose offsets fit, and the offset after the last of them.
+        How many bytes hold batches whose CRC is right and whose offsets fit, and the offset after the last of them. A
+        batch whose offset does not fit ends it, too: Kafka splits such a segment, but no known broker writes one.
+
+    Raises:
+        LogDirError: the file cannot be read.
     """
     end, next_offset = 0, base_offset
-    for header in HeaderWalk(read_at, size_bytes=size_bytes):
-        if not 0 <= header.last_offset - base_offset <= MOST_OFFSETS:
-            break  # Kafka splits such a segment or starts it anew; no known broker writes one
-        if not crc_is_right(read_batch(read_at, header, file=file), header):
+    for window in scan_segment(read_at, size_bytes=size_bytes, whole=True):
+        distances = window.batches.column("last_offset") - base_offset
+        right = scan.check_crcs(window.data, window.in_data()) != 0
+        wrong = np.flatnonzero(~right | (distances < 0) | (distances > MOST_OFFSETS))
+        good = int(wrong[0]) if len(wrong) else len(distances)
+        if good:
+            end = int(window.batches.column("position")[good - 1] + window.batches.column("size")[good - 1])
+            next_offset = base_offset + int(distances[good - 1]) + 1
+        if len(wrong):
             break
-        end, next_offset = header.end, header.last_offset + 1
     return end, next_offset
 
 
@@ -271,9 +272,7 @@ def _is_txn_index_corrupt(filesystem: FileSystem, draft: _Draft, base: int) -> b
 
 def _recovered(filesystem: FileSystem, draft: _Draft, segment: KeptSegment, reason: str) -> KeptSegment:
     with filesystem.open(segment.path) as read_at:
-        end, next_offset = valid_prefix(
-            read_at, base_offset=segment.base_offset, size_bytes=segment.size_bytes, file=segment.path
-        )
+        end, next_offset = valid_prefix(read_at, base_offset=segment.base_offset, size_bytes=segment.size_bytes)
     final = join(split(segment.path)[0], segment.name)
     draft.actions.append(Action(Kind.REBUILD, final, reason))
     if end < segment.size_bytes:

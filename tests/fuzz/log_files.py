@@ -1,0 +1,99 @@
+"""Damage the files of a real partition for a minute: every reader gives a value or an error, every command an answer.
+
+Run: python tests/fuzz/log_files.py [seconds] [seed]
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.log.directory import discover
+from kafkaframes.log.lookup import find_offset, list_offsets, offset_for_timestamp
+from kafkaframes.log.recovery_plan import plan_recovery
+from kafkaframes.log.summary import glance, tasks_of, walk
+from kafkaframes.log.transactions import ISOLATIONS, delivered_offsets, transactions_of
+from kafkaframes.log.verify import verify
+
+LOGS = Path(__file__).parents[1] / "data" / "logs"
+SOURCES = [
+    LOGS / "kraft-4x-transactions" / "payments-0",
+    LOGS / "unclean-half-finished-swap" / "before" / "plain-0",
+    LOGS / "zk-28-mixed" / "mixed-gzip-0",
+]
+SLOWEST_SECONDS = 20.0
+
+
+def damage(choose: random.Random, path: Path) -> None:
+    """Flip, cut, lengthen, empty, swap with another file, or remove one file."""
+    raw = bytearray(path.read_bytes())
+    kind = choose.choice(["flip", "flip", "flip", "cut", "grow", "zeros", "empty", "remove", "other"])
+    if kind == "remove":
+        path.unlink()
+        return
+    if kind == "other":
+        raw = bytearray(choose.choice(sorted(path.parent.iterdir())).read_bytes())
+    elif kind == "flip" and raw:
+        for _ in range(choose.randint(1, 8)):
+            raw[choose.randrange(len(raw))] = choose.choice([0, 1, 0x7F, 0x80, 0xFF, choose.randrange(256)])
+    elif kind == "cut":
+        del raw[choose.randrange(len(raw) + 1) :]
+    elif kind in ("grow", "zeros"):
+        size = choose.randint(1, 100)
+        raw += choose.randbytes(size) if kind == "grow" else bytes(size)
+    else:
+        raw = bytearray()
+    path.write_bytes(raw)
+
+
+def ask_everything(path: Path) -> bool:
+    """Ask every question about a partition; say whether all were answered without an error of ours."""
+    try:
+        directories = discover(str(path))
+        for directory in directories:
+            files = directory.filesystem
+            for partition in directory.partitions:
+                plan_recovery(directory, partition)
+                state = transactions_of(files, partition)
+                for isolation in ISOLATIONS:
+                    sum(1 for _ in delivered_offsets(files, partition, isolation=isolation, state=state))
+                list_offsets(files, partition)
+                find_offset(files, partition, 100)
+                offset_for_timestamp(files, partition, 1_760_000_000_000)
+        for task in tasks_of(directories):
+            glance(*task)
+            walk(*task)
+        verify(directories, deep=True)
+    except LogDirError:
+        return False
+    return True
+
+
+def main(seconds: float, seed: int) -> None:
+    choose = random.Random(seed)
+    deadline, done, refused = time.monotonic() + seconds, 0, 0
+    with tempfile.TemporaryDirectory() as scratch:
+        while time.monotonic() < deadline:
+            path = Path(scratch) / f"case-{done}" / "fuzzed-0"
+            shutil.copytree(choose.choice(SOURCES), path)
+            for _ in range(choose.randint(1, 4)):
+                damage(choose, choose.choice(sorted(path.iterdir())))
+            began = time.monotonic()
+            refused += not ask_everything(path)
+            if time.monotonic() - began > SLOWEST_SECONDS:
+                raise SystemExit(f"seed {seed}, case {done} took {time.monotonic() - began:.0f} s")
+            shutil.rmtree(path.parent)
+            done += 1
+    print(f"{done} damaged partitions, {refused} refused by name (seed {seed})")
+
+
+if __name__ == "__main__":
+    main(
+        float(sys.argv[1]) if len(sys.argv) > 1 else 60.0,
+        int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(10**9),
+    )
