@@ -7,8 +7,8 @@ its size was found to lie within the source.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from kafkaframes.records.layout import BATCH_V2, OVERHEAD_BYTES
 from kafkaframes.records.reasons import MORE
 from kafkaframes.records.scan import Batches, Bytes, End, as_array, scan
 
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 2 << 20
 
 
 class Source(Protocol):
@@ -73,6 +73,7 @@ class Chunks:
         end: int | None = None,
         chunk_bytes: int = CHUNK_BYTES,
         whole: bool = True,
+        allocate: Callable[[int, Any], Any] = np.empty,
     ) -> None:
         self.end: End | None = None
         self._source = source
@@ -81,6 +82,7 @@ class Chunks:
         self._limit = end
         self._chunk_bytes = max(chunk_bytes, BATCH_V2.size)
         self._whole = whole
+        self._allocate = allocate
 
     def __iter__(self) -> Iterator[Chunk]:
         limit = self._source.size_bytes if self._limit is None else min(self._limit, self._source.size_bytes)
@@ -91,7 +93,14 @@ class Chunks:
                 limit = base + data.size  # the file was cut while we read it
             position = 0
             while True:
-                batches = scan(data, position=position, end=limit - base, rules=self._rules, whole=self._whole)
+                batches = scan(
+                    data,
+                    position=position,
+                    end=limit - base,
+                    rules=self._rules,
+                    whole=self._whole,
+                    allocate=self._allocate,
+                )
                 if len(batches):
                     yield Chunk(base, data, batches)
                 position = batches.end.position

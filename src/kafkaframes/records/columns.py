@@ -284,11 +284,16 @@ class RecordReader:
         self.schema = options.schema
         self.errors: list[ReadError] = [] if errors is None else errors
         self._source = source
+        self._memory = Recycler()
         self._chunks = Chunks(
-            source, rules=options.rules, start=start, end=end, chunk_bytes=options.chunk_bytes, whole=True
+            source,
+            rules=options.rules,
+            start=start,
+            end=end,
+            chunk_bytes=options.chunk_bytes,
+            allocate=self._memory.array,
         )
         self._ratio = 1.0
-        self._memory = Recycler()
         self._everything = (
             options.first_offset is None
             and options.end_offset is None
@@ -313,7 +318,7 @@ class RecordReader:
 
     def _arrow(self, found: Decoded) -> pa.RecordBatch:
         arrays = [_column(name, found) for name in self.options.columns]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return pa.RecordBatch.from_arrays(arrays, names=list(self.options.columns))
 
     def _decode(self, chunk: Chunk) -> Decoded:
         options, batches, allocate = self.options, chunk.batches, self._memory.array

@@ -152,7 +152,7 @@ def _decompressed(
     counts, magics = batches.column("count").tolist(), batches.column("magic").tolist()
     numbers = (batches.column("attributes") & CODEC_MASK).tolist()
     view = sections.buf.data
-    pieces: list[bytes | bytearray | memoryview] = []
+    arena = _Arena(4 * int((sections.ends - sections.starts).sum()), allocate)
     sizes = np.zeros(len(batches), np.int64)
     starts, ends, kinds = sections.starts.tolist(), sections.ends.tolist(), sections.kinds.tolist()
     for row, is_compressed in enumerate(compressed.tolist()):
@@ -173,15 +173,29 @@ def _decompressed(
                 if error is not None:
                     sections.problems[row] = Problem(DAMAGED_STREAM, error)
                     sections.kinds[row] = _kernels.DAMAGED_DATA
-        pieces.append(piece)
+        arena.append(piece)
         sizes[row] = len(piece)
     after = np.cumsum(sizes)
-    joined = allocate(int(after[-1]), np.uint8)
-    target, at = joined.data, 0
-    for piece in pieces:
-        target[at : at + len(piece)] = piece
-        at += len(piece)
-    return sections._replace(buf=joined, starts=after - sizes, ends=after)
+    return sections._replace(buf=arena.array[: arena.size], starts=after - sizes, ends=after)
+
+
+class _Arena:
+    """Byte strings one after the other, each copied at once: it is in the cache, and its memory serves the next."""
+
+    def __init__(self, room: int, allocate: Allocate) -> None:
+        self.size = 0
+        self.array: Bytes = allocate(room, np.uint8)
+        self._view = self.array.data
+        self._allocate = allocate
+
+    def append(self, piece: bytes | bytearray | memoryview) -> None:
+        end = self.size + len(piece)
+        if end > self.array.size:
+            grown = self._allocate(2 * end, np.uint8)
+            grown[: self.size] = self.array[: self.size]
+            self.array, self._view = grown, grown.data
+        self._view[self.size : end] = piece
+        self.size = end
 
 
 def _wrapped_value(message: memoryview, magic: int) -> memoryview | int:

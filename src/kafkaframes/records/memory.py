@@ -22,17 +22,19 @@ class Recycler:
     """Makes arrays with undefined contents out of blocks that it keeps.
 
     A block is free when no array, Arrow buffer or anything else refers to it: Python's reference counts say so, for
-    numpy lets every view, and Arrow every buffer made from one, hold the block itself.
+    numpy lets every view, and Arrow every buffer made from one, hold the block itself. Blocks come in sizes of which
+    four make a power of two, and most are never touched to their end: ``kept_bytes`` counts addresses, not memory.
     """
 
-    def __init__(self, *, kept_bytes: int = 128 << 20) -> None:
+    def __init__(self, *, kept_bytes: int = 512 << 20) -> None:
         self._blocks: dict[int, list[npt.NDArray[np.uint8]]] = {}
         self._room = kept_bytes
 
     def array(self, size: int, dtype: Any) -> npt.NDArray[Any]:
         """Return an array of ``size`` elements; its contents are whatever was there."""
         wanted = size * np.dtype(dtype).itemsize
-        block = self._block(max(1 << max(wanted - 1, 0).bit_length(), _SMALLEST_BYTES))
+        step = max(1 << max(wanted.bit_length() - 3, 0), _SMALLEST_BYTES)
+        block = self._block(-(-max(wanted, 1) // step) * step)
         return block[:wanted].view(dtype)
 
     def _block(self, capacity: int) -> npt.NDArray[np.uint8]:

@@ -11,6 +11,7 @@ Both stop without an error where the last batch is not whole, and with one where
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,6 +87,7 @@ def scan(
     end: int | None = None,
     rules: str = MEMORY,
     whole: bool = True,
+    allocate: Callable[[int, Any], Any] = np.empty,
 ) -> Batches:
     """Scan the batches that lie in ``data``, up to ``TABLE_ROWS`` of them.
 
@@ -95,11 +97,12 @@ def scan(
         end: the size of the source in bytes, counted from ``data``'s first; the size of ``data`` by default.
         rules: ``MEMORY`` or ``FILE``.
         whole: ask for batches that lie in ``data`` as a whole; otherwise the header is enough.
+        allocate: makes the table (``(size, dtype) -> array``).
     """
     array = as_array(data)
     end = array.size if end is None else end
     capacity = min(TABLE_ROWS, max(array.size - position, 0) // _FEWEST_BATCH_BYTES + 1)
-    table: Ints = np.empty((len(BATCH_COLUMNS), capacity), np.int64)
+    table: Ints = allocate(len(BATCH_COLUMNS) * capacity, np.int64).reshape(len(BATCH_COLUMNS), capacity)
     rows, stopped, status = _kernels.scan_batches(array, position, end, RULES[rules], int(whole), table)
     return Batches(table[:, :rows], End(int(stopped), int(status)))
 

@@ -1,0 +1,87 @@
+"""What reading may cost: no Python frame for a record, bounded memory for a bomb, a warm start within its limit."""
+
+import gzip
+import os
+import subprocess
+import sys
+
+import pytest
+
+import kafkaframes
+from kafkaframes.records.layout import BATCH_V2
+from kafkaframes.wire.checksum import crc32c
+from kafkaframes.wire.varint import write_varint
+
+
+def calls(data):
+    """Count the Python and C calls of reading all columns."""
+    count = 0
+
+    def counted(_frame, event, _argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    list(kafkaframes.read_records(data))  # imports and first uses
+    sys.setprofile(counted)
+    try:
+        for _ in kafkaframes.read_records(data):
+            pass
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def records(count, **options):
+    columns = {"key": [b"key"] * count, "value": [b"value"] * count, "headers": [[("h", b"v")]] * count}
+    if options.get("magic", 2) < 2:
+        del columns["headers"]
+    return kafkaframes.build_records(columns, **options)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_calls_do_not_grow_with_the_records_of_a_batch(codec):
+    few, many = (calls(records(count, codec=codec, batch_records=count)) for count in (10, 2000))
+    assert many <= few + 10
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_calls_do_not_grow_with_the_batches_where_nothing_is_compressed(magic):
+    few, many = (calls(records(count, magic=magic, batch_records=1)) for count in (10, 2000))
+    assert many <= few + 10
+
+
+BOMB = """
+import sys
+import kafkaframes
+kafkaframes.read_records(b"")
+reader = kafkaframes.read_records(sys.argv[1], columns=["offset", "value"], limit_bytes=64 << 20)
+rows = sum(batch.num_rows for batch in reader)
+print(rows, [error.reason for error in reader.errors])
+"""
+
+
+def bomb(size):
+    """A batch of format 2 that holds one record of ``size`` bytes, nearly all of them zero."""
+    content = bytearray()
+    write_varint(content, size)
+    content += bytes(size)
+    body = gzip.compress(content, 6)
+    raw = bytearray(BATCH_V2.size) + body
+    raw[8:12] = (len(raw) - 12).to_bytes(4, "big")
+    raw[16] = 2
+    raw[21:23] = (1).to_bytes(2, "big")
+    raw[57:61] = (1).to_bytes(4, "big")
+    raw[17:21] = crc32c(bytes(raw[21:])).to_bytes(4, "big")
+    return bytes(raw)
+
+
+def test_a_decompression_bomb_stays_within_the_limit(tmp_path):
+    path = tmp_path / "bomb.log"
+    path.write_bytes(bomb(400 << 20))  # 1000 times its size in the file
+    assert path.stat().st_size < 1 << 20
+    command = f"ulimit -v {3 << 20} && exec '{sys.executable}' -c '{BOMB}' '{path}'"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("0 ['")
+    assert str(64 << 20) in done.stdout
