@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import shlex
 import subprocess
 import sys
@@ -30,10 +31,11 @@ PIECE = 50_000
 
 
 class Result(NamedTuple):
-    """One run: its name, seconds, records a second, bytes printed."""
+    """One run: its name, seconds on the clock and of the processors, records a second, bytes printed."""
 
     name: str
     seconds: float
+    cpu_seconds: float
     records_per_second: float
     printed: int
 
@@ -56,24 +58,30 @@ def write_segment(path: Path, *, records: int, codec: str, value_bytes: int) -> 
 
 def run(name: str, command: list[str], records: int, *, repeat: int = 3) -> Result:
     """Run a command some times; return its best."""
-    best = float("inf")
+    best = cpu = float("inf")
     printed = 0
     for _ in range(repeat):
         with tempfile.TemporaryFile() as out:
-            started = time.perf_counter()
+            started, used = time.perf_counter(), _children_cpu()
             subprocess.run(command, stdout=out, stderr=subprocess.DEVNULL, check=True)
             best = min(best, time.perf_counter() - started)
+            cpu = min(cpu, _children_cpu() - used)
             printed = out.seek(0, os.SEEK_END)
-    return Result(name, best, records / best, printed)
+    return Result(name, best, cpu, records / best, printed)
 
 
-def runs(path: Path, records: int, kafka: str | None) -> Iterator[Result]:
+def _children_cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def runs(path: Path, records: int, kafka: str | None, repeat: int) -> Iterator[Result]:
     """Yield ours, then Kafka's."""
     ours = [sys.executable, "-m", "kafkaframes", "dump-log"]
     for form in ("text", "jsonl"):
-        yield run(f"kafkaframes {form}", [*ours, "--format", form, *FLAGS, str(path)], records)
+        yield run(f"kafkaframes {form}", [*ours, "--format", form, *FLAGS, str(path)], records, repeat=repeat)
     if kafka:
-        yield run("kafka-dump-log", [*shlex.split(kafka), *FLAGS, str(path)], records)
+        yield run("kafka-dump-log", [*shlex.split(kafka), *FLAGS, str(path)], records, repeat=repeat)
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Result]:
@@ -82,6 +90,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Result]:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--codec", default="lz4")
     parser.add_argument("--value-bytes", type=int, default=100)
+    parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--kafka", help="a command that takes kafka-dump-log's flags")
     options = parser.parse_args(arguments)
     results: dict[str, Result] = {}
@@ -90,14 +99,16 @@ def main(arguments: list[str] | None = None) -> dict[str, Result]:
         write_segment(path, records=options.records, codec=options.codec, value_bytes=options.value_bytes)
         print(f"{options.records:,} records, {options.codec}, {options.value_bytes}-byte values, ", end="")
         print(f"{path.stat().st_size / 1e6:.0f} MB on disk")
-        for result in runs(path, options.records, options.kafka):
+        for result in runs(path, options.records, options.kafka, options.repeat):
             results[result.name] = result
             rate, size = result.records_per_second / 1e6, result.printed / 1e6
-            print(f"{result.name:20} {result.seconds:7.2f} s {rate:6.2f} M records/s {size:8.0f} MB printed")
+            print(f"{result.name:20} {result.seconds:7.2f} s ({result.cpu_seconds:6.2f} s CPU) ", end="")
+            print(f"{rate:6.2f} M records/s {size:8.0f} MB printed")
     if "kafka-dump-log" in results:
         for form in ("text", "jsonl"):
             ratio = results["kafka-dump-log"].seconds / results[f"kafkaframes {form}"].seconds
-            print(f"kafkaframes {form} is {ratio:.1f} times as fast as kafka-dump-log (asked: 2)")
+            cpu = results["kafka-dump-log"].cpu_seconds / results[f"kafkaframes {form}"].cpu_seconds
+            print(f"kafkaframes {form} is {ratio:.1f} times as fast as kafka-dump-log (asked: 2), CPU {cpu:.1f}")
     return results
 
 
