@@ -1,21 +1,25 @@
 """Feed damaged record sets to the reader for a while: a result or nothing, never a crash, kernels as their twins.
 
-Run: python -m tests.fuzz.fuzz_records [--seconds 60] [--seed 1]
+Run: python tests/fuzz/fuzz_records.py [--seconds 60] [--seed 1]
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import sys
 import time
 from pathlib import Path
 
-from tests.records.test_columns import assert_same
-from tests.records.test_twins import assert_same_records
-
 from kafkaframes.records.scan import FILE, MEMORY
 
-VECTORS = sorted((Path(__file__).parent.parent / "data" / "records").glob("*.bin"))
+ROOT = Path(__file__).parent.parent.parent
+sys.path.insert(0, str(ROOT))  # the tests' own comparisons are what is run here
+
+from tests.records.test_columns import assert_same  # noqa: E402
+from tests.records.test_twins import assert_same_records  # noqa: E402
+
+VECTORS = sorted((ROOT / "tests" / "data" / "records").glob("*.bin"))
 
 
 def damage(raw: bytearray, random_: random.Random) -> bytes:
