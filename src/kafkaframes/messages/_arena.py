@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from kafkaframes.messages._ipc import template_of
 from kafkaframes.messages._program import Kind, Node, Op, Program
 
 MAX_ROWS: Final = (1 << 31) - 2  # Arrow's offsets are int32
@@ -65,6 +66,8 @@ class Arena:
         self.rows = first // np.maximum(shape.min_sizes, 1) + 8
         self.rows[shape.min_sizes == 0] = MAX_ROWS
         self.rows[0] = messages
+        template = template_of(program)
+        self.head = 0 if template is None else template.size  # bytes before the buffers, for what describes them
         defaults = program.columns[:, 6] * self.rows[shape.level]
         self.data = np.where(shape.is_var, first + defaults + 8, 0)
         self._allocate()
@@ -74,7 +77,7 @@ class Arena:
         """Return an arena for known numbers of rows (per level) and bytes of data (per column)."""
         arena = cls.__new__(cls)
         arena.program, arena.shape, arena.size_bytes = program, shape_of(program), 0
-        arena.rows, arena.data = rows, data
+        arena.rows, arena.data, arena.head = rows, data, 0
         arena._allocate()
         return arena
 
@@ -90,9 +93,9 @@ class Arena:
         aligned = (sizes.ravel() + _ALIGN - 1) & -_ALIGN
         ends = np.cumsum(aligned)
         self.places = np.empty((len(sizes), 4), np.int64)
-        self.places[:, :3] = (ends - aligned).reshape(-1, 3)
+        self.places[:, :3] = (ends - aligned).reshape(-1, 3) + self.head
         self.places[:, 3] = self.data
-        self.buffer = pa.allocate_buffer((int(ends[-1]) if len(ends) else 0) + _ALIGN)
+        self.buffer = pa.allocate_buffer((int(ends[-1]) if len(ends) else 0) + self.head + _ALIGN)
         self.bytes = np.frombuffer(self.buffer, np.uint8)
         self.bytes[: len(self.bytes) & -4].view(np.int32)[self.places[shape.has_offsets, 0] >> 2] = 0
         ops = self.program.ops.copy()
@@ -150,6 +153,16 @@ class Arena:
             lengths.append(self.offset(level.parent_column, lengths[parent]))
         return lengths
 
+    def _sizes_used(self, lengths: list[int]) -> Array:
+        """Return the bytes of each column's three buffers that so many rows have filled."""
+        rows = np.array(lengths, np.int64)
+        shape = self.shape
+        ends = np.zeros(len(self.data), np.int64)
+        if shape.is_var.any():
+            last = self.places[shape.is_var, 0] + rows[shape.level[shape.is_var]] * 4
+            ends[shape.is_var] = self.bytes[: len(self.bytes) & -4].view(np.int32)[last >> 2]
+        return self._sizes(rows, ends)
+
     def offset(self, column: int, row: int) -> int:
         """Return one offset of a list or string column."""
         at = int(self.places[column, 0]) + row * 4
@@ -165,6 +178,12 @@ class Arena:
             texts: columns of strings that have to be replaced, by a function from the raw binary array.
         """
         lengths = self.lengths(messages)
+        template = template_of(self.program)
+        if template is not None and not texts and valid.all():
+            children = template.read(
+                self.buffer, self.bytes, np.array(lengths, np.int64), self.places, self._sizes_used(lengths)
+            ).columns
+            return pa.StructArray.from_arrays([*children, errors], fields=list(self.program.type))
         bitmap = None if valid.all() else np.packbits(valid, bitorder="little")
         children = [self._array(node, lengths, texts, bitmap) for node in self.program.root.children]
         return pa.StructArray.from_arrays([*children, errors], fields=list(self.program.type))
