@@ -98,11 +98,14 @@ class Arena:
         self.buffer = pa.allocate_buffer((int(ends[-1]) if len(ends) else 0) + self.head + _ALIGN)
         self.bytes = np.frombuffer(self.buffer, np.uint8)
         self.bytes[: len(self.bytes) & -4].view(np.int32)[self.places[shape.has_offsets, 0] >> 2] = 0
+
+    def patched_ops(self) -> Array:
+        """Return the program's operations with the addresses of this arena, flat, for the table-driven kernels."""
         ops = self.program.ops.copy()
-        if len(sizes):
+        if len(self.places):
             ops[:, 5:8] = self.places[ops[:, 1], :3]
-            ops[shape.element_ops, 7] = self.places[ops[shape.element_ops, 3], 0]
-        self.ops = ops
+            ops[self.shape.element_ops, 7] = self.places[ops[self.shape.element_ops, 3], 0]
+        return ops.ravel()
 
     def _sizes(self, rows_by_level: Array, data: Array) -> Array:
         """Return the bytes of each column's three buffers for so many rows and so much data."""
@@ -183,7 +186,7 @@ class Arena:
             children = template.read(
                 self.buffer, self.bytes, np.array(lengths, np.int64), self.places, self._sizes_used(lengths)
             ).columns
-            return pa.StructArray.from_arrays([*children, errors], fields=list(self.program.type))
+            return pa.StructArray.from_arrays([*children, errors], fields=template.fields)
         bitmap = None if valid.all() else np.packbits(valid, bitorder="little")
         children = [self._array(node, lengths, texts, bitmap) for node in self.program.root.children]
         return pa.StructArray.from_arrays([*children, errors], fields=list(self.program.type))

@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]
 class Template:
     """The metadata of a program's record batches, and where its numbers stand.
 
-    ``nodes``: the level of each array, depth first. ``slots``: column and part (0 values or offsets, 1 validity, 2
+    ``levels``: of each array, depth first. ``slots``: column and part (0 values or offsets, 1 validity, 2
     data) of each buffer; column -1 where there is none.
     """
 
@@ -53,9 +53,13 @@ class Template:
         for child in program.root.children:
             _walk(program, child, levels, slots)
         self.levels = np.array(levels, np.int64)
-        self.columns, self.parts = (np.array(one, np.int64) for one in zip(*slots, strict=True))
-        nullable = [column >= 0 for column, part in slots if part == 1]
-        self.nulls = np.where(nullable, _UNKNOWN_NULLS, 0)
+        nullable = np.array([column >= 0 for column, part in slots if part == 1])
+        self.nodes = np.zeros((len(levels), 2), np.int64)
+        self.nodes[:, 1] = np.where(nullable, _UNKNOWN_NULLS, 0)
+        self.there = np.array([column >= 0 for column, _ in slots])
+        self.columns, self.parts = (np.array(one, np.int64)[self.there] for one in zip(*slots, strict=True))
+        self.places = np.zeros((len(slots), 2), np.int64)
+        self.fields = list(program.type)
 
     def _follow(self, at: int) -> int:
         return at + int(struct.unpack_from("<i", self.metadata, at)[0])
@@ -76,11 +80,11 @@ class Template:
         struct.pack_into("<q", self.metadata, self.body_length, body)
         struct.pack_into("<q", self.metadata, self.length, int(rows[0]))
         memory[: self.size] = np.frombuffer(self.metadata, np.uint8)
-        there = self.columns >= 0
-        nodes = np.stack([rows[self.levels], self.nulls], axis=1)
-        places = np.where(there, starts[self.columns, self.parts] - self.size, 0)
-        bytes_ = np.where(there, sizes[self.columns, self.parts], 0)
-        for at, values in ((self.nodes_at, nodes), (self.buffers_at, np.stack([places, bytes_], axis=1))):
+        nodes, places = self.nodes.copy(), self.places.copy()
+        nodes[:, 0] = rows[self.levels]
+        places[self.there, 0] = starts[self.columns, self.parts] - self.size
+        places[self.there, 1] = sizes[self.columns, self.parts]
+        for at, values in ((self.nodes_at, nodes), (self.buffers_at, places)):
             raw = values.ravel().view(np.uint8)
             memory[at : at + len(raw)] = raw
         return pa.ipc.read_record_batch(pa.ipc.read_message(buffer), self.schema)

@@ -112,7 +112,7 @@ def encode_columns(plan: MessagePlan, array: pa.StructArray) -> pa.BinaryArray:
     ends = np.zeros(len(array) + 1, np.int64)
     stack = np.zeros((program.depth + 1) * kernels.FRAME, np.int64)
     size = encode(
-        arena.ops.ravel(), program.columns.ravel(), program.tags, program.consts, arena.places.ravel(), arena.bytes,
+        arena.patched_ops(), program.columns.ravel(), program.tags, program.consts, arena.places.ravel(), arena.bytes,
         present.view(np.uint8), len(array), out, ends, stack,
     )  # fmt: skip
     if size > MAX_ROWS:
@@ -198,7 +198,7 @@ def _table_driven(
     program = arena.program
     stack = np.zeros((program.depth + 1) * kernels.FRAME, np.int64)
     found: tuple[int, int, int, int] = kernels.decode(
-        arena.ops.ravel(), program.columns.ravel(), program.tags, program.consts, arena.places.ravel(), arena.rows,
+        arena.patched_ops(), program.columns.ravel(), program.tags, program.consts, arena.places.ravel(), arena.rows,
         buf, starts, at, len(starts) - 1, strict, arena.bytes, status, positions, bad_text, stack,
     )  # fmt: skip
     return found
