@@ -219,6 +219,7 @@ COLUMNS: dict[str, Column] = {
     "key_size": Column(pa.int32(), lambda found: np.maximum(found.index.key_size, -1)),
     "value_size": Column(pa.int32(), lambda found: np.maximum(found.index.value_size, -1)),
 }
+_CACHED_BYTES = 1 << 20
 _NEED_SIZES = frozenset({"key_size", "value_size"})
 DEFAULT_COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 
@@ -308,13 +309,17 @@ class RecordReader:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for chunk in self._chunks:
-            for piece in pieces(chunk, self._ratio, self.options.chunk_bytes):
+            for piece in pieces(chunk, self._ratio, self._target()):
                 found = self._decode(piece)
                 if found.index.offsets.size:
                     yield self._arrow(found)
         end = self._chunks.end
         if end is not None and end.corrupt:
             self._report(ReadError(self._source.name, end.position, None, end.status, end.reason, 0))
+
+    def _target(self) -> int:
+        """Return how many bytes of records to decode at once: what is decompressed should stay in the cache."""
+        return self.options.chunk_bytes if self._ratio == 1.0 else min(self.options.chunk_bytes, _CACHED_BYTES)
 
     def _arrow(self, found: Decoded) -> pa.RecordBatch:
         arrays = [_column(name, found) for name in self.options.columns]

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 _SMALLEST_BYTES = 4096
+_TEACHING_BYTES = 30 << 20  # below glibc's limit for this (32 MiB); never touched
 # What getrefcount counts for a block that only its list knows: the list, the loop's variable, the argument.
 _UNUSED = 3
 
@@ -27,6 +28,9 @@ class Recycler:
     """
 
     def __init__(self, *, kept_bytes: int = 512 << 20) -> None:
+        # To free one large block teaches glibc to keep what is freed after it (its thresholds follow the largest); else
+        # the small arrays between the blocks go back to the system, too, and come back as page faults for every chunk.
+        np.empty(_TEACHING_BYTES, np.uint8)
         self._blocks: dict[int, list[npt.NDArray[np.uint8]]] = {}
         self._room = kept_bytes
 
