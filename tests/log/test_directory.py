@@ -8,6 +8,7 @@ import pytest
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.log.directory import discover, partitions_of
+from kafkaframes.log.lookup import list_offsets
 from kafkaframes.log.names import TopicPartition
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
@@ -183,4 +184,8 @@ def test_a_given_pyarrow_file_system():
     source = str(LOGS / "unclean-half-finished-swap" / "before")
     (given,) = discover(source, filesystem=fs.LocalFileSystem())
     (local,) = discover(source)
-    assert [len(one.segments) for one in given.partitions] == [len(one.segments) for one in local.partitions]
+    assert not given.problems
+    assert given.offset_checkpoints == local.offset_checkpoints
+    for one, other in zip(given.partitions, local.partitions, strict=True):
+        assert [segment.size_bytes for segment in one.segments] == [segment.size_bytes for segment in other.segments]
+        assert list_offsets(given.filesystem, one) == list_offsets(local.filesystem, other)

@@ -8,8 +8,12 @@ import pytest
 from tests.agreement.kind import Case
 from tests.agreement.kinds import committed, lookups
 
+from kafkaframes.errors import LogDirError
 from kafkaframes.log.directory import discover
+from kafkaframes.log.filesystem import FsspecFileSystem
+from kafkaframes.log.headers import HeaderWalk
 from kafkaframes.log.lookup import find_offset, list_offsets, offset_for_timestamp
+from kafkaframes.log.scan import scan_segment
 from kafkaframes.log.transactions import transactions_of
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
@@ -97,3 +101,72 @@ def test_an_empty_partition_has_no_answers(tmp_path):
     listed = list_offsets(directory.filesystem, partition)
     assert (listed.earliest.offset, listed.latest.offset, listed.max_timestamp.offset) == (7, 7, -1)
     assert find_offset(directory.filesystem, partition, 0) is None
+
+
+def test_batches_in_columns_and_one_by_one_are_aborted_alike():
+    (directory,) = discover(str(LOGS / "kraft-4x-transactions" / "payments-0"))
+    (partition,) = directory.partitions
+    state = transactions_of(directory.filesystem, partition)
+    seen = 0
+    for segment in partition.segments:
+        with directory.filesystem.open(segment.path) as read_at:
+            headers = [*HeaderWalk(read_at, size_bytes=segment.size_bytes)]
+            for window in scan_segment(read_at, size_bytes=segment.size_bytes):
+                columns = (window.batches.column(name) for name in ("base_offset", "producer_id", "attributes"))
+                found = state.aborted_batches(*columns).tolist()
+                assert found == [state.is_aborted(header) for header in headers]
+                seen += sum(found)
+    assert seen > len(state.aborted) > 0
+
+
+class FailingStore:
+    """A store that answers so many times and then no more."""
+
+    def __init__(self, store, answers):
+        self.store, self.answers = store, answers
+
+    def __getattr__(self, name):
+        found = getattr(self.store, name)
+        if not callable(found) or name == "invalidate_cache":
+            return found
+
+        def asked(*arguments, **options):
+            self.answers -= 1
+            if self.answers < 0:
+                raise ConnectionError("the store is gone")
+            return found(*arguments, **options)
+
+        return asked
+
+
+@pytest.mark.parametrize("answers", range(0, 60, 7))
+def test_a_store_that_fails_half_way_is_named_and_never_a_wrong_answer(answers):
+    from fsspec.implementations.local import LocalFileSystem as FsspecLocal
+
+    path = str(LOGS / "kraft-4x-transactions" / "payments-0")
+    (local,) = discover(path)
+    truth = list_offsets(local.filesystem, local.partitions[0])
+    store = FailingStore(FsspecLocal(), answers)
+    files = FsspecFileSystem("file", given=store)
+    answer, error = truth, None
+    try:
+        (remote,) = discover(path, filesystem=files)
+        answer = list_offsets(remote.filesystem, remote.partitions[0])
+    except LogDirError as caught:
+        error = caught
+    assert answer == truth
+    assert error is None or (error.file is not None and "the store is gone" in str(error))
+    assert error is not None or answers > 7
+
+
+def test_a_checkpoint_that_a_store_did_not_give_is_an_error_not_a_missing_file():
+    from fsspec.implementations.local import LocalFileSystem as FsspecLocal
+
+    failed = 0
+    for answers in range(12):
+        files = FsspecFileSystem("file", given=FailingStore(FsspecLocal(), answers))
+        try:
+            discover(str(LOGS / "kraft-4x-transactions"), filesystem=files)
+        except LogDirError:
+            failed += 1
+    assert failed == 12

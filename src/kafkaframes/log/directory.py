@@ -283,10 +283,17 @@ def _sorted(partitions: Iterable[Partition]) -> tuple[Partition, ...]:
 def _read_small(
     filesystem: FileSystem, entry: FileInfo | None, parse: Callable[..., _Parsed], problems: list[LogDirError]
 ) -> _Parsed | None:
+    """Read a small file that was listed; what is no such file is a problem, a disk or store that fails is an error."""
     if entry is None:
         return None
     try:
-        return parse(filesystem.read(entry.path, length=SMALL_FILE_BYTES), file=entry.path)
+        raw = filesystem.read(entry.path, length=SMALL_FILE_BYTES)
+    except LogDirError:
+        if filesystem.stat(entry.path) is None:  # a broker replaces these files while it runs
+            return None
+        raise
+    try:
+        return parse(raw, file=entry.path)
     except LogDirError as error:
         problems.append(error)
         return None
@@ -357,21 +364,18 @@ def _single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]
     problems: list[LogDirError] = []
     offsets: dict[str, Mapping[TopicPartition, int]] = {}
     for name in names.OFFSET_CHECKPOINTS:
-        entry = _stat_quietly(filesystem, join(above, name))
-        values = _read_small(filesystem, entry, checkpoints.read_offset_checkpoint, problems)
+        try:  # the directory above need not be ours to read
+            entry = filesystem.stat(join(above, name))
+            values = _read_small(filesystem, entry, checkpoints.read_offset_checkpoint, problems)
+        except LogDirError as error:
+            problems.append(error)
+            continue
         if values is not None:
             offsets[name] = values
     partition = _partition(filesystem, path, entries, above, offsets)
     return LogDirectory(
         above, filesystem, (partition,), offset_checkpoints=offsets, problems=(*problems, *partition.problems)
     )
-
-
-def _stat_quietly(filesystem: FileSystem, path: str) -> FileInfo | None:
-    try:
-        return filesystem.stat(path)
-    except LogDirError:  # the directory above need not be ours to read
-        return None
 
 
 def _single_files(filesystem: FileSystem, directory: str, listed: list[str]) -> LogDirectory:

@@ -227,7 +227,7 @@ class FsspecFileSystem:
             end = size_bytes if length < 0 else min(size_bytes, position + length)
             if position >= end:  # stores answer a range past the end with an error, or with more
                 return b""
-            return self._ask(path, lambda store: bytes(store.cat_file(path, start=position, end=end)))
+            return self._ask(path, lambda store: _range(store, path, position, end))
 
         yield read_at
 
@@ -240,6 +240,14 @@ class FsspecFileSystem:
         is_directory = found.get("type") == "directory"
         size_bytes = 0 if is_directory else int(found.get("size") or 0)
         return FileInfo(join(directory, name), name, size_bytes, _store_mtime_ms(found), is_directory)
+
+
+def _range(store: Any, path: str, start: int, end: int) -> bytes:
+    arrow = getattr(store, "fs", None)
+    if arrow is None or not hasattr(arrow, "open_input_file"):
+        return bytes(store.cat_file(path, start=start, end=end))
+    with arrow.open_input_file(path) as file:  # fsspec's wrapper of pyarrow opens streams that cannot seek
+        return bytes(file.read_at(end - start, start))
 
 
 def _store_mtime_ms(found: Mapping[str, Any]) -> int | None:

@@ -7,8 +7,10 @@ Only aborted transactions make Kafka write that file, so that one is missing mea
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +43,7 @@ class Marker:
     coordinator_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TransactionState:
     """The transactions of one partition.
 
@@ -74,19 +76,29 @@ class TransactionState:
         """
         found = np.zeros(len(base_offsets), np.bool_)
         is_data = (attributes & (TRANSACTIONAL | CONTROL)) == TRANSACTIONAL
-        for one in self.aborted:
-            inside = (base_offsets >= one.first_offset) & (base_offsets < one.last_offset)
-            found |= is_data & inside & (producer_ids == one.producer_id)
+        for producer_id, (firsts, lasts) in self._by_producer.items():
+            rows = np.flatnonzero(is_data & (producer_ids == producer_id))
+            places = np.searchsorted(firsts, base_offsets[rows], side="right") - 1
+            found[rows] = (places >= 0) & (base_offsets[rows] < np.asarray(lasts)[np.maximum(places, 0)])
         return found
 
     def is_aborted(self, header: BatchHeader) -> bool:
         """Say whether a batch's records belong to an aborted transaction."""
-        if not header.is_transactional or header.is_control:
+        if not header.is_transactional or header.is_control or header.producer_id not in self._by_producer:
             return False
-        return any(
-            one.producer_id == header.producer_id and one.first_offset <= header.base_offset < one.last_offset
-            for one in self.aborted
-        )
+        firsts, lasts = self._by_producer[header.producer_id]
+        place = bisect_right(firsts, header.base_offset) - 1
+        return place >= 0 and header.base_offset < lasts[place]
+
+    @cached_property
+    def _by_producer(self) -> dict[int, tuple[list[int], list[int]]]:
+        """First and last offsets of each producer's aborted transactions; a producer's do not overlap."""
+        found: dict[int, tuple[list[int], list[int]]] = {}
+        for one in sorted(self.aborted, key=lambda one: one.first_offset):
+            firsts, lasts = found.setdefault(one.producer_id, ([], []))
+            firsts.append(one.first_offset)
+            lasts.append(one.last_offset)
+        return found
 
 
 class OpenTransactions:
