@@ -18,10 +18,18 @@ from kafkaframes.errors import DecodeError, EncodeError, OptionError, SpecError,
 from kafkaframes.messages import Message, Struct, message
 from kafkaframes.messages._runtime import put_varint, varint
 from kafkaframes.messages.codec import HotShapes
+from kafkaframes.spec import load_message
 
 Metadata = message("MetadataResponse")
 Topic = Metadata.MetadataResponseTopic
 Partition = Metadata.MetadataResponsePartition
+OWN_SPEC = {
+    "name": "Mine",
+    "type": "data",
+    "validVersions": "0",
+    "flexibleVersions": "0+",
+    "fields": [{"name": "A", "type": "int8", "versions": "0+"}],
+}
 
 
 def test_the_examples_of_the_doors():
@@ -72,8 +80,17 @@ def test_replace_copies_and_changes():
     assert value.replace(unknown_tags=[]).unknown_tags == []
     deep = copy.deepcopy(Metadata(topics=[Topic(name="a")]))
     assert deep == Metadata(topics=[Topic(name="a")])
-    with pytest.raises(TypeError, match="encode it"):
-        pickle.dumps(value)
+
+
+def test_values_and_specs_are_pickled():
+    value = Metadata(cluster_id="c", topics=[Topic(name="a", unknown_tags=[(3, b"x")])], unknown_tags=[(1, b"x")])
+    assert pickle.loads(pickle.dumps(value)) == value
+    assert pickle.loads(pickle.dumps(value.topics[0])) == value.topics[0]
+    spec = load_message(json.dumps({**OWN_SPEC, "name": "Pickled"}))
+    own = message("Pickled", specs=spec)(a=4, unknown_tags=[(1, b"")])
+    back = pickle.loads(pickle.dumps([own, own]))
+    assert (back[0].encode(0), type(back[0]).__name__) == (own.encode(0), "Pickled")
+    assert pickle.loads(pickle.dumps(spec)) == spec
 
 
 def test_map_keys_are_found_in_order_and_may_repeat():
@@ -228,12 +245,8 @@ def test_the_generated_text_stands_in_tracebacks():
 
 
 def test_specs_of_the_user(tmp_path):
-    fields = [{"name": "A", "type": "int8", "versions": "0+"}]
-    spec = {"name": "Mine", "type": "data", "validVersions": "0", "flexibleVersions": "0+", "fields": fields}
-    text = json.dumps(spec)
+    text = json.dumps(OWN_SPEC)
     (tmp_path / "Mine.json").write_text(text)
-    from kafkaframes.spec import load_message
-
     spec = load_message(text)
     for specs in (tmp_path, str(tmp_path / "Mine.json"), spec, [spec], {"Mine": spec}):
         assert kafkaframes.message("Mine", specs=specs)(a=1).encode(0) == b"\x01\x00"

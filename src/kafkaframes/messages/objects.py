@@ -50,6 +50,7 @@ class Struct:
     __hash__ = None  # type: ignore[assignment]  # values can change
     _fields: ClassVar[tuple[FieldInfo, ...]] = ()
     _by_attribute: ClassVar[dict[str, FieldInfo]] = {}
+    _owner: ClassVar[Any]  # the message's class
     _tags: list[tuple[int, bytes]] | None
 
     def __init__(self, **fields: Any) -> None:
@@ -89,7 +90,11 @@ class Struct:
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError(f"{type(self).__name__} cannot be pickled: its class is made at run time; encode it")
+        from kafkaframes.messages.registry import reference_to, restore
+
+        cls = next(one for one in type(self).__mro__ if "_fields" in vars(one))
+        values = [getattr(self, info.attribute) for info in self._fields]
+        return restore, (reference_to(self._owner.spec), cls.__name__, values, self._tags)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         import copy
@@ -336,10 +341,12 @@ def message_class(spec: MessageSpec) -> type[Message]:
     for name, one in classes.items():
         setattr(top, name, one)
         one.__qualname__ = f"{spec.name}.{name}"
+        one._owner = top
     top.__doc__ = f"The {spec.type} {spec.name}, versions {spec.valid_versions}."
     message = top
     assert issubclass(message, Message)
     message.spec = spec
+    message._owner = message
     message._classes = {**classes, spec.name: message}
     message._codecs = {}
     return message

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from kafkaframes.errors import OptionError
 from kafkaframes.messages.objects import Message, message_class
@@ -73,3 +73,20 @@ def _from_path(path: Path) -> Iterator[MessageSpec]:
         except OSError as error:
             raise OptionError(f"no spec can be read at {file}: {error}") from None
         yield load_message(text, file=str(file))
+
+
+def reference_to(spec: MessageSpec) -> str | MessageSpec:
+    """Return what a pickle holds of a spec: its name if it is the catalog's, else the spec itself."""
+    known = spec.name in catalog.names() and catalog.load(spec.name) is spec
+    return spec.name if known else spec
+
+
+def restore(reference: str | MessageSpec, struct: str, values: list[Any], tags: Any) -> Any:
+    """Return the value that a pickle holds; a user's spec gets a class of its own in each process."""
+    message_class = _of_catalog(reference) if isinstance(reference, str) else class_of(reference)
+    cls = message_class._classes[struct]
+    value = object.__new__(cls)
+    for info, one in zip(cls._fields, values, strict=True):
+        setattr(value, info.attribute, one)
+    value._tags = tags
+    return value

@@ -178,6 +178,10 @@ class MessageSpec:
     latest_version_unstable: bool = False
     header_versions: tuple[tuple[Versions, int], ...] | None = None
 
+    def __getstate__(self) -> dict[str, object]:
+        """Return the declared fields alone: the codecs that ``messages`` keeps beside them cannot be pickled."""
+        return {name: vars(self)[name] for name in self.__dataclass_fields__}
+
     @property
     def valid_versions(self) -> Versions:
         """The versions that exist."""
