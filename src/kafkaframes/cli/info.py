@@ -26,6 +26,8 @@ MOST_PARTITIONS = 60  # more are shown by topic, unless asked for
 _PIPED_WIDTH = 200
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _HEADINGS = ("topic", "partition", "segments", "size", "start", "end", "records", "codecs", "formats", "from", "to", "")
+_NARROWER = ((115, {"formats", "from"}), (95, {"segments"}))  # terminal width -> columns that are left out below it
+_SHORT_TIMES_WIDTH = 140  # below it times are days
 _RIGHT = {"partition", "segments", "size", "start", "end", "records"}
 
 
@@ -36,10 +38,11 @@ class _Row:
     topic: str
     partitions: Sequence[PartitionSummary]
 
-    def cells(self, *, is_deep: bool) -> list[str]:
+    def cells(self, *, is_deep: bool, width: int) -> list[str]:
         first, last = summary.time_range(segment for one in self.partitions for segment in one.segments)
         only = self.partitions[0] if len(self.partitions) == 1 else None
         records = sum(one.total("records") for one in self.partitions)
+        length = len("2026-11-21") if width < _SHORT_TIMES_WIDTH else None
         return [
             self.topic,
             str(only.partition) if only else f"{len(self.partitions)} of them",
@@ -50,8 +53,8 @@ class _Row:
             f"{records:,}" if is_deep else "",
             _mix_text(one.mix("codecs") for one in self.partitions),
             _mix_text(one.mix("magics") for one in self.partitions),
-            time_text(first),
-            time_text(last),
+            time_text(first)[:length],
+            time_text(last)[:length],
             ", ".join(dict.fromkeys(remark for one in self.partitions for remark in _remarks(one))),
         ]
 
@@ -147,9 +150,12 @@ def _print(console: Console, directory: LogDirectory, partitions: list[Partition
     from rich.text import Text
 
     is_deep = any(one.is_deep for one in partitions)
-    rows = [(row.topic, row.cells(is_deep=is_deep)) for row in _rows(partitions, by=by)]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, title_justify="left", title_style="")
-    used = [place for place, _ in enumerate(_HEADINGS) if any(cells[place] for _, cells in rows)]
+    rows = [(row.topic, row.cells(is_deep=is_deep, width=console.width)) for row in _rows(partitions, by=by)]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    left_out = {name for width, columns in _NARROWER if console.width < width for name in columns}
+    used = [
+        place for place, name in enumerate(_HEADINGS) if name not in left_out and any(cells[place] for _, cells in rows)
+    ]
     for place in used:
         justify: Any = "right" if _HEADINGS[place] in _RIGHT else "left"
         table.add_column(_HEADINGS[place], justify=justify, no_wrap=place < 8, style="bold" if place == 0 else "")
