@@ -219,12 +219,24 @@ def _errors(status: Array, positions: Array, buf: Array, starts: Array, explain:
     bad = np.flatnonzero(status > kernels.SKIPPED)
     if not len(bad):
         return pa.nulls(len(status), pa.string())
-    texts: list[str | None] = [None] * len(status)
+    texts = []
     for index in bad.tolist():
         own = f"{_REASONS[int(status[index])]} (at byte {int(positions[index])})"
         told = explain(buf[starts[index] : starts[index + 1]].tobytes()) if explain is not None else None
-        texts[index] = told or own
-    return pa.array(texts, pa.string())
+        texts.append((told or own).encode(errors="replace"))
+    return _strings(len(status), bad, texts)
+
+
+def _strings(count: int, at: Array, texts: list[bytes]) -> pa.Array:
+    """Return a string array with ``texts`` at the rows ``at``, nulls elsewhere (``pa.array`` would import pandas)."""
+    sizes = np.zeros(count, np.int32)
+    sizes[at] = [len(text) for text in texts]
+    offsets = np.zeros(count + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    valid = np.zeros(count, bool)
+    valid[at] = True
+    buffers = [np.packbits(valid, bitorder="little"), offsets, b"".join(texts)]
+    return pa.Array.from_buffers(pa.string(), count, [pa.py_buffer(one) for one in buffers])
 
 
 def _mend(raw: pa.Array) -> pa.Array:
