@@ -1,0 +1,76 @@
+"""Feed columns with damaged and random messages for a minute: each row is what the objects say, and arrays are valid.
+
+Run: python tests/fuzz/messages_columns.py [seconds] [seed]
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.messages.rows import row_of
+from tests.messages.test_every_message import _damaged
+from tests.messages.values import every_pair, make_value
+
+from kafkaframes.errors import DecodeError, EncodeError
+from kafkaframes.messages import message
+
+MODES = ("reference", "strict")
+
+
+def expected(cls, data, version, mode):
+    """Return the row that columns must give, by the objects."""
+    plan = cls.codec(version).plan.root
+    try:
+        return row_of(cls.decode(data, version, mode=mode), plan)
+    except DecodeError as error:
+        return dict.fromkeys(row_of(cls(), plan)) | {"_error": str(error)}
+
+
+def encoded_again(cls, columns, version):
+    """Return the bytes of each row, or None where it cannot be written."""
+    for index in range(len(columns)):
+        try:
+            yield cls.encode_columns(columns.slice(index, 1), version)[0].as_py()
+        except EncodeError:
+            yield None
+
+
+def one_round(choose: random.Random, pairs: list[tuple[str, int]]) -> int:
+    name, version = choose.choice(pairs)
+    cls, mode = message(name), choose.choice(MODES)
+    good = [make_value(cls, version, choose.random(), unknown_tags=True).encode(version) for _ in range(3)]
+    messages = [*good, choose.randbytes(choose.randrange(40))]
+    for _ in range(8):
+        bad = choose.choice(good)
+        for _ in range(choose.randrange(1, 4)):
+            bad = _damaged(bad, choose) if bad else bad
+        messages.append(bad)
+    columns = cls.decode_columns(messages, version, mode=mode)
+    columns.validate(full=True)
+    for data, row, again in zip(messages, columns.to_pylist(), encoded_again(cls, columns, version), strict=True):
+        wanted = expected(cls, data, version, mode)
+        if repr(row) != repr(wanted):
+            raise SystemExit(f"{name} v{version} {mode} {data.hex()}: {row}, not {wanted}")
+        if mode == "strict" and row["_error"] is None and "nan" not in repr(row) and again != data:
+            raise SystemExit(f"{name} v{version} {data.hex()} is written again as {again!r}")
+    return len(messages)
+
+
+def main(seconds: float, seed: int) -> None:
+    choose, pairs = random.Random(seed), every_pair()
+    deadline, done = time.monotonic() + seconds, 0
+    while time.monotonic() < deadline:
+        done += one_round(choose, pairs)
+    print(f"{done} messages: columns say what objects say (seed {seed})")
+
+
+if __name__ == "__main__":
+    main(
+        float(sys.argv[1]) if len(sys.argv) > 1 else 60.0,
+        int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 32),
+    )
