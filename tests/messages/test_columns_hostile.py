@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -130,6 +131,13 @@ def test_no_python_frame_runs_per_message():
 
     calls(2)
     assert calls(10_000) < calls(20) + 200  # a few more where the arena grows or straight-line code is loaded
+
+
+def test_threads_may_decode_the_same_kind_at_once():
+    batches = [[HEARTBEAT(group_id=str(k), member_id="m" * k).encode(4)] * (k + 1) for k in range(200)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda batch: HEARTBEAT.decode_columns(batch, 4).field("groupId").to_pylist(), batches))
+    assert found == [[str(k)] * (k + 1) for k in range(200)]
 
 
 def test_tags_take_linear_time():

@@ -40,8 +40,9 @@ class Template:
         (size,) = struct.unpack_from("<i", raw, 4)
         padded = -(-(_PREFIX + size) // _ALIGN) * _ALIGN
         self.size = padded
-        self.metadata = bytearray(raw[: _PREFIX + size].ljust(padded, b"\0"))
-        struct.pack_into("<i", self.metadata, 4, padded - _PREFIX)
+        metadata = bytearray(raw[: _PREFIX + size].ljust(padded, b"\0"))
+        struct.pack_into("<i", metadata, 4, padded - _PREFIX)
+        self.metadata = bytes(metadata)
         message = self._follow(_PREFIX)
         batch = self._follow(self._field(message, _HEADER))
         self.body_length = self._field(message, _BODY_LENGTH)
@@ -77,9 +78,10 @@ class Template:
             starts: per column and part, where a buffer starts in the arena; ``sizes``: its bytes.
         """
         body = len(memory) - self.size
-        struct.pack_into("<q", self.metadata, self.body_length, body)
-        struct.pack_into("<q", self.metadata, self.length, int(rows[0]))
-        memory[: self.size] = np.frombuffer(self.metadata, np.uint8)
+        metadata = bytearray(self.metadata)  # a copy: threads share the template
+        struct.pack_into("<q", metadata, self.body_length, body)
+        struct.pack_into("<q", metadata, self.length, int(rows[0]))
+        memory[: self.size] = np.frombuffer(metadata, np.uint8)
         nodes, places = self.nodes.copy(), self.places.copy()
         nodes[:, 0] = rows[self.levels]
         places[self.there, 0] = starts[self.columns, self.parts] - self.size
