@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +32,7 @@ __all__ = [
     "DEFAULT_BATCH_BYTES",
     "BatchFields",
     "build_batch",
+    "build_batches",
     "build_empty_batch",
     "build_end_transaction",
     "build_records",
@@ -157,6 +158,71 @@ def build_batch(
     _check_rows(rows, magic)
     table = _table(rows, np.array([start], np.int64), known, fields, stop)
     return _write(rows, table, magic, known, level, fields)
+
+
+def build_batches(
+    rows: Rows,
+    starts: Int64s,
+    fields: Sequence[BatchFields],
+    *,
+    magic: int = 2,
+    codec: int = Codec.NONE,
+    level: int | None = None,
+) -> list[bytes]:
+    """Write many batches at once, each with its own header: what a rewrite of a log needs.
+
+    Args:
+        rows: the records of all batches, one batch after the other.
+        starts: the first row of each batch; none is empty.
+        fields: the header of each batch. In formats 0 and 1 all have the same timestamp type.
+        magic, codec, level: of all batches.
+
+    Returns:
+        The bytes of each batch (formats 0 and 1 without a codec: of each batch's messages).
+
+    Raises:
+        EncodeError: a row does not fit into the format or its batch.
+    """
+    known = codec_of(codec)
+    _check_rows(rows, magic)
+    for one in set(fields):
+        _check_options(magic, known, one, 1, None)
+    table = _table(rows, starts, known, BatchFields())
+    _set_headers(table, fields, known)
+    _check_deltas(rows, table)
+    whole = memoryview(_write(rows, table, magic, known, level, fields[0]))
+    ends = np.cumsum(table[:, kernels.SIZE]).tolist() if known is Codec.NONE else _ends_of(whole, len(starts))
+    return [bytes(whole[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _ends_of(whole: memoryview, count: int) -> list[int]:
+    """Find where each compressed batch ends, by its length field."""
+    ends, position = [], 0
+    for _ in range(count):
+        (size,) = struct.unpack_from(">i", whole, position + 8)
+        position += kernels.OVERHEAD + size
+        ends.append(position)
+    return ends
+
+
+def _set_headers(table: Table, fields: Sequence[BatchFields], codec: Codec) -> None:
+    """Put each batch's own values over those that ``_table`` took for all."""
+    for column, values in (
+        (kernels.LEADER_EPOCH, [one.leader_epoch for one in fields]),
+        (kernels.ATTRIBUTES, [one.attributes(codec) for one in fields]),
+        (kernels.PRODUCER_ID, [one.producer_id for one in fields]),
+        (kernels.PRODUCER_EPOCH, [one.producer_epoch for one in fields]),
+        (kernels.BASE_SEQUENCE, [one.base_sequence for one in fields]),
+    ):
+        table[:, column] = values
+    for column, given in (
+        (kernels.BASE_OFFSET, [one.base_offset for one in fields]),
+        (kernels.LAST_OFFSET, [one.last_offset for one in fields]),
+        (kernels.BASE_TIMESTAMP, [one.delete_horizon_ms for one in fields]),
+        (kernels.MAX_TIMESTAMP, [one.max_timestamp for one in fields]),
+    ):
+        known = table[:, column].tolist()
+        table[:, column] = [own if own is not None else found for own, found in zip(given, known, strict=True)]
 
 
 def build_empty_batch(

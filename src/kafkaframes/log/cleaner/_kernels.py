@@ -1,17 +1,19 @@
 """The map from keys to their last offset (numba). Start reading at ``offset_map.py``, not here.
 
-Open addressing over ``slots`` (an entry's number plus one, 0 for empty); keys stand in full in ``arena``, so that two
-keys are the same only if their bytes are. Arrays and integers in, integers out; the caller grows the arrays.
-The plain twin is ``_reference.py``; one test runs both.
+Open addressing: ``slots`` has two numbers a slot (an entry's number plus one, 0 for empty; the key's hash), ``entries``
+three an entry (where its key starts in ``arena``, its size, the last offset): one cache line each. Keys stand there in
+full, so that two keys are the same only if their bytes are. Arrays and integers in, integers out; the caller grows the
+arrays. The plain twin is ``_reference.py``; one test runs both.
 """
 
 import numpy as np
 from numba import types
 
-from kafkaframes.wire._jit import BYTES, INT32S, INT64S, OUT_BYTES, OUT_INT32S, OUT_INT64S, device, kernel
-from kafkaframes.wire._kernels import copy_bytes, load_i64, load_u8
+from kafkaframes.wire._jit import BYTES, INT32S, INT64S, OUT_BYTES, OUT_INT64S, device, inlined, kernel
+from kafkaframes.wire._kernels import address_of, copy_bytes, load_i64, load_u8
 
 ABSENT = -1
+PER_SLOT, PER_ENTRY = 2, 3
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 
@@ -23,14 +25,14 @@ def _mix(value, word):
 
 
 @device
-def _hash(buf, start, size):
+def _hash(address, start, size):
     value = np.uint64(size) * _MULTIPLIER
     position, end = start, start + size
     while end - position >= 8:
-        value = _mix(value, np.uint64(load_i64(buf, position)))
+        value = _mix(value, np.uint64(load_i64(address, position)))
         position += 8
     while position < end:
-        value = _mix(value, np.uint64(load_u8(buf, position)))
+        value = _mix(value, np.uint64(load_u8(address, position)))
         position += 1
     return np.int64(_mix(value, np.uint64(0)) >> np.uint64(1))
 
@@ -43,80 +45,82 @@ def _same(one, at, other, place, size):
             return False
         done += 8
     while done < size:
-        if one[at + done] != other[place + done]:
+        if load_u8(one, at + done) != load_u8(other, place + done):
             return False
         done += 1
     return True
 
 
-@device
-def _find(buf, start, size, hashed, slots, hashes, key_at, key_size, arena):
-    """Return the slot of a key: its own, or the empty one where it belongs."""
-    mask = slots.size - 1
+@inlined
+def _find(address, start, size, hashed, slots, entries, arena_address):
+    """Return the place in ``slots`` of a key: its own slot, or the empty one where it belongs."""
+    mask = slots.size // 2 - 1
     slot = hashed & mask
-    while slots[slot] != 0:
-        entry = slots[slot] - 1
-        if hashes[entry] == hashed and key_size[entry] == size and _same(buf, start, arena, key_at[entry], size):
-            return slot
+    while slots[2 * slot] != 0:
+        if slots[2 * slot + 1] == hashed:
+            entry = 3 * (slots[2 * slot] - 1)
+            if entries[entry + 1] == size and _same(address, start, arena_address, entries[entry], size):
+                break
         slot = (slot + 1) & mask
-    return slot
+    return 2 * slot
 
 
 @kernel(
     types.UniTuple(types.int64, 3)(
         BYTES, INT64S, INT32S, INT64S, BYTES, types.int64, types.int64, types.int64,
-        OUT_INT64S, OUT_INT64S, OUT_INT64S, OUT_INT32S, OUT_INT64S, OUT_BYTES,
+        OUT_INT64S, OUT_INT64S, OUT_BYTES,
     )
 )  # fmt: skip
-def put_all(
-    buf, places, sizes, offsets, wanted, first, entries, used,
-    slots, hashes, key_at, key_size, last_offsets, arena,
-):  # fmt: skip
+def put_all(buf, places, sizes, offsets, wanted, first, count, used, slots, entries, arena):
     """Note the records from ``first`` on that are ``wanted`` and have a key; a later one replaces an earlier one.
 
-    Returns ``(record, entries, used)``: where it stopped because an array is full, and what is in use now.
+    Returns ``(record, count, used)``: where it stopped because an array is full, and what is in use now.
     """
+    address, arena_address = address_of(buf), address_of(arena)
     for record in range(first, places.size):
         size = np.int64(sizes[record])
         if size < 0 or not wanted[record]:
             continue
-        hashed = _hash(buf, places[record], size)
-        slot = _find(buf, places[record], size, hashed, slots, hashes, key_at, key_size, arena)
+        hashed = _hash(address, places[record], size)
+        slot = _find(address, places[record], size, hashed, slots, entries, arena_address)
         if slots[slot] != 0:
-            last_offsets[slots[slot] - 1] = offsets[record]
+            entries[3 * (slots[slot] - 1) + 2] = offsets[record]
             continue
-        if entries == hashes.size or used + size > arena.size:
-            return record, entries, used
-        slots[slot] = entries + 1
-        hashes[entries] = hashed
-        key_at[entries] = used
-        key_size[entries] = size
-        last_offsets[entries] = offsets[record]
+        if 3 * count == entries.size or used + size > arena.size:
+            return record, count, used
+        slots[slot] = count + 1
+        slots[slot + 1] = hashed
+        entries[3 * count] = used
+        entries[3 * count + 1] = size
+        entries[3 * count + 2] = offsets[record]
         copy_bytes(arena, used, buf, places[record], size)
-        entries += 1
+        count += 1
         used += size
-    return places.size, entries, used
+    return places.size, count, used
 
 
-@kernel(types.void(BYTES, INT64S, INT32S, INT64S, INT64S, INT64S, INT32S, INT64S, BYTES, OUT_INT64S))
-def get_all(buf, places, sizes, slots, hashes, key_at, key_size, last_offsets, arena, found):
+@kernel(types.void(BYTES, INT64S, INT32S, INT64S, INT64S, BYTES, OUT_INT64S))
+def get_all(buf, places, sizes, slots, entries, arena, found):
     """Look up every record's key; ``ABSENT`` where it is not known or null."""
+    address, arena_address = address_of(buf), address_of(arena)
     for record in range(places.size):
         size = np.int64(sizes[record])
         found[record] = ABSENT
         if size >= 0:
-            hashed = _hash(buf, places[record], size)
-            slot = _find(buf, places[record], size, hashed, slots, hashes, key_at, key_size, arena)
+            hashed = _hash(address, places[record], size)
+            slot = _find(address, places[record], size, hashed, slots, entries, arena_address)
             if slots[slot] != 0:
-                found[record] = last_offsets[slots[slot] - 1]
+                found[record] = entries[3 * (slots[slot] - 1) + 2]
 
 
-@kernel(types.void(INT64S, types.int64, OUT_INT64S))
-def rehash(hashes, entries, slots):
-    """Fill new, empty slots with the entries that are there."""
-    mask = slots.size - 1
-    for entry in range(entries):
-        slot = hashes[entry] & mask
-        while slots[slot] != 0:
-            slot = (slot + 1) & mask
-        slots[slot] = entry + 1
+@kernel(types.void(INT64S, OUT_INT64S))
+def rehash(old, slots):
+    """Move the slots that are in use into new, empty ones."""
+    mask = slots.size // 2 - 1
+    for place in range(0, old.size, 2):
+        if old[place] != 0:
+            slot = old[place + 1] & mask
+            while slots[2 * slot] != 0:
+                slot = (slot + 1) & mask
+            slots[2 * slot] = old[place]
+            slots[2 * slot + 1] = old[place + 1]

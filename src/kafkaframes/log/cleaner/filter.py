@@ -7,7 +7,6 @@ A batch of which everything stays is copied byte for byte; another one is writte
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ from kafkaframes.log.cleaner.settings import KEEPS_FORMATS, REWRITES_OLD, Cleane
 from kafkaframes.log.cleaner.transactions import CleanedTransactions
 from kafkaframes.log.cleaner.window import DecodedWindow
 from kafkaframes.log.headers import BatchHeader
-from kafkaframes.records.build import CREATE_TIME, LOG_APPEND_TIME, BatchFields, build_batch, build_empty_batch
+from kafkaframes.records.build import CREATE_TIME, LOG_APPEND_TIME, BatchFields, build_batches, build_empty_batch
 from kafkaframes.records.layout import CODEC_MASK, DELETE_HORIZON
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.rebuild import rows_of_index
@@ -73,8 +72,8 @@ class Filter:
         self._round_end = known.latest_offset + 1
         self.tally = Tally()
 
-    def keep(self, window: DecodedWindow, *, retain_old_deletes: bool) -> Iterator[bytes]:
-        """Yield the bytes that stay of a window.
+    def keep(self, window: DecodedWindow, *, retain_old_deletes: bool) -> list[bytes | memoryview]:
+        """Return the bytes that stay of a window, batch by batch.
 
         Args:
             window: decoded batches.
@@ -87,17 +86,22 @@ class Filter:
         tombstones = np.bincount(window.owners[kept & (window.index.value_size < 0)], minlength=len(verdicts))
         foreign = window.foreign_inner()
         self._count(window, counts)
-        for batch, verdict in enumerate(verdicts):
-            header, whole = window.headers[batch], counts[batch] == window.index.rows[batch]
-            horizon = self._new_horizon(header, bool(tombstones[batch]), verdict)
-            if not counts[batch]:
-                yield from self._empty(window, batch, verdict)
-            elif whole and not foreign[batch] and horizon is None and not self._must_rewrite(header):
+        pieces: list[bytes | memoryview] = [b""] * len(verdicts)
+        rewrites: list[tuple[int, int | None]] = []
+        view, positions = memoryview(window.data.data), window.batches.column("position").tolist()
+        wholes = (counts == window.index.rows) & ~foreign
+        facts = zip(verdicts, window.headers, counts.tolist(), wholes.tolist(), tombstones.tolist(), strict=True)
+        for batch, (verdict, header, count, whole, buried) in enumerate(facts):
+            horizon = self._new_horizon(header, bool(buried), verdict)
+            if not count:
+                pieces[batch] = self._empty(window, batch, verdict)
+            elif whole and horizon is None and not self._must_rewrite(header):
                 self.tally.batches_copied += 1
-                at = int(window.batches.column("position")[batch])
-                yield window.data[at : at + header.size].tobytes()
+                pieces[batch] = view[positions[batch] : positions[batch] + header.size]
             else:
-                yield self._rewritten(window, batch, kept, horizon)
+                rewrites.append((batch, horizon))
+        self._rewrite(window, kept, rewrites, pieces)
+        return pieces
 
     def _count(self, window: DecodedWindow, counts: npt.NDArray[np.int64]) -> None:
         self.tally.batches_read += len(window.headers)
@@ -183,10 +187,10 @@ class Filter:
 
     # ----------------------------------------------------------------------------------------------- what is written
 
-    def _empty(self, window: DecodedWindow, batch: int, verdict: Verdict) -> Iterator[bytes]:
+    def _empty(self, window: DecodedWindow, batch: int, verdict: Verdict) -> bytes:
         header = window.headers[batch]
         if not verdict.retain_empty:
-            return
+            return b""
         if header.magic < 2:
             raise LogDirError(
                 f"the round ends with a message of format {header.magic} of which nothing stays: Kafka fails here",
@@ -196,30 +200,47 @@ class Filter:
         self.tally.batches_emptied += 1
         append_time = bool(header.attributes & APPEND_BIT)
         fields = _fields(header, append_time=append_time, horizon=None)
-        yield build_empty_batch(
+        return build_empty_batch(
             header.base_offset, header.last_offset, max_timestamp=header.max_timestamp, fields=fields
         )
 
-    def _rewritten(self, window: DecodedWindow, batch: int, kept: Flags, horizon: int | None) -> bytes:
-        header = window.headers[batch]
-        self.tally.batches_rewritten += 1
-        mine = kept & (window.owners == batch) if len(kept) < 64 else _within(kept, window, batch)
-        rows = rows_of_index(window.sections, window.index.take(mine, window.owners))
-        magic = 2 if self._must_rewrite(header) else header.magic
-        append_time = bool(header.attributes & APPEND_BIT) and header.magic >= 1
+    def _rewrite(
+        self,
+        window: DecodedWindow,
+        kept: Flags,
+        rewrites: list[tuple[int, int | None]],
+        pieces: list[bytes | memoryview],
+    ) -> None:
+        """Write batches anew, those of one format, codec and timestamp type together."""
+        self.tally.batches_rewritten += len(rewrites)
+        alike: dict[tuple[int, int, bool], list[tuple[int, BatchFields]]] = {}
+        for batch, horizon in rewrites:
+            header = window.headers[batch]
+            magic = 2 if self._must_rewrite(header) else header.magic
+            append_time = bool(header.attributes & APPEND_BIT) and header.magic >= 1
+            kind = (magic, header.attributes & CODEC_MASK, append_time and magic < 2)
+            alike.setdefault(kind, []).append((batch, self._header(header, append_time, horizon)))
+        for (magic, codec, _), members in alike.items():
+            chosen = np.zeros(len(window.headers), np.bool_)
+            chosen[[batch for batch, _ in members]] = True
+            mine = kept & chosen[window.owners]
+            index = window.index.take(mine, window.owners)
+            rows = rows_of_index(window.sections, index)
+            sizes = index.rows[chosen]
+            built = build_batches(
+                rows, np.cumsum(sizes) - sizes, [fields for _, fields in members], magic=magic, codec=codec
+            )
+            for (batch, _), piece in zip(members, built, strict=True):
+                pieces[batch] = piece
+
+    def _header(self, header: BatchHeader, append_time: bool, horizon: int | None) -> BatchFields:
+        """Return the header of a batch that is written anew: its own, but for what the records decide."""
         if horizon is None and _has_horizon(header):
             horizon = header.base_timestamp
         fields = _fields(header, append_time=append_time, horizon=horizon)
         if header.magic < 2:
-            fields = BatchFields(timestamp_type=fields.timestamp_type, delete_horizon_ms=horizon)
-        return build_batch(rows, magic=magic, codec=header.attributes & CODEC_MASK, fields=fields)
-
-
-def _within(kept: Flags, window: DecodedWindow, batch: int) -> Flags:
-    mine = np.zeros_like(kept)
-    part = slice(int(window.starts[batch]), int(window.starts[batch + 1]))
-    mine[part] = kept[part]
-    return mine
+            return BatchFields(timestamp_type=fields.timestamp_type, delete_horizon_ms=horizon)
+        return fields
 
 
 def _has_horizon(header: BatchHeader) -> bool:

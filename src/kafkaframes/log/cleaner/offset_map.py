@@ -2,7 +2,7 @@
 
 Kafka keeps MD5 digests in a buffer of fixed size and cleans in more rounds when it is full; this map grows, so one
 round always reaches its end, as Kafka's does with a large enough ``log.cleaner.dedupe.buffer.size``. It needs about
-the bytes of the distinct keys and 45 more for each.
+the bytes of the distinct keys and 56 to 112 more for each.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ class OffsetMap:
         self.latest_offset = -1
         self._entries = 0
         self._used = 0
-        self._slots: Ints = np.zeros(_FEWEST_SLOTS, np.int64)
-        self._hashes, self._key_at, self._last_offsets = (np.empty(_FEWEST_SLOTS // 2, np.int64) for _ in range(3))
-        self._key_size = np.empty(_FEWEST_SLOTS // 2, np.int32)
+        self._slots: Ints = np.zeros(_kernels.PER_SLOT * _FEWEST_SLOTS, np.int64)
+        self._table: Ints = np.empty(_kernels.PER_ENTRY * _FEWEST_SLOTS // 2, np.int64)
         self._arena = np.empty(_FEWEST_ARENA_BYTES, np.uint8)
 
     def __len__(self) -> int:
@@ -60,7 +59,7 @@ class OffsetMap:
         while True:
             first, self._entries, self._used = _kernels.put_all(
                 buf, places, sizes, offsets, flags, first, self._entries, self._used,
-                self._slots, self._hashes, self._key_at, self._key_size, self._last_offsets, self._arena,
+                self._slots, self._table, self._arena,
             )  # fmt: skip
             if first == len(places):
                 return
@@ -69,22 +68,16 @@ class OffsetMap:
     def _grow(self, key_bytes: int) -> None:
         if self._used + key_bytes > len(self._arena):
             self._arena = _longer(self._arena, max(2 * len(self._arena), self._used + key_bytes))
-        if self._entries == len(self._hashes):
-            size = 2 * self._entries
-            self._hashes, self._key_at, self._last_offsets = (
-                _longer(array, size) for array in (self._hashes, self._key_at, self._last_offsets)
-            )
-            self._key_size = _longer(self._key_size, size)
-            self._slots = np.zeros(2 * size, np.int64)
-            _kernels.rehash(self._hashes, self._entries, self._slots)
+        if _kernels.PER_ENTRY * self._entries == len(self._table):
+            self._table = _longer(self._table, 2 * len(self._table))
+            slots = np.zeros(2 * len(self._slots), np.int64)
+            _kernels.rehash(self._slots, slots)
+            self._slots = slots
 
     def get_all(self, buf: npt.NDArray[np.uint8], places: Ints, sizes: npt.NDArray[np.int32]) -> Ints:
         """Return each record's key's last offset, -1 where the key is unknown or null."""
         found: Ints = np.empty(len(places), np.int64)
-        _kernels.get_all(
-            buf, places, sizes, self._slots, self._hashes, self._key_at, self._key_size, self._last_offsets,
-            self._arena, found,
-        )  # fmt: skip
+        _kernels.get_all(buf, places, sizes, self._slots, self._table, self._arena, found)
         return found
 
 
