@@ -125,6 +125,6 @@ def _batches_from(
         if next_base <= from_offset:
             continue
         with open_segment(filesystem, segment) as reader:
-            for header in reader.headers(reader.start_before(from_offset)):
+            for header in reader.producer_headers(reader.start_before(from_offset)):
                 if header.last_offset >= from_offset and header.magic >= 2 and header.producer_id > NONE:
                     yield header, tuple(markers_of(reader, header)) if header.is_control else ()

@@ -40,20 +40,21 @@ class Window(NamedTuple):
 
 
 def scan_segment(
-    read_at: ReadAt, *, size_bytes: int, whole: bool = False, window_bytes: int = WINDOW_BYTES
+    read_at: ReadAt, *, size_bytes: int, position: int = 0, whole: bool = False, window_bytes: int = WINDOW_BYTES
 ) -> Iterator[Window]:
     """Scan a segment by the rules of Kafka's file iterator.
 
     Args:
         read_at: of the file.
         size_bytes: of the file; a batch beyond it is torn.
+        position: a byte at which a batch starts.
         whole: give the bytes of the batches, too.
         window_bytes: read at once.
 
     Raises:
         LogDirError: the file cannot be read.
     """
-    position, wanted = 0, window_bytes
+    wanted = window_bytes
     while True:
         data = read_at(position, wanted)
         left = size_bytes - position

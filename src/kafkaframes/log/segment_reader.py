@@ -61,6 +61,18 @@ class SegmentReader:
         """Walk the batch headers from a position at which a batch starts."""
         return HeaderWalk(self._read_at, size_bytes=self.segment.size_bytes, position=position)
 
+    def producer_headers(self, position: int = 0) -> Iterator[BatchHeader]:
+        """Yield the batches that a producer with an id wrote, and others now and then, the last of all among them.
+
+        The headers are scanned in columns: where no producer has an id this costs next to nothing.
+        """
+        from kafkaframes.log.scan import scan_segment  # numba: a look-up must not wait for it
+
+        for window in scan_segment(self._read_at, size_bytes=self.segment.size_bytes, position=position):
+            chosen = window.batches.column("producer_id") >= 0
+            chosen[-1:] = True
+            yield from (BatchHeader(*column) for column in window.batches.table[:, chosen].T.tolist())
+
     def records(self, header: BatchHeader) -> tuple[Record, ...]:
         """Return a batch's records, control records included, as far as they can be read."""
         raw = read_batch(self._read_at, header, file=self.segment.path)

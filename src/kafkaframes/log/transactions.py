@@ -138,7 +138,7 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
     for segment in partition.segments:
         found: list[AbortedTransaction] = []
         with open_segment(filesystem, segment) as reader:
-            for header in reader.headers():
+            for header in reader.producer_headers():
                 found += _follow(reader, header, follow)
                 end = max(end, header.last_offset + 1)
         indexed = _indexed(filesystem, segment, problems) if use_indexes else None
