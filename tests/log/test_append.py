@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.log.append import AppendRefusedError, AppendSettings, down_convert, validate_and_assign
+from kafkaframes.log.append.validator import validate_closely
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import BatchFields, build_batch, build_records
 from kafkaframes.records.layout import BATCH_V2
@@ -143,3 +144,34 @@ def test_any_bytes_are_appended_or_refused(raw, magic, flip):
         except AppendRefusedError:
             continue
         assert offsets(appended.records) == list(range(7, appended.next_offset))
+
+
+@given(
+    magic=st.sampled_from([1, 2]),
+    codec=st.sampled_from([*CODECS, "none"]),
+    stamps=st.lists(st.sampled_from([-1, 0, 5, 900, 1000, 1100, 2**62]), min_size=1, max_size=4),
+    keyed=st.booleans(),
+    flip=st.integers(0, 4000),
+    append_time=st.booleans(),
+    compacted=st.booleans(),
+)
+def test_the_short_way_says_what_the_general_one_says(magic, codec, stamps, keyed, flip, append_time, compacted):
+    rows = {"key": [b"k" if keyed else None] * len(stamps), "value": [b"v"] * len(stamps), "timestamp": stamps}
+    sent = bytearray(build_records(rows, magic=magic, codec=codec))
+    if flip < 8 * len(sent):
+        sent[flip // 8] ^= 1 << flip % 8
+    settings = AppendSettings(
+        magic=magic,
+        now_ms=1000,
+        before_max_ms=100,
+        timestamp_type="LogAppendTime" if append_time else "CreateTime",
+        compacted=compacted,
+        leader_epoch=3,
+    )
+    results = []
+    for way in (validate_and_assign, validate_closely):
+        try:
+            results.append(way(bytes(sent), 50, settings))
+        except AppendRefusedError as refused:
+            results.append((refused.exception, refused.record_errors, refused.valid_bytes))
+    assert results[0] == results[1]

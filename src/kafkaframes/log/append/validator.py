@@ -27,6 +27,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.log.append import patch
 from kafkaframes.log.append.checks import check
 from kafkaframes.log.append.decoded import Decoded, ensure_valid, scan_all, source_codec
+from kafkaframes.log.append.fast import take_in_place
 from kafkaframes.log.append.refusal import AppendRefusedError, of_problem
 from kafkaframes.log.append.settings import KEEP, REASSIGN, AppendSettings
 from kafkaframes.records.build import CREATE_TIME, LOG_APPEND_TIME, BatchFields, build_batch
@@ -79,6 +80,17 @@ def validate_and_assign(
         AppendRefusedError: as Kafka refuses; ``valid_bytes`` says how far the batches are intact.
     """
     settings = settings or AppendSettings()
+    taken = take_in_place(bytes(records), offset, settings)
+    if taken is not None:
+        size, now_ms = len(taken.records), settings.now_ms
+        return Appended(
+            taken.records, offset + taken.records_count, True, taken.max_timestamp, 0, now_ms, size, 0, size
+        )
+    return validate_closely(records, offset, settings)
+
+
+def validate_closely(records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings) -> Appended:
+    """Validate and assign by the general path, whatever the records are; see ``validate_and_assign``."""
     data = as_array(records)
     batches = scan_all(data)
     valid = ensure_valid(data, batches)
