@@ -17,7 +17,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +25,16 @@ from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records import _kernels_build as kernels
 from kafkaframes.records.codecs import Codec, codec_of, compress
 from kafkaframes.records.columns import COLUMNS
+from kafkaframes.records.fields import (
+    CREATE_TIME,
+    LARGEST_INT32,
+    LOG_APPEND_TIME,
+    NO_SEQUENCE,
+    PLAIN,
+    TIMESTAMP_TYPE_BIT,
+    BatchFields,
+    check_options,
+)
 from kafkaframes.records.rows import Bytes, Int64s, Rows, rows_of
 from kafkaframes.wire.checksum import crc32, crc32c
 
@@ -42,49 +52,11 @@ __all__ = [
 DEFAULT_BATCH_BYTES = 16384
 _PORTION_BYTES = 2 * 1024 * 1024
 _PORTION_ROWS = 4096
-CREATE_TIME, LOG_APPEND_TIME = 0, 1
 _TIMESTAMP_TYPES = {"CreateTime": CREATE_TIME, "LogAppendTime": LOG_APPEND_TIME, 0: CREATE_TIME, 1: LOG_APPEND_TIME}
-_TIMESTAMP_TYPE_BIT, _TRANSACTIONAL_BIT, _CONTROL_BIT, _HORIZON_BIT = 0x08, 0x10, 0x20, 0x40
-_LARGEST_INT32 = 2**31 - 1
-_LARGEST_BODY = _LARGEST_INT32 - 1024
-_NO_SEQUENCE = -1
+_LARGEST_BODY = LARGEST_INT32 - 1024
 Table = np.ndarray[Any, np.dtype[np.int64]]
 # What readers give beside the record itself, and a writer decides anew: our own and Spark's.
 READER_COLUMNS = frozenset((*COLUMNS, "topic", "partition", "timestampType"))
-
-
-class BatchFields(NamedTuple):
-    """What the header of a batch says beside its records; ``None`` means: as the records have it.
-
-    Formats 0 and 1 have none of it but ``timestamp_type`` and, on a wrapper, ``last_offset`` and ``max_timestamp``.
-    """
-
-    timestamp_type: int = CREATE_TIME
-    leader_epoch: int = -1
-    producer_id: int = -1
-    producer_epoch: int = -1
-    base_sequence: int = _NO_SEQUENCE
-    transactional: bool = False
-    control: bool = False
-    delete_horizon_ms: int | None = None
-    base_offset: int | None = None
-    last_offset: int | None = None
-    max_timestamp: int | None = None
-
-    def attributes(self, codec: int) -> int:
-        """Return the attributes of a format 2 batch."""
-        value = codec
-        for said, bit in (
-            (self.timestamp_type == LOG_APPEND_TIME, _TIMESTAMP_TYPE_BIT),
-            (self.transactional, _TRANSACTIONAL_BIT),
-            (self.control, _CONTROL_BIT),
-            (self.delete_horizon_ms is not None, _HORIZON_BIT),
-        ):
-            value |= bit if said else 0
-        return value
-
-
-_PLAIN = BatchFields()
 
 
 def next_sequence(sequence: int, increment: int) -> int:
@@ -93,7 +65,7 @@ def next_sequence(sequence: int, increment: int) -> int:
     >>> next_sequence(2**31 - 1, 1), next_sequence(5, 3)
     (0, 8)
     """
-    return (sequence + increment) & _LARGEST_INT32
+    return (sequence + increment) & LARGEST_INT32
 
 
 def build_records(
@@ -109,7 +81,7 @@ def build_records(
     leader_epoch: int = -1,
     producer_id: int = -1,
     producer_epoch: int = -1,
-    base_sequence: int = _NO_SEQUENCE,
+    base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
     control: bool = False,
     delete_horizon_ms: int | None = None,
@@ -128,7 +100,7 @@ def build_records(
         control,
         delete_horizon_ms,
     )
-    _check_options(magic, known, fields, batch_bytes, batch_records)
+    check_options(magic, known, fields, batch_bytes, batch_records)
     rows = rows_of(columns, base_offset=base_offset, ignore=READER_COLUMNS)
     _check_rows(rows, magic)
     starts = _split(rows, magic, known, fields, batch_bytes, batch_records or rows.size + 1)
@@ -141,7 +113,7 @@ def build_batch(
     magic: int = 2,
     codec: int = Codec.NONE,
     level: int | None = None,
-    fields: BatchFields = _PLAIN,
+    fields: BatchFields = PLAIN,
     start: int = 0,
     stop: int | None = None,
 ) -> bytes:
@@ -154,7 +126,7 @@ def build_batch(
     stop = rows.size if stop is None else stop
     if not 0 <= start < stop <= rows.size:
         raise EncodeError(f"no rows from {start} to {stop} of {rows.size}")
-    _check_options(magic, known, fields, 1, None)
+    check_options(magic, known, fields, 1, None)
     _check_rows(rows, magic)
     table = _table(rows, np.array([start], np.int64), known, fields, stop)
     return _write(rows, table, magic, known, level, fields)
@@ -186,7 +158,7 @@ def build_batches(
     known = codec_of(codec)
     _check_rows(rows, magic)
     for one in set(fields):
-        _check_options(magic, known, one, 1, None)
+        check_options(magic, known, one, 1, None)
     table = _table(rows, starts, known, BatchFields())
     _set_headers(table, fields, known)
     _check_deltas(rows, table)
@@ -230,7 +202,7 @@ def build_empty_batch(
     last_offset: int,
     *,
     max_timestamp: int = -1,
-    fields: BatchFields = _PLAIN,
+    fields: BatchFields = PLAIN,
     codec: int = Codec.NONE,
 ) -> bytes:
     """Write a format 2 header without records, as the cleaner does to keep a producer's last sequence (KAFKA-5490)."""
@@ -273,47 +245,6 @@ def build_end_transaction(
 
 
 # ------------------------------------------------------------------------------------------------------ checks
-
-
-def _check_options(magic: int, codec: Codec, fields: BatchFields, batch_bytes: int, batch_records: int | None) -> None:
-    if magic not in (0, 1, 2):
-        raise OptionError(f"no record format {magic!r}; there are 0, 1 and 2")
-    if codec is Codec.ZSTD and magic < 2:
-        raise EncodeError(f"zstd needs format 2, not {magic}").within("codec")
-    if batch_bytes < 1 or (batch_records is not None and batch_records < 1):
-        raise OptionError("batch_bytes and batch_records are at least 1")
-    if fields.control and codec is not Codec.NONE:
-        raise OptionError("control batches are not compressed")
-    if magic == 0 and fields.timestamp_type != CREATE_TIME:
-        raise OptionError("format 0 has no timestamps, so no LogAppendTime")
-    if magic < 2:
-        _check_old(magic, fields)
-    else:
-        _check_ranges(fields)
-
-
-def _check_old(magic: int, fields: BatchFields) -> None:
-    for name, default in _ONLY_IN_V2.items():
-        if getattr(fields, name) != default:
-            raise OptionError(f"{name} needs format 2, not {magic}")
-
-
-_IN_EVERY_FORMAT = ("timestamp_type", "last_offset", "max_timestamp")
-_ONLY_IN_V2 = {name: value for name, value in _PLAIN._asdict().items() if name not in _IN_EVERY_FORMAT}
-_RANGES = {
-    "leader_epoch": (-(2**31), _LARGEST_INT32),
-    "producer_id": (-(2**63), 2**63 - 1),
-    "producer_epoch": (-(2**15), 2**15 - 1),
-    "base_sequence": (_NO_SEQUENCE, _LARGEST_INT32),
-    "delete_horizon_ms": (0, 2**63 - 1),
-}
-
-
-def _check_ranges(fields: BatchFields) -> None:
-    for name, (lowest, highest) in _RANGES.items():
-        value = getattr(fields, name)
-        if value is not None and not lowest <= value <= highest:
-            raise OptionError(f"{name} is {lowest} to {highest}, not {value}")
 
 
 def _check_rows(rows: Rows, magic: int) -> None:
@@ -376,16 +307,16 @@ def _given(value: int | None, otherwise: Any) -> Any:
 
 def _sequences(table: Table, first: int) -> Any:
     """Number the batches on from ``first``: a batch takes as many sequence numbers as offsets (KIP-98)."""
-    if first == _NO_SEQUENCE:
-        return _NO_SEQUENCE
+    if first == NO_SEQUENCE:
+        return NO_SEQUENCE
     taken = table[:, kernels.LAST_OFFSET] - table[:, kernels.BASE_OFFSET] + 1
-    return (first + np.cumsum(taken) - taken) & _LARGEST_INT32
+    return (first + np.cumsum(taken) - taken) & LARGEST_INT32
 
 
 def _check_deltas(rows: Rows, table: Table) -> None:
     base, last = table[:, kernels.BASE_OFFSET], table[:, kernels.LAST_OFFSET]
     first_rows, last_rows = table[:, kernels.START], table[:, kernels.STOP] - 1
-    wide = (last - base > _LARGEST_INT32) | (rows.offsets[first_rows] < base) | (rows.offsets[last_rows] > last)
+    wide = (last - base > LARGEST_INT32) | (rows.offsets[first_rows] < base) | (rows.offsets[last_rows] > last)
     if wide.any():
         batch = int(np.flatnonzero(wide)[0])
         row = int(last_rows[batch])
@@ -471,7 +402,7 @@ def _fill_v2(rows: Rows, table: Table, body_sizes: Int64s, codec: Codec, out: By
 def _fill_messages(rows: Rows, table: Table, magic: int, codec: Codec, fields: BatchFields, out: Bytes) -> None:
     if magic == 0 or codec is Codec.NONE:
         table[:, kernels.BASE_OFFSET] = 0
-    attributes = _TIMESTAMP_TYPE_BIT if fields.timestamp_type == LOG_APPEND_TIME else 0
+    attributes = TIMESTAMP_TYPE_BIT if fields.timestamp_type == LOG_APPEND_TIME else 0
     kernels.write_messages(rows.offsets, rows.timestamps, *rows.keys, *rows.values, table, magic, attributes, out)
 
 
@@ -487,7 +418,7 @@ def _finished(plain: memoryview, table: Table, magic: int, codec: Codec, level: 
 
 
 def _check_sizes(table: Table) -> None:
-    large = np.flatnonzero(table[:, kernels.SIZE] > _LARGEST_INT32)
+    large = np.flatnonzero(table[:, kernels.SIZE] > LARGEST_INT32)
     if len(large):
         batch = table[large[0]]
         row = int(batch[kernels.START])
@@ -506,7 +437,7 @@ def _compressed_v2(plain: memoryview, batch: list[int], magic: int, codec: Codec
 def _wrapper(plain: memoryview, batch: list[int], magic: int, codec: Codec, level: int | None) -> bytes:
     """Wrap a compressed set of messages into one: no key, the last offset, the largest timestamp."""
     inner = compress(codec, plain, level=level, magic=magic)
-    attributes = codec | batch[kernels.ATTRIBUTES] & _TIMESTAMP_TYPE_BIT
+    attributes = codec | batch[kernels.ATTRIBUTES] & TIMESTAMP_TYPE_BIT
     timestamp = struct.pack(">q", batch[kernels.MAX_TIMESTAMP]) if magic else b""
     checked = b"".join((bytes((magic, attributes)), timestamp, struct.pack(">ii", -1, len(inner)), inner))
     return struct.pack(">qiI", batch[kernels.LAST_OFFSET], 4 + len(checked), crc32(checked)) + checked

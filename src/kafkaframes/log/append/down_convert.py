@@ -12,8 +12,9 @@ import numpy as np
 
 from kafkaframes.log.append.decoded import Decoded, scan_all
 from kafkaframes.log.append.refusal import AppendRefusedError, of_problem
-from kafkaframes.records.build import CREATE_TIME, LOG_APPEND_TIME, BatchFields, build_batch
+from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
+from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, CODECS, CONTROL
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.reasons import END_REASONS

@@ -30,8 +30,9 @@ from kafkaframes.log.append.decoded import Decoded, ensure_valid, scan_all, sour
 from kafkaframes.log.append.fast import take_in_place
 from kafkaframes.log.append.refusal import AppendRefusedError, of_problem
 from kafkaframes.log.append.settings import KEEP, REASSIGN, AppendSettings
-from kafkaframes.records.build import CREATE_TIME, LOG_APPEND_TIME, BatchFields, build_batch
+from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
+from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
 from kafkaframes.records.rebuild import rows_of_index
 from kafkaframes.records.scan import Batches, as_array

@@ -20,7 +20,8 @@ from kafkaframes.log.cleaner.settings import KEEPS_FORMATS, REWRITES_OLD, Cleane
 from kafkaframes.log.cleaner.transactions import CleanedTransactions
 from kafkaframes.log.cleaner.window import DecodedWindow
 from kafkaframes.log.headers import BatchHeader
-from kafkaframes.records.build import CREATE_TIME, LOG_APPEND_TIME, BatchFields, build_batches, build_empty_batch
+from kafkaframes.records.build import build_batches, build_empty_batch
+from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, DELETE_HORIZON
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.rebuild import rows_of_index
