@@ -1,0 +1,154 @@
+"""Write files so that each is whole or absent, and a directory so that it is whole or absent.
+
+A destination is built under another name beside it, flushed, and renamed at the end; a lock file beside it holds off a
+second job. A killed job leaves the other name behind: the next one removes it and starts again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.log.filesystem import FileSystem, ReadAt
+
+UNFINISHED, LOCK, PART = ".kafkaframes-unfinished", ".kafkaframes-lock", ".kafkaframes-part"
+SUCCESS = "_SUCCESS"
+_CHUNK_BYTES = 4 << 20
+
+
+def open_new(path: Path) -> BinaryIO:
+    """Open a file for writing; the one place that does, so that a test can make it fail."""
+    return path.open("wb")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn a failure of the disk into an error that names the file.
+
+    Raises:
+        LogDirError: the disk is full, or something is forbidden.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise LogDirError(f"cannot be written: {error.strerror or error}", file=str(path)) from error
+
+
+@contextmanager
+def new_file(path: Path, *, mtime_ms: int | None = None) -> Iterator[BinaryIO]:
+    """Write a file under another name; it gets its own, and its time, when it is complete and flushed.
+
+    Raises:
+        LogDirError: it cannot be written. Nothing is left behind then.
+    """
+    part = path.with_name(path.name + PART)
+    try:
+        with writing(path), open_new(part) as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        if mtime_ms is not None:
+            os.utime(part, ns=(mtime_ms * 1_000_000,) * 2)
+        with writing(path):
+            part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def chunks(read_at: ReadAt, position: int = 0) -> Iterator[bytes]:
+    """Yield the bytes of a file from a position on."""
+    while chunk := read_at(position, _CHUNK_BYTES):
+        yield chunk
+        position += len(chunk)
+
+
+def copy_file(filesystem: FileSystem, source: str, target: Path, *, mtime_ms: int | None) -> None:
+    """Copy one file with its time."""
+    with filesystem.open(source) as read_at, new_file(target, mtime_ms=mtime_ms) as out:
+        out.writelines(chunks(read_at))
+
+
+def copy_tree(filesystem: FileSystem, source: str, target: Path) -> None:
+    """Copy a directory as it is."""
+    with writing(target):
+        target.mkdir(parents=True, exist_ok=True)
+    for info in filesystem.list_directory(source):
+        if info.is_directory:
+            copy_tree(filesystem, info.path, target / info.name)
+        else:
+            copy_file(filesystem, info.path, target / info.name, mtime_ms=info.mtime_ms)
+
+
+def sync_directories(top: Path) -> None:
+    """Flush the entries of a directory and of those below it."""
+    for directory, _, _ in os.walk(top):
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def locked(destination: Path) -> Iterator[None]:
+    """Hold the lock of a destination: one job at a time. The system lets go of it when the job dies.
+
+    Raises:
+        LogDirError: another job holds it.
+    """
+    path = destination.with_name(destination.name + LOCK)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            taken = path.exists() and path.stat().st_ino == os.fstat(descriptor).st_ino
+        except OSError:
+            taken = False
+        if not taken:
+            raise LogDirError("another job is writing here", file=str(destination))
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)  # while it is held: who opened it meanwhile sees that it is gone
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def unfinished(destination: Path) -> Iterator[Path]:
+    """Give an empty directory that becomes ``destination`` at the end; it is removed when something fails.
+
+    Raises:
+        LogDirError: it cannot be written, or the destination appeared meanwhile.
+    """
+    path = destination.with_name(destination.name + UNFINISHED)
+    with writing(path):
+        if path.exists():  # of a job that was killed: its lock is ours now
+            shutil.rmtree(path)
+        path.mkdir(parents=True)
+    try:
+        yield path
+        with writing(destination):
+            sync_directories(path)
+            path.rename(destination)
+            _sync(destination.parent)
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

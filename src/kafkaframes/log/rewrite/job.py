@@ -1,0 +1,283 @@
+"""Convert or recompress a segment, a partition or a log directory into a new directory, or in its place.
+
+The work is cut into one task a segment (``segment.py``); ``run`` carries them out here, in a pool of processes, or on
+Spark, with the same result. What is no segment of a live partition is copied as it is: checkpoints, epochs,
+``partition.metadata``, snapshots, ``meta.properties``, renamed partitions, ``__cluster_metadata``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.log import names
+from kafkaframes.log.directory import LogDirectory, Partition, discover
+from kafkaframes.log.filesystem import FileInfo, FileSystem, plain_path, split
+from kafkaframes.log.rewrite import files
+from kafkaframes.log.rewrite.segment import SegmentReport, SegmentTask, rewrite_segment
+from kafkaframes.log.rewrite.settings import RewriteSettings
+from kafkaframes.log.transactions import transactions_of
+from kafkaframes.log.txn_index import AbortedTransaction
+
+Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
+_SUPERSEDED = ("log", "index", "timeindex", "txnindex")
+_LEFT_OUT = frozenset((".lock", files.SUCCESS))
+_HALF_DONE = ("swap",)
+
+
+@dataclass(slots=True)
+class PartitionReport:
+    """What was done to one partition: the sums over its segments."""
+
+    name: str
+    segments: int = 0
+    records: int = 0
+    batches_read: int = 0
+    batches_written: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    lost: Counter[str] = field(default_factory=Counter)
+    damaged: list[tuple[str, int, str]] = field(default_factory=list)
+
+    def add(self, one: SegmentReport) -> None:
+        """Add a segment's report."""
+        self.segments += 1
+        for name in ("records", "batches_read", "batches_written", "bytes_read", "bytes_written"):
+            setattr(self, name, getattr(self, name) + getattr(one, name))
+        self.lost.update(one.lost)
+        self.damaged += [(one.file, position, reason) for position, reason in one.damaged]
+
+
+@dataclass(slots=True)
+class JobReport:
+    """What a job did.
+
+    Attributes:
+        done_before: an earlier run with the same settings had finished; nothing was done now.
+    """
+
+    source: str
+    destination: str
+    settings: dict[str, Any]
+    partitions: list[PartitionReport] = field(default_factory=list)
+    copied: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    done_before: bool = False
+
+    @property
+    def lost(self) -> Counter[str]:
+        """All losses by kind."""
+        return sum((one.lost for one in self.partitions), Counter[str]())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as values that JSON has."""
+        found = {name: getattr(self, name) for name in self.__slots__ if name != "partitions"}
+        return found | {
+            "lost": dict(self.lost),
+            "partitions": [{name: getattr(one, name) for name in one.__slots__} for one in self.partitions],
+        }
+
+
+def run_here(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterable[Any]:
+    """Carry the tasks out one after the other, in this process."""
+    return map(function, tasks)
+
+
+def convert(
+    source: str, destination: str | Path, settings: RewriteSettings, *, run: Runner = run_here, filesystem: Any = None
+) -> JobReport:
+    """Write the log at ``source`` into ``destination`` in the format and codec of ``settings``.
+
+    Args:
+        source: a segment, a partition's directory or a log directory, on a disk or by URL; it is only read.
+        destination: a local path that does not exist; it appears, complete, at the end.
+        run: carries tasks out, in their order.
+        filesystem: for ``source``; by default its own.
+
+    Returns:
+        The report; that of the run that finished, if an earlier one did with the same source and settings.
+
+    Raises:
+        LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
+        EncodeError: something cannot be said in that format (``on_loss="error"``).
+    """
+    target = Path(destination)
+    report = JobReport(source, str(target), described(settings))
+    with files.locked(target):
+        if target.exists():
+            return finished(target, report)
+        log = one_log(source, filesystem)
+        with files.unfinished(target) as directory:
+            rewrite_into(log, directory, settings, report, run)
+            write_report(directory, report)
+    return report
+
+
+def rewrite_into(log: Log, directory: Path, settings: RewriteSettings, report: JobReport, run: Runner) -> None:
+    """Write the whole log into an empty directory."""
+    tasks: list[tuple[PartitionReport, SegmentTask]] = []
+    for partition in log.rewritten:
+        target = log.target(directory, partition)
+        with files.writing(target):
+            target.mkdir(exist_ok=True)
+        aborted = _aborted(log.filesystem, partition, settings)
+        one = PartitionReport(str(partition.topic_partition))
+        report.partitions.append(one)
+        for segment in partition.segments:
+            tasks.append((one, SegmentTask(log.filesystem, segment, settings, str(target), aborted)))
+        if not log.is_segment:
+            keep_snapshots = settings.magic in (None, 2)
+            _copy_small(log.filesystem, partition, target, report, keep_snapshots=keep_snapshots)
+    log.copy_rest(directory, report)
+    for (one, _), done in zip(tasks, run(rewrite_segment, [task for _, task in tasks]), strict=True):
+        one.add(done)
+
+
+def _aborted(filesystem: FileSystem, partition: Partition, settings: RewriteSettings) -> tuple[AbortedTransaction, ...]:
+    if settings.magic in (None, 2):
+        return ()
+    return transactions_of(filesystem, partition).aborted
+
+
+def _copy_small(
+    filesystem: FileSystem, partition: Partition, target: Path, report: JobReport, *, keep_snapshots: bool
+) -> None:
+    """Copy what is no segment; what a broker would delete at its next start is left out."""
+    for info in filesystem.list_directory(partition.directory):
+        parsed = names.FileName.parse(info.name)
+        gone = parsed is not None and (parsed.temporary or (parsed.kind == "snapshot" and not keep_snapshots))
+        if info.name in _LEFT_OUT or gone:
+            report.left_out.append(info.path)
+        elif parsed is None or parsed.kind not in _SUPERSEDED:
+            copy_entry(filesystem, info, target / info.name)
+
+
+def copy_entry(filesystem: FileSystem, info: FileInfo, target: Path) -> None:
+    """Copy a file or a directory as it is."""
+    if info.is_directory:
+        files.copy_tree(filesystem, info.path, target)
+    else:
+        files.copy_file(filesystem, info.path, target, mtime_ms=info.mtime_ms)
+
+
+# ------------------------------------------------------------------------------------------------------- the source
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The one log that a source names.
+
+    Attributes:
+        kind: ``segment``, ``partition`` or ``directory``.
+        rewritten: the live partitions but ``__cluster_metadata``, whose readers know one form only.
+    """
+
+    path: str
+    kind: str
+    directory: LogDirectory
+
+    @property
+    def filesystem(self) -> FileSystem:
+        """Who answers for its paths."""
+        return self.directory.filesystem
+
+    @property
+    def is_segment(self) -> bool:
+        """Whether the source is a single file."""
+        return self.kind == "segment"
+
+    @property
+    def rewritten(self) -> list[Partition]:
+        """The partitions that are written anew."""
+        return [one for one in self.directory.partitions if one.is_live and one.topic != names.CLUSTER_METADATA_TOPIC]
+
+    def target(self, directory: Path, partition: Partition) -> Path:
+        """Return where a partition goes."""
+        return directory / split(partition.directory)[1] if self.kind == "directory" else directory
+
+    def copy_rest(self, directory: Path, report: JobReport) -> None:
+        """Copy everything of a log directory that is no partition to rewrite."""
+        if self.kind != "directory":
+            return
+        rewritten = {split(one.directory)[1] for one in self.rewritten}
+        for info in self.filesystem.list_directory(self.path):
+            if info.name in _LEFT_OUT:
+                report.left_out.append(info.path)
+            elif info.name not in rewritten:
+                copy_entry(self.filesystem, info, directory / info.name)
+                report.copied.append(info.path)
+
+
+def one_log(source: str, filesystem: Any = None) -> Log:
+    """Find the one log that is to be rewritten.
+
+    Raises:
+        OptionError: there are several.
+        LogDirError: there is none, or a swap of its segments is half-finished.
+    """
+    found = discover(source, filesystem=filesystem)
+    path = plain_path(source).rstrip("/") or "/"
+    if len(found) != 1:
+        several = ", ".join(one.path for one in found[:5])
+        raise OptionError(f"{source} holds {len(found)} log directories ({several}); name one")
+    log = Log(path, _kind(found[0], path), found[0])
+    if log.kind != "segment":
+        for partition in log.rewritten:
+            _refuse_half_done(partition)
+    return log
+
+
+def _kind(directory: LogDirectory, path: str) -> str:
+    if directory.path.rstrip("/") == path.rstrip("/"):
+        return "directory"
+    if any(one.directory.rstrip("/") == path for one in directory.partitions):
+        return "partition"
+    info = directory.filesystem.stat(path)
+    if info is not None and not info.is_directory:
+        return "segment"
+    raise OptionError(f"{path} is neither a log directory nor a partition: name {directory.path}")
+
+
+def _refuse_half_done(partition: Partition) -> None:
+    for file in partition.temporary:
+        if file.name.temporary in _HALF_DONE:
+            reason = "a half-finished swap: let a broker start on this log and stop, or recover it, first"
+            raise LogDirError(reason, file=file.path)
+
+
+# ------------------------------------------------------------------------------------------------------ the report
+
+
+def described(settings: Any) -> dict[str, Any]:
+    """Return settings as values that JSON has."""
+    return {name: getattr(settings, name) for name in settings.__slots__}
+
+
+def write_report(directory: Path, report: Any) -> None:
+    """Write the report as ``_SUCCESS``; a broker looks at directories only, so it may stay."""
+    with files.new_file(directory / files.SUCCESS) as out:
+        out.write(json.dumps(report.as_json(), indent=1).encode())
+
+
+def finished(target: Path, report: JobReport) -> JobReport:
+    """Return what an earlier run did, if it was the same.
+
+    Raises:
+        LogDirError: something else exists there.
+    """
+    try:
+        before = json.loads((target / files.SUCCESS).read_bytes())
+        same = all(before[name] == getattr(report, name) for name in ("source", "settings"))
+    except (OSError, ValueError, KeyError, TypeError):
+        same = False
+    if not same:
+        raise LogDirError("exists already, and is not the result of this job", file=str(target))
+    parts = [PartitionReport(**one | {"lost": Counter(one["lost"])}) for one in before["partitions"]]
+    return JobReport(
+        before["source"], str(target), before["settings"], parts, before["copied"], before["left_out"], True
+    )

@@ -1,0 +1,161 @@
+"""Rewrite one segment: the task that a process, or a Spark worker, is given. It answers with a report.
+
+The segment and its indexes are written under other names, flushed, and renamed; what is there under the final name is
+whole. A segment in which nothing changed keeps its own indexes, byte for byte.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from kafkaframes.errors import EncodeError, LogDirError
+from kafkaframes.log import names
+from kafkaframes.log.append.decoded import Decoded
+from kafkaframes.log.cleaner.round import scan_file
+from kafkaframes.log.directory import LogFile, Segment
+from kafkaframes.log.filesystem import FileSystem
+from kafkaframes.log.index_builder import build_indexes
+from kafkaframes.log.offset_index import write_offset_index
+from kafkaframes.log.rewrite import files
+from kafkaframes.log.rewrite.batches import damaged_batches, rewritten
+from kafkaframes.log.rewrite.losses import Losses
+from kafkaframes.log.rewrite.settings import RewriteSettings
+from kafkaframes.log.scan import Window, scan_segment
+from kafkaframes.log.time_index import write_time_index
+from kafkaframes.log.txn_index import AbortedTransaction
+from kafkaframes.records.layout import PLACE
+from kafkaframes.records.reasons import TORN
+from kafkaframes.records.scan import as_array
+
+LARGEST_SEGMENT = 2**31 - 1  # positions in an offset index have 32 bits
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTask:
+    """One segment to rewrite; picklable.
+
+    Attributes:
+        directory: the new partition's directory, which exists.
+        aborted: the partition's aborted transactions, where the older format would make them visible.
+    """
+
+    filesystem: FileSystem
+    segment: Segment
+    settings: RewriteSettings
+    directory: str
+    aborted: tuple[AbortedTransaction, ...] = ()
+
+
+@dataclass(slots=True)
+class SegmentReport:
+    """What was done to one segment.
+
+    Attributes:
+        file: the source.
+        lost: what the older format could not say, by kind.
+        damaged: batches (and a torn tail) that were kept as they were, each with position and reason.
+        changed: whether any byte differs from the source.
+    """
+
+    file: str
+    records: int = 0
+    batches_read: int = 0
+    batches_written: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    lost: Counter[str] = field(default_factory=Counter)
+    damaged: list[tuple[int, str]] = field(default_factory=list)
+    changed: bool = False
+
+
+def rewrite_segment(task: SegmentTask) -> SegmentReport:
+    """Write one segment anew, and its indexes.
+
+    Raises:
+        LogDirError: it is damaged, or cannot be read or written; names file and position.
+        EncodeError: it cannot be said in that format.
+    """
+    report = SegmentReport(task.segment.path)
+    losses = Losses(on_loss=task.settings.on_loss, aborted=task.aborted)
+    path = Path(task.directory, names.segment_file_name(task.segment.base_offset, "log"))
+    with files.new_file(path, mtime_ms=task.segment.log.mtime_ms) as out:
+        try:
+            _write(task, out, report, losses)
+        except EncodeError as error:
+            error.file = task.segment.path
+            raise
+    report.lost = losses.counts
+    report.bytes_read, report.bytes_written = task.segment.size_bytes, path.stat().st_size
+    if report.bytes_written > LARGEST_SEGMENT:
+        reason = f"would become {report.bytes_written:,} bytes; a segment has at most 2^31 - 1"
+        raise LogDirError(reason, file=task.segment.path)
+    _write_indexes(task, path, report)
+    return report
+
+
+def _write(task: SegmentTask, out: BinaryIO, report: SegmentReport, losses: Losses) -> None:
+    with task.filesystem.open(task.segment.path) as read_at:
+        for window in scan_segment(read_at, size_bytes=task.segment.size_bytes, whole=True):
+            if len(window.batches):
+                out.write(_window(task, window, report, losses))
+            end = window.batches.end
+            if end.corrupt or (end.status == TORN and end.position < task.segment.size_bytes):
+                if not task.settings.keep_damaged:
+                    raise LogDirError(f"{end.reason}: nothing was written", position=end.position, file=report.file)
+                report.damaged.append((end.position, end.reason))
+                out.writelines(files.chunks(read_at, end.position))
+
+
+def _window(task: SegmentTask, window: Window, report: SegmentReport, losses: Losses) -> bytes:
+    data = as_array(window.data)
+    decoded = Decoded.of(data, window.in_data())
+    bad = damaged_batches(decoded)
+    positions = window.batches.column("position")
+    if bad and not task.settings.keep_damaged:
+        first = min(bad)
+        raise LogDirError(f"{bad[first]}: nothing was written", position=int(positions[first]), file=report.file)
+    report.damaged += [(int(positions[batch]), bad[batch]) for batch in sorted(bad)]
+    report.records += len(decoded.owners)
+    report.batches_read += len(window.batches)
+    damaged = np.zeros(len(window.batches), np.bool_)
+    damaged[list(bad)] = True
+    try:
+        whole = b"".join(rewritten(decoded, task.settings, damaged, losses))
+    except EncodeError as error:
+        if error.position is not None:
+            error.position += window.start
+        raise
+    size = int(window.batches.end.position - window.start)
+    report.changed = report.changed or memoryview(window.data)[:size] != whole
+    return whole
+
+
+def _write_indexes(task: SegmentTask, path: Path, report: SegmentReport) -> None:
+    """Write the indexes anew, or keep those of a segment that did not change."""
+    segment = task.segment
+    table = scan_file(path)
+    report.batches_written = table.shape[1]
+    if not report.changed and segment.index and segment.time_index:
+        for file in (segment.index, segment.time_index):
+            copy(task.filesystem, file, path.parent)
+    else:
+        positions, last_offsets, stamps = (table[PLACE[name]] for name in ("position", "last_offset", "max_timestamp"))
+        offset_index, time_index = build_indexes(
+            segment.base_offset, positions, last_offsets, stamps, interval_bytes=task.settings.index_interval_bytes
+        )
+        for kind, raw in (("index", write_offset_index(offset_index)), ("timeindex", write_time_index(time_index))):
+            with files.new_file(path.with_suffix(f".{kind}"), mtime_ms=segment.log.mtime_ms) as out:
+                out.write(raw)
+    if segment.txn_index and task.settings.magic in (None, 2):  # offsets stay, so it stays
+        copy(task.filesystem, segment.txn_index, path.parent)
+
+
+def copy(filesystem: FileSystem, file: LogFile, directory: Path) -> None:
+    """Copy a file of a partition under its own name."""
+    files.copy_file(filesystem, file.path, directory / os.path.basename(file.path), mtime_ms=file.mtime_ms)
