@@ -20,8 +20,9 @@ from kafkaframes.errors import EncodeError
 from kafkaframes.log.append.decoded import Decoded
 from kafkaframes.log.rewrite.losses import Losses
 from kafkaframes.log.rewrite.settings import RewriteSettings
-from kafkaframes.records.build import CREATE_TIME, LOG_APPEND_TIME, BatchFields, build_batches
+from kafkaframes.records.build import BatchFields, build_batches
 from kafkaframes.records.codecs import Codec, compress
+from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.rebuild import rows_of_index
