@@ -12,7 +12,7 @@ from pathlib import Path
 import kafkaframes
 from kafkaframes.errors import EncodeError
 from kafkaframes.records.layout import CODECS
-from kafkaframes.spark.columns import BATCHES, RECORDS, SPARKS_OWN
+from kafkaframes.spark.columns import BATCHES, INTERNAL, RECORDS, SPARKS_OWN, choose_columns
 from kafkaframes.spark.options import OPTIONS
 
 FORMATS = {0: "before 0.10", 1: "0.10", 2: "since 0.11"}
@@ -43,6 +43,13 @@ def batches_table() -> str:
     return rows(("column", "type", "meaning"), [(f"`{c.name}`", f"`{c.type}`", c.meaning) for c in BATCHES])
 
 
+def internal_table() -> str:
+    """One row for each column of decoded internal topics."""
+    given = dict.fromkeys((column.name for column in choose_columns(None, table="internal")), "by default")
+    own = [(f"`{c.name}`", f"`{c.type}`", c.meaning) for c in INTERNAL if c.name in given]
+    return rows(("column", "type", "meaning"), own)
+
+
 def formats_table() -> str:
     """One row for each codec, one column for each message format: records were built, read back and compared."""
     body = [(codec, *(_tried(magic, codec) for magic in FORMATS)) for codec in CODECS]
@@ -66,6 +73,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "options": (READING, options_table),
     "columns": (READING, records_table),
     "batches": (READING, batches_table),
+    "internal": (READING, internal_table),
 }
 
 

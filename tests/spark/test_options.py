@@ -24,6 +24,7 @@ def test_defaults():
 @given(st.sampled_from(sorted(OPTIONS)), st.randoms(use_true_random=False))
 def test_names_count_in_any_letter_case(name, random):
     text = {"assign": '{"t": [0]}', "startingoffsets": "earliest", "endingoffsets": "latest", "mode": "failfast"}
+    text |= {"decode": "internal", "table": "batches"}
     text |= {"paths": '["/data"]', "minpartitions": "3", "maxbytesperpartition": "1m"}
     value = text.get(name, "true")
     mixed = "".join(random.choice((c.upper(), c.lower())) for c in name)

@@ -69,6 +69,7 @@ class Report:
 @click.option("--offsets-decoder", is_flag=True, help="Text: keys and payloads of __consumer_offsets in words.")
 @click.option("--transaction-log-decoder", is_flag=True, help="Text: those of __transaction_state.")
 @click.option("--cluster-metadata-decoder", is_flag=True, help="Text: those of __cluster_metadata.")
+@click.option("--remote-log-metadata-decoder", is_flag=True, help="Text: those of __remote_log_metadata.")
 @click.option("--share-group-state-decoder", is_flag=True, help="Text: those of __share_group_state.")
 @click.option(
     "--style", default=LATEST, show_default=True, help=f"Text: in whose form: {', '.join(STYLES)}, or any version."

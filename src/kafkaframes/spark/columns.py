@@ -2,6 +2,7 @@
 
 The first eight columns of the table ``records`` are those of Spark's own Kafka source, in its order; the rest are facts
 of the batch that a record came in, given when ``columns`` names them. The table ``batches`` gives all of its columns.
+With ``decode=internal`` records have the columns ``INTERNAL``: the decoded ones in place of key and value.
 """
 
 from __future__ import annotations
@@ -79,9 +80,29 @@ BATCHES = (
     Column("crcOk", "boolean", "the checksum is right; null with verifyCrc=false"),
     Column("error", "string", "what is wrong: the checksum, the framing; with deepIteration the records too"),
 )
-TABLES: Mapping[str, tuple[Column, ...]] = {"records": RECORDS, "batches": BATCHES}
+INTERNAL = (
+    *RECORDS[2:6],
+    Column(
+        "recordType",
+        "string",
+        "OffsetCommit, TransactionLog, PartitionChangeRecord, ...; of control records COMMIT, ...",
+    ),
+    Column("version", "int", "of the value's format; null for a tombstone"),
+    Column(
+        "key", "string", "Kafka's JSON form of the key; null for records that have none (cluster and remote metadata)"
+    ),
+    Column("value", "string", "Kafka's JSON form of the value; null for a tombstone"),
+    Column("error", "string", "why the record cannot be decoded (mode PERMISSIVE)"),
+    *RECORDS[6:],
+)
+DECODED = ("recordType", "version", "key", "value", "error")
+TABLES: Mapping[str, tuple[Column, ...]] = {"records": RECORDS, "batches": BATCHES, "internal": INTERNAL}
 SPARKS_OWN = tuple(column.name for column in RECORDS[:7])
-_DEFAULTS = {"records": SPARKS_OWN, "batches": tuple(column.name for column in BATCHES)}
+_DEFAULTS = {
+    "records": SPARKS_OWN,
+    "batches": tuple(column.name for column in BATCHES),
+    "internal": (*(column.name for column in RECORDS[2:6]), *DECODED),
+}
 
 
 def choose_columns(
@@ -93,7 +114,7 @@ def choose_columns(
         OptionError: a name is unknown or given twice.
     """
     names = list(wanted or _DEFAULTS[table])
-    if include_headers and table == "records" and "headers" not in [name.lower() for name in names]:
+    if include_headers and table != "batches" and "headers" not in [name.lower() for name in names]:
         names.append("headers")
     known = {column.name.lower(): column for column in TABLES[table]}
     chosen = tuple(_column(name, known) for name in names)

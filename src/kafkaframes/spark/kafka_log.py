@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, MutableMapping
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -28,6 +29,14 @@ from kafkaframes.spark.planning import Slice
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+
+# layout of the rows -> the function that reads a task's work, imported in the worker only
+_READERS = {
+    "records": ("kafkaframes.spark.reading", "read_work"),
+    "batches": ("kafkaframes.spark.batch_table", "read_batch_work"),
+    "internal": ("kafkaframes.spark.internal_table", "read_internal_work"),
+}
 
 
 class KafkaLogDataSource(DataSource):
@@ -44,11 +53,11 @@ class KafkaLogDataSource(DataSource):
     def schema(self) -> str:
         """Return the schema of Spark's Kafka source, or of the columns asked for."""
         options = self.parsed
-        return ddl(choose_columns(options.columns, include_headers=options.include_headers, table=options.table))
+        return ddl(choose_columns(options.columns, include_headers=options.include_headers, table=options.layout))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns of ``schema``: ours, or what ``spark.read.schema(...)`` named."""
-        return KafkaLogReader(self.parsed, _columns_of(schema, self.parsed.table))
+        return KafkaLogReader(self.parsed, _columns_of(schema, self.parsed.layout))
 
 
 class LogPartition(InputPartition):
@@ -82,12 +91,9 @@ class KafkaLogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task as Arrow batches of about 1 MB."""
-        from kafkaframes.spark.batch_table import read_batch_work
-        from kafkaframes.spark.reading import read_work
-
         assert isinstance(partition, LogPartition)
-        read = read_batch_work if self.options.table == "batches" else read_work
-        yield from read(partition.work, self.columns, self.options)
+        module, function = _READERS[self.options.layout]
+        yield from getattr(import_module(module), function)(partition.work, self.columns, self.options)
 
 
 def _columns_of(schema: StructType, table: str) -> tuple[Column, ...]:

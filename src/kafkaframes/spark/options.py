@@ -18,6 +18,7 @@ from kafkaframes.errors import OptionError
 
 EARLIEST, LATEST = -2, -1
 TABLES = ("records", "batches")
+DECODERS = ("none", "internal")
 MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 DEFAULT_BYTES_PER_PARTITION = 128 << 20
 
@@ -44,6 +45,7 @@ class ReadOptions:
     include_control: bool = False
     include_internal: bool = False
     table: str = "records"
+    decode: str = "none"
     deep: bool = False
     mode: str = "PERMISSIVE"
     verify_crc: bool = True
@@ -69,7 +71,14 @@ class ReadOptions:
         chosen = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in given]
         if len(chosen) > 1:
             raise OptionError(f"only one of {', '.join(chosen)} can be given")
+        if values.get("decode") == "internal" and values.get("table") == "batches":
+            raise OptionError("decode=internal decodes records; table=batches has none")
         return cls(paths=_paths(given), **values)
+
+    @property
+    def layout(self) -> str:
+        """The table whose columns the rows have: ``records``, ``batches``, or ``internal`` for decoded records."""
+        return "internal" if self.decode == "internal" else self.table
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +125,12 @@ def _mode(text: str) -> str:
 def _table(text: str) -> str:
     if text.lower() not in TABLES:
         raise ValueError(f"one of {', '.join(TABLES)} is wanted")
+    return text.lower()
+
+
+def _decode(text: str) -> str:
+    if text.lower() not in DECODERS:
+        raise ValueError(f"one of {', '.join(DECODERS)} is wanted")
     return text.lower()
 
 
@@ -219,6 +234,7 @@ _ROWS = (
     Option("includeControlRecords", "include_control", _boolean, "false", "transaction markers become rows too"),
     Option("includeInternalTopics", "include_internal", _boolean, "false", "reads __consumer_offsets and its kind too"),
     Option("table", "table", _table, "records", "records: a row for each record; batches: a row for each batch"),
+    Option("decode", "decode", _decode, "none", "internal: Kafka's own topics only, decoded (see below)"),
     Option("deepIteration", "deep", _boolean, "false", "batches only: opens each batch, as dump-log's flag does"),
     Option("mode", "mode", _mode, "PERMISSIVE", "what to do with damage: PERMISSIVE, DROPMALFORMED or FAILFAST"),
     Option("verifyCrc", "verify_crc", _boolean, "true", "checks each batch's checksum"),

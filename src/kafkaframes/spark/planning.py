@@ -90,6 +90,8 @@ def select_segments(segments: Iterable[Segment], options: ReadOptions) -> list[S
     segments = list(segments)
     chosen = [segment for segment in segments if _is_chosen(segment, options)]
     _check_all_found(segments, options)
+    if options.decode == "internal":
+        chosen = _internal(chosen, options)
     chosen.sort(key=lambda s: (s.topic, s.partition, s.base_offset, s.path))
     _check_no_replicas(chosen)
     return chosen
@@ -102,7 +104,19 @@ def _is_chosen(segment: Segment, options: ReadOptions) -> bool:
         return segment.partition in options.assign.get(segment.topic, ())
     if options.subscribe_pattern is not None and not options.subscribe_pattern.fullmatch(segment.topic):
         return False
-    return segment.named or options.include_internal or segment.topic not in INTERNAL_TOPICS
+    shown = segment.named or options.include_internal or options.decode == "internal"
+    return shown or segment.topic not in INTERNAL_TOPICS
+
+
+def _internal(chosen: Sequence[Segment], options: ReadOptions) -> list[Segment]:
+    """Keep the internal topics, the only ones that can be decoded; users' topics asked for by name are a mistake."""
+    users = sorted({segment.topic for segment in chosen} - INTERNAL_TOPICS)
+    kept = [segment for segment in chosen if segment.topic in INTERNAL_TOPICS]
+    if users and (options.subscribe is not None or options.assign is not None or not kept):
+        raise OptionError(
+            f"decode=internal: {_some(users)} is none of Kafka's topics {', '.join(sorted(INTERNAL_TOPICS))}"
+        )
+    return kept
 
 
 def _check_all_found(segments: Sequence[Segment], options: ReadOptions) -> None:

@@ -8,7 +8,6 @@ differently stands in the styles: group offsets are JSON since 3.x, transactions
 from __future__ import annotations
 
 import json
-from base64 import b64decode
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,22 +17,22 @@ import pyarrow as pa
 from kafkaframes.errors import DecodeError, OptionError
 from kafkaframes.log.dump.chunks import Chunk
 from kafkaframes.log.dump.lines import Slices, slices_of
+from kafkaframes.log.dump.remote_text import remote_log_metadata
 from kafkaframes.log.dump.styles import Style
 
 Texts = tuple[str | None, str | None]
 RecordDecoder = Callable[[int, bytes | None, bytes | None], Texts]
 DELETED = "<DELETE>"
-CONSUMER = "consumer"
 _STATES = (
     *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead"),
     "PrepareEpochFence",
 )
-_MARKER_NAMES = {
-    "LEADER_CHANGE": ("LeaderChange:", "LeaderChangeMessage"),
-    "SNAPSHOT_HEADER": ("SnapshotHeader", "SnapshotHeaderRecord"),
-    "SNAPSHOT_FOOTER": ("SnapshotFooter", "SnapshotFooterRecord"),
-    "KRAFT_VERSION": ("KRaftVersion", "KRaftVersionRecord"),
-    "KRAFT_VOTERS": ("KRaftVoters", "VotersRecord"),
+_MARKER_LABELS = {
+    "LEADER_CHANGE": "LeaderChange:",
+    "SNAPSHOT_HEADER": "SnapshotHeader",
+    "SNAPSHOT_FOOTER": "SnapshotFooter",
+    "KRAFT_VERSION": "KRaftVersion",
+    "KRAFT_VOTERS": "KRaftVoters",
 }
 
 
@@ -41,7 +40,7 @@ def decoder_for(name: str, style: Style) -> Callable[[Chunk], tuple[Slices, Slic
     """Return what makes the texts of a chunk's keys and values.
 
     Args:
-        name: a flag's name: ``offsets``, ``transaction-log``, ``cluster-metadata`` or ``share-group-state``.
+        name: a flag's name: ``offsets``, ``transaction-log``, ``cluster-metadata``, ...
         style: the version in whose form.
 
     Raises:
@@ -76,6 +75,7 @@ def _json(value: Any) -> str:
 
 
 def _coordinator(topic: str) -> RecordDecoder:
+    from kafkaframes.log.internal_topics import open_members
     from kafkaframes.messages import envelopes
 
     def decode(offset: int, key: bytes | None, value: bytes | None) -> Texts:
@@ -90,27 +90,10 @@ def _coordinator(topic: str) -> RecordDecoder:
         if record.value is None:
             return key_text, DELETED
         data = record.value.to_json(record.value_version)
-        if data.get("protocolType") == CONSUMER:
-            _open_members(data.get("members", []))
+        open_members(data)
         return key_text, _json({"version": str(record.value_version), "data": data})
 
     return decode
-
-
-def _open_members(members: list[dict[str, Any]]) -> None:
-    """Replace each member's subscription and assignment by what the consumers' own protocol says in them."""
-    from kafkaframes.messages.envelopes import decode_versioned
-
-    for member in members:
-        for field, name in (
-            ("subscription", "ConsumerProtocolSubscription"),
-            ("assignment", "ConsumerProtocolAssignment"),
-        ):
-            try:
-                value, version = decode_versioned(name, b64decode(member[field] or ""))
-                member[field] = value.to_json(min(version, value.spec.valid_versions.highest))
-            except (DecodeError, KeyError):
-                continue
 
 
 # ------------------------------------------------------------------------- transactions, as text until 3.9
@@ -206,6 +189,7 @@ def _group_text(group: Any) -> str:
 
 
 def _assignment_text(protocol_type: str, member: Any) -> str:
+    from kafkaframes.log.internal_topics import CONSUMER
     from kafkaframes.messages.envelopes import decode_versioned
 
     if protocol_type != CONSUMER:
@@ -244,17 +228,13 @@ def _snake(name: str) -> str:
 
 def control_json(kind: str, value: bytes | None) -> str | None:
     """Return what a control record of KRaft's says, as Kafka prints it; None for other kinds and unreadable ones."""
-    from kafkaframes.messages import message
 
-    if kind not in _MARKER_NAMES or value is None or len(value) < 2:
+    from kafkaframes.log.internal_topics import open_control_value
+
+    if kind not in _MARKER_LABELS or value is None:
         return None
-    label, name = _MARKER_NAMES[kind]
-    cls = message(name)
-    version = min(int.from_bytes(value[:2], "big", signed=True), cls.spec.valid_versions.highest)
-    try:
-        return f"{label} {_json(cls.decode(value, version).to_json(version))}"
-    except DecodeError:
-        return None
+    opened = open_control_value(kind, value)
+    return None if opened.value is None else f"{_MARKER_LABELS[kind]} {opened.value}"
 
 
 DECODERS: Mapping[str, Callable[[Style], RecordDecoder]] = {
@@ -263,5 +243,6 @@ DECODERS: Mapping[str, Callable[[Style], RecordDecoder]] = {
         _coordinator("__transaction_state") if style.json_transactions else _transactions_as_text
     ),
     "cluster-metadata": lambda style: _metadata,
+    "remote-log-metadata": lambda style: remote_log_metadata(with_index=style.remote_transaction_index),
     "share-group-state": lambda style: _coordinator("__share_group_state"),
 }

@@ -108,6 +108,7 @@ class Style:
         trailing_space: whether the line of a producer without a batch ends with a space.
         control_json: the control records that are printed as JSON.
         json_offsets, json_transactions: whether the decoders of groups and of transactions print JSON.
+        remote_transaction_index: whether a remote segment says if its transaction index is empty.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Style:
     control_json: frozenset[str]
     json_offsets: bool
     json_transactions: bool
+    remote_transaction_index: bool
 
 
 _BATCH_LINE = _line(_BATCH)
@@ -160,6 +162,7 @@ STYLES: Mapping[str, Style] = {
         control_json=_SNAPSHOT_MARKERS | {"LEADER_CHANGE"},
         json_offsets=True,
         json_transactions=True,
+        remote_transaction_index=True,
     ),
     "3.9": Style(
         name="3.9",
@@ -180,6 +183,7 @@ STYLES: Mapping[str, Style] = {
         control_json=_SNAPSHOT_MARKERS,
         json_offsets=True,
         json_transactions=False,
+        remote_transaction_index=False,
     ),
     "2.8": Style(
         name="2.8",
@@ -204,6 +208,7 @@ STYLES: Mapping[str, Style] = {
         control_json=frozenset(),
         json_offsets=False,
         json_transactions=False,
+        remote_transaction_index=False,
     ),
 }
 LATEST = "4.3"
