@@ -176,8 +176,8 @@ def _conditions(given: dict[str, Any]) -> Filter:
     return Filter(
         from_offset=asked.start_offset if from_offset is None else from_offset,
         until_offset=given["until_offset"],
-        from_timestamp=asked.start_timestamp if from_time is None else _milliseconds(from_time),
-        until_timestamp=asked.end_timestamp if until_time is None else _milliseconds(until_time),
+        from_timestamp=asked.start_timestamp if from_time is None else milliseconds(from_time),
+        until_timestamp=asked.end_timestamp if until_time is None else milliseconds(until_time),
         keys=frozenset(key.encode() for key in given["keys"]) or None,
         key_pattern=key_pattern(given["key_regex"]) if given["key_regex"] else None,
     )
@@ -187,7 +187,7 @@ def _without_control(conditions: Filter) -> Filter:
     return replace(conditions, control=False)
 
 
-def _milliseconds(text: str) -> int:
+def milliseconds(text: str) -> int:
     """Read a time: milliseconds since 1970, or a date in ISO 8601 (UTC where it names no zone)."""
     if text.lstrip("-").isdigit():
         return int(text)

@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "spec": ("kafkaframes.cli.spec", "message specs: list, show, diff, check, lint, guide, import"),
     "dump-log": ("kafkaframes.cli.dump_log", "print segments, indexes and snapshots, as Kafka does or as data"),
     "summarize": ("kafkaframes.cli.summarize", "read logs with Spark, write Parquet, print what was in them"),
+    "export": ("kafkaframes.cli.export", "records to Parquet, Arrow, CSV or JSON; an interrupted export goes on"),
     "info": ("kafkaframes.cli.info", "what is in a log: topics, offsets, sizes, codecs, times, in a second"),
     "verify": ("kafkaframes.cli.verify", "check every CRC, offset, index and checkpoint of a log"),
     "doctor": ("kafkaframes.cli.doctor", "print what was found on this machine and what to do about it"),

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from kafkaframes.spark.summary import Summary
+    from kafkaframes.log.job_summary import Summary
 
-_WIDTH_IN_A_PIPE = 110
+WIDTH_IN_A_PIPE = 110
 
 
 @click.command()
@@ -41,7 +41,7 @@ def command(paths: tuple[str, ...], to: str, overwrite: bool, master: str, optio
     given = dict(_pair(option) for option in options)
     _check_input(paths, given)
     _check_target(to, overwrite)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH_IN_A_PIPE)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_IN_A_PIPE)
     summary = _run(console, paths, to, overwrite=overwrite, master=master, options=given)
     for part in render(summary):
         console.print(part)
@@ -116,7 +116,15 @@ def _run(
 
 
 def render(summary: Summary) -> Iterable[Any]:
-    """Yield what is printed: a table of topics, one of codecs, what was left out, where to look."""
+    """Yield what is printed: tables, then where to look."""
+    yield from tables_of(summary)
+    output = escape(summary.output)
+    yield f"[bold green]✓[/] {summary.records:,} records in {summary.seconds:.1f} s, as Parquet in [bold]{output}[/]"
+    yield f"""  [dim]spark.read.parquet("{output}").where("topic = '{escape(_first_topic(summary))}'").show()[/]"""
+
+
+def tables_of(summary: Summary) -> Iterable[Any]:
+    """Yield a table of topics, one of codecs, and what was left out."""
     yield ""
     yield _topics_table(summary)
     yield _codecs_table(summary)
@@ -125,9 +133,6 @@ def render(summary: Summary) -> Iterable[Any]:
         names = escape(", ".join(summary.internal_topics))
         yield f"[bold]Not read[/]  internal topics: {names} [dim](-o includeInternalTopics=true)[/]"
     yield ""
-    output = escape(summary.output)
-    yield f"[bold green]✓[/] {summary.records:,} records in {summary.seconds:.1f} s, as Parquet in [bold]{output}[/]"
-    yield f"""  [dim]spark.read.parquet("{output}").where("topic = '{escape(_first_topic(summary))}'").show()[/]"""
 
 
 def _first_topic(summary: Summary) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import parent_process
 from typing import Any, TypeVar
 
 _Task = TypeVar("_Task")
@@ -38,8 +40,21 @@ def _from_processes(function: Callable[[_Task], _Answer], tasks: Sequence[_Task]
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    with ProcessPoolExecutor(min(count, len(tasks)), mp_context=get_context("spawn")) as pool:
+    workers, context = min(count, len(tasks)), get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent) as pool:
         yield from pool.map(function, tasks, chunksize=max(1, len(tasks) // (count * 64)))
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is killed: it would wait for work for ever."""
+    parent = parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, name="kafkaframes parent watch", daemon=True).start()
 
 
 def _with_bar(answers: Iterator[_Answer], sizes: Sequence[int], total: int, label: str) -> Iterator[_Answer]:

@@ -1,0 +1,181 @@
+"""``kafkaframes export LOGDIR... --to DIR``: to Parquet, Arrow, CSV or JSON; resumable; Spark if asked."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkaframes.cli import workers
+from kafkaframes.cli.dump_log import milliseconds
+from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.log.dump.filters import Filter, key_pattern
+from kafkaframes.log.export.run import Job, Outcome, Run, export
+from kafkaframes.log.export.settings import ExportTask, Settings
+from kafkaframes.log.export.task import SegmentResult, export_group
+
+if TYPE_CHECKING:
+    from kafkaframes.spark.options import ReadOptions
+
+FORMATS = ("parquet", "arrow", "csv", "json")
+EXIT_INCOMPLETE = 1
+SMALL_BYTES = 32 << 20  # of log: done before other processes have started
+
+
+@click.command("export", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
+@click.option("--to", required=True, metavar="DIR", help="Where the files go: topic=T/partition=P/SEGMENT.FORMAT.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), default="parquet", show_default=True, help="Of the files."
+)
+@click.option("--topic", "topics", multiple=True, help="Only this topic (may be repeated).")
+@click.option("--from-offset", type=int, help="The first offset wanted, of every partition.")
+@click.option("--until-offset", type=int, help="The first offset not wanted any more.")
+@click.option("--from-time", metavar="TIME", help="The first timestamp wanted: milliseconds, or 2026-01-31T12:00.")
+@click.option("--until-time", metavar="TIME", help="The first timestamp not wanted any more.")
+@click.option("--key", "keys", multiple=True, help="Only records with this key (may be repeated).")
+@click.option("--key-regex", metavar="REGEX", help="Only records in whose key this is found.")
+@click.option("--base64", is_flag=True, help="CSV, JSON: keys, values, header values in base64: no byte is lost.")
+@click.option("--overwrite", is_flag=True, help="Remove what an earlier export wrote to DIR first.")
+@click.option("--option", "-o", "options", multiple=True, metavar="NAME=VALUE", help="An option of kafka-log.")
+@click.option("--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ... Default: processes here.")
+@click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
+def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int | None, **given: Any) -> None:
+    """Export the records of Kafka logs to files, one for each segment.
+
+    An export that was interrupted goes on where it was when it is run again; one that is complete takes up what was
+    appended since. Each file appears when it is whole, _SUCCESS when all are there.
+
+    Exit status: 0 complete and undamaged; 1 damage was met (told on standard error; the rest is exported), or a segment
+    could not be read (then there is no _SUCCESS); 2 nothing could be done.
+
+    \b
+    kafkaframes export /var/lib/kafka/data --to out
+    kafkaframes export /backup/broker-1 --to out --topic orders --from-time 2026-01-31 --format csv
+    kafkaframes export s3://backup/logs --to /mnt/lake --master spark://host:7077
+    """
+    options = _read_options(paths, given)
+    settings = _settings(options, given)
+    tasks, internal = _planned(options, given)
+    asked = partial(export, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
+    outcome = _on_spark(asked, master, quiet=as_json) if master else asked(run=_pool(tasks, jobs))
+    _tell(outcome, as_json=as_json)
+    if outcome.failed or outcome.fault_count:
+        sys.exit(EXIT_INCOMPLETE)
+
+
+def _planned(options: ReadOptions, given: dict[str, Any]) -> tuple[list[ExportTask], tuple[str, ...]]:
+    from kafkaframes.spark.export import plan_export
+
+    return plan_export(options, from_offset=given["from_offset"], until_offset=given["until_offset"])
+
+
+def _read_options(paths: Sequence[str], given: dict[str, Any]) -> ReadOptions:
+    from kafkaframes.spark.export import check_accepted
+    from kafkaframes.spark.options import ReadOptions
+
+    options = {name: value for name, _, value in (_pair(option) for option in given["options"])}
+    check_accepted(list(options))
+    if given["topics"]:
+        options["subscribe"] = ",".join(given["topics"])
+    return ReadOptions.parse({"path": "", "paths": json.dumps(list(paths)), **options})
+
+
+def _pair(option: str) -> tuple[str, str, str]:
+    name, mark, value = option.partition("=")
+    if not mark:
+        raise OptionError(f"--option {option}: NAME=VALUE is wanted")
+    return name, mark, value
+
+
+def _settings(options: ReadOptions, given: dict[str, Any]) -> Settings:
+    """Read what holds for all segments."""
+    to = given["to"].removeprefix("file://")
+    if "://" in to:
+        raise OptionError(f"--to {to}: a directory is wanted (a mounted one may be a store): files are renamed in it")
+    times = {name: None if given[name] is None else milliseconds(given[name]) for name in ("from_time", "until_time")}
+    keep = Filter(
+        from_timestamp=times["from_time"],
+        until_timestamp=times["until_time"],
+        keys=frozenset(key.encode() for key in given["keys"]) or None,
+        key_pattern=key_pattern(given["key_regex"]) if given["key_regex"] else None,
+        control=options.include_control,
+    )
+    has_headers = options.include_headers or not _is_given(given["options"], "includeheaders")
+    settings = Settings(to, given["form"], keep, mode=options.mode, verify_crc=options.verify_crc)
+    return replace(settings, headers=has_headers, base64=given["base64"])
+
+
+def _is_given(options: Iterable[str], name: str) -> bool:
+    return any(option.lower().startswith(f"{name}=") for option in options)
+
+
+def _pool(tasks: Sequence[ExportTask], jobs: int | None) -> Run:
+    """Return what has jobs done by processes of this machine; by this one alone where there is little to do."""
+    total = sum(task.size_bytes for task in tasks)
+    count = jobs or (1 if total < SMALL_BYTES else None)
+
+    def run(listed: Sequence[Job]) -> Iterator[list[SegmentResult]]:
+        from concurrent.futures.process import BrokenProcessPool
+
+        try:
+            yield from workers.in_order(export_group, listed, size_of=_size, workers=count, label="exporting")
+        except BrokenProcessPool:
+            raise KafkaframesError("a worker process was killed (out of memory?); run again to go on") from None
+
+    return run
+
+
+def _size(job: Job) -> int:
+    return sum(task.size_bytes for task in job[1])
+
+
+def _on_spark(asked: partial[Outcome], master: str, *, quiet: bool) -> Outcome:
+    from kafkaframes.spark.export import spark_run
+    from kafkaframes.spark.jobs import session_at
+
+    if not quiet:
+        click.echo(f"starting Spark at {master} ...", err=True)
+    with session_at("kafkaframes export", master) as spark:
+        return asked(run=spark_run(spark))
+
+
+def _tell(outcome: Outcome, *, as_json: bool) -> None:
+    for result in outcome.results:
+        for fault in result.faults:
+            click.echo(f"kafkaframes: {fault}", err=True)
+        if result.fault_count > len(result.faults):
+            more = result.fault_count - len(result.faults)
+            click.echo(f"kafkaframes: {result.task.path}: and {more:,} more damaged places", err=True)
+    for result in outcome.failed:
+        click.echo(f"kafkaframes: not exported: {result.failed}", err=True)
+    if as_json:
+        click.echo(json.dumps(outcome.as_json()))
+    else:
+        _print(outcome)
+
+
+def _print(outcome: Outcome) -> None:
+    from rich.console import Console
+
+    from kafkaframes.cli.summarize import WIDTH_IN_A_PIPE, size_text, tables_of
+
+    summary = outcome.summary
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_IN_A_PIPE)
+    for part in tables_of(summary):
+        console.print(part)
+    resumed = f", {outcome.resumed:,} were done before" if outcome.resumed else ""
+    console.print(
+        f"{summary.records:,} records, {size_text(outcome.output_bytes)}, in {summary.output}; "
+        f"{outcome.exported - len(outcome.failed):,} segments in {summary.seconds:.1f} s{resumed}",
+        style="bold red" if outcome.failed else "bold green",
+        markup=False,
+    )
+    if outcome.failed:
+        console.print(f"{len(outcome.failed):,} segments are missing: run again to go on", style="bold red")

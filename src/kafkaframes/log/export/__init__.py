@@ -1,0 +1,1 @@
+"""Export of segments to Parquet, Arrow, CSV and JSON: one file a segment, committed one by one. No pyspark, no pool."""

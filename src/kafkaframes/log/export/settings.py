@@ -1,0 +1,74 @@
+"""What to export: one segment as a task, and what holds for all of them. Plain values that travel to workers."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kafkaframes.log.dump.filters import Filter
+from kafkaframes.log.filesystem import split
+
+
+@dataclass(frozen=True, slots=True)
+class ExportTask:
+    """One segment.
+
+    Attributes:
+        path: of the ``.log``, on a disk or by URL.
+        size_bytes: as it was listed; what a broker appends later is left for the next run.
+        first_offset, end_offset: records outside are left out; None is no bound, the end is exclusive.
+    """
+
+    path: str
+    size_bytes: int
+    base_offset: int
+    topic: str
+    partition: int
+    first_offset: int | None = None
+    end_offset: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Where the output lies below the destination, without its suffix."""
+        return f"topic={self.topic}/partition={self.partition}/{split(self.path)[1].replace('.log', '')}"
+
+
+NO_CONTROL = Filter(control=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What holds for every segment of an export.
+
+    Attributes:
+        to: the destination, a directory that every worker can write.
+        form: parquet, arrow, csv or json.
+        keep: conditions on records; its offsets are not looked at (each task has its own).
+        mode, verify_crc: as ``kafka-log`` has them.
+        headers: whether the output has the column ``headers``.
+        base64: csv and json: keys, values and header values in base64, so that no byte is lost.
+    """
+
+    to: str
+    form: str = "parquet"
+    keep: Filter = NO_CONTROL
+    mode: str = "PERMISSIVE"
+    verify_crc: bool = True
+    headers: bool = True
+    base64: bool = False
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what must be the same in every run into one destination, as JSON values."""
+        values = asdict(self)
+        del values["to"]
+        return dict(json.loads(json.dumps(values, default=_as_json, sort_keys=True)))
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, re.Pattern):
+        return value.pattern.decode("latin-1")
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    return sorted(map(_as_json, value))

@@ -1,0 +1,165 @@
+"""Export one segment: its records into one file, which appears under its name when it is whole. The work of a worker.
+
+A file is written under a temporary name below ``_kafkaframes/tmp``, flushed to the disk, renamed, and then recorded in
+the journal by whoever called. Killed at any moment, a worker leaves a temporary file, or a whole file that the next run
+replaces by an equal one.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
+from kafkaframes.log.export.journal import TEMPORARY, JournalWriter
+from kafkaframes.log.export.settings import ExportTask, Settings
+from kafkaframes.log.export.tally import SOURCE_COLUMNS, Counts, Tally
+from kafkaframes.log.export.writers import Output, row_batch
+from kafkaframes.log.segment_source import check_not_cut, open_planned
+from kafkaframes.records.chunks import Source
+from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
+from kafkaframes.records.layout import BATCH_V2
+from kafkaframes.records.scan import FILE
+
+MOST_FAULTS = 20  # told of one segment
+
+
+@dataclass(slots=True)
+class SegmentResult:
+    """What became of one segment.
+
+    Attributes:
+        output: the file below the destination; None where no record was wanted, or the segment failed.
+        faults: damage, as text with file and position; the first MOST_FAULTS of ``fault_count``.
+        failed: why the segment was not exported; None where it was.
+    """
+
+    task: ExportTask
+    tally: Tally = field(default_factory=Tally)
+    output: str | None = None
+    output_bytes: int = 0
+    faults: list[str] = field(default_factory=list)
+    fault_count: int = 0
+    failed: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object, for the journal."""
+        names = ("output", "output_bytes", "faults", "fault_count", "failed")
+        return {"task": asdict(self.task), "tally": self.tally.as_json()} | {
+            name: getattr(self, name) for name in names
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> SegmentResult:
+        """Read what ``as_json`` gave.
+
+        Raises:
+            KeyError, TypeError, AttributeError: it is none.
+        """
+        parsed = {"task": ExportTask(**values["task"]), "tally": Tally.from_json(values["tally"])}
+        return cls(**(values | parsed))
+
+
+def export_group(job: tuple[Settings, tuple[ExportTask, ...]]) -> list[SegmentResult]:
+    """Export some segments and record each in the journal: what a worker process is given.
+
+    Raises:
+        OptionError: the destination cannot be written.
+    """
+    settings, tasks = job
+    results = []
+    with _writing(settings.to), JournalWriter(settings.to) as journal:
+        for task in tasks:
+            results.append(export_segment(task, settings))
+            if results[-1].failed is None:
+                journal.record(results[-1].as_json())
+    return results
+
+
+def export_segment(task: ExportTask, settings: Settings) -> SegmentResult:
+    """Export one segment. The file is there afterwards, whole, or there is none.
+
+    A segment that cannot be read, or in mode FAILFAST is damaged, is told in ``failed`` and leaves nothing.
+
+    Raises:
+        OptionError: the destination cannot be written.
+    """
+    result = SegmentResult(task)
+    final = Path(settings.to, f"{task.name}.{settings.form}")
+    temporary = Path(settings.to, TEMPORARY, f"{uuid.uuid4().hex}.{settings.form}")
+    metadata = {"topic": task.topic, "partition": str(task.partition), "segment": task.path}
+    with _writing(settings.to):
+        try:
+            output = Output(str(temporary), settings.form, base64=settings.base64, metadata=metadata)
+            with open_planned(task.path, task.size_bytes) as source, output:
+                _copy(source, result, settings, output)
+        except (LogDirError, CorruptRecordError) as error:
+            temporary.unlink(missing_ok=True)
+            return SegmentResult(task, failed=str(error))
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        if output.is_begun:
+            _commit(temporary, final)
+            result.output, result.output_bytes = str(final.relative_to(settings.to)), final.stat().st_size
+        else:
+            final.unlink(missing_ok=True)  # of a run before, when the segment was another one
+    return result
+
+
+def _copy(source: Source, result: SegmentResult, settings: Settings, output: Output) -> None:
+    task = result.task
+    reader = RecordReader(source, _read_options(task, settings), end=task.size_bytes)
+    for batch in reader:
+        output.write(row_batch(result.tally.take(batch, settings.keep), headers=settings.headers))
+    end = reader.end
+    if end is not None and end.position < task.size_bytes:
+        check_not_cut(task.path, task.size_bytes)
+        if not end.corrupt:  # else it is among the errors
+            result.tally.drop(end.reason, Counts(1, None, task.size_bytes - end.position))
+    for error in reader.errors:
+        _report(source, error, result)
+
+
+def _read_options(task: ExportTask, settings: Settings) -> ReadOptions:
+    return ReadOptions(
+        columns=SOURCE_COLUMNS,
+        mode=settings.mode,
+        verify_crc=settings.verify_crc,
+        rules=FILE,
+        first_offset=task.first_offset,
+        end_offset=task.end_offset,
+    )
+
+
+def _report(source: Source, error: ReadError, result: SegmentResult) -> None:
+    result.fault_count += 1
+    if len(result.faults) < MOST_FAULTS:
+        result.faults.append(f"{error.as_exception()}; {error.records} of the batch's records are exported")
+    header = bytes(source.read(error.position, BATCH_V2.size))
+    result.tally.damage(error, header, end=result.task.size_bytes)
+
+
+def _commit(temporary: Path, final: Path) -> None:
+    """Give a finished file its name: its bytes are on the disk before anybody can see it."""
+    descriptor = os.open(temporary, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(temporary, final)
+
+
+@contextmanager
+def _writing(to: str) -> Iterator[None]:
+    """Tell a failing destination from a failing segment: the former ends the export."""
+    try:
+        yield
+    except OSError as error:  # pyarrow's errors of files are OSErrors, too
+        raise OptionError(f"--to {to}: cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,213 @@
+"""The four output formats: Arrow batches in, one file out.
+
+Parquet: zstd; offsets and timestamps as packed differences, no dictionaries of keys and values (they seldom repeat, and
+building them cost more than the rest); row groups end at ROW_GROUP_ROWS or ROW_GROUP_BYTES, which bounds the memory.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkaframes.wire.text import java_text
+
+ROW_GROUP_ROWS = 400_000
+ROW_GROUP_BYTES = 64 << 20
+_PACKED = "DELTA_BINARY_PACKED"
+_BYTES = ("key", "value")
+
+
+class Writer(Protocol):
+    """An open output file."""
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+
+    def close(self) -> None:
+        """Finish the file."""
+
+
+class ParquetOutput:
+    """Collects batches up to a row group."""
+
+    def __init__(self, path: str, schema: pa.Schema, *, base64: bool) -> None:
+        import pyarrow.parquet
+
+        numbers = ["offset", "timestamp"]
+        self._writer = pyarrow.parquet.ParquetWriter(
+            path,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=["timestampType"],
+            column_encoding=dict.fromkeys(numbers, _PACKED),
+            write_statistics=[*numbers, "timestampType"],
+        )
+        self._schema = schema
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Append rows; full row groups are written."""
+        self._waiting.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._rows >= ROW_GROUP_ROWS or self._bytes >= ROW_GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting, schema=self._schema)
+            self._writer.write_table(table, row_group_size=max(self._rows, 1))
+        self._waiting, self._rows, self._bytes = [], 0, 0
+
+    def close(self) -> None:
+        """Write the last row group and the footer."""
+        self._flush()
+        self._writer.close()
+
+
+class ArrowOutput:
+    """An Arrow IPC file (Feather 2), zstd."""
+
+    def __init__(self, path: str, schema: pa.Schema, *, base64: bool) -> None:
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        self._writer = pa.ipc.new_file(path, schema, options=options)
+        self.write_batch: Callable[[pa.RecordBatch], None] = self._writer.write_batch
+        self.close: Callable[[], None] = self._writer.close
+
+
+class CsvOutput:
+    """Text columns with a header line; headers of records are a JSON array of [key, value]."""
+
+    def __init__(self, path: str, schema: pa.Schema, *, base64: bool) -> None:
+        import pyarrow.csv
+
+        texts = (*_BYTES, "headers")
+        fields = [pa.field(one.name, pa.string()) if one.name in texts else one for one in schema]
+        self._schema = pa.schema(fields)
+        self._shown = _base64 if base64 else java_text
+        self._writer = pyarrow.csv.CSVWriter(path, self._schema)
+        self.close: Callable[[], None] = self._writer.close
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        for name in _BYTES:
+            columns[name] = _text_array(columns[name], self._shown)
+        if "headers" in columns:
+            columns["headers"] = pa.array(self._pairs(columns["headers"]), pa.string())
+        self._writer.write_batch(pa.RecordBatch.from_arrays(list(columns.values()), schema=self._schema))
+
+    def _pairs(self, headers: pa.Array) -> list[str | None]:
+        if headers.null_count == len(headers):
+            return [None] * len(headers)
+        shown = self._shown
+        return [
+            None if one is None else json.dumps([[h["key"], _maybe(shown, h["value"])] for h in one])
+            for one in headers.to_pylist()
+        ]
+
+
+class JsonOutput:
+    """One JSON object a line; ``timestamp`` is in milliseconds."""
+
+    def __init__(self, path: str, schema: pa.Schema, *, base64: bool) -> None:
+        self._file = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115 (closed by close)
+        self._shown = _base64 if base64 else java_text
+        self.close: Callable[[], None] = self._file.close
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+        columns = {name: batch.column(name) for name in batch.schema.names}
+        columns["timestamp"] = columns["timestamp"].view(pa.int64())
+        for name in _BYTES:
+            columns[name] = _text_array(columns[name], self._shown)
+        encode, shown = json.JSONEncoder(ensure_ascii=False).encode, self._shown
+        rows = zip(*(column.to_pylist() for column in columns.values()), strict=True)
+        for row in rows:
+            line = dict(zip(columns, row, strict=True))
+            if line.get("headers"):
+                line["headers"] = [{"key": h["key"], "value": _maybe(shown, h["value"])} for h in line["headers"]]
+            self._file.write(encode(line) + "\n")
+
+
+FORMATS: dict[str, Callable[..., Writer]] = {
+    "parquet": ParquetOutput,
+    "arrow": ArrowOutput,
+    "csv": CsvOutput,
+    "json": JsonOutput,
+}
+
+
+class Output:
+    """A file that is made when the first row comes, for a segment may have none."""
+
+    def __init__(self, path: str, form: str, *, base64: bool, metadata: dict[str, str]) -> None:
+        self._path, self._form, self._base64, self._metadata = path, form, base64, metadata
+        self._writer: Writer | None = None
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is a file."""
+        return self._writer is not None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+        if batch.num_rows == 0:
+            return
+        if self._writer is None:
+            schema = batch.schema.with_metadata(self._metadata)
+            self._writer = FORMATS[self._form](self._path, schema, base64=self._base64)
+        self._writer.write_batch(batch)
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _base64(raw: bytes) -> str:
+    return b64encode(raw).decode()
+
+
+def _maybe(shown: Callable[[bytes], str], value: bytes | None) -> str | None:
+    return None if value is None else shown(value)
+
+
+def _text_array(raw: pa.Array, shown: Callable[[bytes], str]) -> pa.Array:
+    """Return bytes as text; one by one only for base64, or where some are no UTF-8."""
+    if shown is not _base64:
+        try:
+            return pc.cast(raw, pa.string())
+        except pa.ArrowInvalid:
+            pass
+    return pa.array([_maybe(shown, one) for one in raw.to_pylist()], pa.string())
+
+
+def row_batch(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:
+    """Return what ``records`` read as the rows of the output: ``kafka-log``'s columns, without topic and partition."""
+    names = {"key": "key", "value": "value", "offset": "offset", "timestamp": "timestamp"}
+    columns: dict[str, Any] = {name: batch.column(source) for name, source in names.items()}
+    columns["timestampType"] = batch.column("timestamp_type")
+    if headers:
+        columns["headers"] = _null_where_empty(batch.column("headers"))
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _null_where_empty(array: pa.Array) -> pa.Array:
+    """A record without headers has null headers, as in ``kafka-log``."""
+    empty = pc.equal(pc.list_value_length(array), 0)
+    if array.offset:  # a filtered array may not start at its buffers' begin
+        array = pa.concat_arrays([array])
+    return pa.ListArray.from_arrays(array.offsets, array.values, type=array.type, mask=empty)

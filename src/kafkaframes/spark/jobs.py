@@ -1,0 +1,68 @@
+"""Have a plain function run on a list of values by Spark's workers: for jobs whose bytes need not pass through the JVM.
+
+The values and answers are small (a segment's path, what was counted); what is large is read and written by the workers.
+Executors need this package and its dependencies, and see the same paths as the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.spark import _compat
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_Task = TypeVar("_Task")
+_Answer = TypeVar("_Answer")
+TASKS_AT_MOST = 2000  # a task costs about 35 ms before it does anything
+
+
+def run_on_spark(
+    spark: SparkSession, function: Callable[[_Task], _Answer], tasks: Sequence[_Task]
+) -> Iterator[_Answer]:
+    """Return ``function(task)`` for each task, in order. The function is importable by its name.
+
+    Raises:
+        KafkaframesError: a task failed with one of our errors, as often as Spark tries it.
+    """
+    from pyspark.errors import PySparkException
+
+    if not tasks:
+        return iter(())
+    try:
+        given = spark.sparkContext.parallelize(list(tasks), min(len(tasks), TASKS_AT_MOST))
+        return iter(given.mapPartitions(lambda some: _each(function, some)).collect())
+    except Exception as error:
+        # Py4JJavaError, which is none of PySpark's own exceptions, carries what a worker raised
+        if (reason := _compat.reason_of(error)) is None or not _is_sparks(error, PySparkException):
+            raise
+        raise KafkaframesError(reason) from None
+
+
+def _each(function: Callable[[_Task], _Answer], tasks: Iterable[_Task]) -> Iterator[_Answer]:
+    return map(function, tasks)
+
+
+def _is_sparks(error: Exception, kind: type[Exception]) -> bool:
+    return isinstance(error, kind) or type(error).__module__.startswith("py4j")
+
+
+@contextmanager
+def session_at(app_name: str, master: str) -> Iterator[SparkSession]:
+    """Start Spark at a master for one job, and stop it afterwards.
+
+    Raises:
+        MissingExtraError: PySpark or a fit Java is absent.
+    """
+    from kafkaframes.spark.builder import session
+
+    _compat.require_pyspark(app_name)
+    spark = session(app_name, master=master)
+    try:
+        yield spark
+    finally:
+        spark.stop()
