@@ -36,6 +36,14 @@ class ProducerStates:
             if entry.current_txn_first_offset != NONE or now_ms - entry.timestamp < expiration_ms
         }
 
+    def see(self, header: BatchHeader, markers: Iterable[Marker]) -> None:
+        """Note a batch that has a producer: data, or a control batch with its markers."""
+        if header.is_control:
+            for marker in markers:
+                self.marker(marker, header.max_timestamp)
+        else:
+            self.data(header)
+
     def data(self, header: BatchHeader) -> None:
         """Note a data batch."""
         if header.producer_id <= NONE:
@@ -97,11 +105,7 @@ def load_producer_states(
     states, from_offset = _latest_snapshot(filesystem, partition, end_offset)
     states.drop_expired(now_ms, expiration_ms)
     for header, markers in _batches_from(filesystem, partition, from_offset, end_offset):
-        if header.is_control:
-            for marker in markers:
-                states.marker(marker, header.max_timestamp)
-        else:
-            states.data(header)
+        states.see(header, markers)
     return states
 
 

@@ -1,26 +1,36 @@
 """The indexes of a segment made again from its batches, byte for byte as Kafka's recovery makes them.
 
-Recovery (LogSegment.recover) walks the batches one by one: an entry is added to both indexes when more than
-``index.interval.bytes`` lie between the current batch and the one of the last entry; at the end the time index gets the
-largest timestamp. Nothing is written here: the caller has the files.
+``LogSegment.recover`` walks the batches one by one: both indexes get an entry when more than ``index.interval.bytes``
+lie between the current batch and the one of the last entry; at the end the time index gets the largest timestamp.
+``build_indexes`` is that rule on columns; ``rebuild_indexes`` adds what is learnt on the way from a segment in a file:
+aborted transactions, producers, leader epochs. Nothing is written here: the caller has the files.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from kafkaframes.log.checkpoints import EpochStart
 from kafkaframes.log.directory import Segment
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.headers import BatchHeader
 from kafkaframes.log.offset_index import OffsetIndex
-from kafkaframes.log.segment_reader import open_segment
+from kafkaframes.log.producer_state import ProducerStates
+from kafkaframes.log.scan import scan_segment
+from kafkaframes.log.segment_reader import SegmentReader
 from kafkaframes.log.time_index import NO_TIMESTAMP, TimeIndex
-from kafkaframes.log.transactions import OpenTransactions, markers_of
+from kafkaframes.log.transactions import Marker, OpenTransactions, markers_of
 from kafkaframes.log.txn_index import AbortedTransaction
+from kafkaframes.records.layout import BATCH_COLUMNS
+from kafkaframes.records.scan import Batches
 
+Ints = npt.NDArray[np.int64]
 INDEX_INTERVAL_BYTES = 4096  # the default of index.interval.bytes
+_KEPT = ("position", "last_offset", "max_timestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,30 +39,60 @@ class RebuiltIndexes:
 
     Attributes:
         next_offset: the offset after its last batch; the base offset of an empty segment.
+        epochs: where a leader epoch begins that is above all before it in this segment.
     """
 
     offset_index: OffsetIndex
     time_index: TimeIndex
     aborted: tuple[AbortedTransaction, ...]
     next_offset: int
+    epochs: tuple[EpochStart, ...] = ()
 
 
-class _TimeEntries:
-    """The time index as it grows: an entry whose timestamp is not larger than the last one's is not added."""
+def build_indexes(
+    base_offset: int,
+    positions: Ints,
+    last_offsets: Ints,
+    max_timestamps: Ints,
+    *,
+    interval_bytes: int = INDEX_INTERVAL_BYTES,
+) -> tuple[OffsetIndex, TimeIndex]:
+    """Return the offset index and the time index of a segment.
 
-    def __init__(self) -> None:
-        self.entries: list[tuple[int, int]] = []
-        self.largest = NO_TIMESTAMP
-        self.largest_offset = -1
+    Args:
+        base_offset: of the segment's name.
+        positions, last_offsets, max_timestamps: of its batches, in order: bytes, offsets, milliseconds.
+        interval_bytes: ``index.interval.bytes``.
+    """
+    entries = _entries(positions, interval_bytes)
+    largest = np.maximum.accumulate(np.maximum(max_timestamps, NO_TIMESTAMP))
+    return (
+        OffsetIndex(base_offset, last_offsets[entries], positions[entries]),
+        _time_index(base_offset, entries, last_offsets, largest),
+    )
 
-    def see(self, header: BatchHeader) -> None:
-        if header.max_timestamp > self.largest:
-            self.largest, self.largest_offset = header.max_timestamp, header.last_offset
 
-    def append(self) -> None:
-        last = self.entries[-1][0] if self.entries else NO_TIMESTAMP
-        if self.largest > last:
-            self.entries.append((self.largest, self.largest_offset))
+def _entries(positions: Ints, interval_bytes: int) -> Ints:
+    """Return the batches before which an entry is due."""
+    found: list[int] = []
+    last = 0
+    while True:
+        at = int(np.searchsorted(positions, last + interval_bytes, side="right"))
+        if at >= len(positions):
+            return np.array(found, np.int64)
+        found.append(at)
+        last = int(positions[at])
+
+
+def _time_index(base_offset: int, entries: Ints, last_offsets: Ints, largest: Ints) -> TimeIndex:
+    """A timestamp that is not larger than the last entry's is not added."""
+    if not len(largest):
+        return TimeIndex(base_offset, np.empty(0, np.int64), np.empty(0, np.int64))
+    asked = np.concatenate((entries, [len(largest) - 1]))
+    before = np.concatenate(([NO_TIMESTAMP], largest[asked[:-1]]))
+    asked = asked[largest[asked] > before]
+    reached_at = np.searchsorted(largest, largest[asked], side="left")
+    return TimeIndex(base_offset, largest[asked], last_offsets[reached_at])
 
 
 def rebuild_indexes(
@@ -61,6 +101,7 @@ def rebuild_indexes(
     *,
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     follow: OpenTransactions | None = None,
+    producers: ProducerStates | None = None,
 ) -> RebuiltIndexes:
     """Make the indexes of a segment whose batches are known to be whole.
 
@@ -68,42 +109,53 @@ def rebuild_indexes(
         filesystem, segment: from the discovery; cut off at its last good batch (``recovery_plan.valid_prefix``).
         index_interval_bytes: the topic's ``index.interval.bytes``.
         follow: the transactions that were open where the segment begins; it goes on from segment to segment.
+        producers: likewise the producers' states.
 
     Raises:
         LogDirError: the segment cannot be read.
     """
     open_transactions = OpenTransactions() if follow is None else follow
-    offsets: list[tuple[int, int]] = []
-    times = _TimeEntries()
+    states = ProducerStates() if producers is None else producers
+    parts: dict[str, list[Ints]] = {name: [np.empty(0, np.int64)] for name in _KEPT}
+    epochs: list[EpochStart] = []
     aborted: list[AbortedTransaction] = []
-    last_entry_position, next_offset = 0, segment.base_offset
-    with open_segment(filesystem, segment, use_indexes=False) as reader:
-        for header in reader.headers():
-            times.see(header)
-            if header.position - last_entry_position > index_interval_bytes:
-                offsets.append((header.last_offset, header.position))
-                times.append()
-                last_entry_position = header.position
-            next_offset = header.last_offset + 1
-            if header.is_control:
-                ended = [open_transactions.end(marker) for marker in markers_of(reader, header)]
-                aborted += [one for one in ended if one is not None]
-            else:
-                open_transactions.data(header)
-    times.append()
-    return RebuiltIndexes(
-        _offset_index(segment.base_offset, offsets),
-        _time_index(segment.base_offset, times.entries),
-        tuple(aborted),
-        next_offset,
-    )
+    with filesystem.open(segment.path) as read_at:
+        reader = SegmentReader(filesystem, segment, read_at, use_indexes=False)
+        for window in scan_segment(read_at, size_bytes=segment.size_bytes):
+            for name in _KEPT:
+                parts[name].append(window.batches.column(name).copy())
+            epochs += _new_epochs(window.batches, epochs[-1].leader_epoch if epochs else -1)
+            for header, markers in with_producers(reader, window.batches):
+                states.see(header, markers)
+                aborted += _ended(open_transactions, header, markers)
+    positions, last_offsets, stamps = (np.concatenate(parts[name]) for name in _KEPT)
+    indexes = build_indexes(segment.base_offset, positions, last_offsets, stamps, interval_bytes=index_interval_bytes)
+    next_offset = int(last_offsets[-1]) + 1 if len(last_offsets) else segment.base_offset
+    return RebuiltIndexes(*indexes, tuple(aborted), next_offset, tuple(epochs))
 
 
-def _offset_index(base_offset: int, entries: list[tuple[int, int]]) -> OffsetIndex:
-    columns = np.array(entries, np.int64).reshape(-1, 2)
-    return OffsetIndex(base_offset, columns[:, 0], columns[:, 1])
+def with_producers(reader: SegmentReader, batches: Batches) -> Iterator[tuple[BatchHeader, tuple[Marker, ...]]]:
+    """Yield the batches of format 2 that have a producer, with the markers of control batches."""
+    rows = np.flatnonzero((batches.column("magic") >= 2) & (batches.column("producer_id") >= 0))
+    columns = [batches.column(name)[rows].tolist() for name in BATCH_COLUMNS]
+    for values in zip(*columns, strict=True):
+        header = BatchHeader(*values)
+        yield header, tuple(markers_of(reader, header)) if header.is_control else ()
 
 
-def _time_index(base_offset: int, entries: list[tuple[int, int]]) -> TimeIndex:
-    columns = np.array(entries, np.int64).reshape(-1, 2)
-    return TimeIndex(base_offset, columns[:, 0], columns[:, 1])
+def _ended(
+    open_transactions: OpenTransactions, header: BatchHeader, markers: tuple[Marker, ...]
+) -> Iterator[AbortedTransaction]:
+    if not header.is_control:
+        open_transactions.data(header)
+    for marker in markers:
+        ended = open_transactions.end(marker)
+        if ended is not None:
+            yield ended
+
+
+def _new_epochs(batches: Batches, latest: int) -> Iterator[EpochStart]:
+    epochs = np.where(batches.column("magic") >= 2, batches.column("leader_epoch"), -1)
+    before = np.maximum.accumulate(np.concatenate(([latest], epochs)))[:-1]
+    for row in np.flatnonzero(epochs > before).tolist():
+        yield EpochStart(int(epochs[row]), int(batches.column("base_offset")[row]))

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -87,6 +88,18 @@ class KeptSegment:
     is_recovered: bool
 
 
+class Rebuild(NamedTuple):
+    """One segment recovered; a segment may be, twice: when it is opened, and because it was not flushed.
+
+    Attributes:
+        base_offset: whose batches are walked.
+        visible: the base offsets of the segments that Kafka has opened by then, this one included only if it has.
+    """
+
+    base_offset: int
+    visible: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class RecoveryPlan:
     """What will become of one partition.
@@ -97,6 +110,8 @@ class RecoveryPlan:
         segments: what is left, by base offset.
         log_start_offset, log_end_offset: of the log afterwards.
         bytes_lost: bytes of ``.log`` files that are cut off or deleted, swapped-out segments aside.
+        rebuilds: the segments recovered, in order: producer snapshots and leader epochs depend on it.
+        is_clean: whether the broker would skip the recovery of segments that were not flushed.
     """
 
     partition: Partition
@@ -105,6 +120,8 @@ class RecoveryPlan:
     log_start_offset: int = 0
     log_end_offset: int = 0
     bytes_lost: int = 0
+    rebuilds: tuple[Rebuild, ...] = ()
+    is_clean: bool = False
 
 
 @dataclass(slots=True)
@@ -114,6 +131,7 @@ class _Draft:
     files: dict[FileName, LogFile]
     actions: list[Action] = field(default_factory=list)
     bytes_lost: int = 0
+    rebuilds: list[Rebuild] = field(default_factory=list)
 
     def delete(self, doomed: Iterable[LogFile], reason: str) -> None:
         for file in sorted(doomed, key=lambda one: one.path):
@@ -157,13 +175,17 @@ def plan_recovery(directory: LogDirectory, partition: Partition) -> RecoveryPlan
     is_metadata = partition.topic == names.CLUSTER_METADATA_TOPIC
     is_clean = directory.clean_shutdown is not None and not is_metadata
     recovery_point = 0 if is_metadata else partition.recovery_point
-    kept = [_loaded(filesystem, draft, base) for base in _bases(draft)]
+    kept: list[KeptSegment] = []
+    for base in _bases(draft):
+        kept.append(_loaded(filesystem, draft, base))
+        if kept[-1].is_recovered:
+            draft.rebuilds.append(Rebuild(base, tuple(one.base_offset for one in kept[:-1])))
     if not is_clean and partition.state != "delete":
         kept = _recover_from(filesystem, draft, kept, recovery_point)
     if kept and not kept[-1].is_recovered:
         last = draft.files[FileName(kept[-1].base_offset, "log")]
         kept[-1] = replace(kept[-1], next_offset=_next_offset(filesystem, last))
-    return _settled(draft, partition, kept)
+    return replace(_settled(draft, partition, kept), is_clean=is_clean)
 
 
 def valid_prefix(read_at: ReadAt, *, base_offset: int, size_bytes: int) -> tuple[int, int]:
@@ -294,6 +316,7 @@ def _recover_from(
         reason = f"not flushed: the recovery point is {recovery_point}"
         segment = loaded[index] if loaded[index].is_recovered else _recovered(filesystem, draft, loaded[index], reason)
         kept.append(segment)
+        draft.rebuilds.append(Rebuild(segment.base_offset, tuple(one.base_offset for one in loaded)))
         if segment.size_bytes < before:
             _delete_segments(draft, loaded[index + 1 :], f"the log was cut off in segment {segment.base_offset}")
             break
@@ -326,4 +349,5 @@ def _settled(draft: _Draft, partition: Partition, kept: list[KeptSegment]) -> Re
         log_start_offset=max(start, kept[0].base_offset),
         log_end_offset=end,
         bytes_lost=draft.bytes_lost,
+        rebuilds=tuple(draft.rebuilds),
     )

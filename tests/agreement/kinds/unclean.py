@@ -1,23 +1,33 @@
-"""Kind ``unclean``: what a real broker's recovery kept, worked out from the directory as it was before.
+"""Kind ``unclean``: what a real broker's recovery left, worked out from the directory as it was before.
 
-The product is given ``before/`` alone. Its plan is carried out on a copy, as far as records go: deleted files are left
-out, swaps renamed, segments cut; then each line about the copy is compared with the truth about ``after/``.
+The product is given ``before/`` alone, and the settings of ``server_properties``. It recovers each partition into a
+scratch directory; then every file of every partition is compared with ``after/``, names and bytes, and each line about
+the records with the truth. Three inputs are not files of ``before/``: the clock (of the broker's own account), the
+record version of topics whose batches are all of format 0 or 1 (topic settings of brokers before 3.0 are in
+ZooKeeper), and the epoch in which the controller made the broker leader: in KRaft one for the fencing, one for the
+election.
 """
 
 from __future__ import annotations
 
+import calendar
 import gzip
 import itertools
+import json
+import re
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tests.agreement.corpus import LogCase, log_cases
 from tests.agreement.kind import Case, Kind, differences
 from tests.agreement.kinds.logs import TRUTH, found_lines, lines
 
-from kafkaframes.log.directory import LogDirectory, discover
-from kafkaframes.log.recovery_plan import RecoveryPlan, plan_recovery
+from kafkaframes.log.directory import LogDirectory, Partition, discover
+from kafkaframes.log.recovery import RecoverySettings, work_out, write_files
+from kafkaframes.log.recovery_plan import plan_recovery
 
 ENOUGH = 40
 
@@ -34,23 +44,66 @@ def _compare(case: LogCase) -> Iterator[str]:
         yield f"{case.truth} or {before} is missing"
         return
     with tempfile.TemporaryDirectory() as scratch, gzip.open(case.truth) as truth:
-        (directory,) = discover(str(before))
-        for partition in directory.partitions:
-            _carry_out(directory, plan_recovery(directory, partition), Path(scratch))
+        recover_all(before, Path(scratch), json.loads(case.manifest.read_text()))
+        yield from _file_differences(case.directory, Path(scratch))
         pairs = itertools.zip_longest(lines(truth), lines(found_lines(Path(scratch))))
         for number, (expected, found) in enumerate(pairs, start=1):
             yield from (f"line {number}: {text}" for text in differences(expected, found))
 
 
-def _carry_out(directory: LogDirectory, plan: RecoveryPlan, scratch: Path) -> None:
-    target = scratch / Path(plan.partition.directory).name
-    target.mkdir()
-    for segment in plan.segments:
-        kept = directory.filesystem.read(segment.path, length=segment.size_bytes) if segment.size_bytes else b""
-        (target / segment.name).write_bytes(kept)
-    for action in plan.actions:
-        if action.to is not None and action.to.endswith(".log.deleted"):
-            (target / Path(action.to).name).write_bytes(directory.filesystem.read(action.source or action.path))
+def recover_all(before: Path, scratch: Path, manifest: dict[str, Any]) -> None:
+    """Recover every partition of ``before`` into a directory of its name under ``scratch``."""
+    (directory,) = discover(str(before))
+    for partition in directory.partitions:
+        recovered = work_out(directory, plan_recovery(directory, partition), _settings(directory, partition, manifest))
+        write_files(directory.filesystem, recovered.files, scratch / Path(partition.directory).name)
+
+
+def _settings(directory: LogDirectory, partition: Partition, manifest: dict[str, Any]) -> RecoverySettings:
+    properties = manifest["server_properties"]
+    magics = manifest["partitions"]["before"].get(Path(partition.directory).name, {}).get("magics", {})
+    is_kraft = manifest["mode"] == "kraft"
+    known = [one.leader_epoch for one in partition.leader_epochs or ()]
+    return RecoverySettings(
+        now_ms=_clock_ms(manifest["recovery_log"]),
+        index_interval_bytes=int(properties.get("log.index.interval.bytes", 4096)),
+        producer_id_expiration_ms=int(properties.get("producer.id.expiration.ms", 86_400_000)),
+        record_version=2 if is_kraft else max((int(magic) for magic in magics), default=2),
+        new_leader_epoch=max(known, default=0) + 2,
+    )
+
+
+def _clock_ms(account: list[str]) -> int:
+    """Return the time of the first line that has one, milliseconds since 1970 (the lines are in UTC)."""
+    for line in account:
+        stamp = re.match(r"(\d+)-(\d+)-(\d+)T(\d+):(\d+):(\d+)\.(\d{3}) ", line)
+        if stamp:
+            *parts, milliseconds = (int(part) for part in stamp.groups())
+            return calendar.timegm(time.struct_time((*parts, 0, 0, 0))) * 1000 + milliseconds
+    raise ValueError("the broker's account has no time")
+
+
+def _file_differences(after: Path, found: Path) -> Iterator[str]:
+    """Compare the partitions' directories: every name, and every byte."""
+    expected_files, found_files = _files(after), _files(found)
+    for name in sorted(expected_files.keys() | found_files.keys()):
+        if name not in found_files:
+            yield f"{name}: expected a file, found none"
+        elif name not in expected_files:
+            yield f"{name}: expected no file, found one of {found_files[name].stat().st_size} bytes"
+        elif (expected := expected_files[name].read_bytes()) != (raw := found_files[name].read_bytes()):
+            place = next((at for at, (one, other) in enumerate(zip(expected, raw, strict=False)) if one != other), -1)
+            at = place if place >= 0 else min(len(expected), len(raw))
+            yield f"{name}: expected {len(expected)} bytes, found {len(raw)}; they differ from byte {at} on"
+
+
+def _files(directory: Path) -> dict[str, Path]:
+    """Return the files of the partitions, by name within the log directory; those of its root are the broker's own."""
+    return {
+        path.relative_to(directory).as_posix(): path
+        for path in directory.rglob("*")
+        if path.is_file() and path.parent != directory
+    }
 
 
 def _disagreements(case: Case) -> Iterator[str]:

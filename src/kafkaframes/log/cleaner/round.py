@@ -25,8 +25,8 @@ from kafkaframes.log.cleaner.transactions import CleanedTransactions
 from kafkaframes.log.cleaner.window import DecodedWindow, windows
 from kafkaframes.log.directory import LogFile, Partition, Segment
 from kafkaframes.log.filesystem import FileSystem, split
-from kafkaframes.log.index_builder import build_indexes
 from kafkaframes.log.offset_index import write_offset_index
+from kafkaframes.log.rebuild import build_indexes
 from kafkaframes.log.time_index import write_time_index
 from kafkaframes.log.txn_index import AbortedTransaction, write_txn_index
 from kafkaframes.records.layout import PLACE

@@ -1,0 +1,298 @@
+"""A recovery carried out: the files of a partition as a broker leaves them after loading it and stopping cleanly.
+
+``plan_recovery`` decides; ``work_out`` adds what follows from the batches (indexes, producer snapshots, leader
+epochs); ``write_files`` writes the result into a new directory. The source is only read, so that a crash at any point
+leaves it as it was; the new directory is complete or not there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.log import leader_epochs, names
+from kafkaframes.log.checkpoints import EpochStart, write_leader_epochs
+from kafkaframes.log.directory import LogDirectory, LogFile, Segment
+from kafkaframes.log.filesystem import FileSystem, split
+from kafkaframes.log.leader_epochs import Epochs
+from kafkaframes.log.names import FileName, segment_file_name
+from kafkaframes.log.offset_index import write_offset_index
+from kafkaframes.log.producer_recovery import Manager, Replay, Shelf, replay_of
+from kafkaframes.log.producer_state import DEFAULT_EXPIRATION_MS
+from kafkaframes.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
+from kafkaframes.log.recovery_plan import Action, Kind, RecoveryPlan
+from kafkaframes.log.time_index import write_time_index
+from kafkaframes.log.transactions import OpenTransactions
+from kafkaframes.log.txn_index import write_txn_index
+
+COPY_BYTES = 4 << 20
+PARTIAL = ".recovering"  # the suffix of a directory that is being written
+_NONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverySettings:
+    """What a recovery depends on beside the files.
+
+    Attributes:
+        now_ms: the clock, for producers that are forgotten.
+        index_interval_bytes: ``index.interval.bytes``.
+        producer_id_expiration_ms: ``producer.id.expiration.ms``.
+        record_version: what ``message.format.version`` of the topic allows, 0 to 2; 2 from 3.0 on.
+        new_leader_epoch: the epoch in which the broker leads the partition after its start; None: it does not.
+    """
+
+    now_ms: int
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES
+    producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
+    record_version: int = 2
+    new_leader_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The beginning of a file that lies elsewhere.
+
+    Attributes:
+        path: as the file system is asked.
+        size_bytes: up to which byte; None for all.
+        mtime_ms: to be kept, for retention goes by it.
+    """
+
+    path: str
+    size_bytes: int | None = None
+    mtime_ms: int | None = None
+
+
+Contents = dict[str, bytes | Slice]
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The files of one partition afterwards.
+
+    Attributes:
+        plan: what was decided.
+        files: by name; bytes that were made, or a slice of a file that is there.
+    """
+
+    plan: RecoveryPlan
+    files: Mapping[str, bytes | Slice] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _State:
+    """What goes on from one recovered segment to the next."""
+
+    shelf: Shelf
+    epochs: Epochs
+    rebuilt: dict[int, RebuiltIndexes] = field(default_factory=dict)
+
+
+def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySettings) -> Recovered:
+    """Return every file of the partition as a broker would leave it.
+
+    Args:
+        directory: that the plan was made from.
+        plan: from ``plan_recovery``.
+        settings: of the broker and the topic.
+
+    Raises:
+        LogDirError: a file cannot be read.
+    """
+    filesystem, partition = directory.filesystem, plan.partition
+    files = _after_actions(filesystem, plan)
+    segments = {one.base_offset: _segment(one.base_offset, one.path, one.size_bytes) for one in plan.segments}
+    state = _State(_shelf(filesystem, files, settings), partition.leader_epochs or ())
+    replay = replay_of(filesystem, _as_found(plan, segments))
+    start_checkpoint = partition.checkpointed.get(names.LOG_START_CHECKPOINT, 0)
+    for rebuild in plan.rebuilds:
+        if rebuild.base_offset in segments:
+            manager = Manager(state.shelf)
+            manager.rebuild(
+                rebuild.visible,
+                start_offset=start_checkpoint,
+                end_offset=rebuild.base_offset,
+                is_clean=False,
+                replay=replay,
+            )
+            _rebuild(filesystem, segments[rebuild.base_offset], manager, state, settings)
+    _finish(plan, state, replay, start_checkpoint)
+    _put_indexes(files, plan, state)
+    _put_snapshots(files, state.shelf)
+    _put_epochs(files, plan, state.epochs, settings)
+    return Recovered(plan, files)
+
+
+def _segment(base_offset: int, path: str, size_bytes: int) -> Segment:
+    return Segment(LogFile(FileName(base_offset, "log"), path, size_bytes, None))
+
+
+def _as_found(plan: RecoveryPlan, segments: dict[int, Segment]) -> dict[int, Segment]:
+    """Return the segments with those that will be gone: one that is replayed early may be cut off later."""
+    visible = {base for rebuild in plan.rebuilds for base in rebuild.visible}
+    gone = {one.base_offset: one for one in plan.partition.segments if one.base_offset in visible - segments.keys()}
+    return gone | segments
+
+
+def _after_actions(filesystem: FileSystem, plan: RecoveryPlan) -> Contents:
+    """Return the files after deletions, renames and truncations."""
+    listed = filesystem.list_directory(plan.partition.directory)
+    files: Contents = {one.name: Slice(one.path, mtime_ms=one.mtime_ms) for one in listed if not one.is_directory}
+    for action in plan.actions:
+        _apply(files, action)
+    return files
+
+
+def _apply(files: Contents, action: Action) -> None:
+    name = split(action.path)[1]
+    if action.kind is Kind.CREATE:
+        files[name] = b""
+    elif action.kind is Kind.DELETE:
+        files.pop(name, None)
+    elif action.kind is Kind.RENAME and action.to is not None:
+        files[split(action.to)[1]] = files.pop(name)
+    elif action.kind is Kind.TRUNCATE and isinstance(whole := files[name], Slice):
+        files[name] = Slice(whole.path, action.size_bytes)
+
+
+def _shelf(filesystem: FileSystem, files: Contents, settings: RecoverySettings) -> Shelf:
+    """Take the snapshots off the files: they are decided about apart, and put back at the end."""
+    snapshots: dict[int, bytes] = {}
+    for name in list(files):
+        parsed = FileName.parse(name)
+        if parsed is not None and parsed.kind == "snapshot" and not parsed.temporary:
+            content = files.pop(name)
+            snapshots[parsed.offset] = content if isinstance(content, bytes) else filesystem.read(content.path)
+    return Shelf(snapshots, settings.now_ms, settings.producer_id_expiration_ms, settings.record_version)
+
+
+def _rebuild(
+    filesystem: FileSystem, segment: Segment, manager: Manager, state: _State, settings: RecoverySettings
+) -> None:
+    """Walk one segment; its producers, transactions and epochs go on from what was before it."""
+    follow = OpenTransactions()
+    for entry in manager.states.entries.values():
+        if entry.current_txn_first_offset != _NONE:
+            follow.first_offsets[entry.producer_id] = entry.current_txn_first_offset
+    found = rebuild_indexes(
+        filesystem,
+        segment,
+        index_interval_bytes=settings.index_interval_bytes,
+        follow=follow,
+        producers=manager.states,
+    )
+    state.rebuilt[segment.base_offset] = found
+    if settings.record_version >= 2:
+        state.epochs = leader_epochs.recovered(state.epochs, found.epochs)
+        manager.map_end = found.next_offset
+    manager.take_snapshot()
+
+
+def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint: int) -> None:
+    """Load the producers of the whole log, as a broker does once its segments are settled."""
+    bases = [one.base_offset for one in plan.segments]
+    end = plan.log_end_offset
+    state.epochs = leader_epochs.truncated(state.epochs, start_offset=start_checkpoint, end_offset=end)
+    state.shelf.remove_stray(bases)
+    manager = Manager(state.shelf)
+    manager.rebuild(bases, start_offset=plan.log_start_offset, end_offset=end, is_clean=plan.is_clean, replay=replay)
+
+
+def _put_indexes(files: Contents, plan: RecoveryPlan, state: _State) -> None:
+    for kept in plan.segments:
+        index, time_index, txn_index = (
+            segment_file_name(kept.base_offset, kind) for kind in ("index", "timeindex", "txnindex")
+        )
+        rebuilt = state.rebuilt.get(kept.base_offset)
+        if rebuilt is None:
+            files.setdefault(index, b"")
+            files.setdefault(time_index, b"")
+            continue
+        files[index] = write_offset_index(rebuilt.offset_index)
+        files[time_index] = write_time_index(rebuilt.time_index)
+        if rebuilt.aborted:
+            files[txn_index] = write_txn_index(rebuilt.aborted)
+        elif txn_index in files:
+            files[txn_index] = b""  # Kafka empties the file and lets it lie
+
+
+def _put_snapshots(files: Contents, shelf: Shelf) -> None:
+    for offset, raw in shelf.snapshots.items():
+        files[segment_file_name(offset, "snapshot")] = raw
+
+
+def _put_epochs(files: Contents, plan: RecoveryPlan, epochs: Epochs, settings: RecoverySettings) -> None:
+    if settings.record_version < 2:
+        return
+    if settings.new_leader_epoch is not None:
+        epochs = leader_epochs.assign(epochs, EpochStart(settings.new_leader_epoch, plan.log_end_offset))
+    if epochs or names.LEADER_EPOCH_CHECKPOINT in files:
+        files[names.LEADER_EPOCH_CHECKPOINT] = write_leader_epochs(epochs)
+
+
+def write_files(filesystem: FileSystem, files: Mapping[str, bytes | Slice], target: Path) -> None:
+    """Write files into ``target``, which is complete afterwards or not there at all; each file is flushed.
+
+    Args:
+        filesystem: who has the slices.
+        files: by name.
+        target: a directory that does not exist.
+
+    Raises:
+        LogDirError: ``target`` exists, or a file cannot be read or written.
+    """
+    if target.exists():
+        raise LogDirError("is there already; nothing is overwritten", file=str(target))
+    partial = target.with_name(target.name + PARTIAL)
+    try:
+        shutil.rmtree(partial, ignore_errors=True)  # of a run that was killed
+        partial.mkdir(parents=True)
+        for name, content in files.items():
+            _write_file(filesystem, content, partial / name)
+        _flush_directory(partial)
+        partial.rename(target)
+        _flush_directory(target.parent)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise LogDirError(
+            f"cannot be written: {error.strerror or error}", file=error.filename or str(target)
+        ) from error
+
+
+def _write_file(filesystem: FileSystem, content: bytes | Slice, path: Path) -> None:
+    with path.open("wb") as out:
+        if isinstance(content, bytes):
+            out.write(content)
+        else:
+            _copy(filesystem, content, out)
+        out.flush()
+        os.fsync(out.fileno())
+    if isinstance(content, Slice) and content.mtime_ms is not None:
+        os.utime(path, ns=(content.mtime_ms * 1_000_000,) * 2)
+
+
+def _copy(filesystem: FileSystem, content: Slice, out: BinaryIO) -> None:
+    left = content.size_bytes
+    with filesystem.open(content.path) as read_at:
+        position = 0
+        while left is None or left > 0:
+            chunk = read_at(position, COPY_BYTES if left is None else min(COPY_BYTES, left))
+            if not chunk:
+                return
+            out.write(chunk)
+            position += len(chunk)
+            left = None if left is None else left - len(chunk)
+
+
+def _flush_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,179 @@
+"""Recoveries carried out: files of a real broker in the agreement, made-up ones and failing disks here."""
+
+import errno
+import itertools
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.agreement.kinds import unclean
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.log import leader_epochs
+from kafkaframes.log.checkpoints import EpochStart
+from kafkaframes.log.directory import discover
+from kafkaframes.log.producer_recovery import Manager, Shelf, in_file_order
+from kafkaframes.log.producer_snapshot import ProducerEntry, read_producer_snapshot, write_producer_snapshot
+from kafkaframes.log.recovery import PARTIAL, Recovered, RecoverySettings, work_out, write_files
+from kafkaframes.log.recovery_plan import plan_recovery
+
+LOGS = Path(__file__).parents[1] / "data" / "logs"
+BEFORE = LOGS / "unclean-flipped-bit-active" / "before"
+NOW_MS = 1_795_255_143_423
+
+
+def recovered(path: Path, name: str = "idem-0") -> Recovered:
+    (directory,) = discover(str(path))
+    (partition,) = (one for one in directory.partitions if str(one.topic_partition) == name)
+    return work_out(directory, plan_recovery(directory, partition), RecoverySettings(NOW_MS, index_interval_bytes=1024))
+
+
+@pytest.fixture(scope="module")
+def result():
+    return recovered(BEFORE)
+
+
+def producer(producer_id: int, timestamp: int = NOW_MS) -> ProducerEntry:
+    return ProducerEntry(producer_id, 0, 4, 4, 4, timestamp, -1, -1)
+
+
+@pytest.mark.parametrize("change", ["flip", "missing", "surplus"])
+def test_a_poisoned_truth_is_noticed(tmp_path, change):
+    shutil.copytree(LOGS / "unclean-flipped-bit-active", tmp_path / "case")
+    unclean.recover_all(
+        tmp_path / "case" / "before",
+        tmp_path / "found",
+        json.loads((LOGS / "unclean-flipped-bit-active.json").read_text()),
+    )
+    after = tmp_path / "case" / "after"
+    assert [*unclean._file_differences(after, tmp_path / "found")] == []
+    victim = next((after / "txn-0").glob("*.snapshot"))
+    if change == "flip":
+        victim.write_bytes(victim.read_bytes()[:-1] + b"\x01")
+    elif change == "missing":
+        victim.unlink()
+    else:
+        (after / "txn-0" / "surplus").write_bytes(b"")
+    assert len([*unclean._file_differences(after, tmp_path / "found")]) == 1
+
+
+def test_what_was_recovered_is_left_alone_the_second_time(tmp_path, result):
+    filesystem = discover(str(BEFORE))[0].filesystem
+    write_files(filesystem, result.files, tmp_path / "idem-0")
+    again = recovered(tmp_path)
+    assert {name: len(content) for name, content in again.files.items() if isinstance(content, bytes)} == {
+        name: (tmp_path / "idem-0" / name).stat().st_size
+        for name, content in again.files.items()
+        if isinstance(content, bytes)
+    }
+    write_files(filesystem, again.files, tmp_path / "second" / "idem-0")
+    for path in (tmp_path / "idem-0").iterdir():
+        assert (tmp_path / "second" / "idem-0" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_nothing_is_overwritten(tmp_path, result):
+    (tmp_path / "idem-0").mkdir()
+    with pytest.raises(LogDirError, match="nothing is overwritten"):
+        write_files(discover(str(BEFORE))[0].filesystem, result.files, tmp_path / "idem-0")
+
+
+def outcome(filesystem, result, target) -> str:
+    try:
+        write_files(filesystem, result.files, target)
+    except LogDirError as error:
+        return str(error)
+    return ""
+
+
+def test_a_disk_that_fails_at_any_flush_or_rename_leaves_nothing_half_done(tmp_path, result, monkeypatch):
+    filesystem = discover(str(BEFORE))[0].filesystem
+    source = {path.name: path.read_bytes() for path in (BEFORE / "idem-0").iterdir()}
+    real_sync, real_rename, target = os.fsync, Path.rename, tmp_path / "idem-0"
+    for failing in itertools.count():
+        calls = itertools.count()
+
+        def perhaps(real, *arguments, calls=calls, failing=failing):
+            if next(calls) == failing:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real(*arguments)
+
+        monkeypatch.setattr(os, "fsync", lambda descriptor, perhaps=perhaps: perhaps(real_sync, descriptor))
+        monkeypatch.setattr(Path, "rename", lambda path, to, perhaps=perhaps: perhaps(real_rename, path, to))
+        failure = outcome(filesystem, result, target)
+        if failure:
+            assert "No space left" in failure
+            complete = {path.name for path in target.iterdir()} if target.exists() else set()
+            assert complete in (set(), set(result.files))
+            assert not target.with_name(target.name + PARTIAL).exists()
+            shutil.rmtree(target, ignore_errors=True)
+        else:
+            break
+    assert failing > len(result.files)  # every file's flush, the directory's, the rename
+    assert {path.name: path.read_bytes() for path in (BEFORE / "idem-0").iterdir()} == source
+
+
+def test_what_a_killed_run_left_is_in_nobodys_way(tmp_path, result):
+    (tmp_path / f"idem-0{PARTIAL}").mkdir()
+    (tmp_path / f"idem-0{PARTIAL}" / "junk").write_bytes(b"x")
+    write_files(discover(str(BEFORE))[0].filesystem, result.files, tmp_path / "idem-0")
+    assert {path.name for path in (tmp_path / "idem-0").iterdir()} == set(result.files)
+
+
+@pytest.mark.parametrize(
+    ("present", "bases", "left"),
+    [
+        ((10, 20, 35), (0, 20), (20, 35)),  # the last stray lies beyond every segment: it is the log's end
+        ((5, 10, 20), (0, 10, 20), (10, 20)),
+        ((25, 30, 35), (0, 20), (35,)),
+        ((5,), (0, 20), ()),
+        ((5,), (), (5,)),
+        ((), (0,), ()),
+    ],
+)
+def test_stray_snapshots_go(present, bases, left):
+    shelf = Shelf(dict.fromkeys(present, b""), NOW_MS)
+    shelf.remove_stray(bases)
+    assert tuple(sorted(shelf.snapshots)) == left
+
+
+def test_a_corrupt_snapshot_goes_and_an_idle_producer_is_forgotten():
+    old = producer(1, NOW_MS - 86_400_000)
+    shelf = Shelf({10: write_producer_snapshot([old, producer(2)]), 20: b"corrupt", 40: b"beyond"}, NOW_MS)
+    manager = Manager(shelf)
+    manager.rebuild([0, 10, 20], start_offset=0, end_offset=30, is_clean=False, replay=lambda base, at: iter(()))
+    assert sorted(shelf.snapshots) == [10, 20, 30]
+    assert [one.producer_id for one in read_producer_snapshot(shelf.snapshots[30])] == [2]
+
+
+def test_a_log_of_an_old_format_gets_empty_snapshots():
+    shelf = Shelf({}, NOW_MS, record_version=1)
+    Manager(shelf).rebuild([0, 10, 20], start_offset=0, end_offset=30, is_clean=False, replay=lambda base, at: iter(()))
+    assert {offset: read_producer_snapshot(raw) for offset, raw in shelf.snapshots.items()} == {10: (), 20: (), 30: ()}
+
+
+def test_producers_stand_in_the_order_of_a_java_hash_map():
+    ids = [33, 1, 17, 2, 1 << 32]  # 16 buckets: 33, 1, 17 and 2^32 (whose halves are mixed) share the second
+    assert [one.producer_id for one in in_file_order(map(producer, ids))] == [33, 1, 17, 1 << 32, 2]
+    many = [*range(20, 0, -1)]  # more than 12: the table doubles
+    assert [one.producer_id for one in in_file_order(map(producer, many))] == sorted(many)
+
+
+def epochs(*pairs):
+    return tuple(EpochStart(*pair) for pair in pairs)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "left"),
+    [(0, 100, ((0, 0), (2, 40))), (0, 40, ((0, 0),)), (50, 100, ((2, 50),)), (40, 100, ((2, 40),)), (0, 0, ())],
+)
+def test_epochs_are_cut_at_both_ends(start, end, left):
+    assert leader_epochs.truncated(epochs((0, 0), (2, 40)), start_offset=start, end_offset=end) == epochs(*left)
+
+
+def test_an_epoch_without_records_is_replaced():
+    assert leader_epochs.assign(epochs((0, 0)), EpochStart(2, 0)) == epochs((2, 0))
+    assert leader_epochs.assign(epochs((0, 0)), EpochStart(0, 5)) == epochs((0, 0))
+    assert leader_epochs.assign(epochs((0, 0)), EpochStart(-1, 5)) == epochs((0, 0))
+    assert leader_epochs.recovered(epochs((3, 0)), epochs((2, 5), (4, 9))) == epochs((3, 0), (4, 9))
