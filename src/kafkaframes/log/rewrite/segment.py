@@ -20,8 +20,8 @@ from kafkaframes.log.append.decoded import Decoded
 from kafkaframes.log.cleaner.round import scan_file
 from kafkaframes.log.directory import LogFile, Segment
 from kafkaframes.log.filesystem import FileSystem
-from kafkaframes.log.index_builder import build_indexes
 from kafkaframes.log.offset_index import write_offset_index
+from kafkaframes.log.rebuild import build_indexes
 from kafkaframes.log.rewrite import files
 from kafkaframes.log.rewrite.batches import damaged_batches, rewritten
 from kafkaframes.log.rewrite.losses import Losses
