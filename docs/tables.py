@@ -12,8 +12,9 @@ from pathlib import Path
 import kafkaframes
 from kafkaframes.errors import EncodeError
 from kafkaframes.records.layout import CODECS
-from kafkaframes.spark.columns import BATCHES, INTERNAL, RECORDS, SPARKS_OWN, choose_columns
+from kafkaframes.spark.columns import BATCHES, INTERNAL, RECORDS, SEGMENTS, SPARKS_OWN, choose_columns
 from kafkaframes.spark.options import OPTIONS
+from kafkaframes.spark.storage import NAMES
 
 FORMATS = {0: "before 0.10", 1: "0.10", 2: "since 0.11"}
 ROOT = Path(__file__).parents[1]
@@ -50,6 +51,19 @@ def internal_table() -> str:
     return rows(("column", "type", "meaning"), own)
 
 
+def segments_table() -> str:
+    """One row for each column of the table segments."""
+    return rows(("column", "type", "meaning"), [(f"`{c.name}`", f"`{c.type}`", c.meaning) for c in SEGMENTS])
+
+
+def storage_table() -> str:
+    """One row for each argument of fsspec's that has names here."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for name, (place, _) in NAMES.items():
+        names.setdefault(place, []).append(f"`{name}`")
+    return rows(("option", "fsspec's argument"), [(", ".join(n), f"`{'.'.join(p)}`") for p, n in names.items()])
+
+
 def formats_table() -> str:
     """One row for each codec, one column for each message format: records were built, read back and compared."""
     body = [(codec, *(_tried(magic, codec) for magic in FORMATS)) for codec in CODECS]
@@ -74,6 +88,8 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "columns": (READING, records_table),
     "batches": (READING, batches_table),
     "internal": (READING, internal_table),
+    "segments": (READING, segments_table),
+    "storage": (READING, storage_table),
 }
 
 

@@ -24,8 +24,11 @@ def test_defaults():
 @given(st.sampled_from(sorted(OPTIONS)), st.randoms(use_true_random=False))
 def test_names_count_in_any_letter_case(name, random):
     text = {"assign": '{"t": [0]}', "startingoffsets": "earliest", "endingoffsets": "latest", "mode": "failfast"}
-    text |= {"decode": "internal", "table": "batches"}
-    text |= {"paths": '["/data"]', "minpartitions": "3", "maxbytesperpartition": "1m"}
+    text |= {"decode": "internal"}
+    text |= {"startingoffsetsbytimestampstrategy": "latest", "isolation": "read_committed", "table": "batches"}
+    text |= dict.fromkeys(("startingoffsetsbytimestamp", "endingoffsetsbytimestamp"), '{"t": {"0": 5}}')
+    text |= dict.fromkeys(("startingtimestamp", "endingtimestamp", "maxoffsetspertrigger"), "5")
+    text |= {"maxbytespertrigger": "1m", "paths": '["/data"]', "minpartitions": "3", "maxbytesperpartition": "1m"}
     value = text.get(name, "true")
     mixed = "".join(random.choice((c.upper(), c.lower())) for c in name)
     assert (
@@ -73,7 +76,14 @@ def test_offsets_are_sparks_json():
         ({"assign": "orders"}, "JSON such as"),
         ({"assign": "{}"}, "JSON such as"),
         ({"startingOffsets": "latest"}, "cannot start at latest"),
-        ({"startingOffsets": '{"t": {"0": -1}}'}, "cannot start at -1"),
+        ({"startingOffsets": '{"t": {"0": -1}}'}, "cannot start at latest"),
+        ({"startingTimestamp": "yesterday"}, "milliseconds since 1970"),
+        ({"startingOffsetsByTimestamp": '{"t": {"0": -1}}'}, "milliseconds since 1970"),
+        ({"startingOffsetsByTimestampStrategy": "earliest"}, "one of error, latest"),
+        ({"isolation": "committed"}, "read_uncommitted, read_committed"),
+        ({"storageOptions": "[1]"}, "JSON such as"),
+        ({"fs.s3a.path.style.access": "yes"}, "true or false"),
+        ({"fs.s3a.acces.key": "k"}, "did you mean fs.s3a.access.key"),
         ({"startingOffsets": '{"t": {"0": -3}}'}, "JSON such as"),
         ({"startingOffsets": '{"t": {"x": 1}}'}, "JSON such as"),
         ({"startingOffsets": '{"t": 5}'}, "JSON such as"),
@@ -85,7 +95,25 @@ def test_offsets_are_sparks_json():
 )
 def test_a_mistake_is_named(options, message):
     with pytest.raises(OptionError, match=message):
-        parse(**options)
+        parse(**options).for_batch()
+
+
+def test_times_count_before_offsets_and_one_time_before_those_of_partitions():
+    by_partition = '{"orders": {"0": 5}}'
+    both = parse(startingTimestamp="7", startingOffsetsByTimestamp=by_partition, startingOffsets="latest").for_batch()
+    assert (both.starting_times, both.ending_times) == (7, None)
+    one = parse(endingOffsetsByTimestamp=by_partition, endingOffsets="latest")
+    assert (one.starting_times, one.ending_times) == (None, {("orders", 0): 5})
+
+
+def test_sparks_and_fsspecs_names_of_a_store_mean_the_same_and_no_secret_is_shown():
+    sparks = {"spark.hadoop.fs.s3a.endpoint": "127.0.0.1:9", "fs.s3a.access.key": "k", "fs.s3a.secret.key": "sesame"}
+    sparks |= {"fs.s3a.endpoint.region": "eu-west-1"}
+    fsspecs = {"endpoint_url": "https://127.0.0.1:9", "KEY": "k", "secret": "sesame", "region": "eu-west-1"}
+    assert parse(**sparks) == parse(**fsspecs)
+    assert parse(**sparks).storage["client_kwargs"] == {"region_name": "eu-west-1"}
+    assert "sesame" not in repr(parse(**sparks))
+    assert parse(storageOptions='{"key": "other"}', key="k").storage == {"key": "other"}
 
 
 def test_a_path_is_needed():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import stat as modes
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from typing import Any, Protocol, TypeVar
 from kafkaframes.errors import LogDirError, MissingExtraError
 
 _Answer = TypeVar("_Answer")
+RETRY_AFTER_SECONDS = (0.1, 0.4, 1.6)  # a store that fails is asked so often again, besides what its client does
+_FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError)
 MAGIC_CHARACTERS = frozenset("*?[")
 MOST_UNCHECKED_BYTES = 1 << 20  # asked for without a look at the file's size
 ReadAt = Callable[[int, int], bytes]  # position, length -> up to so many bytes, fewer where the file ends
@@ -183,10 +186,14 @@ class FsspecFileSystem:
 
     def _ask(self, path: str, question: Callable[[Any], _Answer]) -> _Answer:
         store = self._store()
-        try:
-            return question(store)
-        except Exception as error:  # each store has its own exceptions (botocore's, aiohttp's, pyarrow's)
-            raise LogDirError(f"cannot be read: {type(error).__name__}: {error}", file=path) from error
+        for wait_seconds in (*RETRY_AFTER_SECONDS, None):
+            try:
+                return question(store)
+            except Exception as error:  # each store has its own exceptions (botocore's, aiohttp's, pyarrow's)
+                if wait_seconds is None or isinstance(error, _FINAL):
+                    raise LogDirError(f"cannot be read: {type(error).__name__}: {error}", file=path) from error
+                time.sleep(wait_seconds)
+        raise AssertionError("the last attempt returns or raises")
 
     def list_directory(self, path: str) -> list[FileInfo]:
         """Return the entries of a directory, sorted by name, freshly asked for."""

@@ -26,7 +26,7 @@ from kafkaframes.records.fused import SLACK_BYTES, fits, read_columns
 from kafkaframes.records.layout import CODEC_MASK, CODECS, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import CRC_MISMATCH
-from kafkaframes.records.scan import FILE, MEMORY, Bytes, End, Ints, check_crcs, timestamp_types
+from kafkaframes.records.scan import FILE, MEMORY, Batches, Bytes, End, Ints, check_crcs, timestamp_types
 from kafkaframes.wire.text import java_text
 
 PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
@@ -236,6 +236,7 @@ class ReadOptions(NamedTuple):
         first_offset, end_offset: records outside are left out; None is no bound. The end is exclusive.
         limit_bytes: the largest decompressed size of a batch.
         chunk_bytes: how much is decoded at once, about.
+        unwanted: says of each batch whether to leave it out unread (aborted transactions); None leaves none out.
     """
 
     columns: Sequence[str] = DEFAULT_COLUMNS
@@ -247,6 +248,7 @@ class ReadOptions(NamedTuple):
     end_offset: int | None = None
     limit_bytes: int = decode.DEFAULT_LIMIT_BYTES
     chunk_bytes: int = CHUNK_BYTES
+    unwanted: Callable[[Batches], npt.NDArray[np.bool_]] | None = None
 
     def checked(self) -> ReadOptions:
         """Return self.
@@ -357,7 +359,8 @@ class RecordReader:
     def _unwanted(self, chunk: Chunk) -> npt.NDArray[np.bool_] | None:
         """Tell which batches need not even be decompressed."""
         options, batches = self.options, chunk.batches
-        if options.control_records and options.first_offset is None and options.end_offset is None:
+        bounded = options.first_offset is not None or options.end_offset is not None
+        if options.control_records and not bounded and options.unwanted is None:
             return None
         is_v2 = batches.column("magic") >= 2
         unwanted: npt.NDArray[np.bool_] = np.zeros(len(batches), np.bool_)
@@ -367,6 +370,8 @@ class RecordReader:
             unwanted |= batches.column("last_offset") < options.first_offset
         if options.end_offset is not None:  # a wrapper of format 0 or 1 says its last offset only
             unwanted |= is_v2 & (batches.column("base_offset") >= options.end_offset)
+        if options.unwanted is not None:
+            unwanted |= options.unwanted(batches)
         return unwanted
 
     def _damaged(self, found: Decoded, skip: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:

@@ -14,12 +14,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.spark.columns import HEADERS_TYPE, Column
+from kafkaframes.spark.columns import HEADERS_TYPE, NAMES_TYPE, Column
 from kafkaframes.spark.planning import Segment
 
 _MOST_MILLISECONDS = (2**63 - 1) // 1000
 
 ARROW_TYPES: dict[str, pa.DataType] = {
+    NAMES_TYPE: pa.list_(pa.field("element", pa.string())),
     "binary": pa.binary(),
     "string": pa.string(),
     "boolean": pa.bool_(),

@@ -24,7 +24,7 @@ from kafkaframes.spark.columns import Column
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import Slice
 from kafkaframes.spark.rebatch import TARGET_BYTES, rebatch
-from kafkaframes.spark.source import check_not_cut, open_slice
+from kafkaframes.spark.source import Meter, aborted_batches, check_not_cut, open_slice
 
 _GUESSED_RATIO = 4.0  # of compression, for how many batches are opened at once
 
@@ -42,6 +42,9 @@ class Scanned:
             self._open(chunk)
         outside = self.batches.column("last_offset") < piece.first_offset
         outside |= (self.batches.column("magic") >= 2) & (self.batches.column("base_offset") >= piece.end_offset)
+        unwanted = aborted_batches(piece)
+        if unwanted is not None:
+            outside |= unwanted(self.batches)
         self.kept: Ints = np.flatnonzero(~outside)
 
     def _open(self, chunk: Chunk) -> None:
@@ -58,19 +61,25 @@ class Scanned:
         return self.batches.column(name)[self.kept]
 
 
-def read_batch_work(work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def read_batch_work(
+    work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions, *, meter: Meter | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield the batches of the slices, in order, as Arrow batches of about 1 MB.
 
     Raises:
         LogDirError: a segment cannot be read.
     """
-    return rebatch(batch for piece in work for batch in _read_slice(piece, columns, options))
+    return rebatch(batch for piece in work for batch in _read_slice(piece, columns, options, meter))
 
 
-def _read_slice(piece: Slice, columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def _read_slice(
+    piece: Slice, columns: Sequence[Column], options: ReadOptions, meter: Meter | None
+) -> Iterator[pa.RecordBatch]:
     whole = options.verify_crc or options.deep
     schema = arrow_schema(columns)
-    with open_slice(piece) as source:
+    with open_slice(piece, options, meter=meter) as source:
+        if source is None:
+            return
         chunks = Chunks(source, rules=FILE, start=piece.start, end=piece.end, chunk_bytes=TARGET_BYTES, whole=whole)
         for chunk in chunks:
             for part in pieces(chunk, _GUESSED_RATIO if options.deep else 1.0, TARGET_BYTES):
@@ -78,7 +87,7 @@ def _read_slice(piece: Slice, columns: Sequence[Column], options: ReadOptions) -
                 arrays = [_array(column, scanned, piece) for column in columns]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
         if chunks.end is not None and chunks.end.position < piece.end:
-            check_not_cut(piece)
+            check_not_cut(piece, options)
             yield _rest(chunks.end, piece, schema)
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import mmap
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.log.filesystem import FileSystem, LocalFileSystem, filesystem_for
@@ -27,13 +28,13 @@ _TRIES = 3  # entries of the index that are looked at for one wanted place
 ReadAt = Callable[[int, int], bytes]
 
 
-def find_boundaries(segment: Segment, wanted: Sequence[int]) -> list[int]:
+def find_boundaries(segment: Segment, wanted: Sequence[int], *, storage: Mapping[str, Any] | None = None) -> list[int]:
     """Return for each wanted position the start of a batch at or after it; positions with none are left out.
 
     The file may shrink or vanish meanwhile: then there are fewer, and whoever reads the segment will say so.
     """
 
-    filesystem = filesystem_for(segment.path)
+    filesystem = filesystem_for(segment.path, options=storage)
 
     def read_at(position: int, length: int) -> bytes:
         return filesystem.read(segment.path, position=position, length=length)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from kafkaframes.errors import OptionError
 
+NAMES_TYPE = "array<string>"
 HEADERS_TYPE = "array<struct<key: string, value: binary>>"
 
 
@@ -96,12 +97,37 @@ INTERNAL = (
     *RECORDS[6:],
 )
 DECODED = ("recordType", "version", "key", "value", "error")
-TABLES: Mapping[str, tuple[Column, ...]] = {"records": RECORDS, "batches": BATCHES, "internal": INTERNAL}
+SEGMENTS = (
+    Column("topic", "string", "from the directory's name"),
+    Column("partition", "int", "from the directory's name"),
+    Column("file", "string", "path of the segment"),
+    Column("baseOffset", "bigint", "in the file's name"),
+    Column("nextOffset", "bigint", "after the last batch"),
+    Column("sizeBytes", "bigint", "a preallocated tail included"),
+    Column(
+        "firstTimestamp", "timestamp", "of the first batch's first record; of the last one if it is compressed (0, 1)"
+    ),
+    Column("maxTimestamp", "timestamp", "from the time index and what lies behind it"),
+    Column("modified", "timestamp", "the file's; null where a store keeps none"),
+    Column("magic", "tinyint", "message format of the first batch; with deepIteration the largest of all"),
+    Column("codec", "string", "of the first batch; with deepIteration of all, comma separated"),
+    Column("batches", "bigint", "with deepIteration"),
+    Column("records", "bigint", "with deepIteration, as the headers say; null with formats 0 and 1"),
+    Column("beside", NAMES_TYPE, "names of the index and snapshot files of this segment"),
+    Column("error", "string", "why it could not be read"),
+)
+TABLES: Mapping[str, tuple[Column, ...]] = {
+    "records": RECORDS,
+    "batches": BATCHES,
+    "segments": SEGMENTS,
+    "internal": INTERNAL,
+}
 SPARKS_OWN = tuple(column.name for column in RECORDS[:7])
 _DEFAULTS = {
     "records": SPARKS_OWN,
     "batches": tuple(column.name for column in BATCHES),
     "internal": (*(column.name for column in RECORDS[2:6]), *DECODED),
+    "segments": tuple(column.name for column in SEGMENTS),
 }
 
 
@@ -114,7 +140,7 @@ def choose_columns(
         OptionError: a name is unknown or given twice.
     """
     names = list(wanted or _DEFAULTS[table])
-    if include_headers and table != "batches" and "headers" not in [name.lower() for name in names]:
+    if include_headers and table in ("records", "internal") and "headers" not in [name.lower() for name in names]:
         names.append("headers")
     known = {column.name.lower(): column for column in TABLES[table]}
     chosen = tuple(_column(name, known) for name in names)

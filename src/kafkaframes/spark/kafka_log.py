@@ -15,7 +15,7 @@ and columns are narrowed by options instead.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _READERS = {
     "records": ("kafkaframes.spark.reading", "read_work"),
     "batches": ("kafkaframes.spark.batch_table", "read_batch_work"),
+    "segments": ("kafkaframes.spark.segment_table", "read_segment_work"),
     "internal": ("kafkaframes.spark.internal_table", "read_internal_work"),
 }
 
@@ -77,23 +78,21 @@ class KafkaLogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Find the segments and share them out."""
-        from kafkaframes.spark.boundaries import find_boundaries
-        from kafkaframes.spark.discovery import discover_segments
-        from kafkaframes.spark.planning import plan_read
+        from kafkaframes.spark.resolve import plan_log
 
-        works = plan_read(
-            discover_segments(self.options.paths),
-            self.options,
-            cores=os.cpu_count() or 1,
-            boundaries=find_boundaries,
-        )
-        return [LogPartition(work) for work in works] or [LogPartition(())]
+        plan = plan_log(self.options, cores=os.cpu_count() or 1)
+        return [LogPartition(work) for work in plan.works] or [LogPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task as Arrow batches of about 1 MB."""
         assert isinstance(partition, LogPartition)
-        module, function = _READERS[self.options.layout]
-        yield from getattr(import_module(module), function)(partition.work, self.columns, self.options)
+        yield from read_table(partition.work, self.columns, self.options)
+
+
+def read_table(work: Sequence[Slice], columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one task, of the table that the options ask for."""
+    module, function = _READERS[options.layout]
+    yield from getattr(import_module(module), function)(work, columns, options)
 
 
 def _columns_of(schema: StructType, table: str) -> tuple[Column, ...]:

@@ -11,19 +11,24 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaframes.errors import OptionError
+from kafkaframes.spark.storage import NAMES as STORAGE_NAMES
+from kafkaframes.spark.storage import split_storage
 
 EARLIEST, LATEST = -2, -1
-TABLES = ("records", "batches")
+TABLES = ("records", "batches", "segments")
+ISOLATIONS = ("read_uncommitted", "read_committed")
+STRATEGIES = ("error", "latest")
 DECODERS = ("none", "internal")
 MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 DEFAULT_BYTES_PER_PARTITION = 128 << 20
 
 Assignment = Mapping[str, tuple[int, ...]]
 PartitionOffsets = Mapping[tuple[str, int], int]
+Timestamps = int | PartitionOffsets  # milliseconds since 1970, for all partitions or for each
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,8 @@ class ReadOptions:
     """What one ``load()`` asks for, checked.
 
     ``starting`` and ``ending`` are either one of EARLIEST, LATEST for all partitions or a mapping
-    (topic, partition) -> offset that may hold EARLIEST and LATEST too; ``ending`` offsets are exclusive.
+    (topic, partition) -> offset that may hold EARLIEST and LATEST too; ``ending`` offsets are exclusive. Where a
+    timestamp is given as well, it is what counts: one for all partitions before one for each, as in Spark.
     """
 
     paths: tuple[str, ...]
@@ -40,6 +46,13 @@ class ReadOptions:
     assign: Assignment | None = None
     starting: int | PartitionOffsets = EARLIEST
     ending: int | PartitionOffsets = LATEST
+    starting_timestamp: int | None = None
+    starting_by_timestamp: PartitionOffsets | None = None
+    ending_timestamp: int | None = None
+    ending_by_timestamp: PartitionOffsets | None = None
+    no_match: str = "error"
+    fail_on_data_loss: bool = True
+    isolation: str = "read_uncommitted"
     columns: tuple[str, ...] | None = None
     include_headers: bool = False
     include_control: bool = False
@@ -51,6 +64,30 @@ class ReadOptions:
     verify_crc: bool = True
     min_partitions: int = 1
     max_bytes_per_partition: int = DEFAULT_BYTES_PER_PARTITION
+    max_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def starting_times(self) -> Timestamps | None:
+        """The timestamps to start at; None where offsets count."""
+        return self.starting_by_timestamp if self.starting_timestamp is None else self.starting_timestamp
+
+    @property
+    def ending_times(self) -> Timestamps | None:
+        """The timestamps to end before; None where offsets count."""
+        return self.ending_by_timestamp if self.ending_timestamp is None else self.ending_timestamp
+
+    def for_batch(self) -> ReadOptions:
+        """Return self, for a read that is no stream.
+
+        Raises:
+            OptionError: it starts at latest, which only a stream can.
+        """
+        latest = self.starting == LATEST if isinstance(self.starting, int) else LATEST in self.starting.values()
+        if latest and self.starting_times is None:
+            raise OptionError("startingOffsets: a batch read cannot start at latest (-1): earliest or JSON is wanted")
+        return self
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -62,7 +99,8 @@ class ReadOptions:
         Raises:
             OptionError: an option is unknown, has a bad value, or excludes another one; the message says which.
         """
-        given = _by_known_name(options)
+        others, storage = split_storage(options)
+        given = _by_known_name(others)
         values: dict[str, Any] = {}
         for name, text in given.items():
             option = OPTIONS[name]
@@ -71,9 +109,9 @@ class ReadOptions:
         chosen = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in given]
         if len(chosen) > 1:
             raise OptionError(f"only one of {', '.join(chosen)} can be given")
-        if values.get("decode") == "internal" and values.get("table") == "batches":
-            raise OptionError("decode=internal decodes records; table=batches has none")
-        return cls(paths=_paths(given), **values)
+        if values.get("decode") == "internal" and values.get("table", "records") != "records":
+            raise OptionError(f"decode=internal decodes records; table={values['table']} has none")
+        return cls(paths=_paths(given), storage=storage, **values)
 
     @property
     def layout(self) -> str:
@@ -116,22 +154,27 @@ def _boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-def _mode(text: str) -> str:
-    if text.upper() not in MODES:
-        raise ValueError(f"one of {', '.join(MODES)} is wanted")
-    return text.upper()
+def _one_of(names: tuple[str, ...]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        for name in names:
+            if name.lower() == text.lower():
+                return name
+        raise ValueError(f"one of {', '.join(names)} is wanted")
+
+    return parse
 
 
-def _table(text: str) -> str:
-    if text.lower() not in TABLES:
-        raise ValueError(f"one of {', '.join(TABLES)} is wanted")
-    return text.lower()
+def _timestamp(text: str) -> int:
+    if not re.fullmatch(r"\s*\d{1,18}\s*", text, re.ASCII):
+        raise ValueError("milliseconds since 1970 are wanted")
+    return int(text)
 
 
-def _decode(text: str) -> str:
-    if text.lower() not in DECODERS:
-        raise ValueError(f"one of {', '.join(DECODERS)} is wanted")
-    return text.lower()
+def _timestamps(text: str) -> PartitionOffsets:
+    times = parse_offsets(text)
+    if min(times.values(), default=0) < 0:
+        raise ValueError('JSON such as {"topic": {"0": 1763700000000}} is wanted, milliseconds since 1970')
+    return times
 
 
 def _positive(text: str) -> int:
@@ -202,12 +245,7 @@ def parse_offsets(text: str) -> dict[tuple[str, int], int]:
 def _starting(text: str) -> int | PartitionOffsets:
     if text.strip().lower() == "earliest":
         return EARLIEST
-    if text.strip().lower() == "latest":
-        raise ValueError("a batch read cannot start at latest: earliest or JSON is wanted")
-    offsets = parse_offsets(text)
-    if LATEST in offsets.values():
-        raise ValueError("a batch read cannot start at -1 (latest)")
-    return offsets
+    return LATEST if text.strip().lower() == "latest" else parse_offsets(text)
 
 
 def _ending(text: str) -> int | PartitionOffsets:
@@ -229,17 +267,62 @@ _ROWS = (
     Option("assign", "assign", parse_assign, "", 'topic partitions to read: {"orders": [0, 1]}'),
     Option("startingOffsets", "starting", _starting, "earliest", 'earliest, or {"orders": {"0": 23, "1": -2}}'),
     Option("endingOffsets", "ending", _ending, "latest", 'latest, or {"orders": {"0": 50, "1": -1}}; exclusive'),
+    Option("startingTimestamp", "starting_timestamp", _timestamp, "", "ms since 1970; stronger than the next one"),
+    Option(
+        "startingOffsetsByTimestamp",
+        "starting_by_timestamp",
+        _timestamps,
+        "",
+        '{"orders": {"0": 1763700000000}}; stronger than startingOffsets',
+    ),
+    Option(
+        "startingOffsetsByTimestampStrategy",
+        "no_match",
+        _one_of(STRATEGIES),
+        "error",
+        "where no record is at or after the timestamp: error, or latest (nothing is read)",
+    ),
+    Option("endingTimestamp", "ending_timestamp", _timestamp, "", "ms since 1970; stronger than the next one"),
+    Option(
+        "endingOffsetsByTimestamp",
+        "ending_by_timestamp",
+        _timestamps,
+        "",
+        '{"orders": {"0": 1763700000000}}; stronger than endingOffsets',
+    ),
+    Option(
+        "failOnDataLoss", "fail_on_data_loss", _boolean, "true", "offsets asked for that the log has lost are an error"
+    ),
+    Option(
+        "isolation",
+        "isolation",
+        _one_of(ISOLATIONS),
+        "read_uncommitted",
+        "read_committed: no record of an aborted transaction, and none from the first open one on",
+    ),
     Option("columns", "columns", _text_list, "", "the columns wanted, in this order; others are not even decoded"),
     Option("includeHeaders", "include_headers", _boolean, "false", "adds the column headers"),
     Option("includeControlRecords", "include_control", _boolean, "false", "transaction markers become rows too"),
     Option("includeInternalTopics", "include_internal", _boolean, "false", "reads __consumer_offsets and its kind too"),
-    Option("table", "table", _table, "records", "records: a row for each record; batches: a row for each batch"),
-    Option("decode", "decode", _decode, "none", "internal: Kafka's own topics only, decoded (see below)"),
-    Option("deepIteration", "deep", _boolean, "false", "batches only: opens each batch, as dump-log's flag does"),
-    Option("mode", "mode", _mode, "PERMISSIVE", "what to do with damage: PERMISSIVE, DROPMALFORMED or FAILFAST"),
+    Option("decode", "decode", _one_of(DECODERS), "none", "internal: Kafka's own topics only, decoded (see below)"),
+    Option("table", "table", _one_of(TABLES), "records", "a row for each of these: records, batches, segments"),
+    Option("deepIteration", "deep", _boolean, "false", "batches: opens each; segments: walks all headers"),
+    Option(
+        "mode", "mode", _one_of(MODES), "PERMISSIVE", "what to do with damage: PERMISSIVE, DROPMALFORMED or FAILFAST"
+    ),
     Option("verifyCrc", "verify_crc", _boolean, "true", "checks each batch's checksum"),
     Option("minPartitions", "min_partitions", _positive, "1", "cuts the input into at least about this many tasks"),
     Option("maxBytesPerPartition", "max_bytes_per_partition", parse_size, "128m", "the most bytes of log in one task"),
+    Option(
+        "maxOffsetsPerTrigger", "max_offsets_per_trigger", _positive, "", "streams: the most offsets of a micro-batch"
+    ),
+    Option(
+        "maxBytesPerTrigger",
+        "max_bytes_per_trigger",
+        parse_size,
+        "",
+        "streams: the most bytes of log of a micro-batch; one batch is always taken",
+    ),
 )
 OPTIONS: Mapping[str, Option] = {option.name.lower(): option for option in _ROWS}
 
@@ -265,9 +348,10 @@ def _by_known_name(options: Mapping[str, str]) -> dict[str, str]:
 def _unknown(name: str, lower: str) -> str:
     if lower.startswith("kafka.") or lower in _BROKER_OPTIONS:
         return f"option {name} is for a broker; kafka-log reads the files of a log and asks no broker"
-    near = difflib.get_close_matches(lower, OPTIONS, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(lower, [*OPTIONS, *STORAGE_NAMES], n=1, cutoff=0.6)
     if near:
-        return f"unknown option {name}: did you mean {OPTIONS[near[0]].name}?"
+        known = OPTIONS[near[0]].name if near[0] in OPTIONS else near[0]
+        return f"unknown option {name}: did you mean {known}?"
     return f"unknown option {name}; kafka-log knows {', '.join(option.name for option in _ROWS)}"
 
 

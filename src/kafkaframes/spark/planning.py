@@ -17,11 +17,13 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
 from kafkaframes.errors import OptionError
+from kafkaframes.log.directory import Segment as StoredFiles
+from kafkaframes.log.txn_index import AbortedTransaction
 from kafkaframes.spark.options import EARLIEST, LATEST, Assignment, PartitionOffsets, ReadOptions
 
 SMALLEST_TARGET = 16 << 20
@@ -43,6 +45,8 @@ class Segment:
         path: of the ``.log``; ``directory``: of the partition it belongs to.
         index_path: of the ``.index`` beside it, None where there is none.
         named: the user's path led to this very partition or segment, so that no default hides it.
+        log_start_offset: no record below it is served (DeleteRecords).
+        stored: the segment with its companions; only for the table of segments.
     """
 
     path: str
@@ -53,17 +57,23 @@ class Segment:
     directory: str
     index_path: str | None = None
     named: bool = False
+    log_start_offset: int = NO_START
+    stored: StoredFiles | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Bytes ``start`` to ``end`` of one segment; rows are kept if ``first_offset`` <= offset < ``end_offset``."""
+    """Bytes ``start`` to ``end`` of one segment; rows are kept if ``first_offset`` <= offset < ``end_offset``.
+
+    ``aborted`` are the transactions whose batches are left out.
+    """
 
     segment: Segment
     start: int
     end: int
     first_offset: int = NO_START
     end_offset: int = NO_END
+    aborted: tuple[AbortedTransaction, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -153,9 +163,9 @@ def offset_ranges(segments: Sequence[Segment], options: ReadOptions) -> dict[tup
         OptionError: JSON offsets name other topic partitions than those chosen. Spark's Kafka source wants them all
             named as well: a partition that was forgotten must not be read whole, nor be left out in silence.
     """
-    names = {(segment.topic, segment.partition) for segment in segments}
-    starting = _per_partition("startingOffsets", options.starting, names)
-    ending = _per_partition("endingOffsets", options.ending, names)
+    names = set(partition_names(segments))
+    starting = per_partition("startingOffsets", options.starting, names)
+    ending = per_partition("endingOffsets", options.ending, names)
     unbounded_start, unbounded_end = {EARLIEST: NO_START}, {LATEST: NO_END}
     ranges = {}
     for name in names:
@@ -164,14 +174,34 @@ def offset_ranges(segments: Sequence[Segment], options: ReadOptions) -> dict[tup
     return ranges
 
 
-def _per_partition(
+def partition_names(segments: Iterable[Segment]) -> list[tuple[str, int]]:
+    """Return the topic partitions of the segments, in order, each once."""
+    return sorted({(segment.topic, segment.partition) for segment in segments})
+
+
+def offset_of(offsets: int | PartitionOffsets, name: tuple[str, int]) -> int:
+    """Return what an option says of one partition."""
+    return offsets if isinstance(offsets, int) else offsets[name]
+
+
+_KIND = {False: "offset", True: "timestamp"}
+_ADVICE = "; use -2 for earliest, -1 for latest"
+
+
+def per_partition(
     option: str, offsets: int | PartitionOffsets, names: set[tuple[str, int]]
 ) -> Mapping[tuple[str, int], int]:
+    """Return the offsets (or timestamps) of an option by partition; none where one value stands for all.
+
+    Raises:
+        OptionError: they name other topic partitions than ``names``.
+    """
     if isinstance(offsets, int):
         return {}
+    timed = "Timestamp" in option
     for name in sorted(names):
         if name not in offsets:
-            raise OptionError(f"{option} names no offset for {_text(name)}; use -2 for earliest, -1 for latest")
+            raise OptionError(f"{option} names no {_KIND[timed]} for {_text(name)}{'' if timed else _ADVICE}")
     for asked in offsets:
         if asked not in names:
             raise OptionError(f"{option} names {_text(asked)}, which is not among the topic partitions chosen")
@@ -186,9 +216,22 @@ def prune(segments: Sequence[Segment], options: ReadOptions) -> list[Slice]:
         first, end = ranges[segment.topic, segment.partition]
         following = segments[position + 1] if position + 1 < len(segments) else None
         limit = following.base_offset if following and following.directory == segment.directory else NO_END
-        if segment.size_bytes > 0 and segment.base_offset < end and limit > first:
-            slices.append(Slice(segment, 0, segment.size_bytes, first, end))
+        first = max(first, segment.log_start_offset)
+        is_row = segment.size_bytes > 0 or options.table == "segments"
+        if is_row and segment.base_offset < end and limit > first:
+            slices.append(_bounded(segment, first, end, limit))
     return slices
+
+
+def _bounded(segment: Segment, first: int, end: int, limit: int) -> Slice:
+    """Return the whole segment; bounds that cut nothing are left out, since to compare with them costs time."""
+    return Slice(
+        segment,
+        0,
+        segment.size_bytes,
+        NO_START if first <= segment.base_offset else first,
+        NO_END if limit <= end else end,
+    )
 
 
 def target_bytes(total_bytes: int, options: ReadOptions, cores: int) -> int:
@@ -215,7 +258,7 @@ def split(whole: Slice, target: int, boundaries: Boundaries) -> list[Slice]:
     wanted = [whole.start + whole.size_bytes * piece // count for piece in range(1, count)]
     cuts = [p for p in boundaries(whole.segment, wanted) if whole.start < p < whole.end]
     edges = [whole.start, *sorted(set(cuts)), whole.end]
-    return [Slice(whole.segment, start, end, whole.first_offset, whole.end_offset) for start, end in pairwise(edges)]
+    return [replace(whole, start=start, end=end) for start, end in pairwise(edges)]
 
 
 def pack(slices: Iterable[Slice], target: int) -> list[tuple[Slice, ...]]:
@@ -242,6 +285,13 @@ def plan_read(
         OptionError: the options name topics, partitions or offsets that do not fit the segments.
     """
     slices = prune(select_segments(segments, options), options)
+    return share_out(slices, options, cores=cores, boundaries=boundaries)
+
+
+def share_out(
+    slices: Sequence[Slice], options: ReadOptions, *, cores: int, boundaries: Boundaries
+) -> list[tuple[Slice, ...]]:
+    """Split large slices and pack small ones into the work of input partitions."""
     target = target_bytes(sum(s.size_bytes + OPEN_COST for s in slices), options, cores)
     return pack((piece for whole in slices for piece in split(whole, target, boundaries)), target)
 

@@ -32,24 +32,34 @@ from kafkaframes.spark.columns import Column
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import NO_END, NO_START, Slice
 from kafkaframes.spark.rebatch import TARGET_BYTES, rebatch
-from kafkaframes.spark.source import check_not_cut, open_slice
+from kafkaframes.spark.source import Meter, aborted_batches, check_not_cut, open_slice
 
 log = logging.getLogger("kafkaframes.spark")
 
 
-def read_work(work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def read_work(
+    work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions, *, meter: Meter | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield the records of the slices, in order, as Arrow batches of about 1 MB.
+
+    Args:
+        work, columns, options: of the task.
+        meter: counts the bytes of log that are read.
 
     Raises:
         CorruptRecordError: damage, in mode FAILFAST; it names file, position and offset.
         LogDirError: a segment cannot be read.
     """
-    return rebatch(batch for piece in work for batch in _read_slice(piece, columns, options))
+    return rebatch(batch for piece in work for batch in _read_slice(piece, columns, options, meter))
 
 
-def _read_slice(piece: Slice, columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def _read_slice(
+    piece: Slice, columns: Sequence[Column], options: ReadOptions, meter: Meter | None
+) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(columns)
-    with open_slice(piece) as source:
+    with open_slice(piece, options, meter=meter) as source:
+        if source is None:
+            return
         reader = RecordReader(source, record_options(piece, columns, options), start=piece.start, end=piece.end)
         told = 0
         for batch in reader:
@@ -57,7 +67,7 @@ def _read_slice(piece: Slice, columns: Sequence[Column], options: ReadOptions) -
             yield to_spark(batch, columns, schema, piece.segment)
         _tell(reader.errors, told)
         if reader.end is not None and reader.end.position < piece.end:
-            check_not_cut(piece)
+            check_not_cut(piece, options)
             _tell_rest(reader.end, piece)
 
 
@@ -72,6 +82,7 @@ def record_options(piece: Slice, columns: Sequence[Column], options: ReadOptions
         first_offset=None if piece.first_offset == NO_START else piece.first_offset,
         end_offset=None if piece.end_offset == NO_END else piece.end_offset,
         chunk_bytes=TARGET_BYTES,
+        unwanted=aborted_batches(piece),
     )
 
 

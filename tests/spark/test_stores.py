@@ -1,0 +1,124 @@
+"""Logs in a store: S3's protocol against a server on loopback, and stores that fail."""
+
+import json
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from tests.spark.test_resolve import read
+from tests.spark.truth import SHOP
+
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.log import filesystem
+
+ORDERS = SHOP / "orders-0"
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    monkeypatch.setattr(filesystem, "RETRY_AFTER_SECONDS", (0.0, 0.0, 0.0))
+
+
+@pytest.fixture(scope="module")
+def s3():
+    """Return options for a bucket ``backup`` that holds the shop's orders."""
+    server_module = pytest.importorskip("moto.server")
+    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    options = {
+        "fs.s3a.endpoint": f"http://{host}:{port}",
+        "fs.s3a.endpoint.region": "eu-west-1",
+        "fs.s3a.access.key": "testing",
+        "fs.s3a.secret.key": "testing",
+    }
+    client = {"region_name": "eu-west-1"}
+    store = fsspec.filesystem(
+        "s3", endpoint_url=f"http://{host}:{port}", key="testing", secret="testing", client_kwargs=client
+    )
+    store.mkdir("backup")
+    for file in (*SHOP.glob("orders-*/*"), SHOP / "meta.properties"):
+        store.put_file(str(file), f"backup/logs/{file.relative_to(SHOP)}")
+    yield options
+    fsspec.asyn.sync(store.loop, store._s3.close) if hasattr(store, "_s3") and store._s3 else None
+    server.stop()
+
+
+def comparable(rows):
+    return [(row["partition"], row["offset"], row["value"]) for row in rows]
+
+
+def test_rows_from_s3_are_those_from_the_disk(s3):
+    start = json.dumps({"orders": {"0": 55, "1": -2, "2": 1000}})
+    for given in ({}, {"startingOffsets": start}, {"minPartitions": "7"}):
+        got = read("s3://backup/logs", "partition", "offset", "value", **s3, **given)
+        assert comparable(got) == comparable(read(SHOP, "partition", "offset", "value", subscribe="orders", **given))
+    assert len(read("s3://backup/logs/orders-*", table="segments", **s3)) == len(list(SHOP.glob("orders-*/*.log")))
+
+
+@pytest.mark.spark
+def test_spark_reads_s3_and_file_urls(spark, s3):
+    reader = spark.read.format("kafka-log").option("columns", "offset")
+    assert reader.options(**s3).load("s3://backup/logs/orders-0").count() == 2000
+    assert reader.load(f"file://{ORDERS}").count() == 2000
+
+
+class Flaky(MemoryFileSystem):
+    """Fails reads behind ``SOUND_BYTES``: ``failures`` times, or for good."""
+
+    protocol = "flaky"
+    cachable = False
+    failures = 0
+    short = False
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return MemoryFileSystem._strip_protocol(path.replace("flaky://", "memory://"))
+
+    def cat_file(self, path, start=None, end=None, **more):
+        if path.endswith(".log") and start and start > 20_000:
+            if Flaky.short:
+                return super().cat_file(path, start, end - 100)
+            if Flaky.failures:
+                Flaky.failures -= 1
+                raise ConnectionResetError("connection reset by peer")
+        return super().cat_file(path, start, end, **more)
+
+
+@pytest.fixture
+def flaky(monkeypatch):
+    fsspec.register_implementation("flaky", Flaky, clobber=True)
+    monkeypatch.setattr("kafkaframes.spark.source.STORE_BYTES", 16_000)
+    monkeypatch.setattr("kafkaframes.spark.reading.TARGET_BYTES", 16_000)
+    monkeypatch.setattr(Flaky, "failures", 0)
+    monkeypatch.setattr(Flaky, "short", False)
+    store = Flaky()
+    for file in ORDERS.iterdir():
+        store.pipe_file(f"/logs/orders-0/{file.name}", file.read_bytes())
+    yield "flaky://logs/orders-0"
+    store.rm("/logs", recursive=True)
+
+
+def test_a_store_that_fails_some_times_loses_no_row(flaky):
+    Flaky.failures = 3
+    assert [row["offset"] for row in read(flaky, "offset")] == list(range(2000))
+    assert Flaky.failures == 0
+
+
+def test_a_store_that_fails_half_way_is_an_error_that_names_the_file(flaky):
+    Flaky.failures = 10**9
+    with pytest.raises(LogDirError, match=r"ConnectionResetError: connection reset by peer \(at flaky://.*\.log"):
+        read(flaky, "offset")
+
+
+def test_a_store_that_gives_too_few_bytes_is_an_error_in_every_mode(flaky):
+    Flaky.short = True
+    for mode in ("PERMISSIVE", "DROPMALFORMED", "FAILFAST"):
+        with pytest.raises(LogDirError, match=r"the store gave \d+ of \d+ bytes \(at flaky://.*\.log, byte \d+\)"):
+            read(flaky, "offset", mode=mode)
+
+
+def test_credentials_that_are_wrong_are_told_without_showing_them():
+    with pytest.raises(OptionError) as told:
+        read("s3://backup", **{"fs.s3a.path.style.access": "sesame"})
+    assert "sesame" not in str(told.value)
