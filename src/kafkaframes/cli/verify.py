@@ -31,6 +31,17 @@ def _run(tasks: Iterable[Task], *, jobs: int | None) -> Iterator[SegmentFacts]:
     return workers.in_order(verify.run_task, list(tasks), size_of=_size, workers=jobs, label="verifying")
 
 
+def _report(paths: tuple[str, ...], *, deep: bool, jobs: int | None, master: str | None) -> Report:
+    """Verify in processes of this machine, or on Spark, one task a segment."""
+    if master is None:
+        return verify.verify(discover(paths), deep=deep, run=partial(_run, jobs=jobs))
+    from kafkaframes.spark.jobs import run_on_spark, session_at
+
+    found = discover(paths)
+    with session_at("kafkaframes verify", master) as spark:
+        return verify.verify(found, deep=deep, run=lambda tasks: run_on_spark(spark, verify.run_task, list(tasks)))
+
+
 def _print(report: Report, *, show_all: bool) -> None:
     from rich.console import Console
 
@@ -67,13 +78,22 @@ def _summary(report: Report) -> str:
 @click.option("--all", "show_all", is_flag=True, help="Print every finding, not the first twenty of a kind.")
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings, too.")
 @click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
-def command(paths: tuple[str, ...], deep: bool, as_json: bool, show_all: bool, strict: bool, jobs: int | None) -> None:
+@click.option("--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ... Default: processes here.")
+def command(
+    paths: tuple[str, ...],
+    deep: bool,
+    as_json: bool,
+    show_all: bool,
+    strict: bool,
+    jobs: int | None,
+    master: str | None,
+) -> None:
     """Verify logs: CRCs, framing, offsets, epochs, sequences, indexes, transactions, checkpoints.
 
     Exit status: 0 sound, 1 damaged (an error was found; with --strict a warning, too), 2 nothing to verify.
     Notes and warnings lose no record: a broker rebuilds indexes and snapshots.
     """
-    report = verify.verify(discover(paths), deep=deep, run=partial(_run, jobs=jobs))
+    report = _report(paths, deep=deep, jobs=jobs, master=master)
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:
