@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "encode": ("kafkaframes.cli.encode", "Kafka's JSON form of a message to bytes"),
     "diff": ("kafkaframes.cli.diff", "two encodings side by side, field by field"),
     "spec": ("kafkaframes.cli.spec", "message specs: list, show, diff, check, lint, guide, import"),
+    "analyze": ("kafkaframes.cli.analyze", "what the wire format costs, and what it would cost otherwise"),
     "dump-log": ("kafkaframes.cli.dump_log", "print segments, indexes and snapshots, as Kafka does or as data"),
     "summarize": ("kafkaframes.cli.summarize", "read logs with Spark, write Parquet, print what was in them"),
     "export": ("kafkaframes.cli.export", "records to Parquet, Arrow, CSV or JSON; an interrupted export goes on"),

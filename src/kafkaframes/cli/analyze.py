@@ -1,0 +1,8 @@
+"""``kafkaframes analyze``: what the protocol costs, and what it would cost otherwise."""
+
+from kafkaframes.cli.lazy import LazyGroup
+
+COMMANDS = {
+    "tag-header": ("kafkaframes.cli.analyze_tag_header", "sizes of tagged fields: KIP-482, its draft, what it rejects"),
+}
+command = LazyGroup("analyze", commands_table=COMMANDS, help="Sizes on the wire: as they are, and as proposed.")
