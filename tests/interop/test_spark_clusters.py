@@ -1,0 +1,118 @@
+"""kafka-log where nothing is shared with the driver's process: a standalone cluster on loopback, and Spark Connect."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from kafkaframes.spark import java
+
+LOGS = Path(__file__).parents[2] / "examples" / "logs" / "kafka-4.3"
+SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+ORDERS = 6000
+READ = """
+    import sys
+    import kafkaframes
+    spark = kafkaframes.spark.session({session})
+    log = spark.read.format("kafka-log").option("subscribe", "orders").load(sys.argv[1])
+    print("records", log.count(), "topics", log.select("topic").distinct().count())
+    spark.stop()
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def environment() -> dict[str, str]:
+    home = str(java.require_java((17, 21, 25)).home)
+    source = str(Path(__file__).parents[2] / "src")
+    return os.environ | {
+        "JAVA_HOME": home,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": source,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_HOME": str(SPARK_CLASS.parents[1]),
+    }
+
+
+def run(session: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(READ.format(session=session)), str(LOGS)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.fixture
+def standalone_cluster(tmp_path: Path) -> Iterator[str]:
+    """A master and two workers, each a process of its own."""
+    port = free_port()
+    master = f"spark://127.0.0.1:{port}"
+    commands = [
+        ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"],
+        *(
+            [
+                "org.apache.spark.deploy.worker.Worker",
+                "--host",
+                "127.0.0.1",
+                "--webui-port",
+                "0",
+                "-c",
+                "1",
+                "-m",
+                "1g",
+                "-d",
+                str(tmp_path / f"worker-{number}"),
+                master,
+            ]
+            for number in range(2)
+        ),
+    ]
+    processes = []
+    logs = []
+    try:
+        for number, command in enumerate(commands):
+            log = tmp_path / f"{number}.log"
+            logs.append(log)
+            out = log.open("w")
+            processes.append(subprocess.Popen([SPARK_CLASS, *command], env=environment(), stdout=out, stderr=out))
+            out.close()
+        deadline = time.monotonic() + 90
+        while logs[0].read_text().count("Registering worker") < 2:
+            assert time.monotonic() < deadline, "\n".join(log.read_text()[-1500:] for log in logs)
+            time.sleep(0.5)
+        yield master
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(30)
+
+
+def test_a_standalone_cluster_of_two_workers_reads_every_record(standalone_cluster):
+    settings = "{'spark.driver.host': '127.0.0.1', 'spark.executor.memory': '512m', 'spark.cores.max': '2'}"
+    out = run(f"master={standalone_cluster!r}, config={settings}")
+    assert f"records {ORDERS} topics 1" in out
+
+
+def test_spark_connect_reads_every_record():
+    pytest.importorskip("grpc", reason="Spark Connect's client needs grpcio, grpcio-status, googleapis-common-protos")
+    pytest.importorskip("grpc_status")
+    assert f"records {ORDERS} topics 1" in run("remote='local[2]'")
