@@ -16,8 +16,9 @@ from kafkaframes.log.checkpoints import EpochStart
 from kafkaframes.log.directory import discover
 from kafkaframes.log.producer_recovery import Manager, Shelf, in_file_order
 from kafkaframes.log.producer_snapshot import ProducerEntry, read_producer_snapshot, write_producer_snapshot
-from kafkaframes.log.recovery import PARTIAL, Recovered, RecoverySettings, work_out, write_files
+from kafkaframes.log.recovery import Recovered, RecoverySettings, recover_to, work_out
 from kafkaframes.log.recovery_plan import plan_recovery
+from kafkaframes.log.rewrite import files as atomic
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 BEFORE = LOGS / "unclean-flipped-bit-active" / "before"
@@ -28,11 +29,6 @@ def recovered(path: Path, name: str = "idem-0") -> Recovered:
     (directory,) = discover(str(path))
     (partition,) = (one for one in directory.partitions if str(one.topic_partition) == name)
     return work_out(directory, plan_recovery(directory, partition), RecoverySettings(NOW_MS, index_interval_bytes=1024))
-
-
-@pytest.fixture(scope="module")
-def result():
-    return recovered(BEFORE)
 
 
 def producer(producer_id: int, timestamp: int = NOW_MS) -> ProducerEntry:
@@ -59,66 +55,59 @@ def test_a_poisoned_truth_is_noticed(tmp_path, change):
     assert len([*unclean._file_differences(after, tmp_path / "found")]) == 1
 
 
-def test_what_was_recovered_is_left_alone_the_second_time(tmp_path, result):
-    filesystem = discover(str(BEFORE))[0].filesystem
-    write_files(filesystem, result.files, tmp_path / "idem-0")
-    again = recovered(tmp_path)
-    assert {name: len(content) for name, content in again.files.items() if isinstance(content, bytes)} == {
-        name: (tmp_path / "idem-0" / name).stat().st_size
-        for name, content in again.files.items()
-        if isinstance(content, bytes)
-    }
-    write_files(filesystem, again.files, tmp_path / "second" / "idem-0")
+def to(source: Path, target: Path) -> Recovered:
+    (directory,) = discover(str(source))
+    (partition,) = (one for one in directory.partitions if one.topic == "idem")
+    settings = RecoverySettings(NOW_MS, index_interval_bytes=1024)
+    return recover_to(directory, plan_recovery(directory, partition), settings, target)
+
+
+def test_what_was_recovered_is_the_same_after_a_second_recovery(tmp_path):
+    to(BEFORE, tmp_path / "idem-0")
+    to(tmp_path, tmp_path / "second" / "idem-0")
     for path in (tmp_path / "idem-0").iterdir():
         assert (tmp_path / "second" / "idem-0" / path.name).read_bytes() == path.read_bytes()
 
 
-def test_nothing_is_overwritten(tmp_path, result):
+def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "idem-0").mkdir()
     with pytest.raises(LogDirError, match="nothing is overwritten"):
-        write_files(discover(str(BEFORE))[0].filesystem, result.files, tmp_path / "idem-0")
+        to(BEFORE, tmp_path / "idem-0")
 
 
-def outcome(filesystem, result, target) -> str:
+def outcome(target: Path) -> str:
     try:
-        write_files(filesystem, result.files, target)
+        to(BEFORE, target)
     except LogDirError as error:
         return str(error)
     return ""
 
 
-def test_a_disk_that_fails_at_any_flush_or_rename_leaves_nothing_half_done(tmp_path, result, monkeypatch):
-    filesystem = discover(str(BEFORE))[0].filesystem
+@pytest.mark.parametrize("operation", ["fsync", "rename", "replace", "open"])
+def test_a_disk_that_fails_at_any_operation_leaves_nothing_half_done(tmp_path, monkeypatch, operation):
+    owner = {"fsync": os, "rename": Path, "replace": Path, "open": atomic}[operation]
+    name = "open_new" if operation == "open" else operation
+    real, target = getattr(owner, name), tmp_path / "idem-0"
     source = {path.name: path.read_bytes() for path in (BEFORE / "idem-0").iterdir()}
-    real_sync, real_rename, target = os.fsync, Path.rename, tmp_path / "idem-0"
-    for failing in itertools.count():
+    files = set(recovered(BEFORE).files)
+    for failing in range(100):
         calls = itertools.count()
 
-        def perhaps(real, *arguments, calls=calls, failing=failing):
+        def perhaps(*arguments, calls=calls, failing=failing):
             if next(calls) == failing:
                 raise OSError(errno.ENOSPC, "No space left on device")
             return real(*arguments)
 
-        monkeypatch.setattr(os, "fsync", lambda descriptor, perhaps=perhaps: perhaps(real_sync, descriptor))
-        monkeypatch.setattr(Path, "rename", lambda path, to, perhaps=perhaps: perhaps(real_rename, path, to))
-        failure = outcome(filesystem, result, target)
-        if failure:
-            assert "No space left" in failure
-            complete = {path.name for path in target.iterdir()} if target.exists() else set()
-            assert complete in (set(), set(result.files))
-            assert not target.with_name(target.name + PARTIAL).exists()
-            shutil.rmtree(target, ignore_errors=True)
-        else:
+        monkeypatch.setattr(owner, name, perhaps)
+        failure = outcome(target)
+        if not failure:
             break
-    assert failing > len(result.files)  # every file's flush, the directory's, the rename
+        assert "No space left" in failure
+        left = {path.name for path in target.iterdir()} if target.exists() else set()
+        assert left in (set(), files)
+        shutil.rmtree(target, ignore_errors=True)
+    assert failing >= (1 if operation == "rename" else len(files))
     assert {path.name: path.read_bytes() for path in (BEFORE / "idem-0").iterdir()} == source
-
-
-def test_what_a_killed_run_left_is_in_nobodys_way(tmp_path, result):
-    (tmp_path / f"idem-0{PARTIAL}").mkdir()
-    (tmp_path / f"idem-0{PARTIAL}" / "junk").write_bytes(b"x")
-    write_files(discover(str(BEFORE))[0].filesystem, result.files, tmp_path / "idem-0")
-    assert {path.name for path in (tmp_path / "idem-0").iterdir()} == set(result.files)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,12 @@
 """A recovery carried out: the files of a partition as a broker leaves them after loading it and stopping cleanly.
 
 ``plan_recovery`` decides; ``work_out`` adds what follows from the batches (indexes, producer snapshots, leader
-epochs); ``write_files`` writes the result into a new directory. The source is only read, so that a crash at any point
+epochs); ``recover_to`` writes the result into a new directory. The source is only read, so that a crash at any point
 leaves it as it was; the new directory is complete or not there.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,12 +24,12 @@ from kafkaframes.log.producer_recovery import Manager, Replay, Shelf, replay_of
 from kafkaframes.log.producer_state import DEFAULT_EXPIRATION_MS
 from kafkaframes.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkaframes.log.recovery_plan import Action, Kind, RecoveryPlan
+from kafkaframes.log.rewrite import files as atomic
 from kafkaframes.log.time_index import write_time_index
 from kafkaframes.log.transactions import OpenTransactions
 from kafkaframes.log.txn_index import write_txn_index
 
 COPY_BYTES = 4 << 20
-PARTIAL = ".recovering"  # the suffix of a directory that is being written
 _NONE = -1
 
 
@@ -56,17 +54,19 @@ class RecoverySettings:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The beginning of a file that lies elsewhere.
+    """The beginning, or pieces, of a file that lies elsewhere.
 
     Attributes:
         path: as the file system is asked.
         size_bytes: up to which byte; None for all.
         mtime_ms: to be kept, for retention goes by it.
+        ranges: instead of the beginning, these bytes: (first, after the last) of each piece.
     """
 
     path: str
     size_bytes: int | None = None
     mtime_ms: int | None = None
+    ranges: tuple[tuple[int, int], ...] = ()
 
 
 Contents = dict[str, bytes | Slice]
@@ -106,7 +106,7 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
         LogDirError: a file cannot be read.
     """
     filesystem, partition = directory.filesystem, plan.partition
-    files = _after_actions(filesystem, plan)
+    files = after_actions(filesystem, plan)
     segments = {one.base_offset: _segment(one.base_offset, one.path, one.size_bytes) for one in plan.segments}
     state = _State(_shelf(filesystem, files, settings), partition.leader_epochs or ())
     replay = replay_of(filesystem, _as_found(plan, segments))
@@ -140,7 +140,7 @@ def _as_found(plan: RecoveryPlan, segments: dict[int, Segment]) -> dict[int, Seg
     return gone | segments
 
 
-def _after_actions(filesystem: FileSystem, plan: RecoveryPlan) -> Contents:
+def after_actions(filesystem: FileSystem, plan: RecoveryPlan) -> Contents:
     """Return the files after deletions, renames and truncations."""
     listed = filesystem.list_directory(plan.partition.directory)
     files: Contents = {one.name: Slice(one.path, mtime_ms=one.mtime_ms) for one in listed if not one.is_directory}
@@ -236,63 +236,42 @@ def _put_epochs(files: Contents, plan: RecoveryPlan, epochs: Epochs, settings: R
         files[names.LEADER_EPOCH_CHECKPOINT] = write_leader_epochs(epochs)
 
 
-def write_files(filesystem: FileSystem, files: Mapping[str, bytes | Slice], target: Path) -> None:
-    """Write files into ``target``, which is complete afterwards or not there at all; each file is flushed.
-
-    Args:
-        filesystem: who has the slices.
-        files: by name.
-        target: a directory that does not exist.
+def recover_to(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySettings, target: Path) -> Recovered:
+    """Write a partition as a broker would leave it; ``target`` is complete afterwards or not there at all.
 
     Raises:
         LogDirError: ``target`` exists, or a file cannot be read or written.
     """
     if target.exists():
         raise LogDirError("is there already; nothing is overwritten", file=str(target))
-    partial = target.with_name(target.name + PARTIAL)
-    try:
-        shutil.rmtree(partial, ignore_errors=True)  # of a run that was killed
-        partial.mkdir(parents=True)
-        for name, content in files.items():
-            _write_file(filesystem, content, partial / name)
-        _flush_directory(partial)
-        partial.rename(target)
-        _flush_directory(target.parent)
-    except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise LogDirError(
-            f"cannot be written: {error.strerror or error}", file=error.filename or str(target)
-        ) from error
+    recovered = work_out(directory, plan, settings)
+    with atomic.unfinished(target) as unfinished:
+        write_files(directory.filesystem, recovered.files, unfinished)
+    return recovered
 
 
-def _write_file(filesystem: FileSystem, content: bytes | Slice, path: Path) -> None:
-    with path.open("wb") as out:
-        if isinstance(content, bytes):
-            out.write(content)
-        else:
-            _copy(filesystem, content, out)
-        out.flush()
-        os.fsync(out.fileno())
-    if isinstance(content, Slice) and content.mtime_ms is not None:
-        os.utime(path, ns=(content.mtime_ms * 1_000_000,) * 2)
+def write_files(filesystem: FileSystem, files: Mapping[str, bytes | Slice], target: Path) -> None:
+    """Write files into a directory that exists; each is whole and flushed, or absent.
+
+    Raises:
+        LogDirError: a file cannot be read or written.
+    """
+    for name, content in files.items():
+        mtime_ms = content.mtime_ms if isinstance(content, Slice) else None
+        with atomic.new_file(target / name, mtime_ms=mtime_ms) as out:
+            if isinstance(content, bytes):
+                out.write(content)
+            else:
+                _copy(filesystem, content, out)
 
 
 def _copy(filesystem: FileSystem, content: Slice, out: BinaryIO) -> None:
-    left = content.size_bytes
     with filesystem.open(content.path) as read_at:
-        position = 0
-        while left is None or left > 0:
-            chunk = read_at(position, COPY_BYTES if left is None else min(COPY_BYTES, left))
-            if not chunk:
-                return
-            out.write(chunk)
-            position += len(chunk)
-            left = None if left is None else left - len(chunk)
-
-
-def _flush_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        for start, end in content.ranges or ((0, content.size_bytes),):
+            position = start
+            while end is None or position < end:
+                chunk = read_at(position, COPY_BYTES if end is None else min(COPY_BYTES, end - position))
+                if not chunk:
+                    break
+                out.write(chunk)
+                position += len(chunk)

@@ -188,6 +188,22 @@ def plan_recovery(directory: LogDirectory, partition: Partition) -> RecoveryPlan
     return replace(_settled(draft, partition, kept), is_clean=is_clean)
 
 
+def plan_layout(directory: LogDirectory, partition: Partition) -> RecoveryPlan:
+    """Work out which files of ``partition`` count, as ``plan_recovery`` does, and cut nothing.
+
+    Temporary files are settled and indexes without a segment dropped; every segment is kept whole, unread.
+
+    Raises:
+        LogDirError: a file cannot be read.
+    """
+    draft = _Draft({file.name: file for file in _all_files(partition)})
+    _settle_temporary(directory.filesystem, draft)
+    _drop_orphans(draft)
+    logs = [draft.files[FileName(base, "log")] for base in _bases(draft)]
+    kept = [KeptSegment(one.name.offset, one.path, str(one.name), one.size_bytes, -1, False) for one in logs]
+    return RecoveryPlan(partition, tuple(draft.actions), tuple(kept), partition.log_start_offset)
+
+
 def valid_prefix(read_at: ReadAt, *, base_offset: int, size_bytes: int) -> tuple[int, int]:
     """Walk a segment as Kafka's recovery does.
 

@@ -26,7 +26,7 @@ from tests.agreement.kind import Case, Kind, differences
 from tests.agreement.kinds.logs import TRUTH, found_lines, lines
 
 from kafkaframes.log.directory import LogDirectory, Partition, discover
-from kafkaframes.log.recovery import RecoverySettings, work_out, write_files
+from kafkaframes.log.recovery import RecoverySettings, recover_to
 from kafkaframes.log.recovery_plan import plan_recovery
 
 ENOUGH = 40
@@ -55,8 +55,8 @@ def recover_all(before: Path, scratch: Path, manifest: dict[str, Any]) -> None:
     """Recover every partition of ``before`` into a directory of its name under ``scratch``."""
     (directory,) = discover(str(before))
     for partition in directory.partitions:
-        recovered = work_out(directory, plan_recovery(directory, partition), _settings(directory, partition, manifest))
-        write_files(directory.filesystem, recovered.files, scratch / Path(partition.directory).name)
+        settings = _settings(directory, partition, manifest)
+        recover_to(directory, plan_recovery(directory, partition), settings, scratch / Path(partition.directory).name)
 
 
 def _settings(directory: LogDirectory, partition: Partition, manifest: dict[str, Any]) -> RecoverySettings:
