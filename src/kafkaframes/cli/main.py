@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("kafkaframes.cli.export", "records to Parquet, Arrow, CSV or JSON; an interrupted export goes on"),
     "info": ("kafkaframes.cli.info", "what is in a log: topics, offsets, sizes, codecs, times, in a second"),
     "verify": ("kafkaframes.cli.verify", "check every CRC, offset, index and checkpoint of a log"),
+    "repair": ("kafkaframes.cli.repair", "keep every good batch of a damaged log; or recover it as Kafka would"),
     "doctor": ("kafkaframes.cli.doctor", "print what was found on this machine and what to do about it"),
 }
 

@@ -1,0 +1,148 @@
+"""Repairs keep every good batch, whatever stands between them."""
+
+import json
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.cli.main import cli
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.log.directory import discover
+from kafkaframes.log.salvage import salvage
+from kafkaframes.log.verify import verify
+
+LOGS = Path(__file__).parents[1] / "data" / "logs"
+BEFORE = LOGS / "unclean-flipped-bit-active" / "before"
+SEGMENT = (BEFORE / "plain-0" / f"{0:020d}.log").read_bytes()
+WHOLE = salvage(SEGMENT, base_offset=0, end_offset=163)
+
+
+def found(raw: bytes, **limits):
+    return salvage(raw, **({"base_offset": 0, "end_offset": 163} | limits))
+
+
+def test_a_sound_segment_is_kept_whole():
+    assert WHOLE.ranges() == ((0, len(SEGMENT)),)
+    assert WHOLE.lost == ()
+    assert WHOLE.kept[-1].next_offset == 163
+
+
+@pytest.mark.parametrize("at", [0, 7, 8, 11, 16, 17, 21, 30, 57, 61, 80])
+def test_damage_costs_one_batch(at):
+    victim = WHOLE.kept[3]
+    raw = bytearray(SEGMENT)
+    raw[victim.start + at] ^= 0x41
+    result = found(bytes(raw))
+    assert result.kept == (*WHOLE.kept[:3], *WHOLE.kept[4:])
+    assert [(one.start, one.end) for one in result.lost] == [(victim.start, victim.end)]
+
+
+def test_bytes_between_batches_are_stepped_over():
+    at = WHOLE.kept[5].start
+    result = found(SEGMENT[:at] + b"\x00\x01garbage\x02" * 9 + SEGMENT[at:])
+    assert [one.base_offset for one in result.kept] == [one.base_offset for one in WHOLE.kept]
+
+
+def test_a_batch_that_is_there_twice_is_kept_once():
+    one = WHOLE.kept[2]
+    result = found(SEGMENT[: one.end] + SEGMENT[one.start :])
+    assert [each.base_offset for each in result.kept] == [each.base_offset for each in WHOLE.kept]
+    assert "go back" in result.lost[0].reason
+
+
+def test_a_base_offset_that_jumped_does_not_cost_what_follows():
+    raw = bytearray(SEGMENT)
+    struct.pack_into(">q", raw, WHOLE.kept[1].start, 150)  # outside the CRC of format 2
+    assert found(bytes(raw)).kept == (WHOLE.kept[0], *WHOLE.kept[2:])
+
+
+@given(st.binary(max_size=300), st.integers(0, len(SEGMENT)), st.integers(0, 400))
+def test_any_damage_leaves_batches_that_are_of_the_segment(junk, at, gone):
+    raw = SEGMENT[:at] + junk + SEGMENT[at + gone :]
+    result = found(raw)
+    assert {raw[one.start : one.end] for one in result.kept} <= {SEGMENT[one.start : one.end] for one in WHOLE.kept}
+    untouched = [one for one in WHOLE.kept if one.end <= at or one.start >= at + gone]
+    assert len(result.kept) >= len(untouched)
+    covered = sorted([(one.start, one.end) for one in result.kept] + [(one.start, one.end) for one in result.lost])
+    assert [0, *(end for _, end in covered)] == [*(start for start, _ in covered), len(raw)]
+
+
+@given(st.binary(max_size=500))
+def test_any_bytes_are_no_more_than_lost(raw):
+    assert sum(one.end - one.start for one in found(raw).lost) == len(raw)
+
+
+def test_work_on_hostile_bytes_is_bounded():
+    header = struct.pack(">qiib", 1, 1 << 18, 0, 2)  # a possible header every 17 bytes, each of a huge batch
+    assert found(np.frombuffer(header * 20_000, np.uint8)).kept == ()
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli, ["repair", *map(str, arguments)])
+
+
+@pytest.fixture
+def log(tmp_path):
+    shutil.copytree(BEFORE, tmp_path / "log")
+    return tmp_path / "log"
+
+
+def test_a_repaired_log_is_sound_and_says_what_it_lost(log, tmp_path):
+    result = run(log, "--to", tmp_path / "out", "--index-interval-bytes", 1024)
+    assert result.exit_code == 0, result.output
+    assert "no records left of the offsets 419 to 428" in result.output
+    report = verify(discover(str(tmp_path / "out")))
+    assert (report.is_sound, report.batches) == (True, 198)  # one of 199 is gone; Kafka keeps 192
+    assert not (tmp_path / "out" / ".kafka_cleanshutdown").exists()
+
+
+def test_as_kafka_cuts_where_a_broker_does(log, tmp_path):
+    assert run(log, "--to", tmp_path / "out", "--as-kafka").exit_code == 0
+    assert verify(discover(str(tmp_path / "out"))).batches == 192
+
+
+def test_a_dry_run_changes_nothing(log, tmp_path):
+    result = run(log, "--dry-run", "--json")
+    assert {one["partition"]: one["bytes_lost"] for one in json.loads(result.output)["partitions"]}["plain-0"] == 663
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_in_place_moves_the_log_to_the_backup(log, tmp_path):
+    before = {path.relative_to(log): path.read_bytes() for path in log.rglob("*") if path.is_file()}
+    assert run(log, "--in-place", "--backup", tmp_path / "backup").exit_code == 0
+    backup = tmp_path / "backup"
+    assert {path.relative_to(backup): path.read_bytes() for path in backup.rglob("*") if path.is_file()} == before
+    assert verify(discover(str(log))).is_sound
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup", "log"]
+
+
+@pytest.mark.parametrize("options", [[], ["--in-place"], ["--to", "x", "--in-place"]])
+def test_half_an_instruction_is_refused(log, options):
+    assert isinstance(run(log, *options).exception, OptionError)
+
+
+def test_nothing_is_overwritten(log, tmp_path):
+    for options in (["--to", tmp_path], ["--in-place", "--backup", tmp_path]):
+        assert isinstance(run(log, *options).exception, LogDirError)
+
+
+HOLD = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); input()"
+
+
+def test_a_directory_that_a_broker_has_open_is_refused(log):
+    (log / ".lock").touch()
+    command = [sys.executable, "-c", HOLD, str(log / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as broker:
+        broker.stdout.readline()
+        result = run(log, "--dry-run")
+        broker.communicate("stop\n")
+    assert "a broker has this directory open" in str(result.exception)
+    assert run(log, "--dry-run").exit_code == 0
