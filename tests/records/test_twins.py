@@ -1,19 +1,21 @@
 """The kernels answer as their plain twins do, on the vectors and on any bytes; and their short way as the long one."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.records import _kernels, _reference, decode
+from kafkaframes.records import _kernels_gather, _kernels_index, _kernels_scan, _reference, decode
 from kafkaframes.records.layout import BATCH_COLUMNS, BATCH_V2
 from kafkaframes.records.scan import Batches, End, as_array
 
 VECTORS = sorted((Path(__file__).parent.parent / "data" / "records").glob("*.bin"))
 INDEX_TYPES = (np.int64, np.int64, np.int64, np.int32, np.int64, np.int32, np.int64, np.int32)
-damaged_bytes = st.data()
+_FILES = (_kernels_scan, _kernels_index, _kernels_gather)
+KERNELS = SimpleNamespace(**{name: kernel for file in _FILES for name, kernel in vars(file).items()})
 
 
 def damaged(data):
@@ -28,7 +30,7 @@ def damaged(data):
 def both(name, *arguments, outputs):
     """Run both twins with their own outputs; return [(answer, outputs), ...]."""
     answers = []
-    for backend in (_kernels, _reference):
+    for backend in (KERNELS, _reference):
         mine = [output.copy() for output in outputs]
         answers.append((getattr(backend, name)(*arguments, *mine), mine))
     return answers
@@ -59,7 +61,7 @@ def assert_same_records(raw, rules, *, lenient):
     per_batch = [np.zeros(len(batches), np.int64) for _ in range(2)]
     arguments = (sections.buf, batches.table, 0, len(batches), sections.starts, sections.ends, sections.kinds, lenient)
     answers = []
-    for backend in (_kernels, _reference):
+    for backend in (KERNELS, _reference):
         mine = [output.copy() for output in (*columns, *per_batch)]
         total = backend.index_records(*arguments, *mine, np.zeros(len(batches), np.int64))
         answers.append((total, [column[:total] for column in mine[:8]], mine[8:]))

@@ -1,4 +1,4 @@
-"""The kernels of ``_kernels.py`` in plain Python: the same names, arguments and answers, written to be read.
+"""The kernels of ``_kernels_*.py`` in plain Python: the same names, arguments and answers, written to be read.
 
 No product code runs this; ``tests/records/test_twins.py`` holds the kernels to it on any bytes.
 """

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, OptionError
-from kafkaframes.records import _kernels, decode
+from kafkaframes.records import _kernels_gather, decode
 from kafkaframes.records.chunks import CHUNK_BYTES, Chunk, Chunks, Source, pieces
 from kafkaframes.records.decode import Allocate, Index, Ints32, Sections
 from kafkaframes.records.fused import SLACK_BYTES, fits, read_columns
@@ -125,7 +125,7 @@ def binary_array(buf: Bytes, places: Ints, sizes: Ints32, *, allocate: Allocate 
         raise CorruptRecordError(f"{total} bytes of one column in one batch are more than Arrow's binary holds")
     offsets, data = allocate(count + 1, np.int32), allocate(total + SLACK_BYTES, np.uint8)
     validity = allocate((count + 7) // 8, np.uint8)
-    nulls = _kernels.gather_binary(buf, places, sizes, count, offsets, data, validity)
+    nulls = _kernels_gather.gather_binary(buf, places, sizes, count, offsets, data, validity)
     buffers = [pa.py_buffer(validity) if nulls else None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), count, buffers, null_count=nulls)
 
@@ -136,7 +136,7 @@ def _headers(found: Decoded) -> pa.Array:
     allocate = found.allocate
     lists = allocate(records + 1, np.int32)
     parts = [allocate(total, dtype) for dtype in (np.int64, np.int32, np.int64, np.int32)]
-    _kernels.index_headers(found.sections.buf, places, counts, records, lists, *parts)
+    _kernels_gather.index_headers(found.sections.buf, places, counts, records, lists, *parts)
     keys = _text(binary_array(found.sections.buf, parts[0], parts[1], allocate=allocate))
     values = binary_array(found.sections.buf, parts[2], parts[3], allocate=allocate)
     pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS.value_type))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kafkaframes.records import _kernels, codecs
+from kafkaframes.records import _kernels_index, codecs
 from kafkaframes.records._delivery import DamagedStreamError
 from kafkaframes.records.layout import (
     BATCH_V2,
@@ -41,6 +41,8 @@ from kafkaframes.records.scan import Batches, Bytes, Ints
 DEFAULT_LIMIT_BYTES = codecs.DEFAULT_LIMIT_BYTES
 # The fewest bytes of one inner message of format 0 or 1: offset, size, and the least size.
 _FEWEST_MESSAGE_BYTES = 26
+# Room behind the arena's usual end, as much as one block of LZ4 may want.
+_LARGEST_BLOCK_BYTES = 65_536
 
 Ints32 = npt.NDArray[np.int32]
 Allocate = Callable[[int, Any], npt.NDArray[Any]]
@@ -115,22 +117,22 @@ def open_sections(
     numbers = batches.column("attributes") & CODEC_MASK
     starts = positions + np.where(magics >= 2, BATCH_V2.size, OVERHEAD_BYTES)
     ends = positions + sizes
-    kinds = np.full(len(batches), _kernels.WHOLE_DATA, np.int8)
+    kinds = np.full(len(batches), _kernels_index.WHOLE_DATA, np.int8)
     if skip is not None:
-        kinds[skip] = _kernels.SKIPPED
+        kinds[skip] = _kernels_index.SKIPPED
     sections = Sections(data, starts, ends, kinds, {})
-    for row in np.flatnonzero((kinds != _kernels.SKIPPED) & ((starts > ends) | (numbers != 0))).tolist():
+    for row in np.flatnonzero((kinds != _kernels_index.SKIPPED) & ((starts > ends) | (numbers != 0))).tolist():
         problem = _refusal(int(magics[row]), int(numbers[row]), int(sizes[row]))
         if problem is not None:
             _refuse(sections, row, problem)
-    compressed = (numbers != 0) & (kinds != _kernels.SKIPPED)
+    compressed = (numbers != 0) & (kinds != _kernels_index.SKIPPED)
     if not compressed.any():
         return sections
     return _decompressed(sections, batches, compressed, limit_bytes, allocate)
 
 
 def _refuse(sections: Sections, row: int, status: int) -> None:
-    sections.kinds[row] = _kernels.SKIPPED
+    sections.kinds[row] = _kernels_index.SKIPPED
     sections.problems[row] = Problem(status)
 
 
@@ -152,11 +154,11 @@ def _decompressed(
     counts, magics = batches.column("count").tolist(), batches.column("magic").tolist()
     numbers = (batches.column("attributes") & CODEC_MASK).tolist()
     view = sections.buf.data
-    arena = _Arena(4 * int((sections.ends - sections.starts).sum()), allocate)
+    arena = _Arena(4 * int((sections.ends - sections.starts).sum()) + _LARGEST_BLOCK_BYTES, allocate)
     sizes = np.zeros(len(batches), np.int64)
     starts, ends, kinds = sections.starts.tolist(), sections.ends.tolist(), sections.kinds.tolist()
     for row, is_compressed in enumerate(compressed.tolist()):
-        if kinds[row] == _kernels.SKIPPED:
+        if kinds[row] == _kernels_index.SKIPPED:
             continue
         whole = view[starts[row] : ends[row]]
         piece: bytes | bytearray | memoryview = whole
@@ -169,10 +171,14 @@ def _decompressed(
             if magic >= 2 and counts[row] <= 0:
                 piece = _opened(numbers[row], wrapped, magic, sections, row)
             else:
+                size = arena.open(numbers[row], wrapped, limit)
+                if size >= 0:
+                    sizes[row] = size
+                    continue
                 piece, error = codecs.decompress(numbers[row], wrapped, magic=magic, limit_bytes=limit)
                 if error is not None:
                     sections.problems[row] = Problem(DAMAGED_STREAM, error)
-                    sections.kinds[row] = _kernels.DAMAGED_DATA
+                    sections.kinds[row] = _kernels_index.DAMAGED_DATA
         arena.append(piece)
         sizes[row] = len(piece)
     after = np.cumsum(sizes)
@@ -187,6 +193,12 @@ class _Arena:
         self.array: Bytes = allocate(room, np.uint8)
         self._view = self.array.data
         self._allocate = allocate
+
+    def open(self, codec: int, payload: memoryview, limit: int) -> int:
+        """Decompress a usual stream to the end and return its size, or -1 for any other stream."""
+        size = codecs.decompress_into(codec, payload, self._view[self.size :], limit_bytes=limit)
+        self.size += max(size, 0)
+        return size
 
     def append(self, piece: bytes | bytearray | memoryview) -> None:
         end = self.size + len(piece)
@@ -217,7 +229,7 @@ def _opened(codec: int, payload: memoryview, magic: int, sections: Sections, row
         codecs.CODECS[codecs.Codec(codec)].stream(bytes(payload), magic, 0)
     except DamagedStreamError as damage:
         sections.problems[row] = Problem(DAMAGED_STREAM, str(damage))
-        sections.kinds[row] = _kernels.SKIPPED
+        sections.kinds[row] = _kernels_index.SKIPPED
     return b""
 
 
@@ -236,7 +248,7 @@ def index_records(
     for _ in range(3):
         columns += [allocate(capacity, np.int64), allocate(capacity, np.int32)]
     per_batch = [np.zeros(len(batches), np.int64) for _ in range(3)]
-    total = _kernels.index_records(
+    total = _kernels_index.index_records(
         sections.buf,
         np.ascontiguousarray(batches.table),
         0,
@@ -256,7 +268,7 @@ def most_rows(batches: Batches, sections: Sections) -> Ints:
     spans = sections.ends - sections.starts
     v2 = np.minimum(np.maximum(batches.column("count"), 0), spans // MIN_RECORD_BYTES + 1)
     most = np.where(batches.column("magic") >= 2, v2, spans // _FEWEST_MESSAGE_BYTES + 1)
-    most[sections.kinds == _kernels.SKIPPED] = 0
+    most[sections.kinds == _kernels_index.SKIPPED] = 0
     return most
 
 
@@ -264,6 +276,6 @@ def problem_of(row: int, index: Index, sections: Sections) -> Problem | None:
     """Return why the records of the batch ended before their time; ``None`` for a whole batch."""
     found = sections.problems.get(row)
     status = int(index.statuses[row])
-    if found is not None and (sections.kinds[row] == _kernels.SKIPPED or status in (DAMAGED_STREAM, WHOLE)):
+    if found is not None and (sections.kinds[row] == _kernels_index.SKIPPED or status in (DAMAGED_STREAM, WHOLE)):
         return found
     return Problem(status) if status != WHOLE else None

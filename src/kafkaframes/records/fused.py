@@ -13,15 +13,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.records import _kernels
+from kafkaframes.records import _kernels_gather
 from kafkaframes.records.decode import Allocate, Index, Sections, most_rows
 from kafkaframes.records.scan import Batches, Bytes
 
-# Copies go in steps of 32 bytes and write beyond the last byte.
-SLACK_BYTES = 32
+# Copies go in steps and write beyond the last byte.
+SLACK_BYTES = _kernels_gather.SLACK_BYTES
 # Above, buffers for the worst case would be a burden, and a chunk's fixed cost is none.
 MOST_BYTES = 16 << 20
-_WANTED = {"key": _kernels.WANT_KEY, "value": _kernels.WANT_VALUE, "headers": _kernels.WANT_HEADERS}
+_WANTED = {
+    "key": _kernels_gather.WANT_KEY,
+    "value": _kernels_gather.WANT_VALUE,
+    "headers": _kernels_gather.WANT_HEADERS,
+}
 
 
 class Made(NamedTuple):
@@ -80,7 +84,7 @@ def read_columns(
     room = int((sections.ends - sections.starts).sum())
     most = most_rows(batches, sections)
     rows, scratch = int(most.sum()) + 1, int(most.max(initial=0)) + 1
-    wanted = sum(bit for name, bit in _WANTED.items() if name in names) + (verify_crc and _kernels.WANT_CRC)
+    wanted = sum(bit for name, bit in _WANTED.items() if name in names) + (verify_crc and _kernels_gather.WANT_CRC)
     valid: npt.NDArray[np.int8] = np.empty(len(batches) if verify_crc else 0, np.int8)
     offsets, stamps = allocate(rows, np.int64), allocate(rows, np.int64)
     places = [allocate(scratch, dtype) for dtype in (np.int64, np.int32) * 3]
@@ -90,7 +94,7 @@ def read_columns(
     header_keys, header_values = (_blob(has_headers, room // 2 + 1, room, allocate) for _ in range(2))
     per_batch = [np.empty(len(batches), np.int64) for _ in range(3)]
     sizes = np.zeros(7, np.int64)
-    total = _kernels.read_columns(
+    total = _kernels_gather.read_columns(
         source,
         sections.buf,
         np.ascontiguousarray(batches.table),
@@ -105,14 +109,18 @@ def read_columns(
     told = sizes.tolist()
     columns: dict[str, pa.Array] = {}
     if "key" in names:
-        columns["key"] = key.finish(total, told[_kernels.KEYS], told[_kernels.KEY_NULLS], allocate, pa.binary())
+        columns["key"] = key.finish(
+            total, told[_kernels_gather.KEYS], told[_kernels_gather.KEY_NULLS], allocate, pa.binary()
+        )
     if "value" in names:
-        columns["value"] = value.finish(total, told[_kernels.VALUES], told[_kernels.VALUE_NULLS], allocate, pa.binary())
+        columns["value"] = value.finish(
+            total, told[_kernels_gather.VALUES], told[_kernels_gather.VALUE_NULLS], allocate, pa.binary()
+        )
     if has_headers:
         count = int(lists[total])
-        keys = header_keys.finish(count, told[_kernels.HEADER_KEYS], 0, allocate, pa.binary())
+        keys = header_keys.finish(count, told[_kernels_gather.HEADER_KEYS], 0, allocate, pa.binary())
         values = header_values.finish(
-            count, told[_kernels.HEADER_VALUES], told[_kernels.HEADER_NULLS], allocate, pa.binary()
+            count, told[_kernels_gather.HEADER_VALUES], told[_kernels_gather.HEADER_NULLS], allocate, pa.binary()
         )
         pairs = pa.StructArray.from_arrays([text(keys), values], fields=list(header_type.value_type))
         columns["headers"] = pa.Array.from_buffers(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafkaframes.records import _kernels
+from kafkaframes.records import _kernels_gather
 from kafkaframes.records.decode import Index, Sections
 from kafkaframes.records.rows import Blobs, Int64s, Rows
 
@@ -56,7 +56,7 @@ def _headers(sections: Sections, index: Index, total: int) -> tuple[Int64s, Blob
     lists = np.empty(records + 1, np.int32)
     key_at, value_at = np.empty(total, np.int64), np.empty(total, np.int64)
     key_size, value_size = np.empty(total, np.int32), np.empty(total, np.int32)
-    _kernels.index_headers(
+    _kernels_gather.index_headers(
         sections.buf, index.headers_at, index.header_counts, records, lists, key_at, key_size, value_at, value_size
     )
     return lists.astype(np.int64), _blobs(sections, key_at, key_size), _blobs(sections, value_at, value_size)

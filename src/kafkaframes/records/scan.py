@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kafkaframes.records import _kernels
+from kafkaframes.records import _kernels_scan
 from kafkaframes.records.layout import BATCH_COLUMNS, BATCH_V2, CODEC_MASK, CODECS, LOG_APPEND_TIME, PLACE
 from kafkaframes.records.reasons import CORRUPT_ENDS, END_REASONS, FULL, MORE
 
@@ -103,14 +103,14 @@ def scan(
     end = array.size if end is None else end
     capacity = min(TABLE_ROWS, max(array.size - position, 0) // _FEWEST_BATCH_BYTES + 1)
     table: Ints = allocate(len(BATCH_COLUMNS) * capacity, np.int64).reshape(len(BATCH_COLUMNS), capacity)
-    rows, stopped, status = _kernels.scan_batches(array, position, end, RULES[rules], int(whole), table)
+    rows, stopped, status = _kernels_scan.scan_batches(array, position, end, RULES[rules], int(whole), table)
     return Batches(table[:, :rows], End(int(stopped), int(status)))
 
 
 def check_crcs(data: Any, batches: Batches) -> npt.NDArray[np.int8]:
     """Return 1 for each batch whose CRC is that of its bytes, else 0 (also where it is too short to have one)."""
     ok: npt.NDArray[np.int8] = np.empty(len(batches), np.int8)
-    _kernels.check_crcs(as_array(data), np.ascontiguousarray(batches.table), 0, len(batches), ok)
+    _kernels_scan.check_crcs(as_array(data), np.ascontiguousarray(batches.table), 0, len(batches), ok)
     return ok
 
 

@@ -24,8 +24,11 @@ from kafkaframes.wire._jit import BYTES, device, kernel
 OK, TRUNCATED, OVERLONG = 0, 1, 2
 
 _FEATURES = llvm.get_host_cpu_features()
+_IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
 # The instruction that x86 (SSE 4.2) has for CRC-32C; elsewhere tables.
-HAS_CRC32C = platform.machine().lower() in ("x86_64", "amd64") and bool(_FEATURES.get("sse4.2", False))
+HAS_CRC32C = _IS_X86 and bool(_FEATURES.get("sse4.2", False))
+# And the multiplication without carries by which CRC-32 goes 16 bytes at a time.
+HAS_CARRYLESS = _IS_X86 and bool(_FEATURES.get("pclmul", False))
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, position: Any) -> Any:
@@ -62,6 +65,26 @@ load_i16 = _load("load_i16", 16, types.int64, signed=True)
 load_i32 = _load("load_i32", 32, types.int64, signed=True)
 load_u32 = _load("load_u32", 32, types.int64, signed=False)
 load_i64 = _load("load_i64", 64, types.int64, signed=True)
+
+
+def _store_item(name: str, bits: int) -> Any:
+    """Make an intrinsic that stores one element of ``bits`` of an array, given by its address or itself."""
+
+    def typed(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            width = ir.IntType(bits)
+            start = _address(context, builder, signature.args[0], args[0], ir.Constant(ir.IntType(64), 0))
+            place = builder.gep(builder.bitcast(start, width.as_pointer()), [args[1]])
+            builder.store(args[2] if bits == 64 else builder.trunc(args[2], width), place).align = 1
+            return context.get_dummy_value()
+
+        return types.none(array, types.int64, types.int64), code
+
+    typed.__name__ = name
+    return intrinsic(typed)
+
+
+store_item_8, store_item_32, store_item_64 = (_store_item(f"store_item_{bits}", bits) for bits in (8, 32, 64))
 
 
 @intrinsic
@@ -222,32 +245,49 @@ _OVER_LONG, _OVER_SHORT = _zeros(0x82F63B78, _LONG), _zeros(0x82F63B78, _SHORT)
 
 
 @device
-def _crc_by_tables(buf, start, end, tables):
-    value = np.uint64(0xFFFFFFFF)
-    position = start
+def _crc_of_16(low, high, tables):
+    """Return the CRC of 16 bytes into which the CRC so far is mixed."""
+    byte = np.uint64(0xFF)
+    return np.uint64(
+        tables[15, low & byte]
+        ^ tables[14, (low >> np.uint64(8)) & byte]
+        ^ tables[13, (low >> np.uint64(16)) & byte]
+        ^ tables[12, (low >> np.uint64(24)) & byte]
+        ^ tables[11, (low >> np.uint64(32)) & byte]
+        ^ tables[10, (low >> np.uint64(40)) & byte]
+        ^ tables[9, (low >> np.uint64(48)) & byte]
+        ^ tables[8, low >> np.uint64(56)]
+        ^ tables[7, high & byte]
+        ^ tables[6, (high >> np.uint64(8)) & byte]
+        ^ tables[5, (high >> np.uint64(16)) & byte]
+        ^ tables[4, (high >> np.uint64(24)) & byte]
+        ^ tables[3, (high >> np.uint64(32)) & byte]
+        ^ tables[2, (high >> np.uint64(40)) & byte]
+        ^ tables[1, (high >> np.uint64(48)) & byte]
+        ^ tables[0, high >> np.uint64(56)]
+    )
+
+
+@device
+def _crc_go_on(buf, position, end, value, tables):
+    """Advance the CRC ``value`` over ``buf[position:end]``."""
     byte = np.uint64(0xFF)
     while position + 16 <= end:
-        low = _load_u64_le(buf, position) ^ value
-        high = _load_u64_le(buf, position + 8)
-        value = np.uint64(
-            tables[15, low & byte]
-            ^ tables[14, (low >> np.uint64(8)) & byte]
-            ^ tables[13, (low >> np.uint64(16)) & byte]
-            ^ tables[12, (low >> np.uint64(24)) & byte]
-            ^ tables[11, (low >> np.uint64(32)) & byte]
-            ^ tables[10, (low >> np.uint64(40)) & byte]
-            ^ tables[9, (low >> np.uint64(48)) & byte]
-            ^ tables[8, low >> np.uint64(56)]
-            ^ tables[7, high & byte]
-            ^ tables[6, (high >> np.uint64(8)) & byte]
-            ^ tables[5, (high >> np.uint64(16)) & byte]
-            ^ tables[4, (high >> np.uint64(24)) & byte]
-            ^ tables[3, (high >> np.uint64(32)) & byte]
-            ^ tables[2, (high >> np.uint64(40)) & byte]
-            ^ tables[1, (high >> np.uint64(48)) & byte]
-            ^ tables[0, high >> np.uint64(56)]
-        )
+        value = _crc_of_16(_load_u64_le(buf, position) ^ value, _load_u64_le(buf, position + 8), tables)
         position += 16
+    if position + 8 <= end:
+        low = _load_u64_le(buf, position) ^ value
+        value = np.uint64(
+            tables[7, low & byte]
+            ^ tables[6, (low >> np.uint64(8)) & byte]
+            ^ tables[5, (low >> np.uint64(16)) & byte]
+            ^ tables[4, (low >> np.uint64(24)) & byte]
+            ^ tables[3, (low >> np.uint64(32)) & byte]
+            ^ tables[2, (low >> np.uint64(40)) & byte]
+            ^ tables[1, (low >> np.uint64(48)) & byte]
+            ^ tables[0, low >> np.uint64(56)]
+        )
+        position += 8
     while position < end:
         value = (value >> np.uint64(8)) ^ np.uint64(tables[0, (value ^ np.uint64(load_u8(buf, position))) & byte])
         position += 1
@@ -255,9 +295,84 @@ def _crc_by_tables(buf, start, end, tables):
 
 
 @device
-def crc32_of(buf, start, end):
-    """Return the CRC-32 of ``buf[start:end]``."""
+def _crc_by_tables(buf, start, end, tables):
+    return _crc_go_on(buf, start, end, np.uint64(0xFFFFFFFF), tables)
+
+
+@device
+def _crc32_by_tables(buf, start, end):
     return _crc_by_tables(buf, start, end, _CRC32)
+
+
+@intrinsic
+def _fold(typingctx: Any, low: Any, high: Any, by_low: Any, by_high: Any) -> Any:
+    """Multiply two polynomials of 64 bits by two others without carries and add the products: 128 bits."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pair = ir.VectorType(ir.IntType(64), 2)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(pair, [pair, pair, ir.IntType(8)]), "llvm.x86.pclmulqdq"
+        )
+        value, by = (_pair(builder, pair, *args[:2]), _pair(builder, pair, *args[2:]))
+        products = [builder.call(function, [value, by, ir.Constant(ir.IntType(8), which)]) for which in (0x00, 0x11)]
+        both = builder.xor(*products)
+        parts = [builder.extract_element(both, ir.Constant(ir.IntType(32), which)) for which in (0, 1)]
+        return context.make_tuple(builder, signature.return_type, parts)
+
+    return types.UniTuple(types.uint64, 2)(types.uint64, types.uint64, types.uint64, types.uint64), code
+
+
+def _pair(builder: Any, pair: Any, low: Any, high: Any) -> Any:
+    value = builder.insert_element(ir.Constant(pair, ir.Undefined), low, ir.Constant(ir.IntType(32), 0))
+    return builder.insert_element(value, high, ir.Constant(ir.IntType(32), 1))
+
+
+def _power(bits: int) -> Any:
+    """Return x^bits modulo CRC-32's polynomial, reflected, as the carry-less multiplication wants it."""
+    value = 1 << 31
+    for _ in range(bits):
+        value = value >> 1 ^ (0xEDB88320 if value & 1 else 0)
+    return np.uint64(value << 1)
+
+
+# What a multiplication advances the lower and the higher half of 16 bytes by: 64 bytes, or 16.
+_BY_64, _BY_64_HIGH, _BY_16, _BY_16_HIGH = (_power(bits) for bits in (512 + 32, 512 - 32, 128 + 32, 128 - 32))
+
+
+@device
+def _crc32_by_folding(buf, start, end):
+    """Fold all but the last bytes onto 16 that have the same CRC, four strands at a time where there are many."""
+    if end - start < 32:
+        return _crc_by_tables(buf, start, end, _CRC32)
+    low, high = _load_u64_le(buf, start) ^ np.uint64(0xFFFFFFFF), _load_u64_le(buf, start + 8)
+    position = start + 16
+    if end - start >= 128:
+        low1, high1 = _load_u64_le(buf, start + 16), _load_u64_le(buf, start + 24)
+        low2, high2 = _load_u64_le(buf, start + 32), _load_u64_le(buf, start + 40)
+        low3, high3 = _load_u64_le(buf, start + 48), _load_u64_le(buf, start + 56)
+        position = start + 64
+        while position + 64 <= end:
+            low, high = _fold(low, high, _BY_64, _BY_64_HIGH)
+            low1, high1 = _fold(low1, high1, _BY_64, _BY_64_HIGH)
+            low2, high2 = _fold(low2, high2, _BY_64, _BY_64_HIGH)
+            low3, high3 = _fold(low3, high3, _BY_64, _BY_64_HIGH)
+            low, high = low ^ _load_u64_le(buf, position), high ^ _load_u64_le(buf, position + 8)
+            low1, high1 = low1 ^ _load_u64_le(buf, position + 16), high1 ^ _load_u64_le(buf, position + 24)
+            low2, high2 = low2 ^ _load_u64_le(buf, position + 32), high2 ^ _load_u64_le(buf, position + 40)
+            low3, high3 = low3 ^ _load_u64_le(buf, position + 48), high3 ^ _load_u64_le(buf, position + 56)
+            position += 64
+        low, high = _fold(low, high, _BY_16, _BY_16_HIGH)
+        low, high = _fold(low ^ low1, high ^ high1, _BY_16, _BY_16_HIGH)
+        low, high = _fold(low ^ low2, high ^ high2, _BY_16, _BY_16_HIGH)
+        low, high = low ^ low3, high ^ high3
+    while position + 16 <= end:
+        low, high = _fold(low, high, _BY_16, _BY_16_HIGH)
+        low, high = low ^ _load_u64_le(buf, position), high ^ _load_u64_le(buf, position + 8)
+        position += 16
+    return _crc_go_on(buf, position, end, _crc_of_16(low, high, _CRC32), _CRC32)
+
+
+crc32_of = _crc32_by_folding if HAS_CARRYLESS else _crc32_by_tables
 
 
 def _crc_step(name: str, bits: int) -> Any:
@@ -347,6 +462,11 @@ def varlong_at(buf, position, end):
 @kernel(types.int64(BYTES, types.int64, types.int64))
 def crc32(buf, start, end):
     return crc32_of(buf, start, end)
+
+
+@kernel(types.int64(BYTES, types.int64, types.int64))
+def crc32_by_tables(buf, start, end):
+    return _crc32_by_tables(buf, start, end)
 
 
 @kernel(types.int64(BYTES, types.int64, types.int64))

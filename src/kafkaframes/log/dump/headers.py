@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kafkaframes.log.dump.chunks import Chunk
 from kafkaframes.log.dump.lines import Base64, Column, IfNull, Line, Raw, Slices, Text, plan_line
-from kafkaframes.records import _kernels as kernels
+from kafkaframes.records import _kernels_gather as kernels
 from kafkaframes.records.scan import Bytes, Ints
 from kafkaframes.wire.text import java_text
 

@@ -1,0 +1,420 @@
+"""Index the records of batches (numba). Start reading at ``decode.py``, not here.
+
+1. Arrays and integers in, numbers out. No exceptions, no objects, no I/O. Every array is made by the caller.
+2. ``index_records`` finds each record's offset, timestamp and the places of its key, value and headers, and checks what
+   Kafka checks. Inside, the bytes are an address (``address_of``): arrays cost too much from call to call.
+3. Its plain twin is in ``_reference.py``; ``tests/records/test_twins.py`` runs both.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.records._kernels_scan import (
+    APPEND_TIME,
+    AT_MAGIC,
+    AT_SIZE,
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BASE_TIMESTAMP,
+    CODEC_MASK,
+    COUNT,
+    I64,
+    MAGIC,
+    MAX_TIMESTAMP,
+    MIN_SIZE,
+    OLD_ATTRIBUTES,
+    OLD_TIMESTAMP,
+    OVERHEAD,
+    V0_HEADER,
+    V1_HEADER,
+)
+from kafkaframes.records.reasons import (
+    BAD_HEADER_COUNT,
+    BAD_RECORD_LENGTH,
+    BAD_VARINT,
+    DAMAGED_STREAM,
+    EMPTY_SET,
+    FIELD_PAST_RECORD,
+    LEFT_OVER,
+    LENGTH_MISMATCH,
+    NEGATIVE_COUNT,
+    NESTED,
+    NULL_HEADER_KEY,
+    OFFSET_BELOW_INNER,
+    PREMATURE_END,
+    SMALL_INNER_SIZE,
+    UNREADABLE_FIELD,
+    WHOLE,
+)
+from kafkaframes.wire._jit import (
+    BYTES,
+    INT8S,
+    INT64S,
+    OUT_INT32S,
+    OUT_INT64S,
+    TABLE,
+    device,
+    inlined,
+    kernel,
+)
+from kafkaframes.wire._kernels import (
+    OK,
+    TRUNCATED,
+    address_of,
+    load_i8,
+    load_i32,
+    load_i64,
+    load_u8,
+    read_varint,
+    read_varlong,
+)
+
+# What the data of a batch is.
+SKIPPED, WHOLE_DATA, DAMAGED_DATA = 0, 1, 2
+QUICK_BYTES = 40
+
+
+@device
+def _skip_headers(buf, position, end, count):
+    for _ in range(count):
+        status, length, position = read_varint(buf, position, end)
+        if status != OK:
+            return BAD_VARINT, position
+        if length < 0:
+            return NULL_HEADER_KEY, position
+        if length > end - position:
+            return FIELD_PAST_RECORD, position
+        position += length
+        status, length, position = read_varint(buf, position, end)
+        if status != OK:
+            return BAD_VARINT, position
+        if length > end - position:
+            return FIELD_PAST_RECORD, position
+        position += max(length, 0)
+    return WHOLE, position
+
+
+@inlined
+def short_varint(buf, position):
+    """Read an unsigned varint of up to three bytes that are known to be there; -1 for a longer one."""
+    value = load_u8(buf, position)
+    if value < 0x80:
+        return value, position + 1
+    more = load_u8(buf, position + 1)
+    value = (value & 0x7F) | (more << 7)
+    if more < 0x80:
+        return value, position + 2
+    more = load_u8(buf, position + 2)
+    if more < 0x80:
+        return (value & 0x3FFF) | (more << 14), position + 3
+    return -1, position
+
+
+@inlined
+def quick_record(buf, start, end):
+    """Index a whole, ordinary record that starts at ``start``, or give up.
+
+    Ordinary: varints of up to three bytes, 40 bytes of the section still to come (so that none needs its bounds
+    checked), fewer than 64 headers. It accepts nothing that the careful path would refuse: all places only grow, and
+    the last one must be where the record's length says. Returns the next position or -1, and what is stored otherwise.
+    """
+    length, body = short_varint(buf, start)
+    if length < 0 or length & 1:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    stop = body + (length >> 1)
+    if stop > end:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    stamp, position = short_varint(buf, body + 1)
+    if stamp < 0:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    delta, position = short_varint(buf, position)
+    if delta < 0:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    key, key_at = short_varint(buf, position)
+    if key < 0:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    key_size = (key >> 1) ^ -(key & 1)
+    position = key_at + max(key_size, 0)
+    if position + 3 > end:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    value, value_at = short_varint(buf, position)
+    if value < 0:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    value_size = (value >> 1) ^ -(value & 1)
+    position = value_at + max(value_size, 0)
+    if position >= stop:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    count = load_u8(buf, position)
+    headers_at = position + 1
+    if count == 0:
+        position += 1
+    elif count & 0x81 == 0:
+        status, position = _skip_headers(buf, headers_at, stop, count >> 1)
+        if status != WHOLE:
+            return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    if position != stop:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    return (
+        stop, (stamp >> 1) ^ -(stamp & 1), (delta >> 1) ^ -(delta & 1),
+        key_at, key_size, value_at, value_size, headers_at, count >> 1,
+    )  # fmt: skip
+
+
+@device
+def _index_v2(
+    buf, start, end, done, damaged, lenient, table, batch,
+    row, slot, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+):  # fmt: skip
+    """Index one batch of magic 2, whose records from number ``done`` on lie in ``buf[start:end]``."""
+    count = table[COUNT, batch]
+    if count < 0:
+        return 0, NEGATIVE_COUNT, start
+    base, stamp, append = (
+        table[BASE_OFFSET, batch],
+        table[BASE_TIMESTAMP, batch],
+        table[ATTRIBUTES, batch] & APPEND_TIME,
+    )
+    append_stamp = table[MAX_TIMESTAMP, batch]
+    position = start
+    while done < count:
+        at = position
+        if not lenient and done + 1 < count and end - at >= QUICK_BYTES:
+            here, there = row + done, slot + done
+            (
+                position, stamp_delta, offset_delta,
+                key_at[there], key_size[there], value_at[there], value_size[there],
+                headers_at[there], header_counts[there],
+            ) = quick_record(buf, at, end)  # fmt: skip
+            if position >= 0:
+                offsets[here] = base + offset_delta
+                stamps[here] = append_stamp if append else stamp + stamp_delta
+                done += 1
+                continue
+            position = at
+        status, length, position = read_varint(buf, position, end)
+        if status != OK:
+            if status == TRUNCATED:
+                return done, DAMAGED_STREAM if damaged else PREMATURE_END, at
+            return done, BAD_VARINT, at
+        if lenient:
+            stop = end
+        else:
+            if length < 0:
+                return done, BAD_RECORD_LENGTH, at
+            if length > end - position:
+                return done, DAMAGED_STREAM if damaged else BAD_RECORD_LENGTH, at
+            stop = position + length
+        if position >= stop:
+            return done, BAD_VARINT, at
+        position += 1  # attributes, unused
+        status, delta, position = read_varlong(buf, position, stop)
+        if status != OK:
+            return done, BAD_VARINT, at
+        status, offset_delta, position = read_varint(buf, position, stop)
+        if status != OK:
+            return done, BAD_VARINT, at
+        here, there = row + done, slot + done
+        offsets[here] = base + offset_delta
+        stamps[here] = append_stamp if append else stamp + delta
+        status, length, position = read_varint(buf, position, stop)
+        if status != OK:
+            return done, BAD_VARINT, at
+        if length > stop - position:
+            return done, FIELD_PAST_RECORD, at
+        key_at[there] = position
+        key_size[there] = length
+        position += max(length, 0)
+        status, length, position = read_varint(buf, position, stop)
+        if status != OK:
+            return done, BAD_VARINT, at
+        if length > stop - position:
+            return done, FIELD_PAST_RECORD, at
+        value_at[there] = position
+        value_size[there] = length
+        position += max(length, 0)
+        status, length, position = read_varint(buf, position, stop)
+        if status != OK:
+            return done, BAD_VARINT, at
+        if length < 0 or (not lenient and length > stop - position):
+            return done, BAD_HEADER_COUNT, at
+        headers_at[there] = position
+        header_counts[there] = length
+        if length > 0:
+            status, position = _skip_headers(buf, position, stop, length)
+            if status != WHOLE:
+                return done, status, at
+        if not lenient and position != stop:
+            return done, LENGTH_MISMATCH, at
+        if done + 1 == count:
+            if position != end:
+                return done, LEFT_OVER, at
+            if damaged:
+                return done, DAMAGED_STREAM, at
+        done += 1
+    return done, WHOLE, position
+
+
+@device
+def _index_message(
+    buf, at, end, row, slot, stamp, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts
+):
+    """Index the message of format 0 or 1 whose CRC stands at ``at``; tell whether its key and value can be read."""
+    is_v0 = load_i8(buf, at + AT_MAGIC - OVERHEAD) == 0
+    stamps[row] = stamp
+    headers_at[slot] = at
+    header_counts[slot] = 0
+    position = at + (V0_HEADER if is_v0 else V1_HEADER) - OVERHEAD
+    if end - position < 4:
+        return False
+    length = load_i32(buf, position)
+    position += 4
+    if length > end - position:
+        return False
+    key_at[slot] = position
+    key_size[slot] = length
+    position += max(length, 0)
+    if end - position < 4:
+        return False
+    length = load_i32(buf, position)
+    position += 4
+    if length > end - position:
+        return False
+    value_at[slot] = position
+    value_size[slot] = length
+    return True
+
+
+@device
+def _walk_set(buf, start, end, damaged):
+    """Find the last whole inner message: (count, its offset, status)."""
+    position = start
+    count, last = 0, 0
+    while end - position >= OVERHEAD:
+        size = load_i32(buf, position + AT_SIZE)
+        if size < MIN_SIZE:
+            return count, last, SMALL_INNER_SIZE
+        if size > end - position - OVERHEAD:
+            break  # Kafka drops a torn last message without a word
+        last = load_i64(buf, position)
+        count += 1
+        position += OVERHEAD + size
+    if damaged:
+        return count, last, DAMAGED_STREAM
+    return count, last, EMPTY_SET if count == 0 else WHOLE
+
+
+@device
+def _index_set(
+    buf, start, end, damaged, table, batch,
+    row, slot, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+):  # fmt: skip
+    """Index the messages inside a compressed one of format 0 or 1 (KIP-31: offsets are relative to the last's)."""
+    count, last, status = _walk_set(buf, start, end, damaged)
+    if status != WHOLE:
+        return 0, status, start
+    relative = table[MAGIC, batch] == 1
+    wrapper_offset = table[BASE_OFFSET, batch]
+    base = 0
+    if relative and wrapper_offset != 0:  # 0: old librdkafka left it so
+        if wrapper_offset < last:
+            return 0, OFFSET_BELOW_INNER, start
+        base = wrapper_offset - last
+    append = table[ATTRIBUTES, batch] & APPEND_TIME if relative else 0
+    position = start
+    for done in range(count):
+        at = position + OVERHEAD
+        stop = at + load_i32(buf, position + AT_SIZE)
+        if load_u8(buf, at + OLD_ATTRIBUTES - OVERHEAD) & CODEC_MASK:
+            return done, NESTED, position
+        magic = load_i8(buf, at + AT_MAGIC - OVERHEAD)  # may differ from the wrapper's (KAFKA-4298)
+        stamp = -1 if magic == 0 else load_i64(buf, at + OLD_TIMESTAMP - OVERHEAD)
+        if magic == 1 and append:
+            stamp = table[MAX_TIMESTAMP, batch]
+        offsets[row + done] = base + load_i64(buf, position)
+        if not _index_message(
+            buf, at, stop, row + done, slot + done, stamp,
+            offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+        ):  # fmt: skip
+            return done, UNREADABLE_FIELD, position
+        position = stop
+    return count, WHOLE, position
+
+
+@device
+def index_batch(
+    buf, start, end, done, kind, lenient, table, batch,
+    row, slot, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+):  # fmt: skip
+    """Index one batch of any format; return (its records, status, where).
+
+    Offsets and timestamps go to ``row`` and on, the rest to ``slot`` and on. Of a batch of magic 2 the first ``done``
+    records may be known already: ``start`` is then where the next one is.
+    """
+    if kind == SKIPPED:
+        return 0, WHOLE, start
+    if table[MAGIC, batch] >= 2:
+        return _index_v2(
+            buf, start, end, done, kind == DAMAGED_DATA, lenient, table, batch,
+            row, slot, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+        )  # fmt: skip
+    if table[ATTRIBUTES, batch] & CODEC_MASK:
+        return _index_set(
+            buf, start, end, kind == DAMAGED_DATA, table, batch,
+            row, slot, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+        )  # fmt: skip
+    offsets[row] = table[BASE_OFFSET, batch]
+    if not _index_message(
+        buf, start, end, row, slot, table[MAX_TIMESTAMP, batch],
+        offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+    ):  # fmt: skip
+        return 0, UNREADABLE_FIELD, start
+    return 1, WHOLE, start
+
+
+@kernel(
+    I64(
+        BYTES,
+        TABLE,
+        I64,
+        I64,
+        INT64S,
+        INT64S,
+        INT8S,
+        I64,
+        OUT_INT64S,
+        OUT_INT64S,
+        OUT_INT64S,
+        OUT_INT32S,
+        OUT_INT64S,
+        OUT_INT32S,
+        OUT_INT64S,
+        OUT_INT32S,
+        OUT_INT64S,
+        OUT_INT64S,
+        OUT_INT64S,
+    )
+)
+def index_records(
+    buf, table, first, last, starts, ends, kinds, lenient,
+    offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+    rows, statuses, wheres,
+):  # fmt: skip
+    """Index the records of the batches in rows ``first`` to ``last`` of a scan's table; return how many.
+
+    ``starts`` and ``ends`` say where in ``buf`` the records section (magic 2), the decompressed set or the plain
+    message of each batch lies; ``kinds`` what it is (``SKIPPED``, ``WHOLE_DATA``, ``DAMAGED_DATA``). For each batch
+    ``rows`` gets the records that Kafka delivers, ``statuses`` why they ended and ``wheres`` at which byte of ``buf``.
+    ``lenient`` reads as Kafka's iterator that skips keys and values: it does not check that fields fill a record.
+
+    For formats 0 and 1 ``headers_at`` is the place of the message's CRC, and ``header_counts`` 0.
+    """
+    row, data = 0, address_of(buf)
+    for batch in range(first, last):
+        done, status, where = index_batch(
+            data, starts[batch], ends[batch], 0, kinds[batch], lenient, table, batch,
+            row, row, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+        )  # fmt: skip
+        rows[batch] = done
+        statuses[batch] = status
+        wheres[batch] = where
+        row += done
+    return row

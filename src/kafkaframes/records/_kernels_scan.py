@@ -1,0 +1,150 @@
+"""Cut bytes into batches and check their CRCs (numba). Start reading at ``scan.py``, not here.
+
+1. Arrays and integers in, numbers out. No exceptions, no objects, no I/O. Every array is made by the caller.
+2. Each kernel has a plain twin of the same name in ``_reference.py``; ``tests/records/test_twins.py`` runs both.
+3. The numbers that the kernels of records share (rows of a scan's table, places in headers) stand here.
+"""
+
+from __future__ import annotations
+
+from numba import types
+
+from kafkaframes.records import layout
+from kafkaframes.records.layout import BATCH_V2, MESSAGE_V0, MESSAGE_V1, PLACE
+from kafkaframes.records.reasons import BAD_MAGIC, END, FULL, HUGE_SIZE, MORE, SMALL_SIZE, TORN
+from kafkaframes.wire._jit import BYTES, OUT_INT8S, OUT_TABLE, TABLE, device, kernel
+from kafkaframes.wire._kernels import (
+    crc32_of,
+    crc32c_of,
+    load_i8,
+    load_i16,
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u32,
+)
+
+POSITION, SIZE, MAGIC, CRC, ATTRIBUTES = (PLACE[name] for name in ("position", "size", "magic", "crc", "attributes"))
+BASE_OFFSET, LAST_OFFSET, LEADER_EPOCH = PLACE["base_offset"], PLACE["last_offset"], PLACE["leader_epoch"]
+BASE_TIMESTAMP, MAX_TIMESTAMP = PLACE["base_timestamp"], PLACE["max_timestamp"]
+PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE = PLACE["producer_id"], PLACE["producer_epoch"], PLACE["base_sequence"]
+COUNT = PLACE["count"]
+
+OVERHEAD, TO_MAGIC, MIN_SIZE = layout.OVERHEAD_BYTES, layout.BYTES_TO_MAGIC, layout.MIN_SIZE
+AT_SIZE, AT_MAGIC = MESSAGE_V0.place_of("size"), MESSAGE_V0.place_of("magic")
+OLD_CRC, OLD_ATTRIBUTES = MESSAGE_V0.place_of("crc"), MESSAGE_V0.place_of("attributes")
+OLD_TIMESTAMP, OLD_CRC_FROM = MESSAGE_V1.place_of("timestamp"), MESSAGE_V0.end_of("crc")
+V0_HEADER, V1_HEADER, V2_HEADER = MESSAGE_V0.size, MESSAGE_V1.size, BATCH_V2.size
+V2_EPOCH, V2_CRC, V2_CRC_FROM = BATCH_V2.place_of("leader_epoch"), BATCH_V2.place_of("crc"), BATCH_V2.end_of("crc")
+V2_ATTRIBUTES, V2_DELTA = BATCH_V2.place_of("attributes"), BATCH_V2.place_of("last_offset_delta")
+V2_BASE_TIMESTAMP, V2_MAX_TIMESTAMP = BATCH_V2.place_of("base_timestamp"), BATCH_V2.place_of("max_timestamp")
+V2_PRODUCER_ID, V2_PRODUCER_EPOCH = BATCH_V2.place_of("producer_id"), BATCH_V2.place_of("producer_epoch")
+V2_BASE_SEQUENCE, V2_COUNT = BATCH_V2.place_of("base_sequence"), BATCH_V2.place_of("count")
+CODEC_MASK, APPEND_TIME = layout.CODEC_MASK, layout.LOG_APPEND_TIME
+LARGEST = 2**31 - 1
+I64 = types.int64
+
+
+@device
+def _scan_old(buf, at, magic, table, row):
+    table[CRC, row] = load_u32(buf, at + OLD_CRC)
+    table[ATTRIBUTES, row] = load_u8(buf, at + OLD_ATTRIBUTES)
+    timestamp = load_i64(buf, at + OLD_TIMESTAMP) if magic != 0 else -1
+    offset = load_i64(buf, at)
+    table[BASE_OFFSET, row] = offset
+    table[LAST_OFFSET, row] = offset
+    table[BASE_TIMESTAMP, row] = timestamp
+    table[MAX_TIMESTAMP, row] = timestamp
+    table[LEADER_EPOCH, row] = -1
+    table[PRODUCER_ID, row] = -1
+    table[PRODUCER_EPOCH, row] = -1
+    table[BASE_SEQUENCE, row] = -1
+    table[COUNT, row] = -1
+
+
+@device
+def _scan_v2(buf, at, size, table, row):
+    """Fill a row; fields that a batch shorter than its header does not have are -1 (who needs them compares sizes)."""
+    table[CRC, row] = load_u32(buf, at + V2_CRC)
+    table[ATTRIBUTES, row] = load_i16(buf, at + V2_ATTRIBUTES)
+    base = load_i64(buf, at)
+    table[BASE_OFFSET, row] = base
+    table[LEADER_EPOCH, row] = load_i32(buf, at + V2_EPOCH)
+    if size >= V2_HEADER:
+        table[LAST_OFFSET, row] = base + load_i32(buf, at + V2_DELTA)
+        table[BASE_TIMESTAMP, row] = load_i64(buf, at + V2_BASE_TIMESTAMP)
+        table[MAX_TIMESTAMP, row] = load_i64(buf, at + V2_MAX_TIMESTAMP)
+        table[PRODUCER_ID, row] = load_i64(buf, at + V2_PRODUCER_ID)
+        table[PRODUCER_EPOCH, row] = load_i16(buf, at + V2_PRODUCER_EPOCH)
+        table[BASE_SEQUENCE, row] = load_i32(buf, at + V2_BASE_SEQUENCE)
+        table[COUNT, row] = load_i32(buf, at + V2_COUNT)
+        return
+    table[LAST_OFFSET, row] = base + load_i32(buf, at + V2_DELTA) if size >= V2_BASE_TIMESTAMP else -1
+    table[BASE_TIMESTAMP, row] = load_i64(buf, at + V2_BASE_TIMESTAMP) if size >= V2_MAX_TIMESTAMP else -1
+    table[MAX_TIMESTAMP, row] = load_i64(buf, at + V2_MAX_TIMESTAMP) if size >= V2_PRODUCER_ID else -1
+    table[PRODUCER_ID, row] = load_i64(buf, at + V2_PRODUCER_ID) if size >= V2_PRODUCER_EPOCH else -1
+    table[PRODUCER_EPOCH, row] = load_i16(buf, at + V2_PRODUCER_EPOCH) if size >= V2_BASE_SEQUENCE else -1
+    table[BASE_SEQUENCE, row] = load_i32(buf, at + V2_BASE_SEQUENCE) if size >= V2_COUNT else -1
+    table[COUNT, row] = -1
+
+
+@kernel(types.Tuple((I64, I64, I64))(BYTES, I64, I64, I64, I64, OUT_TABLE))
+def scan_batches(buf, position, end, memory_rules, whole, table):
+    """Cut ``buf`` from ``position`` into batches; the source itself goes on to ``end``, perhaps beyond ``buf``.
+
+    Returns ``(rows, position, status)``: where the next batch would start, and one of the ends of ``reasons.py``.
+    With ``whole`` a batch must lie in ``buf`` as a whole, else its header is enough.
+    """
+    row = 0
+    while True:
+        left = end - position
+        if left <= 0:
+            return row, position, END
+        if left < OVERHEAD or (not memory_rules and left <= TO_MAGIC):
+            return row, position, TORN
+        if position + min(left, V2_HEADER) > buf.size:
+            return row, position, MORE
+        body = load_i32(buf, position + AT_SIZE)
+        if body < MIN_SIZE:
+            return row, position, SMALL_SIZE
+        if memory_rules:
+            if left < TO_MAGIC:
+                return row, position, TORN
+            magic = load_i8(buf, position + AT_MAGIC)
+            if magic < 0 or magic > 2:
+                return row, position, BAD_MAGIC
+            if body > LARGEST - OVERHEAD:
+                return row, position, HUGE_SIZE
+        size = body + OVERHEAD
+        if size > left:
+            return row, position, TORN
+        if whole and position + size > buf.size:
+            return row, position, MORE
+        if row == table.shape[1]:
+            return row, position, FULL
+        magic = load_i8(buf, position + AT_MAGIC)
+        table[POSITION, row] = position
+        table[SIZE, row] = size
+        table[MAGIC, row] = magic
+        if magic < 2:
+            _scan_old(buf, position, magic, table, row)
+        else:
+            _scan_v2(buf, position, size, table, row)
+        row += 1
+        position += size
+
+
+@device
+def crc_is_right(buf, table, row):
+    """Tell whether a batch's CRC is that of its bytes."""
+    at, size = table[POSITION, row], table[SIZE, row]
+    if table[MAGIC, row] < 2:
+        return crc32_of(buf, at + OLD_CRC_FROM, at + size) == table[CRC, row]
+    return size >= V2_HEADER and crc32c_of(buf, at + V2_CRC_FROM, at + size) == table[CRC, row]
+
+
+@kernel(types.void(BYTES, TABLE, I64, I64, OUT_INT8S))
+def check_crcs(buf, table, first, last, ok):
+    """Set ``ok`` for each batch of rows ``first`` to ``last``: its CRC is that of its bytes."""
+    for row in range(first, last):
+        ok[row] = crc_is_right(buf, table, row)
