@@ -1,5 +1,6 @@
 """Spark: session, data sources, jobs. The only room that imports pyspark, and only when a session is wanted."""
 
 from kafkaframes.spark.builder import register, session
+from kafkaframes.spark.read_log import read_log
 
-__all__ = ["register", "session"]
+__all__ = ["read_log", "register", "session"]

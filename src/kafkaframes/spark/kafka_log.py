@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.columns import Column, choose_columns, ddl
-from kafkaframes.spark.options import ReadOptions
+from kafkaframes.spark.options import LATEST, ReadOptions
 from kafkaframes.spark.planning import Slice
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class KafkaLogDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self.parsed = ReadOptions.parse(options)
+        self._starts = any(name.lower() == "startingoffsets" for name in options)
 
     @classmethod
     def name(cls) -> str:
@@ -59,6 +61,13 @@ class KafkaLogDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns of ``schema``: ours, or what ``spark.read.schema(...)`` named."""
         return KafkaLogReader(self.parsed, _columns_of(schema, self.parsed.layout))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        """Return the reader of a stream; it starts at latest where no offset is given, as Spark's Kafka source does."""
+        from kafkaframes.spark.stream import KafkaLogStreamReader
+
+        options = self.parsed if self._starts else replace(self.parsed, starting=LATEST)
+        return KafkaLogStreamReader(options, _columns_of(schema, self.parsed.layout))
 
 
 class LogPartition(InputPartition):

@@ -265,7 +265,13 @@ _ROWS = (
     Option("subscribe", "subscribe", _topics, "", "topics to read, comma separated"),
     Option("subscribePattern", "subscribe_pattern", _pattern, "", "a regular expression for whole topic names"),
     Option("assign", "assign", parse_assign, "", 'topic partitions to read: {"orders": [0, 1]}'),
-    Option("startingOffsets", "starting", _starting, "earliest", 'earliest, or {"orders": {"0": 23, "1": -2}}'),
+    Option(
+        "startingOffsets",
+        "starting",
+        _starting,
+        "earliest",
+        'earliest, or {"orders": {"0": 23, "1": -2}}',
+    ),
     Option("endingOffsets", "ending", _ending, "latest", 'latest, or {"orders": {"0": 50, "1": -1}}; exclusive'),
     Option("startingTimestamp", "starting_timestamp", _timestamp, "", "ms since 1970; stronger than the next one"),
     Option(
@@ -321,7 +327,7 @@ _ROWS = (
         "max_bytes_per_trigger",
         parse_size,
         "",
-        "streams: the most bytes of log of a micro-batch; one batch is always taken",
+        "streams: the most bytes of log of a micro-batch; one batch of each partition is always taken",
     ),
 )
 OPTIONS: Mapping[str, Option] = {option.name.lower(): option for option in _ROWS}

@@ -1,0 +1,69 @@
+"""The builder: options as methods, a value at each step, a fresh load at each end."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from tests.spark import truth
+from tests.spark.truth import SHOP
+
+from kafkaframes.errors import OptionError
+from kafkaframes.spark import read_log
+
+
+def test_each_step_is_a_new_value():
+    orders = read_log(None, SHOP).topics("orders")
+    narrow = orders.columns("offset").headers().committed().option("minPartitions", 3)
+    assert orders.options == {"subscribe": "orders"}
+    assert narrow.options == {
+        "subscribe": "orders",
+        "columns": "offset",
+        "includeHeaders": "true",
+        "isolation": "read_committed",
+        "minPartitions": "3",
+    }
+    both = read_log(None, SHOP).partitions("orders", 0, 2).partitions("payments", 1)
+    assert both.options == {"assign": '{"orders": [0, 2], "payments": [1]}'}
+    assert read_log(None, SHOP).segments().options != read_log(None, SHOP).batches().options
+
+
+@pytest.mark.parametrize(
+    "instant",
+    [
+        1_000,
+        datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
+        datetime(1970, 1, 1, 2, 0, 1, tzinfo=timezone(timedelta(hours=2))),
+        "1970-01-01T02:00:01+02:00",
+    ],
+)
+def test_times_are_instants(instant):
+    query = read_log(None, SHOP).between(instant, instant)
+    assert (query.options["startingTimestamp"], query.options["endingTimestamp"]) == ("1000", "1000")
+
+
+@pytest.mark.parametrize("instant", ["yesterday", "2026-11-21T00:00:00", datetime(2026, 11, 21)])
+def test_a_time_without_a_zone_is_no_instant(instant):
+    with pytest.raises(OptionError, match="between: "):
+        read_log(None, SHOP).between(instant)
+
+
+def test_a_plan_tells_what_is_read():
+    whole = read_log(None, SHOP).topics("orders").plan(cores=2)
+    assert whole.bytes_to_read == whole.log_bytes == sum(p.stat().st_size for p in SHOP.glob("orders-*/*.log"))
+    few = read_log(None, SHOP).partitions("orders", 0).offsets({"orders": {0: 5}}, {"orders": {0: 6}}).plan()
+    assert (few.segments_to_read, few.tasks) == (1, 1)
+    assert 0 < few.bytes_to_read < few.log_bytes / 10
+    with pytest.raises(OptionError, match="can only plan"):
+        read_log(None, SHOP).load()
+
+
+@pytest.mark.spark
+def test_queries_of_one_builder_do_not_disturb_each_other(spark):
+    orders = read_log(spark, SHOP).partitions("orders", 0).columns("offset")
+    first = orders.offsets(end={"orders": {0: 10}}).load()
+    last = orders.offsets(start={"orders": {0: 1990}}).load()
+    assert (first.count(), last.count(), first.union(last).count()) == (10, 10, 20)
+    times = sorted(row[2] for row in truth.rows_of(SHOP, "orders") if row[0] == 0)
+    middle = times[1000]
+    counts = [orders.between(end=middle).load().count(), orders.between(middle).load().count()]
+    assert sum(counts) == 2000
+    assert read_log(spark, SHOP).topics("orders").segments().load().count() == len(list(SHOP.glob("orders-*/*.log")))
