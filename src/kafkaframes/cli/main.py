@@ -24,6 +24,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "info": ("kafkaframes.cli.info", "what is in a log: topics, offsets, sizes, codecs, times, in a second"),
     "verify": ("kafkaframes.cli.verify", "check every CRC, offset, index and checkpoint of a log"),
     "repair": ("kafkaframes.cli.repair", "keep every good batch of a damaged log; or recover it as Kafka would"),
+    "convert": ("kafkaframes.cli.convert", "a log in another record format, offline"),
+    "recompress": ("kafkaframes.cli.recompress", "a log in another codec, offline"),
+    "compact": ("kafkaframes.cli.compact", "Kafka's log compaction offline, and the proof that a key is gone"),
     "doctor": ("kafkaframes.cli.doctor", "print what was found on this machine and what to do about it"),
 }
 

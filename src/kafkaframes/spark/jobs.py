@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.spark import _compat
@@ -49,6 +50,29 @@ def _each(function: Callable[[_Task], _Answer], tasks: Iterable[_Task]) -> Itera
 
 def _is_sparks(error: Exception, kind: type[Exception]) -> bool:
     return isinstance(error, kind) or type(error).__module__.startswith("py4j")
+
+
+def runner(spark: SparkSession) -> Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]:
+    """Return what the rewrites of ``log/rewrite`` take as ``run``: an error of ours keeps its class and its place.
+
+    Such an error is an answer to Spark, not a failure: trying again would not help.
+    """
+
+    def run(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+        answers = list(run_on_spark(spark, partial(_attempt, function), tasks))
+        for answer in answers:
+            if isinstance(answer, KafkaframesError):
+                raise answer
+        return answers
+
+    return run
+
+
+def _attempt(function: Callable[[Any], Any], task: Any) -> Any:
+    try:
+        return function(task)
+    except KafkaframesError as error:
+        return error
 
 
 @contextmanager

@@ -133,14 +133,9 @@ def _write(
         transactions.kept = []
         base = group[0].base_offset
         groups[base] = tuple(segment.base_offset for segment in group)
-        nexts = [segment.base_offset for segment in group[1:]] + [_next_base(plan, group[-1])]
         path = directory / names.segment_file_name(base, "log")
         with path.open("wb") as out:
-            for segment, next_base in zip(group, nexts, strict=True):
-                transactions.add(plan.aborted_between(segment.base_offset, next_base))
-                young = (segment.log.mtime_ms or 0) > old_horizon
-                for window in windows(filesystem, segment):
-                    out.writelines(filter_.keep(window, retain_old_deletes=young))
+            out.writelines(_kept(filesystem, plan, group, filter_, transactions, old_horizon))
             out.flush()
             os.fsync(out.fileno())
         filter_.tally.bytes_written += path.stat().st_size
@@ -149,6 +144,45 @@ def _write(
     cleaned = {base for bases in groups.values() for base in bases}
     _copy_rest(filesystem, plan.partition, directory, gone=cleaned - groups.keys(), rewritten=set(groups))
     return end_offset, groups, filter_.tally
+
+
+def _kept(
+    filesystem: FileSystem,
+    plan: RoundPlan,
+    group: list[Segment],
+    filter_: Filter,
+    transactions: CleanedTransactions,
+    old_horizon: int,
+) -> Iterator[bytes | memoryview]:
+    """Yield what stays of segments that become one."""
+    nexts = [segment.base_offset for segment in group[1:]] + [_next_base(plan, group[-1])]
+    for segment, next_base in zip(group, nexts, strict=True):
+        transactions.add(plan.aborted_between(segment.base_offset, next_base))
+        young = (segment.log.mtime_ms or 0) > old_horizon
+        for window in windows(filesystem, segment):
+            yield from filter_.keep(window, retain_old_deletes=young)
+
+
+def preview_partition(
+    filesystem: FileSystem, partition: Partition, settings: CleanerSettings
+) -> tuple[RoundPlan, Tally | None]:
+    """Say what a round would do, writing nothing; no tally: there is nothing to clean.
+
+    Raises:
+        LogDirError: as ``clean_partition``.
+    """
+    plan = plan_round(filesystem, partition, settings)
+    if plan.is_empty:
+        return plan, None
+    known = _build_map(filesystem, plan)
+    transactions = CleanedTransactions()
+    filter_ = Filter(plan, settings, known, transactions)
+    segments = _segments_between(partition, 0, known.latest_offset + 1)
+    old_horizon = _old_horizon(plan, settings)
+    for group in group_segments(segments, settings, plan.first_uncleanable_offset):
+        for piece in _kept(filesystem, plan, group, filter_, transactions, old_horizon):
+            filter_.tally.bytes_written += len(piece)
+    return plan, filter_.tally
 
 
 def _next_base(plan: RoundPlan, segment: Segment) -> int:

@@ -47,7 +47,7 @@ def new_file(path: Path, *, mtime_ms: int | None = None) -> Iterator[BinaryIO]:
     Raises:
         LogDirError: it cannot be written. Nothing is left behind then.
     """
-    part = path.with_name(path.name + PART)
+    part = path.with_name(f"{path.name}{PART}-{os.getpid()}")  # two attempts at one task do not meet
     try:
         with writing(path), open_new(part) as out:
             yield out
@@ -89,11 +89,7 @@ def copy_tree(filesystem: FileSystem, source: str, target: Path) -> None:
 def sync_directories(top: Path) -> None:
     """Flush the entries of a directory and of those below it."""
     for directory, _, _ in os.walk(top):
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync(Path(directory))
 
 
 @contextmanager
@@ -138,15 +134,18 @@ def unfinished(destination: Path) -> Iterator[Path]:
     try:
         yield path
         with writing(destination):
+            for left_over in path.rglob(f"*{PART}-*"):  # of a worker that was lost
+                left_over.unlink()
             sync_directories(path)
             path.rename(destination)
-            _sync(destination.parent)
+            sync(destination.parent)
     except BaseException:
         shutil.rmtree(path, ignore_errors=True)
         raise
 
 
-def _sync(directory: Path) -> None:
+def sync(directory: Path) -> None:
+    """Flush the entries of a directory: a rename in it lasts."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

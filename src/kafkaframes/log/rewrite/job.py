@@ -7,6 +7,7 @@ Spark, with the same result. What is no segment of a live partition is copied as
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -58,12 +59,14 @@ class JobReport:
     """What a job did.
 
     Attributes:
+        fingerprint: of the names, sizes and times of the source's segments.
         done_before: an earlier run with the same settings had finished; nothing was done now.
     """
 
     source: str
     destination: str
     settings: dict[str, Any]
+    fingerprint: str
     partitions: list[PartitionReport] = field(default_factory=list)
     copied: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
@@ -76,9 +79,8 @@ class JobReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as values that JSON has."""
-        found = {name: getattr(self, name) for name in self.__slots__ if name != "partitions"}
+        found = {name: getattr(self, name) for name in self.__slots__}
         return found | {
-            "lost": dict(self.lost),
             "partitions": [{name: getattr(one, name) for name in one.__slots__} for one in self.partitions],
         }
 
@@ -107,11 +109,11 @@ def convert(
         EncodeError: something cannot be said in that format (``on_loss="error"``).
     """
     target = Path(destination)
-    report = JobReport(source, str(target), described(settings))
     with files.locked(target):
-        if target.exists():
-            return finished(target, report)
         log = one_log(source, filesystem)
+        report = JobReport(source, str(target), described(settings), log.fingerprint)
+        if target.exists():
+            return _as_report(earlier(target, report.as_json()))
         with files.unfinished(target) as directory:
             rewrite_into(log, directory, settings, report, run)
             write_report(directory, report)
@@ -196,25 +198,35 @@ class Log:
         """The partitions that are written anew."""
         return [one for one in self.directory.partitions if one.is_live and one.topic != names.CLUSTER_METADATA_TOPIC]
 
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the segments' names, sizes and times: another run on a log that went on is another job."""
+        listed = [
+            (one.directory, file.path, file.log.size_bytes, file.log.mtime_ms)
+            for one in self.directory.partitions
+            for file in one.segments
+        ]
+        return hashlib.sha256(repr(listed).encode()).hexdigest()
+
     def target(self, directory: Path, partition: Partition) -> Path:
         """Return where a partition goes."""
         return directory / split(partition.directory)[1] if self.kind == "directory" else directory
 
-    def copy_rest(self, directory: Path, report: JobReport) -> None:
+    def copy_rest(self, directory: Path, report: JobReport | None = None) -> None:
         """Copy everything of a log directory that is no partition to rewrite."""
         if self.kind != "directory":
             return
         rewritten = {split(one.directory)[1] for one in self.rewritten}
         for info in self.filesystem.list_directory(self.path):
-            if info.name in _LEFT_OUT:
-                report.left_out.append(info.path)
-            elif info.name not in rewritten:
+            is_left_out = info.name in _LEFT_OUT
+            if not is_left_out and info.name not in rewritten:
                 copy_entry(self.filesystem, info, directory / info.name)
-                report.copied.append(info.path)
+            if report is not None and (is_left_out or info.name not in rewritten):
+                (report.left_out if is_left_out else report.copied).append(info.path)
 
 
-def one_log(source: str, filesystem: Any = None) -> Log:
-    """Find the one log that is to be rewritten.
+def one_log(source: str, filesystem: Any = None, *, half_done: bool = False) -> Log:
+    """Find the one log that is to be rewritten; ``half_done``: or read, half-finished swaps and all.
 
     Raises:
         OptionError: there are several.
@@ -226,7 +238,7 @@ def one_log(source: str, filesystem: Any = None) -> Log:
         several = ", ".join(one.path for one in found[:5])
         raise OptionError(f"{source} holds {len(found)} log directories ({several}); name one")
     log = Log(path, _kind(found[0], path), found[0])
-    if log.kind != "segment":
+    if log.kind != "segment" and not half_done:
         for partition in log.rewritten:
             _refuse_half_done(partition)
     return log
@@ -264,20 +276,22 @@ def write_report(directory: Path, report: Any) -> None:
         out.write(json.dumps(report.as_json(), indent=1).encode())
 
 
-def finished(target: Path, report: JobReport) -> JobReport:
-    """Return what an earlier run did, if it was the same.
+def earlier(target: Path, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return the report of the run that made ``target``, if it was the same job on the same source.
 
     Raises:
         LogDirError: something else exists there.
     """
     try:
-        before = json.loads((target / files.SUCCESS).read_bytes())
-        same = all(before[name] == getattr(report, name) for name in ("source", "settings"))
+        before: dict[str, Any] = json.loads((target / files.SUCCESS).read_bytes())
+        same = all(before[name] == wanted[name] for name in ("source", "settings", "fingerprint"))
     except (OSError, ValueError, KeyError, TypeError):
         same = False
     if not same:
         raise LogDirError("exists already, and is not the result of this job", file=str(target))
+    return before
+
+
+def _as_report(before: dict[str, Any]) -> JobReport:
     parts = [PartitionReport(**one | {"lost": Counter(one["lost"])}) for one in before["partitions"]]
-    return JobReport(
-        before["source"], str(target), before["settings"], parts, before["copied"], before["left_out"], True
-    )
+    return JobReport(**{**before, "partitions": parts, "done_before": True})

@@ -1,0 +1,115 @@
+"""``kafkaframes compact SRC --to DIR``: Kafka's log compaction, offline; and the proof that a key is gone."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkaframes.cli import rewriting
+from kafkaframes.cli.info import size_text
+from kafkaframes.cli.tables import print_table
+from kafkaframes.errors import OptionError
+from kafkaframes.log.cleaner.settings import SEMANTICS, CleanerSettings
+
+if TYPE_CHECKING:
+    from kafkaframes.log.rewrite.compaction import CompactionReport, Proof
+
+EXIT_FOUND = 1
+
+
+@click.command("compact", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("source", metavar="SRC")
+@click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
+@click.option("--dry-run", is_flag=True, help="Write nothing: show what would be removed, and why.")
+@click.option("--topic", "topics", multiple=True, help="A name or pattern; by default what brokers have compacted.")
+@click.option("--semantics", type=click.Choice(SEMANTICS), default="4.x", show_default=True, help="Whose rules.")
+@click.option("--delete-retention-ms", type=click.IntRange(0), default=86_400_000, show_default=True)
+@click.option("--min-compaction-lag-ms", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--prove-gone", metavar="KEY", help="Then (or alone) read every file and look for this key.")
+@rewriting.run_options
+def command(
+    source: str,
+    to: str | None,
+    dry_run: bool,
+    topics: tuple[str, ...],
+    prove_gone: str | None,
+    as_json: bool,
+    jobs: int | None,
+    master: str | None,
+    **options: Any,
+) -> None:
+    """Compact topics as a broker's cleaner does: of each key the last record stays.
+
+    Without --topic, the topics in SRC's cleaner-offset-checkpoint and Kafka's own compacted ones. The active (last)
+    segment of a partition is never compacted. With --prove-gone alone SRC is read and nothing written; KEY is text, or
+    0x and hexadecimal digits. Exit status 1: the key is still there, or something could not be read.
+
+    Example: kafkaframes compact /backup/kafka-logs --topic users --to /backup/compacted --prove-gone user-17
+    """
+    from kafkaframes.log.rewrite.compaction import compact
+    from kafkaframes.log.rewrite.compaction import prove_gone as prove
+
+    if (to is not None) == dry_run and not (prove_gone is not None and to is None and not dry_run):
+        raise OptionError("give --to DIR, or --dry-run, or --prove-gone KEY alone")
+    report, proof = None, None
+    with rewriting.runner(master, jobs, label="compacting") as run:
+        if to is not None or dry_run:
+            settings = CleanerSettings(now_ms=time.time_ns() // 1_000_000, **options)
+            report = compact(source, to, settings, topics=topics, run=run)
+        if prove_gone is not None:
+            proof = prove(to or source, _key(prove_gone), run=run)
+    _print(report, proof, as_json=as_json)
+    if proof is not None and not proof.is_gone:
+        sys.exit(EXIT_FOUND)
+
+
+def _key(text: str) -> bytes:
+    if not text.startswith("0x"):
+        return text.encode()
+    try:
+        return bytes.fromhex(text[2:])
+    except ValueError:
+        raise OptionError(f"--prove-gone {text}: no hexadecimal digits") from None
+
+
+def _print(report: CompactionReport | None, proof: Proof | None, *, as_json: bool) -> None:
+    if as_json:
+        said = {} if report is None else report.as_json()
+        click.echo(json.dumps(said | ({} if proof is None else {"proof": _proof_json(proof)})))
+        return
+    if report is not None:
+        _show(report)
+    if proof is not None:
+        _show_proof(proof)
+
+
+def _proof_json(proof: Proof) -> dict[str, Any]:
+    return {"gone": proof.is_gone, "files": proof.files, "found": proof.found, "unread": proof.unread}
+
+
+def _show(report: CompactionReport) -> None:
+    rows = []
+    for one in report.partitions:
+        why = "; ".join(f"{number:,} {reason}" for reason, number in sorted(one.dropped.items()))
+        if not one.cleaned:
+            why = f"nothing to clean ({one.reason})"
+        span = f"{one.first_dirty_offset:,} to {one.end_offset:,}"
+        gone = f"{one.records_read - one.records_kept:,} of {one.records_read:,}"
+        rows.append((one.name, span, gone, size_text(one.bytes_read), size_text(one.bytes_written), why))
+    goes = "removed" if report.destination else "would go"
+    print_table(("name", "dirty offsets", goes, "size", "becomes", "why"), rows)
+    if report.destination:
+        click.echo(f"{'done before' if report.done_before else 'done'}: {report.destination}")
+
+
+def _show_proof(proof: Proof) -> None:
+    for file, offset in proof.found:
+        click.echo(f"the key is in {file}, offset {offset}")
+    for file, position, reason in proof.unread:
+        click.echo(f"not read: {file}, byte {position}: {reason}")
+    verdict = "gone: no record has the key" if proof.is_gone else "NOT proven gone"
+    click.echo(f"{verdict}; {proof.files:,} files were read")

@@ -1,0 +1,47 @@
+"""``kafkaframes convert SRC --to-format v2 --to DIR``: another record format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kafkaframes.cli import rewriting
+from kafkaframes.log.rewrite.settings import ON_LOSS, RewriteSettings
+from kafkaframes.records.codecs import codec_of
+
+
+@click.command("convert", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("source", metavar="SRC")
+@click.option("--to-format", required=True, type=click.Choice(tuple(rewriting.FORMATS)), help="The record format.")
+@rewriting.codec_option(help="Also another codec; each batch keeps its own by default.")
+@rewriting.level_option
+@click.option("--on-loss", type=click.Choice(ON_LOSS), default="error", show_default=True, help="Down: what is lost.")
+@rewriting.output_options
+@rewriting.run_options
+def command(
+    source: str,
+    to_format: str,
+    codec: str | None,
+    level: int | None,
+    on_loss: str,
+    keep_damaged: bool,
+    batch_bytes: int,
+    **options: Any,
+) -> None:
+    """Write a log in another record format: offsets, order, timestamps, keys and values stay.
+
+    SRC is a log directory, a topic partition's directory or a segment. Kafka 4 reads formats v0 and v1 as before (it
+    only stopped writing them), so no upgrade needs this.
+
+    Example: kafkaframes convert /backup/kafka-logs --to-format v2 --to /backup/kafka-logs-v2
+    """
+    settings = RewriteSettings(
+        magic=rewriting.FORMATS[to_format],
+        codec=None if codec is None else codec_of(codec),
+        level=level,
+        batch_bytes=batch_bytes,
+        on_loss=on_loss,
+        keep_damaged=keep_damaged,
+    )
+    rewriting.rewrite(source, settings, **options)

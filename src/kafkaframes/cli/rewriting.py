@@ -1,0 +1,123 @@
+"""What ``convert``, ``recompress`` and ``compact`` share: where tasks run, and how a report is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkaframes.cli import workers
+from kafkaframes.cli.info import size_text
+from kafkaframes.cli.tables import print_table
+from kafkaframes.errors import OptionError
+from kafkaframes.records.layout import CODECS
+
+if TYPE_CHECKING:
+    from kafkaframes.log.rewrite.job import JobReport
+    from kafkaframes.log.rewrite.settings import RewriteSettings
+
+FORMATS = {"v0": 0, "v1": 1, "v2": 2}
+codec_option = partial(click.option, "--codec", type=click.Choice(CODECS))
+level_option = click.option("--level", type=int, help="Of the codec; Kafka's default if not given.")
+_RUN_OPTIONS = (
+    click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object."),
+    click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default."),
+    click.option("--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ..."),
+)
+_OUTPUT_OPTIONS = (
+    click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete."),
+    click.option("--in-place", is_flag=True, help="Exchange a stopped broker's log directory for the new one."),
+    click.option("--backup", metavar="DIR", help="With --in-place: where the old one stays."),
+    click.option("--keep-damaged", is_flag=True, help="Copy damaged batches byte for byte instead of stopping."),
+    click.option("--batch-bytes", type=click.IntRange(1), default=16384, show_default=True, help="Of joined messages."),
+)
+
+
+def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say where the work is done."""
+    return _with(_RUN_OPTIONS, function)
+
+
+def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say where the result goes."""
+    return _with(_OUTPUT_OPTIONS, function)
+
+
+def _with(options: Sequence[Callable[..., Any]], function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@contextmanager
+def runner(master: str | None, jobs: int | None, *, label: str) -> Iterator[Callable[..., Iterable[Any]]]:
+    """Give what carries tasks out: processes of this machine, or Spark."""
+    if master is None:
+        yield lambda function, tasks: workers.in_order(function, tasks, size_of=_size, workers=jobs, label=label)
+        return
+    if jobs is not None:
+        raise OptionError("--workers are processes of this machine; with --master, Spark decides")
+    from kafkaframes.spark import jobs as spark_jobs
+
+    with spark_jobs.session_at(f"kafkaframes {label}", master) as spark:
+        yield spark_jobs.runner(spark)
+
+
+def _size(task: Any) -> int:
+    part = getattr(task, "segment", None) or getattr(task, "partition", None) or task
+    return int(part.size_bytes)
+
+
+def rewrite(
+    source: str,
+    settings: RewriteSettings,
+    *,
+    to: str | None,
+    in_place: bool,
+    backup: str | None,
+    jobs: int | None,
+    master: str | None,
+    as_json: bool,
+) -> None:
+    """Run a conversion and show what it did."""
+    from kafkaframes.log.rewrite.in_place import convert_in_place
+    from kafkaframes.log.rewrite.job import convert
+
+    if in_place != (backup is not None) or in_place == (to is not None):
+        raise OptionError("give --to DIR, or --in-place --backup DIR")
+    with runner(master, jobs, label="rewriting") as run:
+        if backup is not None:
+            report = convert_in_place(source, backup, settings, run=run)
+        else:
+            report = convert(source, Path(str(to)), settings, run=run)
+    if as_json:
+        click.echo(json.dumps(report.as_json()))
+    else:
+        _show(report, warn=settings.on_loss == "warn")
+
+
+def _show(report: JobReport, *, warn: bool) -> None:
+    rows = [
+        (
+            one.name,
+            f"{one.segments:,}",
+            f"{one.records:,}",
+            f"{one.batches_read:,}",
+            f"{one.batches_written:,}",
+            size_text(one.bytes_read),
+            size_text(one.bytes_written),
+        )
+        for one in report.partitions
+    ]
+    print_table(("name", "segments", "records", "batches", "become", "size", "becomes"), rows)
+    for kind, number in sorted(report.lost.items()):
+        click.echo(f"{'warning: ' if warn else ''}lost: {number:,} {kind}", err=warn)
+    for one in report.partitions:
+        for file, position, reason in one.damaged:
+            click.echo(f"kept as it was: {file}, byte {position}: {reason}", err=True)
+    click.echo(f"{'done before' if report.done_before else 'done'}: {report.destination}")

@@ -1,0 +1,72 @@
+"""The commands ``convert``, ``recompress`` and ``compact``, here and in a pool of processes."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from tests.log.rewrite.test_compaction import keys, source  # noqa: F401  a fixture
+from tests.log.rewrite.test_convert import LOGS, records, segments, untyped
+
+from kafkaframes.cli.main import cli
+from kafkaframes.errors import OptionError
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(cli, [str(one) for one in arguments], catch_exceptions=False)
+
+
+def test_convert(tmp_path):
+    said = run("convert", LOGS / "zk-0102-v1", "--to-format", "v2", "--to", tmp_path / "out")
+    assert said.exit_code == 0
+    assert f"done: {tmp_path / 'out'}" in said.output
+    assert records(tmp_path / "out") == untyped(records(LOGS / "zk-0102-v1"))
+    again = run("convert", LOGS / "zk-0102-v1", "--to-format", "v2", "--to", tmp_path / "out")
+    assert "done before" in again.output
+
+
+def test_losses_are_said(tmp_path):
+    transactions = LOGS / "kraft-4x-transactions"
+    said = run(
+        "convert", transactions, "--to-format", "v1", "--codec", "gzip", "--on-loss", "warn", "--to", tmp_path / "out"
+    )
+    assert "warning: lost: " in said.stderr
+    assert "control batches" in said.stderr
+
+
+def test_processes_write_what_one_writes(tmp_path):
+    for jobs, name in ((1, "one"), (2, "two")):
+        arguments = ("--codec", "zstd", "--level", 1, "--to", tmp_path / name, "--workers", jobs, "--json")
+        said = run("recompress", LOGS / "kraft-4x-transactions", *arguments)
+        assert json.loads(said.stdout)["destination"] == str(tmp_path / name)
+    for file in segments(tmp_path / "one"):
+        assert file.read_bytes() == (tmp_path / "two" / file.relative_to(tmp_path / "one")).read_bytes()
+
+
+def test_compact(source, tmp_path):  # noqa: F811
+    said = run("compact", source, "--dry-run")
+    assert "2 a later record of the key" in said.stdout
+    assert "would go" in said.stdout
+    said = run("compact", source, "--to", tmp_path / "out", "--prove-gone", "0x7a7a")
+    assert said.exit_code == 0
+    assert "gone: no record has the key; 4 files were read" in said.stdout
+    assert keys(tmp_path / "out" / "users-0") == [b"a", b"b", b"c", b"z"]
+    said = run("compact", tmp_path / "out", "--prove-gone", "c", "--json")
+    assert said.exit_code == 1
+    assert json.loads(said.stdout)["proof"]["found"] == [[str(tmp_path / "out/users-0" / f"{0:020}.log"), 4]]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("convert", "in", "--to-format", "v2"),
+        ("convert", "in", "--to-format", "v2", "--in-place"),
+        ("convert", "in", "--to-format", "v2", "--to", "out", "--backup", "old", "--in-place"),
+        ("recompress", "in", "--codec", "zstd", "--to", "out", "--workers", "2", "--master", "local[2]"),
+        ("compact", "in"),
+        ("compact", "in", "--to", "out", "--dry-run"),
+        ("compact", "in", "--prove-gone", "0xgg"),
+    ],
+)
+def test_what_does_not_go_together(arguments):
+    with pytest.raises(OptionError):
+        run(*arguments)
