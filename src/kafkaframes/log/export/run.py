@@ -107,6 +107,7 @@ def export(
         outcome = Outcome(summary, len(fresh), len(done), size_bytes, results)
         journal.write_whole(Path(settings.to, journal.OWN, "summary.json"), json.dumps(outcome.as_json()))
         if not outcome.failed:
+            journal.flush(Path(settings.to, result.output) for result in fresh.values() if result.output is not None)
             journal.write_whole(success, "")
     return outcome
 

@@ -1,8 +1,7 @@
 """Export one segment: its records into one file, which appears under its name when it is whole. The work of a worker.
 
-A file is written under a temporary name below ``_kafkaframes/tmp``, flushed to the disk, renamed, and then recorded in
-the journal by whoever called. Killed at any moment, a worker leaves a temporary file, or a whole file that the next run
-replaces by an equal one.
+A file is written under a temporary name below ``_kafkaframes/tmp``, closed, renamed, and then recorded in the journal.
+Killed at any moment, a worker leaves a temporary file, or a whole file that the next run replaces by an equal one.
 """
 
 from __future__ import annotations
@@ -146,12 +145,7 @@ def _report(source: Source, error: ReadError, result: SegmentResult) -> None:
 
 
 def _commit(temporary: Path, final: Path) -> None:
-    """Give a finished file its name: its bytes are on the disk before anybody can see it."""
-    descriptor = os.open(temporary, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """Give a finished file its name."""
     final.parent.mkdir(parents=True, exist_ok=True)
     os.replace(temporary, final)
 

@@ -40,8 +40,9 @@ class ParquetOutput:
         import pyarrow.parquet
 
         numbers = ["offset", "timestamp"]
+        self._file = pa.OSFile(path, "wb")
         self._writer = pyarrow.parquet.ParquetWriter(
-            path,
+            self._file,
             schema,
             compression="zstd",
             compression_level=1,
@@ -71,6 +72,7 @@ class ParquetOutput:
         """Write the last row group and the footer."""
         self._flush()
         self._writer.close()
+        self._file.close()
 
 
 class ArrowOutput:

@@ -1,0 +1,187 @@
+"""How fast is an export to Parquet, what do small segments cost, and how much memory does it take?
+
+Sides of one run, in turn; the best of the rounds counts.
+
+* ``write.parquet``: ``spark.read.format("kafka-log").load(log).write.parquet`` in ``local[2]``.
+* ``export, Spark``: ``log.export`` on the same session; ``export, 2 processes``: the same by a pool, which is started
+  and stopped in the measured time.
+* the same bytes in 8 and in 1,000 segments, on Spark.
+* peak memory of a process that exports one large segment, beside one an eighth of its size.
+
+    python benchmarks/export.py [--megabytes 512] [--rounds 2] [--large 2048]
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+import kafkaframes
+from kafkaframes.cli.export import _pool
+from kafkaframes.log.export.run import export
+from kafkaframes.log.export.settings import Settings
+from kafkaframes.spark.export import plan_export, spark_run
+from kafkaframes.spark.options import ReadOptions
+from spark_source import cpu_seconds, write_log
+
+CODECS = ("none", "zstd")
+_PEAK = """
+import resource, sys
+from kafkaframes.cli.main import cli
+cli(["export", sys.argv[1], "--to", sys.argv[2], "--workers", "1", "--json"], standalone_mode=False)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def segments(folder, codec, megabytes, count):
+    """Write a log of ``count`` segments with so many bytes of values in all; return its records."""
+    one = folder / "one"
+    rows = write_log(one, codec, (megabytes << 20) // count)
+    raw = (one / f"{0:020}.log").read_bytes()
+    log = folder / "bench-0"
+    log.mkdir()
+    for number in range(count):
+        (log / f"{number * rows:020}.log").write_bytes(raw)
+    shutil.rmtree(one)
+    return rows * count
+
+
+def fresh(folder):
+    """Return a destination that is not there."""
+    to = folder / "out"
+    shutil.rmtree(to, ignore_errors=True)
+    return to
+
+
+def exported(log, folder, runner):
+    """Export as Parquet; return the records."""
+    tasks, _ = plan_export(ReadOptions.parse({"path": str(log)}))
+    return export(tasks, Settings(str(fresh(folder))), run=runner or _pool(tasks, 2)).summary.records
+
+
+def by_spark(spark, log, folder):
+    """Let Spark's writer write; return the records that arrived."""
+    to = fresh(folder)
+    spark.read.format("kafka-log").load(str(log)).write.parquet(str(to))
+    return spark.read.parquet(str(to)).count
+
+
+def best(rounds, rows, **sides):
+    """Run the sides in turn; return each one's best wall and CPU seconds."""
+    times = {name: [float("inf")] * 2 for name in sides}
+    for _ in range(rounds):
+        for name, side in sides.items():
+            started, spent = time.perf_counter(), cpu_seconds() + time.process_time()
+            found = side()
+            pair = time.perf_counter() - started, cpu_seconds() + time.process_time() - spent
+            times[name] = [min(both) for both in zip(times[name], pair, strict=True)]
+            found = found() if callable(found) else found
+            if found != rows:
+                raise SystemExit(f"{name}: {found} records, {rows} were written")
+    return times
+
+
+def formats(spark, folder, given):
+    """Return the lines of the first table."""
+    for codec in CODECS:
+        place = folder / codec
+        place.mkdir()
+        rows = segments(place, codec, given.megabytes, 8)
+        log = place / "bench-0"
+        times = best(
+            given.rounds,
+            rows,
+            spark=partial(by_spark, spark, log, place),
+            on_spark=partial(exported, log, place, spark_run(spark)),
+            pool=partial(exported, log, place, None),
+        )
+        (wall, cpu), (on_spark, on_spark_cpu), (pool, _) = (times[name] for name in ("spark", "on_spark", "pool"))
+        shutil.rmtree(place)
+        yield (
+            f"| {codec} | {wall:.1f} | {on_spark:.1f} | {pool:.1f} | {wall / on_spark:.1f}x | {wall / pool:.1f}x "
+            f"| {cpu / on_spark_cpu:.1f}x | 3x |"
+        )
+
+
+def small(spark, folder, given):
+    """Return the line of 1,000 small segments against 8."""
+    sides, rows = {}, 0
+    for count in (8, 1000):
+        place = folder / str(count)
+        place.mkdir()
+        rows = segments(place, "zstd", given.megabytes, count)
+        sides[str(count)] = (rows, partial(exported, place / "bench-0", place, spark_run(spark)))
+    walls = {}
+    for _ in range(given.rounds):
+        for name, (rows, side) in sides.items():
+            walls[name] = min(walls.get(name, float("inf")), *best(1, rows, side=side)["side"][:1])
+    shutil.rmtree(folder / "8")
+    shutil.rmtree(folder / "1000")
+    return f"| {walls['8']:.1f} | {walls['1000']:.1f} | {walls['1000'] / walls['8']:.2f}x | 1.5x |"
+
+
+def peaks(folder, given):
+    """Return the lines of the memory's table."""
+    for megabytes in (given.large // 8, given.large):
+        place = folder / "large"
+        write_log(place / "bench-0", "zstd", megabytes << 20)
+        size = (place / "bench-0" / f"{0:020}.log").stat().st_size >> 20
+        command = [sys.executable, "-c", _PEAK, str(place / "bench-0"), str(place / "out")]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        shutil.rmtree(place)
+        yield f"| {megabytes} | {size} | {told[-1]} |"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=512, help="of values, before compression")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--large", type=int, default=2048, help="megabytes of values in one segment")
+    given = parser.parse_args()
+    spark = kafkaframes.spark.session("benchmark", master="local[2]")
+    lines = [f"# Export to Parquet, {datetime.date.today()}, 2 cores shared, load {os.getloadavg()[0]:.1f}", ""]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        warm = _warm(folder)
+        by_spark(spark, warm, folder)
+        exported(warm, folder, spark_run(spark))
+        lines += [
+            f"{given.megabytes} MB of values in 8 segments, local[2], seconds; only export writes headers.",
+            "",
+            "| codec | write.parquet | export, Spark | processes | ratio | ratio, processes | ratio of CPU | asked |",
+            "|---|---|---|---|---|---|---|---|",
+        ]
+        for line in formats(spark, folder, given):
+            print(line, flush=True)
+            lines.append(line)
+        _save(lines)
+        lines += ["", "The same bytes (zstd) in 8 and in 1,000 segments, on Spark, seconds.", ""]
+        lines += ["| 8 | 1,000 | ratio | asked |", "|---|---|---|---|", small(spark, folder, given)]
+        spark.stop()
+        _save(lines)
+        lines += ["", "Peak memory of the process that exports one segment (zstd).", ""]
+        lines += ["| MB of values | MB of segment | peak, MiB |", "|---|---|---|", *peaks(folder, given)]
+    print(_save(lines))
+
+
+def _save(lines):
+    text = "\n".join([*lines, ""])
+    (Path(__file__).parent / "results" / "export.md").write_text(text)
+    return text
+
+
+def _warm(folder):
+    write_log(folder / "warm" / "bench-0", "zstd", 1 << 20)
+    return folder / "warm"
+
+
+if __name__ == "__main__":
+    main()
