@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.spark.truth import CLICKS, SHOP
 
 import kafkaframes
 from kafkaframes.errors import OptionError
@@ -131,6 +134,31 @@ def test_what_lies_outside_the_range_is_not_read(tmp_path):
     whole = Meter()
     assert len(read(partition, "offset", meter=whole)) == 3000
     assert whole.bytes_read >= 3 * size
+
+
+WHOLE = {
+    (path, topic): offsets(path)
+    for path, topic in ((SHOP / "orders-0", "orders"), (CLICKS / "clickstream-0", "clickstream"))
+}
+
+
+@given(st.sampled_from(sorted(WHOLE)), st.data())
+def test_a_range_of_offsets_is_that_part_of_the_whole(log, data):
+    path, topic = log
+    known = WHOLE[log]
+    start = data.draw(st.integers(known[0], known[-1]))
+    end = data.draw(st.integers(start, known[-1] + 1))
+    starting, ending = (json.dumps({topic: {"0": at}}) for at in (start, end))
+    parts = data.draw(st.sampled_from(["1", "5"]))
+    got = offsets(path, startingOffsets=starting, endingOffsets=ending, minPartitions=parts)
+    assert got == [n for n in known if start <= n < end]
+
+
+def test_part_of_a_log_does_not_know_its_open_transactions():
+    file = min((TRANSACTIONS / "ledger-0").glob("*.log"))
+    with pytest.raises(OptionError, match="needs whole logs"):
+        offsets(file, isolation="read_committed")
+    assert offsets(file)
 
 
 def test_a_row_for_each_segment():

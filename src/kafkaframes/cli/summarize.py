@@ -61,7 +61,7 @@ def _check_input(paths: tuple[str, ...], options: dict[str, str]) -> None:
     from kafkaframes.spark.planning import prune, select_segments
 
     parsed = ReadOptions.parse({"path": "", "paths": json.dumps(paths), **options})
-    prune(select_segments(discover_segments(parsed.paths), parsed), parsed)
+    prune(select_segments(discover_segments(parsed.paths, storage=parsed.storage), parsed), parsed)
 
 
 def _check_target(to: str, overwrite: bool) -> None:

@@ -92,6 +92,8 @@ def plan_found(found: FoundLogs, options: ReadOptions, *, cores: int) -> ReadPla
     resolved = resolve_offsets(options, logs)
     if found.whole:
         check_loss(resolved, logs)
+    elif options.isolation == "read_committed":
+        raise OptionError("isolation=read_committed needs whole logs: name their directories, not single files")
     states = _transactions(options, logs)
     resolved = replace(resolved, ending=_stable_ends(resolved, states))
     slices = prune(chosen, resolved)

@@ -89,7 +89,7 @@ def _sizes() -> list[Any]:
 
 def internal_topics_left_alone(options: ReadOptions) -> tuple[str, ...]:
     """Return the internal topics under the paths that the options do not choose."""
-    segments = discover_segments(options.paths)
+    segments = discover_segments(options.paths, storage=options.storage)
     chosen = {segment.topic for segment in select_segments(segments, options)}
     return tuple(sorted({segment.topic for segment in segments} & INTERNAL_TOPICS - chosen))
 
