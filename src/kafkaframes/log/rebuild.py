@@ -25,7 +25,7 @@ from kafkaframes.log.segment_reader import SegmentReader
 from kafkaframes.log.time_index import NO_TIMESTAMP, TimeIndex
 from kafkaframes.log.transactions import Marker, OpenTransactions, markers_of
 from kafkaframes.log.txn_index import AbortedTransaction
-from kafkaframes.records.layout import BATCH_COLUMNS
+from kafkaframes.records.layout import BATCH_COLUMNS, CONTROL, TRANSACTIONAL
 from kafkaframes.records.scan import Batches
 
 Ints = npt.NDArray[np.int64]
@@ -135,12 +135,26 @@ def rebuild_indexes(
 
 
 def with_producers(reader: SegmentReader, batches: Batches) -> Iterator[tuple[BatchHeader, tuple[Marker, ...]]]:
-    """Yield the batches of format 2 that have a producer, with the markers of control batches."""
+    """Yield the batches that decide what is known of producers and transactions, with the markers of control batches.
+
+    Where there is a transactional batch or a marker those are all batches that have a producer; where there is none it
+    is the last one of each producer, in the order in which the producers came.
+    """
     rows = np.flatnonzero((batches.column("magic") >= 2) & (batches.column("producer_id") >= 0))
+    if not (batches.column("attributes")[rows] & (TRANSACTIONAL | CONTROL)).any():
+        rows = rows[_last_of_each(batches.column("producer_id")[rows])]
     columns = [batches.column(name)[rows].tolist() for name in BATCH_COLUMNS]
     for values in zip(*columns, strict=True):
         header = BatchHeader(*values)
         yield header, tuple(markers_of(reader, header)) if header.is_control else ()
+
+
+def _last_of_each(ids: Ints) -> Ints:
+    """Return where each id comes last, by where it comes first: the order in which Kafka's map sees new ones."""
+    _, first = np.unique(ids, return_index=True)
+    _, from_end = np.unique(ids[::-1], return_index=True)
+    last: Ints = (len(ids) - 1 - from_end)[np.argsort(first)]
+    return last
 
 
 def _ended(
