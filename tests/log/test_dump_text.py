@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -322,3 +323,27 @@ def test_records_of_damaged_wrappers_have_their_own_crc(tmp_path):
 def test_java_bytes_leaves_what_is_text(tmp_path):
     raw = "päckchen 🎈\n".encode()
     assert text.java_bytes(raw) is raw
+
+
+@pytest.mark.parametrize(
+    ("size", "last"),
+    [(26, "base_offset"), (27, "ts_type"), (43, "max_ts"), (51, "producer_id"), (53, "producer_epoch"), (60, "base_ts")],
+)
+def test_a_batch_shorter_than_its_header_has_the_fields_that_lie_within_it(tmp_path, size, last):
+    """As Kafka 3.9.1's ``FileRecords`` gives them."""
+    raw = bytearray(some_records(2))
+    raw[8:12] = (size - 12).to_bytes(4, "big")
+    path = segment(tmp_path / "t-0", bytes(raw))
+    line = json.loads(b"".join(dump_json_lines([path])).splitlines()[0])
+    assert line["count"] == 0
+    fields = list(line)[: list(line).index("count")]
+    assert fields[-2:] == ([last, "field_error"] if size < 57 else ["delete_horizon", last])
+
+
+def test_a_later_format_has_every_field_but_the_base_timestamp(tmp_path):
+    raw = bytearray(some_records(2))
+    raw[16] = 3
+    line = json.loads(b"".join(dump_json_lines([segment(tmp_path / "t-0", bytes(raw))])).splitlines()[0])
+    assert line["magic"] == 3
+    assert "base_ts" not in line
+    assert list(line)[list(line).index("field_error") - 1] == "delete_horizon"

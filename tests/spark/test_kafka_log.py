@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from tests.spark import truth
 from tests.spark.truth import CLICKS, LOGS, SHOP
@@ -174,13 +175,34 @@ def test_a_directory_that_is_no_log_is_told(spark, tmp_path):
         load(spark, tmp_path / "missing").collect()
 
 
-def test_a_segment_that_vanishes_before_it_is_read_is_told_by_name(spark, tmp_path):
+@pytest.fixture
+def planned(spark, tmp_path):
+    """One partition's rows whose tasks are planned and not yet run; an RDD, as 4.0 plans a frame anew at each action."""
     shutil.copytree(SHOP / "orders-0", tmp_path / "orders-0")
-    frame = load(spark, tmp_path, columns="offset")
-    assert frame.count() == 2000  # planned now
+    rows = load(spark, tmp_path, columns="offset").rdd
+    assert rows.getNumPartitions() >= 1
+    return rows
+
+
+def test_a_segment_that_vanishes_before_it_is_read_is_told_by_name(planned, tmp_path):
     shutil.rmtree(tmp_path / "orders-0")
-    with pytest.raises(PySparkException, match=r"orders-0/0+\.log"):
-        frame.count()
+    with pytest.raises((PySparkException, Py4JJavaError), match=r"orders-0/0+\.log"):
+        planned.count()
+
+
+def test_a_segment_that_grows_before_it_is_read_gives_what_was_planned(planned, tmp_path):
+    last = max((tmp_path / "orders-0").glob("*.log"))
+    last.write_bytes(last.read_bytes() + next((SHOP / "orders-1").glob("*.log")).read_bytes()[:700])
+    assert planned.count() == 2000
+
+
+def test_a_segment_that_cannot_be_read_is_told_by_name(planned, tmp_path):
+    """A directory in its place cannot be read by anybody, not even by root."""
+    first = min((tmp_path / "orders-0").glob("*.log"))
+    first.unlink()
+    first.mkdir()
+    with pytest.raises((PySparkException, Py4JJavaError), match=r"orders-0/0+\.log"):
+        planned.count()
 
 
 FRESH = """

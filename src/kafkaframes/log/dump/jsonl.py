@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, KafkaframesError
 from kafkaframes.log.dump.chunks import Chunk, ChunkReader, Place, is_wrapper
-from kafkaframes.log.dump.columns import batch_columns, record_columns, rows_of
+from kafkaframes.log.dump.columns import batch_columns, record_columns, rows_of, sequences
 from kafkaframes.log.dump.files import RECORDS, DumpFile, files_to_dump
 from kafkaframes.log.dump.filters import NO_FILTER, Selection
 from kafkaframes.log.dump.headers import header_json
@@ -39,6 +39,14 @@ _BATCH = (
     *("producer_id", "producer_epoch", "base_sequence", "last_sequence", "leader_epoch", "transactional", "control"),
     "delete_horizon",
 )
+_LIES_IN = {  # the last field of the header that a field of the line is made of, where a batch may end before it
+    "last_offset": "last_offset_delta",
+    "max_ts": "max_timestamp",
+    "producer_id": "producer_id",
+    "producer_epoch": "producer_epoch",
+    "base_sequence": "base_sequence",
+}
+NEWEST_MAGIC = 2  # a file is read on at later ones, but nobody knows their fields
 _V2_HEADER = struct.Struct(">" + "".join(item.format for item in BATCH_V2.fields))
 
 
@@ -231,8 +239,9 @@ def _specials(chunk: Chunk) -> set[int]:
     batches = chunk.batches
     unknown = (batches.column("attributes") & CODEC_MASK) >= len(CODECS)
     short = (batches.column("magic") >= 2) & (batches.column("size") < BATCH_V2.size)
+    later = batches.column("magic") > NEWEST_MAGIC
     unopened = is_wrapper(batches) & (chunk.reached == 0)
-    return set(np.flatnonzero(unknown | short | unopened).tolist())
+    return set(np.flatnonzero(unknown | short | later | unopened).tolist())
 
 
 def _special_line(chunk: Chunk, batch: int, where: _Where) -> bytes:
@@ -252,7 +261,8 @@ def _special_line(chunk: Chunk, batch: int, where: _Where) -> bytes:
 def _fields_while_readable(chunk: Chunk, batch: int) -> Iterator[tuple[str, Any]]:
     """Yield a batch's fields in their order.
 
-    Kafka reads the header of a batch of format 2 as 61 bytes of the file, also where the batch claims to be shorter.
+    Kafka loads the bytes that a batch claims to have and reads its header from them: a batch of format 2 that is
+    shorter than its header has the fields that lie within it.
 
     Raises:
         CorruptRecordError: the next field cannot be read.
@@ -262,27 +272,31 @@ def _fields_while_readable(chunk: Chunk, batch: int) -> Iterator[tuple[str, Any]
     if magic < 2:
         yield "crc", int(chunk.batches.column("crc")[batch])
         raise CorruptRecordError("the first offset of a compressed message that cannot be opened")
-    header = chunk.data[at : at + BATCH_V2.size].tobytes()
-    if len(header) < BATCH_V2.size:
-        raise CorruptRecordError("the file ends inside the header")
-    values = dict(zip((item.name for item in BATCH_V2.fields), _V2_HEADER.unpack(header), strict=True))
-    yield "count", values["count"]
-    yield from (("crc", values["crc"]), ("base_offset", values["offset"]))
-    yield "last_offset", values["offset"] + values["last_offset_delta"]
-    yield from _later_fields(values, int(values["attributes"]), int(values["base_sequence"]))
-    if size < BATCH_V2.end_of("base_timestamp"):
-        raise CorruptRecordError("the batch ends before its base timestamp")
+    header = chunk.data[at : at + min(size, BATCH_V2.size)].tobytes()
+    unpacked = _V2_HEADER.unpack(header.ljust(BATCH_V2.size, b"\0"))
+    values = dict(zip((item.name for item in BATCH_V2.fields), unpacked, strict=True))
+    if size >= BATCH_V2.end_of("count"):
+        yield "count", values["count"]
+    for name, value in _later_fields(values):
+        last = _LIES_IN.get(name)
+        if last is not None and size < BATCH_V2.end_of(last):
+            raise CorruptRecordError(f"the batch ends before its {last.replace('_', ' ')}")
+        yield name, value
+    if magic > NEWEST_MAGIC:
+        raise CorruptRecordError(f"where the base timestamp lies in format {magic}")
     yield "base_ts", values["base_timestamp"]
 
 
-def _later_fields(values: dict[str, int], attributes: int, base_sequence: int) -> Iterator[tuple[str, Any]]:
+def _later_fields(values: dict[str, int]) -> Iterator[tuple[str, Any]]:
+    attributes, base_sequence, delta = (values[name] for name in ("attributes", "base_sequence", "last_offset_delta"))
+    yield from (("crc", values["crc"]), ("base_offset", values["offset"]), ("last_offset", values["offset"] + delta))
     if attributes & CODEC_MASK >= len(CODECS):
         raise CorruptRecordError("the codec's number is unknown")
     yield "codec", CODECS[attributes & CODEC_MASK].decode()
     yield "ts_type", "LogAppendTime" if attributes & LOG_APPEND_TIME else "CreateTime"
     yield from (("max_ts", values["max_timestamp"]), ("producer_id", values["producer_id"]))
     yield from (("producer_epoch", values["producer_epoch"]), ("base_sequence", base_sequence))
-    yield "last_sequence", base_sequence if base_sequence < 0 else base_sequence + values["last_offset_delta"]
+    yield "last_sequence", int(sequences(np.array([base_sequence]), np.array([delta]))[0])
     yield "leader_epoch", values["leader_epoch"]
     yield from (("transactional", bool(attributes & TRANSACTIONAL)), ("control", bool(attributes & CONTROL)))
     yield "delete_horizon", values["base_timestamp"] if attributes & DELETE_HORIZON else None
