@@ -327,7 +327,14 @@ def test_java_bytes_leaves_what_is_text(tmp_path):
 
 @pytest.mark.parametrize(
     ("size", "last"),
-    [(26, "base_offset"), (27, "ts_type"), (43, "max_ts"), (51, "producer_id"), (53, "producer_epoch"), (60, "base_ts")],
+    [
+        (26, "base_offset"),
+        (27, "ts_type"),
+        (43, "max_ts"),
+        (51, "producer_id"),
+        (53, "producer_epoch"),
+        (60, "base_ts"),
+    ],
 )
 def test_a_batch_shorter_than_its_header_has_the_fields_that_lie_within_it(tmp_path, size, last):
     """As Kafka 3.9.1's ``FileRecords`` gives them."""

@@ -49,6 +49,7 @@ class Section:
     ended: dict[str, str] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     headings_only: bool = False
+    file: str = ""  # where the command names it, what is printed is about this one
 
 
 def parse(text: bytes) -> list[Section]:
@@ -61,6 +62,7 @@ def parse(text: bytes) -> list[Section]:
         starts = _STARTS.fullmatch(line) if line.startswith(b"Dumping ") else None
         if command:
             sections.append(Section(command[2].decode(), (command[1] or b"()").decode()[1:-1]))
+            sections[-1].file = (command[3] or b"").decode()
             current, errors = [], False
         elif line == b"### stderr" or line.startswith(b"### exit"):
             errors, sections[-1].headings_only = True, line != b"### stderr"
@@ -160,6 +162,8 @@ class _Product:
 
 def _compare_section(section: Section, product: _Product) -> Iterator[str]:
     errors: list[str] = []
+    if section.file and set(section.blocks) != {section.file}:
+        yield f"{section.flags} {section.file}: the truth has {sorted(section.blocks) or 'nothing'}"
     for name, expected in section.blocks.items():
         where = f"{section.flags} {name}".strip()
         found, lines, faults = product.dump(name, section.flags)

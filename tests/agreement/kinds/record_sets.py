@@ -44,14 +44,14 @@ def _disagreements(case: Case) -> Iterator[str]:
         other = None if pair is None else _batch(*pair, forms=_forms(one))
         yield from differences(_outcome(one), other, f"batches[{index}]")
     rest = {key: value for key, value in expected.items() if key not in ("batches", "validate")}
-    yield from differences(rest | {"iterErr": bool(rest["iterErr"])}, {"iterErr": walk.end.corrupt})
+    yield from differences(rest | {"iterErr": rest["iterErr"] is not None}, {"iterErr": walk.end.corrupt})
 
 
 def _outcome(batch: dict[str, Any] | None) -> dict[str, Any] | None:
     """Keep of an error only that there is one."""
     if batch is None:
         return None
-    return {key: bool(value) if key in _ERRORS else value for key, value in batch.items()}
+    return {key: value is not None if key in _ERRORS else value for key, value in batch.items()}
 
 
 def _forms(batch: dict[str, Any] | None) -> list[bool]:
