@@ -116,6 +116,7 @@ def test_a_line_too_few_or_too_many_is_noticed(corpus, kind, change):
         (b"timestamp: ", lambda line: line.replace(b"timestamp: ", b"timestamp: 1")),
         (b"producerId: ", lambda line: line.replace(b"producerId: ", b"producerId: 1")),
         (b"passed sanity check", lambda line: b""),
+        (b"### kafka-dump-log --files", lambda line: line + line),
         (b"Log starting offset", lambda line: b""),
         (b"### ended with", lambda line: b""),
         (b"  -1 is followed by", lambda line: line.replace(b"-1", b"-2")),

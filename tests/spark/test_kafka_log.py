@@ -177,7 +177,7 @@ def test_a_directory_that_is_no_log_is_told(spark, tmp_path):
 
 @pytest.fixture
 def planned(spark, tmp_path):
-    """One partition's rows whose tasks are planned and not yet run; an RDD, as 4.0 plans a frame anew at each action."""
+    """Rows whose tasks are planned and not yet run; an RDD, as PySpark 4.0 plans a frame anew at each action."""
     shutil.copytree(SHOP / "orders-0", tmp_path / "orders-0")
     rows = load(spark, tmp_path, columns="offset").rdd
     assert rows.getNumPartitions() >= 1

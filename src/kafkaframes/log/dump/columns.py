@@ -76,7 +76,7 @@ def sequences(base_sequences: Ints, deltas: Ints) -> Ints:
     """
     steps = _int32(deltas)
     beyond = base_sequences > _int32(_MOST - steps)
-    moved = np.where((base_sequences >= 0) & beyond, steps - (_MOST - base_sequences) - 1, base_sequences + steps)
+    moved = np.where(beyond, steps - (_MOST - base_sequences) - 1, base_sequences + steps)
     return np.where(base_sequences == NO_SEQUENCE, NO_SEQUENCE, _int32(moved))
 
 
