@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.spark.truth import CLICKS, SHOP
 
 import kafkaframes
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.spark.batch_table import read_batch_work
 from kafkaframes.spark.columns import choose_columns
 from kafkaframes.spark.options import ReadOptions
@@ -187,3 +187,18 @@ def test_an_empty_segment_and_a_torn_one_are_rows_of_segments(tmp_path):
     assert [(row["baseOffset"], row["nextOffset"], row["batches"]) for row in rows] == [(0, 10, 1), (10, 10, 0)]
     assert rows[0]["error"] is not None
     assert rows[1]["error"] is None
+
+
+def test_a_segment_that_retention_takes_before_it_is_read(tmp_path, caplog):
+    partition = log_of(tmp_path, range(100), range(100, 200))
+    strict = ReadOptions.parse({"path": str(partition), "columns": "offset"})
+    lenient = ReadOptions.parse({"path": str(partition), "columns": "offset", "failOnDataLoss": "false"})
+    plan = plan_log(strict, cores=1)
+    first = partition / f"{0:020}.log"
+    first.unlink()
+    columns = choose_columns(["offset"])
+    with pytest.raises(LogDirError, match=f"has vanished since the read was planned.*{first.name}"):
+        list(read_work(plan.works[0], columns, strict))
+    left = pa.Table.from_batches(read_work(plan.works[0], columns, lenient)).column("offset").to_pylist()
+    assert left == list(range(100, 200))
+    assert f"{first.name}); its records are not read" in caplog.text
