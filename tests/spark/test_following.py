@@ -1,5 +1,7 @@
 """A growing log as a stream: every row once, whatever grows, rolls and goes between the micro-batches."""
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ import kafkaframes
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.columns import choose_columns
 from kafkaframes.spark.following import Follower, flat, nested
+from kafkaframes.spark.kafka_log import KafkaLogDataSource
 from kafkaframes.spark.options import LATEST, ReadOptions
 from kafkaframes.spark.reading import read_work
 
@@ -132,6 +135,14 @@ def test_what_does_not_fit_a_stream_is_told(given, tmp_path):
 @given(st.dictionaries(st.tuples(st.sampled_from(["a", "b-1"]), st.integers(0, 30)), st.integers(0, 2**62)))
 def test_offsets_have_the_form_of_sparks_kafka_source(offsets):
     assert flat(nested(offsets)) == offsets
+
+
+def test_a_spark_without_limits_of_reading_is_told(monkeypatch):
+    monkeypatch.delitem(sys.modules, "kafkaframes.spark.stream", raising=False)
+    monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
+    source = KafkaLogDataSource({"path": "/data"})
+    with pytest.raises(OptionError, match=r"needs Spark 4\.2 or later"):
+        source.streamReader(None)
 
 
 @pytest.mark.spark

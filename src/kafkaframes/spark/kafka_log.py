@@ -64,8 +64,10 @@ class KafkaLogDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a stream; it starts at latest where no offset is given, as Spark's Kafka source does."""
-        from kafkaframes.spark.stream import KafkaLogStreamReader
-
+        try:
+            from kafkaframes.spark.stream import KafkaLogStreamReader
+        except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
+            raise OptionError(f"kafka-log as a stream needs Spark 4.2 or later ({error})") from error
         options = self.parsed if self._starts else replace(self.parsed, starting=LATEST)
         return KafkaLogStreamReader(options, _columns_of(schema, self.parsed.layout))
 
