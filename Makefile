@@ -26,7 +26,7 @@ $(READY): pyproject.toml
 
 setup: $(READY) ## install everything into .venv, compile the kernels
 
-run: setup ## read the logs in examples/ with Spark, write Parquet to out/, print what was in them
+run: setup ## examples/logs through Spark to Parquet in out/, with a summary
 	@$(PY) -m kafkaframes summarize examples/logs --to out/examples --overwrite
 
 check: setup ## format, lint, types, import contracts
@@ -42,13 +42,13 @@ format: setup ## rewrite the sources in the house format
 test: setup ## the whole suite (under ten minutes on two cores)
 	$(PY) -m pytest -q
 
-agreement: setup ## compare with Kafka's own verdicts: make agreement DIR=../shared
+agreement: setup ## beside Kafka's own verdicts: make agreement DIR=../shared
 	$(PY) -m tests.agreement $(DIR)
 
-bench: setup ## every script in benchmarks/: both sides in one run, a ratio each
+bench: setup ## each script in benchmarks/: both sides in a run, a ratio
 	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
 
-interop: setup ## real Apache Kafka, its own classes, real clients (skipped with a reason where they cannot be had)
+interop: setup ## real Kafka, its classes, real clients; skipped where missing
 	$(PY) -m pytest -q -rs tests/interop
 
 fuzz: setup ## feed every decoder with hostile bytes, a minute each
