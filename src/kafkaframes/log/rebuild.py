@@ -8,6 +8,7 @@ aborted transactions, producers, leader epochs. Nothing is written here: the cal
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -75,13 +76,12 @@ def build_indexes(
 def _entries(positions: Ints, interval_bytes: int) -> Ints:
     """Return the batches before which an entry is due."""
     found: list[int] = []
-    last = 0
-    while True:
-        at = int(np.searchsorted(positions, last + interval_bytes, side="right"))
-        if at >= len(positions):
-            return np.array(found, np.int64)
+    listed: list[int] = positions.tolist()
+    at = bisect_right(listed, interval_bytes)
+    while at < len(listed):
         found.append(at)
-        last = int(positions[at])
+        at = bisect_right(listed, listed[at] + interval_bytes, at + 1)
+    return np.array(found, np.int64)
 
 
 def _time_index(base_offset: int, entries: Ints, last_offsets: Ints, largest: Ints) -> TimeIndex:
