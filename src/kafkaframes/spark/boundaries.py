@@ -8,7 +8,7 @@ the last place that is known; a store that is asked over a network is not walked
 
 from __future__ import annotations
 
-import mmap
+import os
 import struct
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
@@ -85,20 +85,26 @@ def _from_index(filesystem: FileSystem, segment: Segment, wanted: Sequence[int],
 
 
 def _walk(path: str, wanted: Sequence[int]) -> list[int]:
-    """Step from header to header through a local file, to the first batch at or after each wanted position."""
+    """Step from header to header through a local file, to the first batch at or after each wanted position.
+
+    The file is not mapped: one that is cut meanwhile would kill the process.
+    """
     found: list[int] = []
     try:
-        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            position, end = 0, len(data) - _HEADER.size
+        with open(path, "rb", buffering=0) as file:
+            position, end = 0, os.fstat(file.fileno()).st_size - _HEADER.size
             for place in wanted:
                 while position < place and position <= end:
-                    size = _HEADER.unpack_from(data, position)[1]
+                    header = os.pread(file.fileno(), _HEADER.size, position)
+                    if len(header) < _HEADER.size:
+                        return found
+                    size = _HEADER.unpack(header)[1]
                     if size < _SMALLEST_SIZE:
                         return found  # damage: what lies behind is not known to be a batch
                     position += _BEFORE_SIZE + size
                 if position > end:
                     return found
                 found.append(position)
-    except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
+    except OSError as error:
         raise LogDirError(f"cannot be read: {error}", file=path) from error
     return found
