@@ -132,7 +132,7 @@ def _window(task: SegmentTask, window: Window, report: SegmentReport, losses: Lo
             error.position += window.start
         raise
     size = int(window.batches.end.position - window.start)
-    report.changed = report.changed or memoryview(window.data)[:size] != whole
+    report.changed = report.changed or window.data[:size] != whole  # bytes: memoryviews compare slowly
     return whole
 
 

@@ -1,0 +1,108 @@
+"""Conversion of a log from format 1 with gzip to format 2 with zstd, beside its bound: decompress, then compress.
+
+Both sides do the same batches in one run, in CPU seconds of one process, best of several. The bound decompresses each
+wrapper and compresses each new batch's records, and does nothing else: no CRC, no record is looked at, no file.
+
+    python benchmarks/convert.py [--mebibytes 64] [--repeats 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kafkaframes.log.append.decoded import Decoded, scan_all
+from kafkaframes.log.rewrite import RewriteSettings, convert
+from kafkaframes.records import decode
+from kafkaframes.records.build import build_records
+from kafkaframes.records.codecs import Codec, compress, decompress
+from kafkaframes.records.scan import as_array
+
+CASES = (
+    (1, Codec.GZIP, Codec.ZSTD),
+    (1, Codec.LZ4, Codec.ZSTD),
+    (1, Codec.SNAPPY, Codec.LZ4),
+    (2, Codec.GZIP, Codec.ZSTD),
+)
+
+
+def segment(mebibytes: int, magic: int, codec: Codec) -> bytes:
+    """Return batches of 16 KiB of JSON-like records, so many MiB of values."""
+    chance = random.Random(7)
+    words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(3, 9))) for _ in range(2000)]
+    count = mebibytes * (1 << 20) // 400
+    values = [
+        f'{{"id":{n},"user":"{chance.choice(words)}","at":{1_700_000_000_000 + n * 37},'
+        f'"text":"{" ".join(chance.choices(words, k=48))}"}}'.encode()
+        for n in range(count)
+    ]
+    keys = [b"%d" % chance.randrange(100_000) for _ in range(count)]
+    stamps = [1_700_000_000_000 + n * 37 for n in range(count)]
+    return build_records({"timestamp": stamps, "key": keys, "value": values}, magic=magic, codec=codec)
+
+
+def best(repeats: int, work: Callable[[], object]) -> float:
+    """Return the least CPU seconds."""
+    found = []
+    for _ in range(repeats):
+        start = time.process_time()
+        work()
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+def payloads(raw: bytes) -> tuple[list[tuple[int, int, bytes]], list[bytes]]:
+    """Return each batch's format, codec and compressed bytes; and each batch's decompressed records."""
+    data = as_array(raw)
+    batches = scan_all(data)
+    decoded = Decoded.of(data, batches)
+    ends, starts = decoded.sections.ends.tolist(), decoded.sections.starts.tolist()
+    plain = [decoded.sections.buf[start:end].tobytes() for start, end in zip(starts, ends, strict=True)]
+    found = []
+    for row, (magic, attributes, position, size) in enumerate(
+        zip(*(batches.column(name).tolist() for name in ("magic", "attributes", "position", "size")), strict=True)
+    ):
+        whole = data[position : position + size].data
+        if magic < 2:
+            start = decode.MESSAGE_V1.size + 8  # no key, and the value's length
+            found.append((magic, attributes & 7, bytes(whole[start:])))
+        else:
+            found.append((magic, attributes & 7, bytes(whole[decode.BATCH_V2.size :])))
+        assert decompress(*found[-1][1:], magic=magic).data == plain[row]
+    return found, plain
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mebibytes", type=int, default=64)
+    parser.add_argument("--repeats", type=int, default=3)
+    given = parser.parse_args()
+    print("| from | to | uncompressed MB/s | bound MB/s | of the bound |\n|---|---|---|---|---|")
+    for magic, codec, target in CASES:
+        raw = segment(given.mebibytes, magic, codec)
+        with tempfile.TemporaryDirectory() as folder:
+            top = Path(folder)
+            (top / "in-0").mkdir()
+            (top / "in-0" / f"{0:020}.log").write_bytes(raw)
+            number = iter(range(1000))
+            settings = RewriteSettings(magic=2, codec=target)
+            whole = best(given.repeats, lambda: convert(str(top / "in-0"), top / f"out-{next(number)}", settings))
+            compressed, plain = payloads(raw)
+            _, new_plain = payloads((top / "out-0" / f"{0:020}.log").read_bytes())
+        bound = best(given.repeats, lambda: [decompress(c, piece, magic=m) for m, c, piece in compressed])
+        bound += best(given.repeats, lambda: [compress(target, piece) for piece in new_plain])
+        megabytes = sum(map(len, plain)) / 1e6
+        print(
+            f"| v{magic} {codec.name.lower()} | v2 {target.name.lower()} | {megabytes / whole:.0f} "
+            f"| {megabytes / bound:.0f} | {bound / whole:.0%} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
