@@ -85,23 +85,28 @@ def main() -> None:
     print("| from | to | uncompressed MB/s | bound MB/s | of the bound |\n|---|---|---|---|---|")
     for magic, codec, target in CASES:
         raw = segment(given.mebibytes, magic, codec)
-        with tempfile.TemporaryDirectory() as folder:
-            top = Path(folder)
-            (top / "in-0").mkdir()
-            (top / "in-0" / f"{0:020}.log").write_bytes(raw)
-            number = iter(range(1000))
-            settings = RewriteSettings(magic=2, codec=target)
-            whole = best(given.repeats, lambda: convert(str(top / "in-0"), top / f"out-{next(number)}", settings))
-            compressed, plain = payloads(raw)
-            _, new_plain = payloads((top / "out-0" / f"{0:020}.log").read_bytes())
-        bound = best(given.repeats, lambda: [decompress(c, piece, magic=m) for m, c, piece in compressed])
-        bound += best(given.repeats, lambda: [compress(target, piece) for piece in new_plain])
-        megabytes = sum(map(len, plain)) / 1e6
+        size, whole, bound = measured(raw, target, given.repeats)
         print(
-            f"| v{magic} {codec.name.lower()} | v2 {target.name.lower()} | {megabytes / whole:.0f} "
-            f"| {megabytes / bound:.0f} | {bound / whole:.0%} |",
+            f"| v{magic} {codec.name.lower()} | v2 {target.name.lower()} | {size / whole / 1e6:.0f} "
+            f"| {size / bound / 1e6:.0f} | {bound / whole:.0%} |",
             flush=True,
         )
+
+
+def measured(raw: bytes, target: Codec, repeats: int) -> tuple[int, float, float]:
+    """Return the uncompressed bytes, the seconds of a conversion, and those of its bound."""
+    with tempfile.TemporaryDirectory() as folder:
+        top = Path(folder)
+        (top / "in-0").mkdir()
+        (top / "in-0" / f"{0:020}.log").write_bytes(raw)
+        number = iter(range(1000))
+        settings = RewriteSettings(magic=2, codec=target)
+        whole = best(repeats, lambda: convert(str(top / "in-0"), top / f"out-{next(number)}", settings))
+        compressed, plain = payloads(raw)
+        _, new_plain = payloads((top / "out-0" / f"{0:020}.log").read_bytes())
+    bound = best(repeats, lambda: [decompress(codec, piece, magic=magic) for magic, codec, piece in compressed])
+    bound += best(repeats, lambda: [compress(target, piece) for piece in new_plain])
+    return sum(map(len, plain)), whole, bound
 
 
 if __name__ == "__main__":

@@ -29,9 +29,11 @@ from kafkaframes.log.rewrite.settings import RewriteSettings
 from kafkaframes.log.scan import Window, scan_segment
 from kafkaframes.log.time_index import write_time_index
 from kafkaframes.log.txn_index import AbortedTransaction
+from kafkaframes.records import decode
 from kafkaframes.records.layout import PLACE
+from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import TORN
-from kafkaframes.records.scan import as_array
+from kafkaframes.records.scan import Batches, Bytes, as_array
 
 LARGEST_SEGMENT = 2**31 - 1  # positions in an offset index have 32 bits
 
@@ -100,10 +102,11 @@ def rewrite_segment(task: SegmentTask) -> SegmentReport:
 
 
 def _write(task: SegmentTask, out: BinaryIO, report: SegmentReport, losses: Losses) -> None:
+    recycler = Recycler()
     with task.filesystem.open(task.segment.path) as read_at:
         for window in scan_segment(read_at, size_bytes=task.segment.size_bytes, whole=True):
             if len(window.batches):
-                out.write(_window(task, window, report, losses))
+                out.write(_window(task, window, report, losses, recycler))
             end = window.batches.end
             if end.corrupt or (end.status == TORN and end.position < task.segment.size_bytes):
                 if not task.settings.keep_damaged:
@@ -112,9 +115,9 @@ def _write(task: SegmentTask, out: BinaryIO, report: SegmentReport, losses: Loss
                 out.writelines(files.chunks(read_at, end.position))
 
 
-def _window(task: SegmentTask, window: Window, report: SegmentReport, losses: Losses) -> bytes:
+def _window(task: SegmentTask, window: Window, report: SegmentReport, losses: Losses, recycler: Recycler) -> bytes:
     data = as_array(window.data)
-    decoded = Decoded.of(data, window.in_data())
+    decoded = _decoded(data, window.in_data(), recycler)
     bad = damaged_batches(decoded)
     positions = window.batches.column("position")
     if bad and not task.settings.keep_damaged:
@@ -134,6 +137,14 @@ def _window(task: SegmentTask, window: Window, report: SegmentReport, losses: Lo
     size = int(window.batches.end.position - window.start)
     report.changed = report.changed or window.data[:size] != whole  # bytes: memoryviews compare slowly
     return whole
+
+
+def _decoded(data: Bytes, batches: Batches, recycler: Recycler) -> Decoded:
+    """Decode a window into memory that the next one uses again: new memory is page faults."""
+    sections = decode.open_sections(data, batches, allocate=recycler.array)
+    index = decode.index_records(batches, sections, allocate=recycler.array)
+    owners = np.repeat(np.arange(len(batches)), index.rows)
+    return Decoded(data, batches, sections, index, owners, np.concatenate(([0], np.cumsum(index.rows))))
 
 
 def _write_indexes(task: SegmentTask, path: Path, report: SegmentReport) -> None:
