@@ -1,0 +1,59 @@
+"""Damage the files of a real partition for a minute: repairing and recovering gives a log that verifies, or an error.
+
+Run: python tests/fuzz/repair.py [seconds] [seed]
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from log_files import SOURCES, damage
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.log.directory import discover
+from kafkaframes.log.findings import Severity
+from kafkaframes.log.recovery import RecoverySettings
+from kafkaframes.log.repair import plan_repair, repair
+from kafkaframes.log.verify import verify
+
+SETTINGS = RecoverySettings(1_795_255_143_423)
+
+
+def repaired(log: Path, target: Path, *, as_kafka: bool) -> bool:
+    """Repair a damaged log; say whether it could be, and stop if what came out is damaged."""
+    try:
+        (directory,) = discover(str(log))
+        repair(directory, plan_repair(directory, as_kafka=as_kafka), SETTINGS, target)
+    except LogDirError:
+        return False
+    report = verify(discover(str(target)))
+    wrong = [str(one) for one in report.findings if one.severity is Severity.ERROR]
+    if wrong and not as_kafka:  # a broker does not look below the recovery point, nor at the order of offsets
+        raise SystemExit(f"{log} was repaired, and is damaged: {wrong[:3]}")
+    return True
+
+
+def main(seconds: float, seed: int) -> None:
+    """Damage, repair, verify, until the time is over."""
+    choose, ends, done, tried = random.Random(seed), time.monotonic() + seconds, 0, 0
+    while time.monotonic() < ends:
+        with tempfile.TemporaryDirectory() as scratch:
+            source = choose.choice(SOURCES)
+            log = Path(scratch) / "log" / source.name
+            shutil.copytree(source, log)
+            for _ in range(choose.randint(1, 4)):
+                damage(choose, choose.choice(sorted(log.iterdir())))
+            tried += 1
+            done += repaired(log.parent, Path(scratch) / "out", as_kafka=choose.random() < 0.2)
+    print(f"repair: {tried} damaged logs, {done} repaired, seed {seed}")
+
+
+if __name__ == "__main__":
+    given = [float(one) for one in sys.argv[1:3]]
+    main(given[0] if given else 60.0, int(given[1]) if len(given) > 1 else random.randrange(1 << 30))
