@@ -32,14 +32,19 @@ def _run(tasks: Iterable[Task], *, jobs: int | None) -> Iterator[SegmentFacts]:
 
 
 def _report(paths: tuple[str, ...], *, deep: bool, jobs: int | None, master: str | None) -> Report:
-    """Verify in processes of this machine, or on Spark, one task a segment."""
+    """Verify in processes of this machine, or on Spark; the report is the same."""
     if master is None:
         return verify.verify(discover(paths), deep=deep, run=partial(_run, jobs=jobs))
     from kafkaframes.spark.jobs import run_on_spark, session_at
 
     found = discover(paths)
     with session_at("kafkaframes verify", master) as spark:
-        return verify.verify(found, deep=deep, run=lambda tasks: run_on_spark(spark, verify.run_task, list(tasks)))
+
+        def run(tasks: Iterable[Task]) -> Iterator[SegmentFacts]:
+            listed = list(tasks)
+            return run_on_spark(spark, verify.run_task, listed, total_bytes=sum(map(_size, listed)))
+
+        return verify.verify(found, deep=deep, run=run)
 
 
 def _print(report: Report, *, show_all: bool) -> None:

@@ -19,13 +19,24 @@ if TYPE_CHECKING:
 
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
+BYTES_OF_A_TASK = 64 << 20
 TASKS_AT_MOST = 2000  # a task costs about 35 ms before it does anything
 
 
 def run_on_spark(
-    spark: SparkSession, function: Callable[[_Task], _Answer], tasks: Sequence[_Task]
+    spark: SparkSession,
+    function: Callable[[_Task], _Answer],
+    tasks: Sequence[_Task],
+    *,
+    total_bytes: int | None = None,
 ) -> Iterator[_Answer]:
-    """Return ``function(task)`` for each task, in order. The function is importable by its name.
+    """Return ``function(task)`` for each task, in order.
+
+    Args:
+        spark: a session that is no Spark Connect.
+        function: importable by its name on the executors.
+        tasks: values that pickle.
+        total_bytes: of all tasks, where many are small: neighbours then go into one task of Spark's.
 
     Raises:
         KafkaframesError: a task failed with one of our errors, as often as Spark tries it.
@@ -35,13 +46,22 @@ def run_on_spark(
     if not tasks:
         return iter(())
     try:
-        given = spark.sparkContext.parallelize(list(tasks), min(len(tasks), TASKS_AT_MOST))
+        given = spark.sparkContext.parallelize(list(tasks), _slices(spark, len(tasks), total_bytes))
         return iter(given.mapPartitions(lambda some: _each(function, some)).collect())
     except Exception as error:
         # Py4JJavaError, which is none of PySpark's own exceptions, carries what a worker raised
         if (reason := _compat.reason_of(error)) is None or not _is_sparks(error, PySparkException):
             raise
         raise KafkaframesError(reason) from None
+
+
+def _slices(spark: SparkSession, count: int, total_bytes: int | None) -> int:
+    """Return in how many tasks of Spark's to put so many of ours."""
+    if total_bytes is None:
+        return min(count, TASKS_AT_MOST)
+    cores: int = spark.sparkContext.defaultParallelism
+    wanted = max(4 * cores, total_bytes // BYTES_OF_A_TASK)
+    return min(count, wanted, TASKS_AT_MOST)
 
 
 def _each(function: Callable[[_Task], _Answer], tasks: Iterable[_Task]) -> Iterator[_Answer]:
