@@ -219,7 +219,7 @@ COLUMNS: dict[str, Column] = {
     "key_size": Column(pa.int32(), lambda found: np.maximum(found.index.key_size, -1)),
     "value_size": Column(pa.int32(), lambda found: np.maximum(found.index.value_size, -1)),
 }
-_CACHED_BYTES = 1 << 20
+_CACHED_BYTES = 2 << 20
 _NEED_SIZES = frozenset({"key_size", "value_size"})
 DEFAULT_COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 
