@@ -15,12 +15,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kafkaframes.log.append.decoded import Decoded, scan_all
+from kafkaframes.log.append.decoded import Decoded
 from kafkaframes.log.rewrite import RewriteSettings, convert
 from kafkaframes.records import decode
 from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec, compress, decompress
-from kafkaframes.records.scan import as_array
+from kafkaframes.records.scan import as_array, scan_all
 
 CASES = (
     (1, Codec.GZIP, Codec.ZSTD),

@@ -107,6 +107,17 @@ def scan(
     return Batches(table[:, :rows], End(int(stopped), int(status)))
 
 
+def scan_all(data: bytes | bytearray | memoryview | Bytes, *, rules: str = MEMORY) -> Batches:
+    """Scan every batch of ``data``, however many; the table grows with them."""
+    tables, position = [], 0
+    while True:
+        found = scan(data, position=position, rules=rules)
+        tables.append(found.table)
+        if not found.end.goes_on:
+            return Batches(np.ascontiguousarray(np.concatenate(tables, axis=1)), found.end)
+        position = found.end.position
+
+
 def check_crcs(data: Any, batches: Batches) -> npt.NDArray[np.int8]:
     """Return 1 for each batch whose CRC is that of its bytes, else 0 (also where it is too short to have one)."""
     ok: npt.NDArray[np.int8] = np.empty(len(batches), np.int8)

@@ -12,23 +12,11 @@ from kafkaframes.records import decode
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, LOG_APPEND_TIME, MIN_SIZE, TRANSACTIONAL
 from kafkaframes.records.reasons import BAD_VARINT, END_REASONS, FIELD_PAST_RECORD, HUGE_SIZE, UNREADABLE_FIELD
-from kafkaframes.records.scan import Batches, Bytes, End, Ints, check_crcs, scan
+from kafkaframes.records.scan import Batches, Bytes, End, Ints, check_crcs
 
 _CUT_OFF = (BAD_VARINT, FIELD_PAST_RECORD)
 
 Flags = npt.NDArray[np.bool_]
-
-
-def scan_all(data: Bytes) -> Batches:
-    """Scan every batch by the rules of Kafka's memory iterator."""
-    tables = []
-    position = 0
-    while True:
-        found = scan(data, position=position)
-        tables.append(found.table)
-        if not found.end.goes_on:
-            return Batches(np.ascontiguousarray(np.concatenate(tables, axis=1)), found.end)
-        position = found.end.position
 
 
 def ensure_valid(data: Bytes, batches: Batches) -> int:

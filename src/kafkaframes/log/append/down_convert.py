@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkaframes.log.append.decoded import Decoded, scan_all
+from kafkaframes.log.append.decoded import Decoded
 from kafkaframes.log.append.refusal import AppendRefusedError, of_problem
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
@@ -19,7 +19,7 @@ from kafkaframes.records.layout import CODEC_MASK, CODECS, CONTROL
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.reasons import END_REASONS
 from kafkaframes.records.rebuild import rows_of_index
-from kafkaframes.records.scan import Batches, as_array
+from kafkaframes.records.scan import Batches, as_array, scan_all
 
 NO_TIMESTAMP, NO_PRODUCER_ID = -1, -1
 

@@ -22,6 +22,7 @@ from kafkaframes.records.layout import (
     DELETE_HORIZON,
     LOG_APPEND_TIME,
     MESSAGE_V1,
+    OVERHEAD_BYTES,
     TRANSACTIONAL,
 )
 from kafkaframes.wire.checksum import crc32, crc32c
@@ -37,7 +38,6 @@ _CRC_V1_AT, _CRC_V1_FROM = MESSAGE_V1.place_of("crc"), MESSAGE_V1.end_of("crc")
 _ATTRIBUTES_V2_AT, _MAX_V2_AT = BATCH_V2.place_of("attributes"), BATCH_V2.place_of("max_timestamp")
 _ATTRIBUTES_V1_AT, _TIMESTAMP_V1_AT = MESSAGE_V1.place_of("attributes"), MESSAGE_V1.place_of("timestamp")
 _KEPT_V2 = CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
-_OVERHEAD = 12
 _MOST_MS = 2**61  # beyond it sums could wrap as Java's do: the general path knows
 NO_TIMESTAMP = -1
 
@@ -54,8 +54,8 @@ def take_in_place(data: bytes, offset: int, settings: AppendSettings) -> InPlace
     """Give one ordinary batch its offsets; ``None`` where it is not ordinary."""
     if len(data) < _V1.size or settings.on_noncontiguous not in (AS_KAFKA, REASSIGN):
         return None
-    magic, size = data[BYTES_TO_MAGIC - 1], int.from_bytes(data[8:_OVERHEAD], "big", signed=True)
-    if magic != settings.magic or size + _OVERHEAD != len(data):
+    magic, size = data[BYTES_TO_MAGIC - 1], int.from_bytes(data[8:OVERHEAD_BYTES], "big", signed=True)
+    if magic != settings.magic or size + OVERHEAD_BYTES != len(data):
         return None
     if settings.max_batch_bytes is not None and len(data) > settings.max_batch_bytes:
         return None

@@ -16,6 +16,7 @@ from kafkaframes.records.layout import (
     MESSAGE_V1,
     PLACE,
     TRANSACTIONAL,
+    HeaderLayout,
 )
 from kafkaframes.records.scan import Batches
 from kafkaframes.wire.checksum import crc32, crc32c
@@ -25,7 +26,6 @@ _KEPT = {1: CODEC_MASK, 2: CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 
 
 class _Places(NamedTuple):
-    layout: object
     attributes: int
     attributes_format: str
     max_timestamp: int
@@ -33,8 +33,12 @@ class _Places(NamedTuple):
     crc_from: int
 
 
-_V1 = _Places(MESSAGE_V1, MESSAGE_V1.place_of("attributes"), ">b", MESSAGE_V1.place_of("timestamp"), 12, 16)
-_V2 = _Places(BATCH_V2, BATCH_V2.place_of("attributes"), ">h", BATCH_V2.place_of("max_timestamp"), 17, 21)
+def _places(layout: HeaderLayout, attributes_format: str, timestamp: str) -> _Places:
+    crc, crc_from = layout.place_of("crc"), layout.end_of("crc")
+    return _Places(layout.place_of("attributes"), attributes_format, layout.place_of(timestamp), crc, crc_from)
+
+
+_V1, _V2 = _places(MESSAGE_V1, ">b", "timestamp"), _places(BATCH_V2, ">h", "max_timestamp")
 _AT_EPOCH = BATCH_V2.place_of("leader_epoch")
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from kafkaframes.errors import OptionError
 from kafkaframes.log.append import patch
 from kafkaframes.log.append.checks import check
-from kafkaframes.log.append.decoded import Decoded, ensure_valid, scan_all, source_codec
+from kafkaframes.log.append.decoded import Decoded, ensure_valid, source_codec
 from kafkaframes.log.append.fast import take_in_place
 from kafkaframes.log.append.refusal import AppendRefusedError, of_problem
 from kafkaframes.log.append.settings import KEEP, REASSIGN, AppendSettings
@@ -35,7 +35,7 @@ from kafkaframes.records.codecs import Codec
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
 from kafkaframes.records.rebuild import rows_of_index
-from kafkaframes.records.scan import Batches, as_array
+from kafkaframes.records.scan import Batches, as_array, scan_all
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from kafkaframes.errors import LogDirError
 from kafkaframes.log.cleaner.offset_map import OffsetMap
 from kafkaframes.log.cleaner.plan import RoundPlan
-from kafkaframes.log.cleaner.settings import KEEPS_FORMATS, REWRITES_OLD, CleanerSettings
+from kafkaframes.log.cleaner.settings import REWRITES_OLD, CleanerSettings
 from kafkaframes.log.cleaner.transactions import CleanedTransactions
 from kafkaframes.log.cleaner.window import DecodedWindow
 from kafkaframes.log.headers import BatchHeader
@@ -130,9 +130,7 @@ class Filter:
         """Whether the batch holds the last that is known of an active producer, or ends the round (KAFKA-17076)."""
         if header.has_producer and self._is_last_of_producer(header):
             return True
-        if self._settings.semantics == KEEPS_FORMATS or self._settings.semantics == REWRITES_OLD:
-            return header.last_offset + 1 == self._round_end
-        return False
+        return self._settings.has_horizons and header.last_offset + 1 == self._round_end
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         entry = self._plan.producers.entries.get(header.producer_id)

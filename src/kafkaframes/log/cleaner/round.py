@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,13 +24,13 @@ from kafkaframes.log.cleaner.settings import CleanerSettings
 from kafkaframes.log.cleaner.transactions import CleanedTransactions
 from kafkaframes.log.cleaner.window import DecodedWindow, windows
 from kafkaframes.log.directory import LogFile, Partition, Segment
-from kafkaframes.log.filesystem import FileSystem, split
+from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.offset_index import write_offset_index
 from kafkaframes.log.rebuild import build_indexes
 from kafkaframes.log.time_index import write_time_index
 from kafkaframes.log.txn_index import AbortedTransaction, write_txn_index
 from kafkaframes.records.layout import PLACE
-from kafkaframes.records.scan import FILE, Ints, as_array, scan
+from kafkaframes.records.scan import FILE, Ints, as_array, scan_all
 
 _UNFINISHED = ".kafkaframes-cleaning"
 
@@ -211,13 +211,7 @@ def _write_indexes(path: Path, base: int, settings: CleanerSettings, kept: list[
 def scan_file(path: Path) -> Ints:
     """Return the headers of a file's batches as a table; the file is mapped, being ours."""
     data = np.memmap(path, np.uint8, "r") if path.stat().st_size else as_array(b"")
-    tables, position = [], 0
-    while True:
-        found = scan(data, position=position, rules=FILE)
-        tables.append(found.table)
-        if not found.end.goes_on:
-            return np.ascontiguousarray(np.concatenate(tables, axis=1))
-        position = found.end.position
+    return scan_all(data, rules=FILE).table
 
 
 def _keep_mtime(path: Path, last: LogFile) -> None:
@@ -263,13 +257,3 @@ def _chunks(filesystem: FileSystem, path: str, chunk_bytes: int = 4 << 20) -> It
         while chunk := read_at(position, chunk_bytes):
             yield chunk
             position += len(chunk)
-
-
-def checkpointed(rounds: Iterable[CleaningRound]) -> dict[names.TopicPartition, int]:
-    """Return what ``cleaner-offset-checkpoint`` says after these rounds."""
-    return {one.plan.partition.topic_partition: one.end_offset for one in rounds}
-
-
-def partition_name(partition: Partition) -> str:
-    """Return the name of a partition's directory."""
-    return split(partition.directory)[1]
