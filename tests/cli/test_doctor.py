@@ -58,7 +58,7 @@ def test_one_thing_can_be_asked_for(ask, monkeypatch):
 
 
 def test_an_empty_kernel_cache_is_noted(ask, monkeypatch, tmp_path):
-    monkeypatch.setattr(_jit, "cache_folder", lambda: str(tmp_path))
+    monkeypatch.setattr(_jit, "cache_folder", lambda path: str(tmp_path))
     assert "0 kernels" in ask().output
-    monkeypatch.setattr(_jit, "cache_folder", lambda: None)
+    monkeypatch.setattr(_jit, "cache_folder", lambda path: None)
     assert "KAFKAFRAMES_CACHE_DIR" in ask().output

@@ -98,13 +98,14 @@ def check_kernels() -> Iterator[Finding]:
     """Is there a folder for compiled kernels, and are they in it?"""
     from kafkaframes.wire import _jit
 
-    what, folder = "kernel cache", _jit.cache_folder()
-    if folder is None:
+    what, folders = "kernel cache", {_jit.cache_folder(path) for path in _jit.modules()}
+    if None in folders:
         advice = "set KAFKAFRAMES_CACHE_DIR to a folder that only you can write; without one each process compiles anew"
         yield Finding(what, "note", "no safe folder can be written", advice)
         return
-    count = sum(path.suffix == ".nbi" for path in Path(folder).rglob("*"))
-    found = f"{count} kernels in {folder}"
+    places = [Path(folder) for folder in folders if folder is not None]
+    count = sum(path.suffix == ".nbi" for place in places for path in place.rglob("*"))
+    found = f"{count} kernels in {places[0].parent}"
     advice = "" if count else "the first use compiles for half a minute; python -m kafkaframes.wire._jit does it now"
     yield Finding(what, "ok" if count else "note", found, advice)
 

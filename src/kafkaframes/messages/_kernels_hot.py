@@ -46,7 +46,7 @@ def keep_tag(places, capacities, arena, base, column, child, row, buf, pos, end,
 def _named_source(program: Program) -> tuple[str, str]:
     """Return (name, source) of a program's decoder; the name ends with a digest of the text.
 
-    So numba's cache, whose folder stands for all kernel files, finds the one that fits.
+    So numba's cache, whose folder stands for this file and the kernel files it imports, finds the one that fits.
     """
     source = _specialised.source_of(program, "NAME")
     digest = hashlib.sha256(source.encode()).hexdigest()[:16]
@@ -57,7 +57,7 @@ def _named_source(program: Program) -> tuple[str, str]:
 @lru_cache(maxsize=512)
 def is_compiled(program: Program) -> bool:
     """Tell whether the cache holds a program's decoder, without loading it."""
-    folder = cache_folder()
+    folder = cache_folder(Path(__file__))
     return folder is not None and any(Path(folder).rglob(f"*{_named_source(program)[0]}-*.nbi"))
 
 

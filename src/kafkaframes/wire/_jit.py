@@ -7,11 +7,12 @@
 * ``warm()`` imports every kernel module, which compiles what the cache lacks.
 
 The cache. Numba's own stamp looks at the one file a kernel stands in; ours call into each other across files, so
-the folder's name is a digest of **all** kernel files. Numba writes its files under another name and moves them into
-place, and one signature means one data file for each kernel: processes that start together (Spark's workers) may
-compile twice, but never read half a file or another kernel's code. The folder belongs to the user and to nobody
-else, since what is loaded from it is run: ``$KAFKAFRAMES_CACHE_DIR``, else ``$XDG_CACHE_HOME/kafkaframes``, else
-``~/.cache/kafkaframes``, else a private folder under the system's temporary one.
+each file's folder is named by a digest of it and of **all kernel files that it imports**, near or far. Numba writes
+its files under another name and moves them into place, and one signature means one data file for each kernel:
+processes that start together (Spark's workers) may compile twice, but never read half a file or another kernel's
+code. The folders belong to the user and to nobody else, since what is loaded from them is run; they are in
+``$KAFKAFRAMES_CACHE_DIR``, else ``$XDG_CACHE_HOME/kafkaframes``, else ``~/.cache/kafkaframes``, else a private
+folder under the system's temporary one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
@@ -30,6 +32,7 @@ import numba
 from numba import njit, types
 
 PACKAGE = Path(__file__).parent.parent
+_IMPORT = re.compile(r"^from (kafkaframes[\w.]*) import (.*)$", re.MULTILINE)
 
 # Read-only arrays: numba takes writable ones for these too, not the reverse.
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
@@ -59,7 +62,7 @@ def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
     """
 
     def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-        before, folder = numba.config.CACHE_DIR, cache_folder()
+        before, folder = numba.config.CACHE_DIR, cache_folder(Path(function.__code__.co_filename))
         numba.config.CACHE_DIR = folder or before  # read while decorating only
         try:
             made: Callable[..., Any] = njit(list(signatures), cache=folder is not None, **_OPTIONS)(function)
@@ -72,27 +75,28 @@ def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
 
 def kernel_files() -> list[Path]:
     """List every file whose code or numbers end up in a compiled kernel."""
-    return sorted([*_modules(), *PACKAGE.rglob("layout.py"), *PACKAGE.rglob("reasons.py"), Path(__file__)])
+    return sorted([*modules(), *PACKAGE.rglob("layout.py"), *PACKAGE.rglob("reasons.py"), Path(__file__)])
 
 
-def _modules() -> Iterator[Path]:
+def modules() -> Iterator[Path]:
+    """Find the files that hold kernels."""
     return PACKAGE.rglob("_kernels*.py")
 
 
 def warm() -> list[str]:
     """Import every kernel module, so that all kernels are compiled and cached; return the modules' names."""
-    names = ["kafkaframes." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in sorted(_modules())]
+    names = ["kafkaframes." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in sorted(modules())]
     for name in names:
         importlib.import_module(name)
     return names
 
 
 @cache
-def cache_folder() -> str | None:
-    """Return the folder of compiled kernels, made if need be; ``None`` where there is no safe place for one."""
+def cache_folder(path: Path) -> str | None:
+    """Return the folder of the kernels of one file, made if need be; ``None`` where there is no safe place for one."""
     digest = hashlib.sha256(numba.__version__.encode())
-    for path in kernel_files():
-        digest.update(path.read_bytes())
+    for part in sorted(_with_imports(path)):
+        digest.update(part.read_bytes())
     for base in _candidates():
         folder = base / f"kernels-{digest.hexdigest()[:16]}"
         try:
@@ -102,6 +106,25 @@ def cache_folder() -> str | None:
         if _is_ours(folder):
             return str(folder)
     return None
+
+
+def _with_imports(path: Path) -> set[Path]:
+    """Return a kernel file and all kernel files that it imports, directly or through another."""
+    known, found, waiting = set(kernel_files()), {path}, [path]
+    while waiting:
+        for imported in _imported(waiting.pop()) & known - found:
+            found.add(imported)
+            waiting.append(imported)
+    return found
+
+
+def _imported(path: Path) -> set[Path]:
+    """Return the files that the import lines of ``path`` may mean: a module, or names in a package that are modules."""
+    files = set()
+    for module, names in _IMPORT.findall(path.read_text()):
+        place = PACKAGE.joinpath(*module.split(".")[1:])
+        files |= {place.with_suffix(".py")} | {place / f"{name.strip()}.py" for name in names.split(",")}
+    return files
 
 
 def _candidates() -> Iterator[Path]:
@@ -123,4 +146,4 @@ def _is_ours(folder: Path) -> bool:
 
 
 if __name__ == "__main__":
-    print(f"kernels ready: {', '.join(warm())} (in {cache_folder()})")
+    print(f"kernels ready: {', '.join(warm())} (in {Path(cache_folder(Path(__file__)) or 'memory').parent})")
