@@ -17,17 +17,38 @@ from kafkaframes.records.build import build_records
 @given(st.lists(st.tuples(st.none() | st.binary(max_size=20), st.booleans()), max_size=80), st.integers(0, 80))
 def test_the_map_is_a_dict(records, cut):
     known, plain = OffsetMap(), PlainOffsetMap()
+    numbers, base = [], 0
     for part in (records[:cut], records[cut:]):
         keys = [key for key, _ in part]
         buf = np.frombuffer(b"".join(key or b"" for key in keys) or b"\0", np.uint8)
         sizes = np.array([-1 if key is None else len(key) for key in keys], np.int32)
         places = np.concatenate(([0], np.cumsum(np.maximum(sizes, 0))))[:-1].astype(np.int64)
-        offsets = np.arange(len(keys), dtype=np.int64) + cut
+        offsets = np.arange(len(keys), dtype=np.int64) + base
+        base += len(keys)
         wanted = np.array([is_wanted for _, is_wanted in part], np.bool_)
-        known.put_all(buf, places, sizes, offsets, wanted)
+        numbers.append((known.put_all(buf, places, sizes, offsets, wanted), part))
         plain.put_all(buf.tobytes(), places, sizes, offsets, wanted)
         assert known.get_all(buf, places, sizes).tolist() == plain.get_all(buf.tobytes(), places, sizes)
     assert len(known) == len(plain.last_offsets)
+    assert known.rises
+    replaced = [flag for number, part in numbers for flag in known.replaced(number, len(part)).tolist()]
+    last = plain.last_offsets
+    assert replaced == [bool(w and k is not None and last[k] > offset) for offset, (k, w) in enumerate(records)]
+
+
+def test_offsets_that_fall_are_noticed_and_asked_for_one_by_one(tmp_path):
+    source = tmp_path / "t-0"
+    write_log(source, rows(10, [b"a", b"b"], [b"1", b"2"]), b"")
+    (source / f"{11:020}.log").write_bytes(rows(2, [b"a", b"c"], [b"3", b"4"]))  # no broker writes this
+    (source / f"{12:020}.log").write_bytes(b"")
+    clean(source, tmp_path / "out")
+    kept = [
+        (record.offset, record.key)
+        for path in sorted((tmp_path / "out").glob("*.log"))
+        for batch in read_values(path.read_bytes())
+        for record in batch.records
+    ]
+    assert kept == [(10, b"a"), (11, b"b"), (2, b"a"), (3, b"c")]
 
 
 def test_the_map_grows_beyond_its_first_arrays():

@@ -1,21 +1,49 @@
-"""The map from keys to their last offset (numba). Start reading at ``offset_map.py``, not here.
+"""The map from keys to their last record (numba). Start reading at ``offset_map.py``, not here.
 
-Open addressing: ``slots`` has two numbers a slot (an entry's number plus one, 0 for empty; the key's hash), ``entries``
-three an entry (where its key starts in ``arena``, its size, the last offset): one cache line each. Keys stand there in
-full, so that two keys are the same only if their bytes are. Arrays and integers in, integers out; the caller grows the
-arrays. The plain twin is ``_reference.py``; one test runs both.
+Open addressing, ``PER_SLOT`` numbers a slot, two slots a cache line: where the key stands in ``arena`` (plus one; 0 for
+an empty slot), its hash, the last offset, the number of the last record. Keys stand there in full behind their size, so
+that two keys are the same only if their bytes are. A map of millions of keys is in no cache: slots and keys are fetched
+some records ahead. Arrays and integers in, integers out; the caller grows the arrays. The plain twin is
+``_reference.py``; one test runs both.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
+from llvmlite import ir
 from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from kafkaframes.wire._jit import BYTES, INT32S, INT64S, OUT_BYTES, OUT_INT64S, device, inlined, kernel
 from kafkaframes.wire._kernels import address_of, copy_bytes, load_i64, load_u8
 
 ABSENT = -1
-PER_SLOT, PER_ENTRY = 2, 3
+PER_SLOT = 4
+SIZE_BYTES = 4  # before each key
+# At most so many of eight slots are in use.
+FULLEST = 5
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
+# Of 8 to 32 records ahead these were the best on 8 million keys (2026-11-21).
+_SLOTS_AHEAD, _KEYS_AHEAD = 24, 12
+
+
+@intrinsic
+def prefetch(typingctx: Any, address: Any) -> Any:
+    """Ask for the cache line at an address; a wrong address does no harm."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        to_read, keep, data = (ir.Constant(number, value) for value in (0, 3, 1))
+        builder.call(function, [builder.inttoptr(args[0], place), to_read, keep, data])
+        return context.get_dummy_value()
+
+    return types.none(types.int64), code
 
 
 @device
@@ -51,76 +79,114 @@ def _same(one, at, other, place, size):
     return True
 
 
+@kernel(types.void(BYTES, INT64S, INT32S, OUT_INT64S))
+def hash_all(buf, places, sizes, hashes):
+    """Hash every record's key; 0 for null."""
+    address = address_of(buf)
+    for record in range(places.size):
+        size = np.int64(sizes[record])
+        hashes[record] = _hash(address, places[record], size) if size >= 0 else 0
+
+
 @inlined
-def _find(address, start, size, hashed, slots, entries, arena_address):
+def _fetch_ahead(record, hashes, slots, arena_address, mask):
+    ahead = record + _SLOTS_AHEAD
+    if ahead < hashes.size:
+        prefetch(address_of(slots) + 8 * PER_SLOT * (hashes[ahead] & mask))
+        near = slots[PER_SLOT * (hashes[record + _KEYS_AHEAD] & mask)]
+        if near != 0:
+            prefetch(arena_address + near - 1)
+
+
+@inlined
+def _find(address, start, size, hashed, slots, arena_address, mask):
     """Return the place in ``slots`` of a key: its own slot, or the empty one where it belongs."""
-    mask = slots.size // 2 - 1
     slot = hashed & mask
-    while slots[2 * slot] != 0:
-        if slots[2 * slot + 1] == hashed:
-            entry = 3 * (slots[2 * slot] - 1)
-            if entries[entry + 1] == size and _same(address, start, arena_address, entries[entry], size):
+    while slots[PER_SLOT * slot] != 0:
+        if slots[PER_SLOT * slot + 1] == hashed:
+            place = slots[PER_SLOT * slot] - 1
+            if _size_of(arena_address, place) == size and _same(
+                address, start, arena_address, place + SIZE_BYTES, size
+            ):
                 break
         slot = (slot + 1) & mask
-    return 2 * slot
+    return PER_SLOT * slot
+
+
+@inlined
+def _size_of(arena_address, place):
+    return (
+        load_u8(arena_address, place)
+        | load_u8(arena_address, place + 1) << 8
+        | load_u8(arena_address, place + 2) << 16
+        | load_u8(arena_address, place + 3) << 24
+    )
 
 
 @kernel(
-    types.UniTuple(types.int64, 3)(
-        BYTES, INT64S, INT32S, INT64S, BYTES, types.int64, types.int64, types.int64,
-        OUT_INT64S, OUT_INT64S, OUT_BYTES,
+    types.UniTuple(types.int64, 4)(
+        BYTES, INT64S, INT32S, INT64S, BYTES, INT64S, types.int64, types.int64, types.int64, types.int64,
+        OUT_INT64S, OUT_BYTES, OUT_BYTES,
     )
 )  # fmt: skip
-def put_all(buf, places, sizes, offsets, wanted, first, count, used, slots, entries, arena):
+def put_all(buf, places, sizes, offsets, wanted, hashes, number, first, count, used, slots, arena, dead):
     """Note the records from ``first`` on that are ``wanted`` and have a key; a later one replaces an earlier one.
 
-    Returns ``(record, count, used)``: where it stopped because an array is full, and what is in use now.
+    ``number`` is the first record's; the bit in ``dead`` of a record that is replaced is set. Returns ``(record,
+    count, used, fell)``: where it stopped because an array is full, what is in use now, and how many records had an
+    offset that is not above that of the record they replaced.
     """
     address, arena_address = address_of(buf), address_of(arena)
+    slot_count = slots.size // PER_SLOT
+    mask, most, fell = slot_count - 1, slot_count * FULLEST // 8, 0
     for record in range(first, places.size):
+        _fetch_ahead(record, hashes, slots, arena_address, mask)
         size = np.int64(sizes[record])
         if size < 0 or not wanted[record]:
             continue
-        hashed = _hash(address, places[record], size)
-        slot = _find(address, places[record], size, hashed, slots, entries, arena_address)
+        slot = _find(address, places[record], size, hashes[record], slots, arena_address, mask)
         if slots[slot] != 0:
-            entries[3 * (slots[slot] - 1) + 2] = offsets[record]
-            continue
-        if 3 * count == entries.size or used + size > arena.size:
-            return record, count, used
-        slots[slot] = count + 1
-        slots[slot + 1] = hashed
-        entries[3 * count] = used
-        entries[3 * count + 1] = size
-        entries[3 * count + 2] = offsets[record]
-        copy_bytes(arena, used, buf, places[record], size)
-        count += 1
-        used += size
-    return places.size, count, used
+            fell += offsets[record] <= slots[slot + 2]
+            old = slots[slot + 3]
+            dead[old >> 3] |= 1 << (old & 7)
+        else:
+            if count == most or used + SIZE_BYTES + size > arena.size:
+                return record, count, used, fell
+            slots[slot] = used + 1
+            slots[slot + 1] = hashes[record]
+            for byte in range(SIZE_BYTES):
+                arena[used + byte] = (size >> (8 * byte)) & 0xFF
+            copy_bytes(arena, used + SIZE_BYTES, buf, places[record], size)
+            count += 1
+            used += SIZE_BYTES + size
+        slots[slot + 2] = offsets[record]
+        slots[slot + 3] = number + record
+    return places.size, count, used, fell
 
 
 @kernel(types.void(BYTES, INT64S, INT32S, INT64S, INT64S, BYTES, OUT_INT64S))
-def get_all(buf, places, sizes, slots, entries, arena, found):
-    """Look up every record's key; ``ABSENT`` where it is not known or null."""
+def get_all(buf, places, sizes, hashes, slots, arena, found):
+    """Look up the last offset of every record's key; ``ABSENT`` where it is not known or null."""
     address, arena_address = address_of(buf), address_of(arena)
+    mask = slots.size // PER_SLOT - 1
     for record in range(places.size):
+        _fetch_ahead(record, hashes, slots, arena_address, mask)
         size = np.int64(sizes[record])
         found[record] = ABSENT
         if size >= 0:
-            hashed = _hash(address, places[record], size)
-            slot = _find(address, places[record], size, hashed, slots, entries, arena_address)
+            slot = _find(address, places[record], size, hashes[record], slots, arena_address, mask)
             if slots[slot] != 0:
-                found[record] = entries[3 * (slots[slot] - 1) + 2]
+                found[record] = slots[slot + 2]
 
 
 @kernel(types.void(INT64S, OUT_INT64S))
 def rehash(old, slots):
     """Move the slots that are in use into new, empty ones."""
-    mask = slots.size // 2 - 1
-    for place in range(0, old.size, 2):
+    mask = slots.size // PER_SLOT - 1
+    for place in range(0, old.size, PER_SLOT):
         if old[place] != 0:
             slot = old[place + 1] & mask
-            while slots[2 * slot] != 0:
+            while slots[PER_SLOT * slot] != 0:
                 slot = (slot + 1) & mask
-            slots[2 * slot] = old[place]
-            slots[2 * slot + 1] = old[place + 1]
+            for word in range(PER_SLOT):
+                slots[PER_SLOT * slot + word] = old[place + word]

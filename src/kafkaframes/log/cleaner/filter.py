@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.cleaner.offset_map import OffsetMap
+from kafkaframes.log.cleaner.latest import Latest
 from kafkaframes.log.cleaner.plan import RoundPlan
 from kafkaframes.log.cleaner.settings import REWRITES_OLD, CleanerSettings
 from kafkaframes.log.cleaner.transactions import CleanedTransactions
@@ -22,15 +22,17 @@ from kafkaframes.log.cleaner.window import DecodedWindow
 from kafkaframes.log.headers import BatchHeader
 from kafkaframes.records.build import build_batches, build_empty_batch
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
-from kafkaframes.records.layout import CODEC_MASK, DELETE_HORIZON
+from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.rebuild import rows_of_index
 
 Flags = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+Pieces = dict[int, bytes | memoryview]
 
 
-class Verdict(NamedTuple):
-    """What becomes of a batch before its records are looked at.
+class Verdicts(NamedTuple):
+    """What becomes of the batches of a window before their records are looked at; one element a batch.
 
     Attributes:
         discard: none of its records stays.
@@ -38,9 +40,9 @@ class Verdict(NamedTuple):
         sets_horizon: it is the marker of a transaction of which nothing is left.
     """
 
-    discard: bool
-    retain_empty: bool
-    sets_horizon: bool
+    discard: Flags
+    retain_empty: Flags
+    sets_horizon: Flags
 
 
 @dataclass(slots=True)
@@ -65,72 +67,76 @@ class Tally:
 class Filter:
     """Judges the batches of a round in the order of their offsets."""
 
-    def __init__(self, plan: RoundPlan, settings: CleanerSettings, known: OffsetMap, transactions: CleanedTransactions):
+    def __init__(self, plan: RoundPlan, settings: CleanerSettings, known: Latest, transactions: CleanedTransactions):
         self._plan = plan
         self._settings = settings
-        self._map = known
+        self._known = known
         self._transactions = transactions
         self._round_end = known.latest_offset + 1
+        ends = sorted({entry.last_offset for entry in plan.producers.entries.values() if entry.last_offset >= 0})
+        self._last_of_producers = np.array(ends, np.int64)
         self.tally = Tally()
 
     def keep(self, window: DecodedWindow, *, retain_old_deletes: bool) -> list[bytes | memoryview]:
-        """Return the bytes that stay of a window, batch by batch.
+        """Return the bytes that stay of a window: what was written anew, and runs of batches as they were.
 
         Args:
             window: decoded batches.
             retain_old_deletes: whether tombstones without a horizon of their own (formats 0 and 1, brokers before
                 3.1) are too young to go: their segment's file time decides.
         """
-        verdicts = [self._judge(window, batch, retain_old_deletes) for batch in range(len(window.headers))]
-        kept = self._kept_records(window, verdicts, retain_old_deletes)
-        counts = np.bincount(window.owners[kept], minlength=len(verdicts))
-        tombstones = np.bincount(window.owners[kept & (window.index.value_size < 0)], minlength=len(verdicts))
-        foreign = window.foreign_inner()
-        self._count(window, counts)
-        pieces: list[bytes | memoryview] = [b""] * len(verdicts)
-        rewrites: list[tuple[int, int | None]] = []
-        view, positions = memoryview(window.data.data), window.batches.column("position").tolist()
-        wholes = (counts == window.index.rows) & ~foreign
-        facts = zip(verdicts, window.headers, counts.tolist(), wholes.tolist(), tombstones.tolist(), strict=True)
-        for batch, (verdict, header, count, whole, buried) in enumerate(facts):
-            horizon = self._new_horizon(header, bool(buried), verdict)
-            if not count:
-                pieces[batch] = self._empty(window, batch, verdict)
-            elif whole and horizon is None and not self._must_rewrite(header):
-                self.tally.batches_copied += 1
-                pieces[batch] = view[positions[batch] : positions[batch] + header.size]
-            else:
-                rewrites.append((batch, horizon))
-        self._rewrite(window, kept, rewrites, pieces)
-        return pieces
+        verdicts = self._judge(window, retain_old_deletes)
+        kept = self._kept_records(window, verdicts.discard, retain_old_deletes)
+        counts = np.bincount(window.owners[kept], minlength=len(window.batches))
+        horizons = self._gets_horizon(window, kept, verdicts)
+        copied = (counts > 0) & (counts == window.index.rows) & ~horizons
+        copied &= ~window.foreign_inner() & ~self._must_rewrite(window.batches.column("magic"))
+        self._count(window, counts, copied)
+        emptied = np.flatnonzero((counts == 0) & verdicts.retain_empty).tolist()
+        pieces: Pieces = {batch: self._empty(window, batch) for batch in emptied}
+        rewritten = np.flatnonzero((counts > 0) & ~copied).tolist()
+        pieces |= self._rewrite(window, kept, [(batch, bool(horizons[batch])) for batch in rewritten])
+        return _in_order(window, copied, pieces)
 
-    def _count(self, window: DecodedWindow, counts: npt.NDArray[np.int64]) -> None:
-        self.tally.batches_read += len(window.headers)
+    def _count(self, window: DecodedWindow, counts: npt.NDArray[np.int64], copied: Flags) -> None:
+        self.tally.batches_read += len(window.batches)
+        self.tally.batches_copied += int(copied.sum())
         self.tally.records_read += len(window.owners)
         self.tally.records_kept += int(counts.sum())
-        self.tally.bytes_read += sum(header.size for header in window.headers)
+        self.tally.bytes_read += int(window.batches.column("size").sum())
 
     # ------------------------------------------------------------------------------------------------ a batch
 
-    def _judge(self, window: DecodedWindow, batch: int, retain_old_deletes: bool) -> Verdict:
-        header = window.headers[batch]
-        if header.is_control:
-            may_go = self._transactions.control(header, window.control_type(batch))
-            discard = may_go and self._is_marker_due(header, retain_old_deletes)
-        else:
-            may_go = discard = self._transactions.data(header)
-        return Verdict(discard, self._keeps_header(header), may_go and header.is_control)
+    def _judge(self, window: DecodedWindow, retain_old_deletes: bool) -> Verdicts:
+        """Judge the batches; outside of transactions nothing is discarded and no horizon set."""
+        discard, sets_horizon = np.zeros(len(window.batches), np.bool_), np.zeros(len(window.batches), np.bool_)
+        for batch in window.in_transactions():
+            header = window.header(batch)
+            if header.is_control:
+                sets_horizon[batch] = self._transactions.control(header, window.control_type(batch))
+                discard[batch] = sets_horizon[batch] and self._is_marker_due(header, retain_old_deletes)
+            else:
+                discard[batch] = self._transactions.data(header)
+        return Verdicts(discard, self._keeps_header(window), sets_horizon)
 
     def _is_marker_due(self, header: BatchHeader, retain_old_deletes: bool) -> bool:
         if not self._settings.has_horizons:
             return not retain_old_deletes
         return _has_horizon(header) and header.base_timestamp <= self._settings.now_ms
 
-    def _keeps_header(self, header: BatchHeader) -> bool:
-        """Whether the batch holds the last that is known of an active producer, or ends the round (KAFKA-17076)."""
-        if header.has_producer and self._is_last_of_producer(header):
-            return True
-        return self._settings.has_horizons and header.last_offset + 1 == self._round_end
+    def _keeps_header(self, window: DecodedWindow) -> Flags:
+        """Return which batches hold the last that is known of an active producer, or end the round (KAFKA-17076)."""
+        last_offsets = window.batches.column("last_offset")
+        keeps: Flags = np.zeros(len(window.batches), np.bool_)
+        is_control = (window.batches.column("attributes") & CONTROL) != 0
+        maybe = (window.batches.column("producer_id") >= 0) & (
+            is_control | np.isin(last_offsets, self._last_of_producers)
+        )
+        for batch in np.flatnonzero(maybe).tolist():
+            keeps[batch] = self._is_last_of_producer(window.header(batch))
+        if self._settings.has_horizons:
+            keeps |= last_offsets + 1 == self._round_end
+        return keeps
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         entry = self._plan.producers.entries.get(header.producer_id)
@@ -140,29 +146,31 @@ class Filter:
             return header.last_offset == entry.last_offset
         return header.is_control and header.producer_epoch == entry.producer_epoch
 
-    def _must_rewrite(self, header: BatchHeader) -> bool:
-        return header.magic < 2 and self._settings.semantics == REWRITES_OLD
+    def _must_rewrite(self, magics: Ints) -> Flags:
+        old: Flags = (magics < 2) & (self._settings.semantics == REWRITES_OLD)
+        return old
 
-    def _new_horizon(self, header: BatchHeader, has_tombstone: bool, verdict: Verdict) -> int | None:
-        """Return the horizon that the batch gets now, in milliseconds."""
-        is_format_2 = header.magic >= 2 or self._must_rewrite(header)
-        if not self._settings.has_horizons or not is_format_2 or _has_horizon(header):
-            return None
-        if has_tombstone or verdict.sets_horizon:
-            return self._settings.now_ms + self._settings.delete_retention_ms
-        return None
+    def _gets_horizon(self, window: DecodedWindow, kept: Flags, verdicts: Verdicts) -> Flags:
+        """Return which batches get a horizon now."""
+        if not self._settings.has_horizons:
+            return np.zeros(len(window.batches), np.bool_)
+        magics = window.batches.column("magic")
+        has_tombstone = np.zeros(len(window.batches), np.bool_)
+        has_tombstone[window.owners[kept & (window.index.value_size < 0)]] = True
+        found: Flags = (has_tombstone | verdicts.sets_horizon) & ~_have_horizons(window)
+        return found & ((magics >= 2) | self._must_rewrite(magics))
 
     # ----------------------------------------------------------------------------------------------- its records
 
-    def _kept_records(self, window: DecodedWindow, verdicts: list[Verdict], retain_old_deletes: bool) -> Flags:
+    def _kept_records(self, window: DecodedWindow, discarded: Flags, retain_old_deletes: bool) -> Flags:
         index, owners = window.index, window.owners
-        discard = np.array([verdict.discard for verdict in verdicts], np.bool_)[owners]
-        control = np.array([header.is_control for header in window.headers], np.bool_)[owners]
-        keeps_deletes = np.array([self._keeps_deletes(h, retain_old_deletes) for h in window.headers], np.bool_)[owners]
-        last = self._map.get_all(window.sections.buf, index.key_at, index.key_size)
-        beyond = index.offsets > self._map.latest_offset
-        is_latest = (index.key_size >= 0) & (index.offsets >= last)
-        alive = (index.value_size >= 0) | keeps_deletes
+        is_control = (window.batches.column("magic") >= 2) & ((window.batches.column("attributes") & CONTROL) != 0)
+        discard, control = discarded[owners], is_control[owners]
+        beyond = index.offsets > self._known.latest_offset
+        is_latest = (index.key_size >= 0) & self._known.is_latest(window)
+        alive = index.value_size >= 0
+        if not alive.all():
+            alive |= self._keep_deletes(window, retain_old_deletes)[owners]
         kept: Flags = ~discard & (control | beyond | (is_latest & alive))
         self._count_dropped(discard, kept, index.key_size < 0, ~is_latest)
         return kept
@@ -179,17 +187,18 @@ class Filter:
             if number:
                 self.tally.dropped[reason] += number
 
-    def _keeps_deletes(self, header: BatchHeader, retain_old_deletes: bool) -> bool:
-        if header.magic < 2 or not self._settings.has_horizons:
-            return retain_old_deletes
-        return not _has_horizon(header) or self._settings.now_ms < header.base_timestamp
+    def _keep_deletes(self, window: DecodedWindow, retain_old_deletes: bool) -> Flags:
+        if not self._settings.has_horizons:
+            return np.full(len(window.batches), retain_old_deletes)
+        waits = self._settings.now_ms < window.batches.column("base_timestamp")
+        is_old = window.batches.column("magic") < 2
+        keeps: Flags = np.where(is_old, retain_old_deletes, ~_have_horizons(window) | waits)
+        return keeps
 
     # ----------------------------------------------------------------------------------------------- what is written
 
-    def _empty(self, window: DecodedWindow, batch: int, verdict: Verdict) -> bytes:
-        header = window.headers[batch]
-        if not verdict.retain_empty:
-            return b""
+    def _empty(self, window: DecodedWindow, batch: int) -> bytes:
+        header = window.header(batch)
         if header.magic < 2:
             raise LogDirError(
                 f"the round ends with a message of format {header.magic} of which nothing stays: Kafka fails here",
@@ -203,24 +212,22 @@ class Filter:
             header.base_offset, header.last_offset, max_timestamp=header.max_timestamp, fields=fields
         )
 
-    def _rewrite(
-        self,
-        window: DecodedWindow,
-        kept: Flags,
-        rewrites: list[tuple[int, int | None]],
-        pieces: list[bytes | memoryview],
-    ) -> None:
+    def _rewrite(self, window: DecodedWindow, kept: Flags, rewrites: list[tuple[int, bool]]) -> Pieces:
         """Write batches anew, those of one format, codec and timestamp type together."""
         self.tally.batches_rewritten += len(rewrites)
+        pieces: Pieces = {}
         alike: dict[tuple[int, int, bool], list[tuple[int, BatchFields]]] = {}
-        for batch, horizon in rewrites:
-            header = window.headers[batch]
-            magic = 2 if self._must_rewrite(header) else header.magic
+        new_horizon = self._settings.now_ms + self._settings.delete_retention_ms
+        for batch, gets_horizon in rewrites:
+            header = window.header(batch)
+            is_new = header.magic < 2 and self._settings.semantics == REWRITES_OLD
+            magic = 2 if is_new else header.magic
             append_time = bool(header.attributes & APPEND_BIT) and header.magic >= 1
             kind = (magic, header.attributes & CODEC_MASK, append_time and magic < 2)
+            horizon = new_horizon if gets_horizon else None
             alike.setdefault(kind, []).append((batch, self._header(header, append_time, horizon)))
         for (magic, codec, _), members in alike.items():
-            chosen = np.zeros(len(window.headers), np.bool_)
+            chosen = np.zeros(len(window.batches), np.bool_)
             chosen[[batch for batch, _ in members]] = True
             mine = kept & chosen[window.owners]
             index = window.index.take(mine, window.owners)
@@ -229,8 +236,8 @@ class Filter:
             built = build_batches(
                 rows, np.cumsum(sizes) - sizes, [fields for _, fields in members], magic=magic, codec=codec
             )
-            for (batch, _), piece in zip(members, built, strict=True):
-                pieces[batch] = piece
+            pieces |= {batch: piece for (batch, _), piece in zip(members, built, strict=True)}
+        return pieces
 
     def _header(self, header: BatchHeader, append_time: bool, horizon: int | None) -> BatchFields:
         """Return the header of a batch that is written anew: its own, but for what the records decide."""
@@ -240,6 +247,29 @@ class Filter:
         if header.magic < 2:
             return BatchFields(timestamp_type=fields.timestamp_type, delete_horizon_ms=horizon)
         return fields
+
+
+def _in_order(window: DecodedWindow, copied: Flags, pieces: Pieces) -> list[bytes | memoryview]:
+    """Put what stays of a window in the order of its batches; neighbours that are copied become one piece."""
+    positions, sizes = window.batches.column("position"), window.batches.column("size")
+    edges = np.flatnonzero(np.diff(copied, prepend=False, append=False)).reshape(-1, 2)
+    view = memoryview(window.data.data)
+    runs = {
+        first: view[start:end]
+        for first, start, end in zip(
+            edges[:, 0].tolist(),
+            positions[edges[:, 0]].tolist(),
+            (positions + sizes)[edges[:, 1] - 1].tolist(),
+            strict=True,
+        )
+    }
+    return [piece for _, piece in sorted((runs | pieces).items())]
+
+
+def _have_horizons(window: DecodedWindow) -> Flags:
+    flags = (window.batches.column("attributes") & DELETE_HORIZON) != 0
+    found: Flags = (window.batches.column("magic") >= 2) & flags
+    return found
 
 
 def _has_horizon(header: BatchHeader) -> bool:

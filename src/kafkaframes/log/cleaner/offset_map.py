@@ -1,8 +1,11 @@
-"""The last offset of each key of the dirty part of a log, exact: keys are kept, not digests of them.
+"""The last record of each key of the dirty part of a log, exact: keys are kept, not digests of them.
 
 Kafka keeps MD5 digests in a buffer of fixed size and cleans in more rounds when it is full; this map grows, so one
 round always reaches its end, as Kafka's does with a large enough ``log.cleaner.dedupe.buffer.size``. It needs about
-the bytes of the distinct keys and 56 to 112 more for each.
+the bytes of the distinct keys and 55 to 110 more for each, and a bit for each record.
+
+Records are numbered as they are put. Which of them were replaced is known at the end of the walk without asking again:
+that saves the second walk a look-up for each record.
 """
 
 from __future__ import annotations
@@ -15,61 +18,68 @@ import numpy.typing as npt
 from kafkaframes.log.cleaner import _kernels
 
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 _FEWEST_SLOTS = 1 << 12
 _FEWEST_ARENA_BYTES = 1 << 16
 _Number = TypeVar("_Number", bound=np.generic)
 
 
 class OffsetMap:
-    """Keys and their last offsets.
+    """Keys and their last records.
 
     Attributes:
         latest_offset: the last offset of all batches that were read into it, -1 before the first; records above it
             are not judged.
+        rises: whether each record that replaced another had a larger offset, as in every log that a broker wrote.
     """
 
     def __init__(self) -> None:
         self.latest_offset = -1
+        self.rises = True
         self._entries = 0
         self._used = 0
+        self._number = 0
         self._slots: Ints = np.zeros(_kernels.PER_SLOT * _FEWEST_SLOTS, np.int64)
-        self._table: Ints = np.empty(_kernels.PER_ENTRY * _FEWEST_SLOTS // 2, np.int64)
         self._arena = np.empty(_FEWEST_ARENA_BYTES, np.uint8)
+        self._dead = np.zeros(_FEWEST_SLOTS, np.uint8)
 
     def __len__(self) -> int:
         return self._entries
 
     def put_all(
-        self,
-        buf: npt.NDArray[np.uint8],
-        places: Ints,
-        sizes: npt.NDArray[np.int32],
-        offsets: Ints,
-        wanted: npt.NDArray[np.bool_],
-    ) -> None:
+        self, buf: npt.NDArray[np.uint8], places: Ints, sizes: npt.NDArray[np.int32], offsets: Ints, wanted: Flags
+    ) -> int:
         """Note the records that are wanted; those without a key (a negative size) never are.
 
         Args:
             buf: the bytes in which the keys lie.
             places, sizes, offsets: of each record's key in bytes, and its offset; offsets increase from call to call.
             wanted: which records count.
+
+        Returns:
+            The number of the first record, for ``replaced``.
         """
-        first = 0
-        flags = wanted.view(np.uint8)
+        number, first = self._number, 0
+        self._number += -(-len(places) // 8) * 8  # the bits of a call begin with a byte
+        if self._number > 8 * len(self._dead):
+            self._dead = _longer(self._dead, max(2 * len(self._dead), self._number // 8), 0)
+        hashes, flags = _hashes(buf, places, sizes), wanted.view(np.uint8)
         while True:
-            first, self._entries, self._used = _kernels.put_all(
-                buf, places, sizes, offsets, flags, first, self._entries, self._used,
-                self._slots, self._table, self._arena,
+            first, self._entries, self._used, fell = _kernels.put_all(
+                buf, places, sizes, offsets, flags, hashes, number, first, self._entries, self._used,
+                self._slots, self._arena, self._dead,
             )  # fmt: skip
+            self.rises = self.rises and not fell
             if first == len(places):
-                return
+                return number
             self._grow(int(sizes[first]))
 
     def _grow(self, key_bytes: int) -> None:
-        if self._used + key_bytes > len(self._arena):
-            self._arena = _longer(self._arena, max(2 * len(self._arena), self._used + key_bytes))
-        if _kernels.PER_ENTRY * self._entries == len(self._table):
-            self._table = _longer(self._table, 2 * len(self._table))
+        needed = self._used + _kernels.SIZE_BYTES + key_bytes
+        if needed > len(self._arena):
+            self._arena = _longer(self._arena, max(2 * len(self._arena), needed))
+        slot_count = len(self._slots) // _kernels.PER_SLOT
+        if self._entries == slot_count * _kernels.FULLEST // 8:
             slots = np.zeros(2 * len(self._slots), np.int64)
             _kernels.rehash(self._slots, slots)
             self._slots = slots
@@ -77,11 +87,24 @@ class OffsetMap:
     def get_all(self, buf: npt.NDArray[np.uint8], places: Ints, sizes: npt.NDArray[np.int32]) -> Ints:
         """Return each record's key's last offset, -1 where the key is unknown or null."""
         found: Ints = np.empty(len(places), np.int64)
-        _kernels.get_all(buf, places, sizes, self._slots, self._table, self._arena, found)
+        _kernels.get_all(buf, places, sizes, _hashes(buf, places, sizes), self._slots, self._arena, found)
         return found
 
+    def replaced(self, number: int, count: int) -> Flags:
+        """Return which of ``count`` records from ``number`` on have a later record of their key."""
+        bits = self._dead[number // 8 : number // 8 + -(-count // 8)]
+        return np.unpackbits(bits, count=count, bitorder="little").view(np.bool_)
 
-def _longer(array: npt.NDArray[_Number], size: int) -> npt.NDArray[_Number]:
+
+def _hashes(buf: npt.NDArray[np.uint8], places: Ints, sizes: npt.NDArray[np.int32]) -> Ints:
+    hashes: Ints = np.empty(len(places), np.int64)
+    _kernels.hash_all(buf, places, sizes, hashes)
+    return hashes
+
+
+def _longer(array: npt.NDArray[_Number], size: int, rest: int | None = None) -> npt.NDArray[_Number]:
     longer = np.empty(size, array.dtype)
     longer[: len(array)] = array
+    if rest is not None:
+        longer[len(array) :] = rest
     return longer

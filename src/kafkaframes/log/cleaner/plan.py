@@ -51,6 +51,16 @@ class RoundPlan:
         """Return the transactions that touch offsets from ``start`` to before ``end``."""
         return [one for one in self.aborted if one.last_offset >= start and one.first_offset < end]
 
+    def segments_between(self, start: int, end: int) -> list[Segment]:
+        """Return the segments that may hold offsets from ``start`` to before ``end``."""
+        segments = self.partition.segments
+        nexts = [segment.base_offset for segment in segments[1:]] + [2**63 - 1]
+        return [
+            segment
+            for segment, next_base in zip(segments, nexts, strict=True)
+            if next_base > start and segment.base_offset < end
+        ]
+
 
 def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSettings) -> RoundPlan:
     """Find the cleanable range of a partition.

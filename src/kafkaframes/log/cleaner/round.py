@@ -17,12 +17,12 @@ import numpy as np
 from kafkaframes.errors import LogDirError
 from kafkaframes.log import names
 from kafkaframes.log.cleaner.filter import Filter, Tally
-from kafkaframes.log.cleaner.offset_map import OffsetMap
+from kafkaframes.log.cleaner.latest import Latest, walk_dirty_part
 from kafkaframes.log.cleaner.plan import RoundPlan, group_segments
 from kafkaframes.log.cleaner.plan import plan_round as plan_round
 from kafkaframes.log.cleaner.settings import CleanerSettings
 from kafkaframes.log.cleaner.transactions import CleanedTransactions
-from kafkaframes.log.cleaner.window import DecodedWindow, windows
+from kafkaframes.log.cleaner.window import windows
 from kafkaframes.log.directory import LogFile, Partition, Segment
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.offset_index import write_offset_index
@@ -30,6 +30,7 @@ from kafkaframes.log.rebuild import build_indexes
 from kafkaframes.log.time_index import write_time_index
 from kafkaframes.log.txn_index import AbortedTransaction, write_txn_index
 from kafkaframes.records.layout import PLACE
+from kafkaframes.records.memory import Recycler
 from kafkaframes.records.scan import FILE, Ints, as_array, scan_all
 
 _UNFINISHED = ".kafkaframes-cleaning"
@@ -72,7 +73,7 @@ def clean_partition(
         return None
     if destination.exists():
         raise LogDirError("exists already", file=str(destination))
-    known = _build_map(filesystem, plan)
+    known = walk_dirty_part(filesystem, plan)
     unfinished = destination.with_name(destination.name + _UNFINISHED)
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
@@ -86,45 +87,11 @@ def clean_partition(
     return CleaningRound(plan, end, groups, tally, destination)
 
 
-def _build_map(filesystem: FileSystem, plan: RoundPlan) -> OffsetMap:
-    """Walk the dirty part: control batches and aborted data do not count."""
-    known = OffsetMap()
-    transactions = CleanedTransactions()
-    start, end = plan.first_dirty_offset, plan.first_uncleanable_offset
-    transactions.add(plan.aborted_between(start, end))
-    for segment in _segments_between(plan.partition, start, end):
-        for window in windows(filesystem, segment):
-            counts = np.array([_counts(window, batch, transactions) for batch in range(len(window.headers))], np.bool_)
-            wanted = counts[window.owners] & (window.index.offsets >= start)
-            known.put_all(window.sections.buf, window.index.key_at, window.index.key_size, window.index.offsets, wanted)
-            last = int(window.batches.column("last_offset").max(initial=-1))
-            if last >= start:
-                known.latest_offset = max(known.latest_offset, last)
-    return known
-
-
-def _counts(window: DecodedWindow, batch: int, transactions: CleanedTransactions) -> bool:
-    header = window.headers[batch]
-    if header.is_control:
-        transactions.control(header, window.control_type(batch))
-        return False
-    return not transactions.data(header)
-
-
-def _segments_between(partition: Partition, start: int, end: int) -> list[Segment]:
-    nexts = [segment.base_offset for segment in partition.segments[1:]] + [2**63 - 1]
-    return [
-        segment
-        for segment, next_base in zip(partition.segments, nexts, strict=True)
-        if next_base > start and segment.base_offset < end
-    ]
-
-
 def _write(
-    filesystem: FileSystem, plan: RoundPlan, settings: CleanerSettings, known: OffsetMap, directory: Path
+    filesystem: FileSystem, plan: RoundPlan, settings: CleanerSettings, known: Latest, directory: Path
 ) -> tuple[int, dict[int, tuple[int, ...]], Tally]:
     end_offset = known.latest_offset + 1
-    segments = _segments_between(plan.partition, 0, end_offset)
+    segments = plan.segments_between(0, end_offset)
     transactions = CleanedTransactions()
     filter_ = Filter(plan, settings, known, transactions)
     old_horizon = _old_horizon(plan, settings)
@@ -155,11 +122,12 @@ def _kept(
     old_horizon: int,
 ) -> Iterator[bytes | memoryview]:
     """Yield what stays of segments that become one."""
+    memory = Recycler()
     nexts = [segment.base_offset for segment in group[1:]] + [_next_base(plan, group[-1])]
     for segment, next_base in zip(group, nexts, strict=True):
         transactions.add(plan.aborted_between(segment.base_offset, next_base))
         young = (segment.log.mtime_ms or 0) > old_horizon
-        for window in windows(filesystem, segment):
+        for window in windows(filesystem, segment, memory=memory):
             yield from filter_.keep(window, retain_old_deletes=young)
 
 
@@ -174,10 +142,10 @@ def preview_partition(
     plan = plan_round(filesystem, partition, settings)
     if plan.is_empty:
         return plan, None
-    known = _build_map(filesystem, plan)
+    known = walk_dirty_part(filesystem, plan)
     transactions = CleanedTransactions()
     filter_ = Filter(plan, settings, known, transactions)
-    segments = _segments_between(partition, 0, known.latest_offset + 1)
+    segments = plan.segments_between(0, known.latest_offset + 1)
     old_horizon = _old_horizon(plan, settings)
     for group in group_segments(segments, settings, plan.first_uncleanable_offset):
         for piece in _kept(filesystem, plan, group, filter_, transactions, old_horizon):
@@ -192,7 +160,7 @@ def _next_base(plan: RoundPlan, segment: Segment) -> int:
 
 def _old_horizon(plan: RoundPlan, settings: CleanerSettings) -> int:
     """Return the file time up to which old tombstones may go: that of the last clean segment less the retention."""
-    clean = _segments_between(plan.partition, 0, plan.first_dirty_offset)
+    clean = plan.segments_between(0, plan.first_dirty_offset)
     return (clean[-1].log.mtime_ms or 0) - settings.delete_retention_ms if clean else 0
 
 

@@ -12,9 +12,10 @@ from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.log.directory import Segment
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.headers import BatchHeader
-from kafkaframes.log.scan import scan_segment
+from kafkaframes.log.scan import Window, scan_segment
 from kafkaframes.records import control, decode
-from kafkaframes.records.layout import CODEC_MASK, MESSAGE_V0, OVERHEAD_BYTES
+from kafkaframes.records.layout import CODEC_MASK, CONTROL, MESSAGE_V0, OVERHEAD_BYTES, TRANSACTIONAL
+from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import TORN
 from kafkaframes.records.scan import Batches, as_array, check_crcs
 
@@ -29,7 +30,7 @@ class DecodedWindow:
     Attributes:
         segment: where they lie.
         data: their bytes; positions of ``batches`` count from its first.
-        headers: the same as ``batches``, for people's code.
+        in_file: ``batches`` with their positions in the file.
         owners: the batch of each record.
         starts: the place in the index of each batch's first record, and one more for the end.
     """
@@ -37,11 +38,21 @@ class DecodedWindow:
     segment: Segment
     data: npt.NDArray[np.uint8]
     batches: Batches
-    headers: list[BatchHeader]
+    in_file: Batches
     sections: decode.Sections
     index: decode.Index
     owners: Ints
     starts: Ints
+
+    def header(self, batch: int) -> BatchHeader:
+        """Return one batch's header."""
+        return BatchHeader(*self.in_file.table[:, batch].tolist())
+
+    def in_transactions(self) -> list[int]:
+        """Return the batches that a transaction begins, holds or ends with; control batches of every kind."""
+        flags = self.batches.column("attributes") & (TRANSACTIONAL | CONTROL)
+        found: list[int] = np.flatnonzero((self.batches.column("magic") >= 2) & (flags != 0)).tolist()
+        return found
 
     def control_type(self, batch: int) -> str | None:
         """Return the type of a control batch's first record; ``None`` for an empty batch."""
@@ -65,7 +76,7 @@ class DecodedWindow:
         return found
 
     def _error(self, batch: int, reason: str) -> LogDirError:
-        header = self.headers[batch]
+        header = self.header(batch)
         return LogDirError(
             f"{reason}, in the batch of offsets {header.base_offset} to {header.last_offset}: nothing was cleaned",
             position=header.position,
@@ -88,8 +99,11 @@ class DecodedWindow:
                 raise self._error(batch, problem.reason)
 
 
-def windows(filesystem: FileSystem, segment: Segment) -> Iterator[DecodedWindow]:
+def windows(filesystem: FileSystem, segment: Segment, *, memory: Recycler) -> Iterator[DecodedWindow]:
     """Decode a segment, window by window.
+
+    Args:
+        memory: that of one window serves the next when nobody holds it any more.
 
     Raises:
         LogDirError: it cannot be read, a batch is damaged, or bytes that are no batch follow the last.
@@ -97,19 +111,18 @@ def windows(filesystem: FileSystem, segment: Segment) -> Iterator[DecodedWindow]
     with filesystem.open(segment.path) as read_at:
         for window in scan_segment(read_at, size_bytes=segment.size_bytes, whole=True):
             if len(window.batches):
-                yield _decoded(segment, window.data, window.in_data(), window.batches)
+                yield _decoded(segment, window, memory)
             end = window.batches.end
             if end.corrupt or (end.status == TORN and end.position < segment.size_bytes):
                 raise LogDirError(f"{end.reason}: nothing was cleaned", position=end.position, file=segment.path)
 
 
-def _decoded(segment: Segment, data: bytes, batches: Batches, in_file: Batches) -> DecodedWindow:
-    array = as_array(data)
-    sections = decode.open_sections(array, batches)
-    index = decode.index_records(batches, sections)
-    headers = [BatchHeader(*column) for column in in_file.table.T.tolist()]
+def _decoded(segment: Segment, scanned: Window, memory: Recycler) -> DecodedWindow:
+    array, batches = as_array(scanned.data), scanned.in_data()
+    sections = decode.open_sections(array, batches, allocate=memory.array)
+    index = decode.index_records(batches, sections, allocate=memory.array)
     owners = np.repeat(np.arange(len(batches)), index.rows)
     starts = np.concatenate(([0], np.cumsum(index.rows)))
-    window = DecodedWindow(segment, array, batches, headers, sections, index, owners, starts)
+    window = DecodedWindow(segment, array, batches, scanned.batches, sections, index, owners, starts)
     window.check()
     return window
