@@ -8,8 +8,9 @@ from kafkaframes.log.append import AppendRefusedError, AppendSettings, down_conv
 from kafkaframes.log.append.validator import validate_closely
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import BatchFields, build_batch, build_records
-from kafkaframes.records.layout import BATCH_V2
+from kafkaframes.records.layout import BATCH_V2, MESSAGE_V0
 from kafkaframes.records.rows import rows_of
+from kafkaframes.wire.checksum import crc32, crc32c
 
 ROWS = {"key": [b"a", b"b", b"c"], "value": [b"1" * 50, b"2" * 50, None], "timestamp": [1000, 1002, 1001]}
 HOLES = ROWS | {"offset": [0, 3, 4]}
@@ -168,10 +169,69 @@ def test_the_short_way_says_what_the_general_one_says(magic, codec, stamps, keye
         compacted=compacted,
         leader_epoch=3,
     )
+    assert_same_answer(bytes(sent), settings)
+
+
+@given(
+    magics=st.tuples(st.sampled_from([0, 1, 2]), st.sampled_from([0, 1, 2])),
+    codecs=st.tuples(st.sampled_from([*CODECS, "none"]), st.sampled_from([*CODECS, "none", "zstd", "producer"])),
+    deltas=st.lists(
+        st.tuples(st.integers(1, 3), st.sampled_from([0, 5, 950, 1000, 1090, 2**62])), min_size=1, max_size=4
+    ),
+    first=st.sampled_from([0, 1, 70]),
+    nulls=st.tuples(st.booleans(), st.booleans()),
+    headers=st.lists(st.tuples(st.text(max_size=2), st.none() | st.binary(max_size=2)), max_size=2),
+    producer=st.sampled_from([{}, {"producer_id": 9, "producer_epoch": 1, "base_sequence": 4}]),
+    flip=st.integers(0, 6000),
+    append_time=st.booleans(),
+    trusted=st.booleans(),
+    limit=st.sampled_from([None, 150]),
+)
+def test_a_set_written_anew_shortly_is_the_one_that_the_general_way_writes(
+    magics, codecs, deltas, first, nulls, headers, producer, flip, append_time, trusted, limit
+):
+    source, target = magics
+    offsets_in = [first + number + sum(step - 1 for step, _ in deltas[1 : number + 1]) for number in range(len(deltas))]
+    rows = {
+        "offset": offsets_in,
+        "key": [None if nulls[0] else b"k"] * len(deltas),
+        "value": [None if nulls[1] else b"value"] * len(deltas),
+        "timestamp": [stamp for _, stamp in deltas],
+    }
+    if source == 2:
+        rows["headers"] = [headers] * len(deltas)
+    sent = bytearray(build_records(rows, magic=source, codec=codecs[0], **(producer if source == 2 else {})))
+    if flip < 8 * len(sent):
+        sent[flip // 8] ^= 1 << flip % 8
+        sealed(sent, source)
+    settings = AppendSettings(
+        magic=target,
+        codec=codecs[1],
+        now_ms=1000,
+        before_max_ms=100,
+        timestamp_type="LogAppendTime" if append_time else "CreateTime",
+        compacted=bool(flip & 1),
+        origin="REPLICATION" if trusted else "CLIENT",
+        on_noncontiguous="reassign" if flip & 2 else "kafka",
+        max_batch_bytes=limit,
+    )
+    assert_same_answer(bytes(sent), settings)
+
+
+def sealed(sent: bytearray, magic: int) -> None:
+    """Give the first batch the CRC of its bytes, so that what was flipped inside it is seen."""
+    layout = BATCH_V2 if magic == 2 else MESSAGE_V0
+    at, start = layout.place_of("crc"), layout.end_of("crc")
+    end = 12 + int.from_bytes(sent[8:12], "big", signed=True)
+    checked = bytes(sent[start:end])
+    sent[at : at + 4] = (crc32c(checked) if magic == 2 else crc32(checked)).to_bytes(4, "big")
+
+
+def assert_same_answer(sent: bytes, settings: AppendSettings) -> None:
     results = []
     for way in (validate_and_assign, validate_closely):
         try:
-            results.append(way(bytes(sent), 50, settings))
+            results.append(way(sent, 50, settings))
         except AppendRefusedError as refused:
             results.append((refused.exception, refused.record_errors, refused.valid_bytes))
     assert results[0] == results[1]

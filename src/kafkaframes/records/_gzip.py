@@ -6,7 +6,8 @@
   failure comes with the check that nothing is left.
 * The header's reserved flags are ignored; its CRC is verified when it says that it has one.
 
-The good path is ISA-L (three times zlib); what it refuses is read again with zlib, call by call.
+The good path is ISA-L (three times zlib); what it refuses is read again with zlib, call by call. libdeflate writes:
+at the same level its output is no larger than zlib's, in half of the time.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import struct
 import zlib
 
+import deflate
 from isal import isal_zlib
 
 from kafkaframes.records._delivery import DamagedStreamError
@@ -26,7 +28,7 @@ _HEADER_SIZE, _TRAILER_SIZE = 10, 8
 _SHORTEST_FOLLOWER = 18  # header and trailer of a member without any body
 # What Java 16 and later write: no time, no flags, operating system unknown.
 _WRITTEN_HEADER = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
-_DEFAULT_LEVEL = -1
+_DEFAULT_LEVEL = 6
 # Denser streams are read piece by piece: they may be bombs, and a bomb is not to be unpacked twice.
 _USUAL_SIZE, _USUAL_RATIO = 65536, 32
 
@@ -145,8 +147,7 @@ def _after_header(payload: bytes, start: int) -> int:
 
 def compress(data: bytes, level: int | None, _magic: int) -> bytes:
     """Return one member with the header that Java writes; ``level`` is -1 or 0 to 9 (KIP-390)."""
-    deflater = zlib.compressobj(_DEFAULT_LEVEL if level is None else level, zlib.DEFLATED, -15)
-    body = deflater.compress(data) + deflater.flush()
+    body = deflate.deflate_compress(data, _DEFAULT_LEVEL if level in (None, -1) else level)
     return b"".join((_WRITTEN_HEADER, body, _trailer(data)))
 
 

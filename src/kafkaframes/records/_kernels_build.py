@@ -67,13 +67,13 @@ def _significant_bits(typingctx: Any, value: Any) -> Any:
 
 
 @device
-def _varint_size(value):
+def varint_size(value):
     bits = _significant_bits(np.uint64((value << 1) ^ (value >> 63)))
     return (bits * 9 + 64) >> 6  # = (bits + 6) // 7 for 1 to 64
 
 
 @device
-def _write_varint(out, position, value):
+def write_varint(out, position, value):
     bits = np.uint64((value << 1) ^ (value >> 63))
     while bits >= np.uint64(0x80):
         store_i8(out, position, np.int64(bits | np.uint64(0x80)))
@@ -85,12 +85,12 @@ def _write_varint(out, position, value):
 
 @device
 def _blob_size(length):
-    return 1 if length < 0 else _varint_size(length) + length
+    return 1 if length < 0 else varint_size(length) + length
 
 
 @device
 def _write_blob(out, position, data, start, length):
-    position = _write_varint(out, position, length)
+    position = write_varint(out, position, length)
     if length > 0:
         copy_bytes(out, position, data, start, length)
         return position + length
@@ -100,13 +100,13 @@ def _write_blob(out, position, data, start, length):
 @device
 def _body_size(timestamp_delta, offset_delta, key_length, value_length):
     """Return the size of a v2 record after its length, without the headers behind their count."""
-    size = 1 + _varint_size(timestamp_delta) + _varint_size(offset_delta)
+    size = 1 + varint_size(timestamp_delta) + varint_size(offset_delta)
     return size + _blob_size(key_length) + _blob_size(value_length)
 
 
 @device
 def _headers_size(first, last, name_lengths, item_lengths):
-    size = _varint_size(last - first)
+    size = varint_size(last - first)
     for header in range(first, last):
         size += _blob_size(name_lengths[header]) + _blob_size(item_lengths[header])
     return size
@@ -172,7 +172,7 @@ def split(
                 needed += 1
             else:
                 needed += _headers_size(header_starts[row], header_starts[row + 1], name_lengths, item_lengths)
-            needed += _varint_size(needed)
+            needed += varint_size(needed)
         fits = (
             row > 0
             and size + needed <= batch_bytes
@@ -213,7 +213,7 @@ def measure_v2(
             else:
                 body += _headers_size(header_starts[row], header_starts[row + 1], name_lengths, item_lengths)
             body_sizes[row] = body
-            size += _varint_size(body) + body
+            size += varint_size(body) + body
         table[batch, POSITION] = position
         table[batch, SIZE] = size
         position += size
@@ -296,10 +296,10 @@ def write_v2(
         position = _write_header(to, table, batch)
         base_timestamp, base_offset = table[batch, BASE_TIMESTAMP], table[batch, BASE_OFFSET]
         for row in range(table[batch, START], table[batch, STOP]):
-            position = _write_varint(to, position, body_sizes[row])
+            position = write_varint(to, position, body_sizes[row])
             store_i8(to, position, 0)
-            position = _write_varint(to, position + 1, timestamps[row] - base_timestamp)
-            position = _write_varint(to, position, offsets[row] - base_offset)
+            position = write_varint(to, position + 1, timestamps[row] - base_timestamp)
+            position = write_varint(to, position, offsets[row] - base_offset)
             position = _write_blob(to, position, key_data, key_starts[row], key_lengths[row])
             position = _write_blob(to, position, value_data, value_starts[row], value_lengths[row])
             if header_starts.size == 0:
@@ -307,7 +307,7 @@ def write_v2(
                 position += 1
                 continue
             first, last = header_starts[row], header_starts[row + 1]
-            position = _write_varint(to, position, last - first)
+            position = write_varint(to, position, last - first)
             for header in range(first, last):
                 position = _write_blob(to, position, name_data, name_starts[header], name_lengths[header])
                 position = _write_blob(to, position, item_data, item_starts[header], item_lengths[header])

@@ -28,12 +28,14 @@ from kafkaframes.log.append import patch
 from kafkaframes.log.append.checks import check
 from kafkaframes.log.append.decoded import Decoded, ensure_valid, source_codec
 from kafkaframes.log.append.fast import take_in_place
+from kafkaframes.log.append.fast_rebuild import rebuild
+from kafkaframes.log.append.ordinary import Ordinary, open_ordinary
 from kafkaframes.log.append.refusal import AppendRefusedError, of_problem
 from kafkaframes.log.append.settings import KEEP, REASSIGN, AppendSettings
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
-from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
+from kafkaframes.records.layout import CODEC_MASK, CONTROL, TRANSACTIONAL
 from kafkaframes.records.rebuild import rows_of_index
 from kafkaframes.records.scan import Batches, as_array, scan_all
 
@@ -81,13 +83,25 @@ def validate_and_assign(
         AppendRefusedError: as Kafka refuses; ``valid_bytes`` says how far the batches are intact.
     """
     settings = settings or AppendSettings()
-    taken = take_in_place(bytes(records), offset, settings)
+    sent = open_ordinary(bytes(records), settings)
+    appended = None if sent is None else _shortly(sent, offset, settings)
+    return validate_closely(records, offset, settings) if appended is None else appended
+
+
+def _shortly(sent: Ordinary, offset: int, settings: AppendSettings) -> Appended | None:
+    """Take an ordinary set in place, or write it anew, without a closer look; ``None`` where it needs one."""
+    taken = take_in_place(sent, offset, settings)
     if taken is not None:
-        size, now_ms = len(taken.records), settings.now_ms
-        return Appended(
-            taken.records, offset + taken.records_count, True, taken.max_timestamp, 0, now_ms, size, 0, size
-        )
-    return validate_closely(records, offset, settings)
+        size, end = len(taken.records), offset + taken.records_count
+        return Appended(taken.records, end, True, taken.max_timestamp, 0, settings.now_ms, size, 0, size)
+    built = rebuild(sent, offset, settings)
+    if built is None:
+        return None
+    count, size = built.records_count, len(sent.data)
+    recompressed = 0 if settings.target_codec(sent.codec) is Codec.NONE else built.uncompressed_bytes
+    return Appended(
+        built.records, offset + count, False, built.max_timestamp, count, settings.now_ms, size, recompressed, 0
+    )
 
 
 def validate_closely(records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings) -> Appended:
@@ -318,7 +332,10 @@ def _largest(decoded: Decoded) -> int:
 
 
 def _uncompressed_size(batches: Batches, decoded: Decoded) -> int:
-    return int((decoded.sections.ends - decoded.sections.starts).sum())
+    """Return the bytes that held the records; of messages in a row, the messages whole."""
+    inside = decoded.sections.ends - decoded.sections.starts
+    in_a_row = (batches.column("magic") < 2) & ((batches.column("attributes") & CODEC_MASK) == 0)
+    return int(np.where(in_a_row, batches.column("size"), inside).sum())
 
 
 def _fields(append: _Append) -> BatchFields:

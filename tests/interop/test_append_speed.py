@@ -1,0 +1,85 @@
+"""Kafka's LogValidator beside ours on the same batches, in one run: what KIP-31 is worth here and there."""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.interop.conftest import ROOT
+
+from kafkaframes.log.append import AppendSettings, validate_and_assign
+from kafkaframes.records.build import build_records
+
+RESULTS = ROOT / "benchmarks" / "results" / "append_java.md"
+BATCHES, RECORDS, SECONDS = 500, 120, 4.0
+PLAIN_BYTES = BATCHES * RECORDS * 110
+# What is done, the format, the batch's codec; the target's codec is the row's.
+WAYS = (
+    ("rebuilt, v0 (before KIP-31)", 0, None),
+    ("in place, v1", 1, None),
+    ("in place, v2", 2, None),
+    ("compressed by the broker, v2", 2, "none"),
+)
+HEADING = """# The append path beside Kafka's LogValidator
+
+MB/s of uncompressed records on one core (CPU time of the best round in {seconds:.0f} s), {batches} batches of
+{records} records of 100-byte JSON values that all differ; Kafka 3.9.1's classes on Java 17.
+2026-11-21, 2 cores shared; `make interop`.
+
+| codec | what | kafkaframes | Kafka's Java | ratio |
+|---|---|---|---|---|
+"""
+
+
+def batches_of(magic: int, codec: str) -> list[bytes]:
+    """Make batches as a producer sends them: offsets from 0 on in each."""
+    choose, made = random.Random(magic), []
+    for _ in range(BATCHES):
+        values = [
+            f'{{"order_id":{choose.getrandbits(40)},"customer":"c{choose.randrange(99999):05}","note":"{choose.randbytes(18).hex()}"'
+            for _ in range(RECORDS)
+        ]
+        columns = {
+            "value": [f"{value:<99.99}}}".encode() for value in values],
+            "timestamp": [1_700_000_000_000] * RECORDS,
+        }
+        made.append(build_records(columns, magic=magic, codec=codec, batch_records=RECORDS, batch_bytes=1 << 20))
+    return made
+
+
+def ours(batches: list[bytes], settings: AppendSettings) -> tuple[int, int, int, float]:
+    """Return batches taken in place, the next offset, the bytes of the result, the seconds of the best round."""
+    best, end = float("inf"), time.perf_counter() + SECONDS
+    while time.perf_counter() < end:
+        began, offset, in_place, size = time.process_time(), 0, 0, 0
+        for batch in batches:
+            appended = validate_and_assign(batch, offset, settings)
+            offset, size = appended.next_offset, size + len(appended.records)
+            in_place += appended.in_place
+        best = min(best, time.process_time() - began)
+    return in_place, offset, size, best
+
+
+@pytest.mark.slow
+def test_appending_beside_kafkas_log_validator(java: Callable[..., str], tmp_path: Path) -> None:
+    """Both sides take and rebuild the same batches; what stays as it came has the same size."""
+    lines = []
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        for what, magic, source in WAYS:
+            if codec == "zstd" and magic < 2:
+                continue
+            batches = batches_of(magic, source or codec)
+            framed = tmp_path / f"{codec}-{magic}-{source}"
+            framed.write_bytes(b"".join(struct.pack(">i", len(batch)) + batch for batch in batches))
+            answer = java("AppendSpeed", SECONDS, magic, source or codec, codec, framed).split()
+            in_place, offset, size, seconds = ours(batches, AppendSettings(magic=magic, codec=codec))
+            assert [in_place, offset] == [int(answer[0]), int(answer[1])]
+            assert size == int(answer[2]) or not in_place
+            rates = PLAIN_BYTES / seconds / 1e6, PLAIN_BYTES / int(answer[3]) * 1e3
+            lines.append(f"| {codec} | {what} | {rates[0]:.0f} | {rates[1]:.0f} | {rates[0] / rates[1]:.2f} |")
+            print(lines[-1])
+    RESULTS.write_text(HEADING.format(seconds=SECONDS, batches=BATCHES, records=RECORDS) + "\n".join(lines) + "\n")
