@@ -4,6 +4,7 @@ from kafkaframes.errors.codes import ERROR_CODES, ErrorCode, error_code
 from kafkaframes.errors.exceptions import (
     BrokerError,
     CorruptRecordError,
+    DamagedChunkError,
     DecodeError,
     EncodeError,
     KafkaframesError,
@@ -18,6 +19,7 @@ __all__ = [
     "ERROR_CODES",
     "BrokerError",
     "CorruptRecordError",
+    "DamagedChunkError",
     "DecodeError",
     "EncodeError",
     "ErrorCode",

@@ -7,6 +7,7 @@
         * TruncatedError        ... because they stop too early
         * CorruptRecordError    ... because a CRC, length or count of a record or batch disagrees
     * LogDirError           a log directory, or a file in it, is not what its name says
+        * DamagedChunkError     ... a piece of a tiered segment cannot be undone
     * OptionError           the caller named an option, path or topic that does not fit
     * MissingExtraError     a feature needs a package that an extra of this one installs
     * BrokerError           a broker answered with an error code other than NONE
@@ -17,7 +18,7 @@ installation, or the far side? Kafka's hundred-odd numbered errors are rows of a
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 
 class KafkaframesError(Exception):
@@ -83,6 +84,23 @@ class CorruptRecordError(DecodeError):
 
 class LogDirError(_PathError):
     """A log directory, or a file in it, is not what its name says; ``file`` names it."""
+
+
+class DamagedChunkError(LogDirError):
+    """A chunk of a tiered segment cannot be undone; ``lost`` are the bytes of the segment that it held."""
+
+    def __init__(self, reason: str, *, lost: tuple[int, int] = (0, 0), **place: Any) -> None:
+        super().__init__(reason, **place)
+        self.lost = lost
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_chunk, (self.reason, self.position, self.path, self.file, self.lost)
+
+
+def _rebuild_chunk(
+    reason: str, position: int | None, path: tuple[str | int, ...], file: str | None, lost: tuple[int, int]
+) -> DamagedChunkError:
+    return DamagedChunkError(reason, position=position, path=path, file=file, lost=lost)
 
 
 class OptionError(KafkaframesError):

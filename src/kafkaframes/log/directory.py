@@ -16,8 +16,19 @@ from typing import Any, TypeVar
 from kafkaframes.errors import LogDirError
 from kafkaframes.log import checkpoints, names
 from kafkaframes.log.checkpoints import CleanShutdown, EpochStart, MetaProperties, PartitionMetadata
-from kafkaframes.log.filesystem import FileInfo, FileSystem, filesystem_for, has_magic, join, plain_path, split, wrap
+from kafkaframes.log.filesystem import (
+    KEY_FILES,
+    FileInfo,
+    FileSystem,
+    filesystem_for,
+    has_magic,
+    join,
+    plain_path,
+    split,
+    wrap,
+)
 from kafkaframes.log.names import DirectoryName, FileName, TopicPartition
+from kafkaframes.log.tiered.listing import Store, find_store, named_objects
 
 _Parsed = TypeVar("_Parsed")
 NESTED_DEPTH = 4  # directories of directories of log directories: how far down is looked
@@ -41,6 +52,7 @@ class Segment:
     Attributes:
         log: the file with the batches.
         index, time_index, txn_index, snapshot: its companions under the same offset; None where there is none.
+        end_offset: of its last record, inclusive, where it is known without a look into the file (a tiered segment).
     """
 
     log: LogFile
@@ -48,6 +60,7 @@ class Segment:
     time_index: LogFile | None = None
     txn_index: LogFile | None = None
     snapshot: LogFile | None = None
+    end_offset: int | None = None
 
     @property
     def base_offset(self) -> int:
@@ -82,7 +95,8 @@ class Partition:
         leader_epochs: None where the file is missing or corrupt.
         metadata: the topic's id, None before 2.8.
         checkpointed: what the broker's checkpoints say, by file name.
-        problems: the small files that could not be read.
+        problems: the small files that could not be read; of a tiered partition also what it lacks.
+        notes: what lies there and is no part of the log, for people (uploads that were not finished, lost histories).
     """
 
     topic_partition: TopicPartition
@@ -98,6 +112,7 @@ class Partition:
     metadata: PartitionMetadata | None = None
     checkpointed: Mapping[str, int] = field(default_factory=dict)
     problems: tuple[LogDirError, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def topic(self) -> str:
@@ -169,12 +184,12 @@ def discover(
     Args:
         paths: one path, URL or pattern, or several.
         filesystem: a ``FileSystem`` of ours, of fsspec or of pyarrow, for all paths; by default each path's own.
-        options: for the store's constructor, where the path is a URL.
+        options: for the store's constructor, where the path is a URL; ``key_files`` of encrypted tiered segments.
 
     Raises:
         LogDirError: a path does not exist, cannot be read, or holds nothing of Kafka's; a pattern matches nothing.
     """
-    found: list[LogDirectory] = []
+    found: list[LogDirectory | Store] = []
     for given in (paths,) if isinstance(paths, str) else paths:
         path = plain_path(str(given))
         chosen = filesystem_for(path, options=options) if filesystem is None else wrap(filesystem)
@@ -184,8 +199,20 @@ def discover(
                 found += _directory(chosen, match if match.strip("/") == "" else match.rstrip("/"))
             else:
                 files.setdefault(split(match)[0], []).append(split(match)[1])
-        found += [_single_files(chosen, directory, listed) for directory, listed in files.items()]
-    return _merged(found)
+        found += [_named_files(chosen, directory, listed) for directory, listed in files.items()]
+    return _merged(_stores_shown(found, options or {}))
+
+
+def _stores_shown(found: list[LogDirectory | Store], options: Mapping[str, Any]) -> list[LogDirectory]:
+    """Show tiered stores as log directories, with what the others know about their partitions."""
+    directories = [one for one in found if isinstance(one, LogDirectory)]
+    if len(directories) == len(found):
+        return directories
+    from kafkaframes.log.tiered import view  # it asks this module for the rest
+
+    knowledge = view.Knowledge.of(_merged(directories))
+    key_files = options.get(KEY_FILES, ())
+    return [one if isinstance(one, LogDirectory) else view.show(one, knowledge, key_files=key_files) for one in found]
 
 
 def partitions_of(
@@ -214,15 +241,15 @@ def _existing(filesystem: FileSystem, path: str) -> FileInfo:
     return info
 
 
-def _directory(filesystem: FileSystem, path: str) -> list[LogDirectory]:
+def _directory(filesystem: FileSystem, path: str) -> list[LogDirectory | Store]:
     found = _below(filesystem, path, filesystem.list_directory(path), NESTED_DEPTH)
     if not found:
         raise LogDirError("holds no log directory, partition or segment of Kafka's", file=path)
     return found
 
 
-def _below(filesystem: FileSystem, path: str, entries: list[FileInfo], depth: int) -> list[LogDirectory]:
-    """Return what one directory is: a partition, a log directory, or a directory of such."""
+def _below(filesystem: FileSystem, path: str, entries: list[FileInfo], depth: int) -> list[LogDirectory | Store]:
+    """Return what one directory is: a partition, a log directory, a tiered store, or a directory of such."""
     if any(FileName.parse(entry.name) for entry in entries if not entry.is_directory):
         return [_single_partition(filesystem, path, entries)]
     directories = [entry for entry in entries if entry.is_directory]
@@ -231,6 +258,9 @@ def _below(filesystem: FileSystem, path: str, entries: list[FileInfo], depth: in
         return [_log_directory(filesystem, path, entries)]
     if DirectoryName.parse(split(path)[1]) and any(entry.name == names.PARTITION_METADATA for entry in entries):
         return [_single_partition(filesystem, path, entries)]
+    store = find_store(filesystem, path, entries)
+    if store is not None:
+        return [store]
     if depth == 0:
         return []
     listed = ((entry.path, filesystem.list_directory(entry.path)) for entry in directories)
@@ -256,7 +286,7 @@ def _log_directory(filesystem: FileSystem, path: str, entries: list[FileInfo]) -
     read = {name: small(name, checkpoints.read_offset_checkpoint) for name in names.OFFSET_CHECKPOINTS}
     offsets = {name: values for name, values in read.items() if values is not None}
     partitions = [
-        _partition(filesystem, entry.path, filesystem.list_directory(entry.path), path, offsets)
+        partition_of_entries(filesystem, entry.path, filesystem.list_directory(entry.path), path, offsets)
         for entry in entries
         if entry.is_directory and _is_partition(entry)
     ]
@@ -299,13 +329,21 @@ def _read_small(
         return None
 
 
-def _partition(
+def partition_of_entries(
     filesystem: FileSystem,
     path: str,
-    entries: list[FileInfo],
+    entries: Iterable[FileInfo],
     log_directory: str,
     offsets: Mapping[str, Mapping[TopicPartition, int]],
 ) -> Partition:
+    """Return the partition whose directory holds ``entries``; its name is the path's last step.
+
+    Args:
+        filesystem: reads the small files among them.
+        path, entries: the directory, and what was listed there.
+        log_directory: the directory above it.
+        offsets: the broker's checkpoints, by file name.
+    """
     name = DirectoryName.parse(split(path)[1]) or DirectoryName(TopicPartition(split(path)[1], 0))
     files = {entry.name: entry for entry in entries if not entry.is_directory}
     parsed = [
@@ -372,10 +410,15 @@ def _single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]
             continue
         if values is not None:
             offsets[name] = values
-    partition = _partition(filesystem, path, entries, above, offsets)
+    partition = partition_of_entries(filesystem, path, entries, above, offsets)
     return LogDirectory(
         above, filesystem, (partition,), offset_checkpoints=offsets, problems=(*problems, *partition.problems)
     )
+
+
+def _named_files(filesystem: FileSystem, directory: str, listed: list[str]) -> LogDirectory | Store:
+    """Return what holds files that were named one by one."""
+    return named_objects(filesystem, directory, listed) or _single_files(filesystem, directory, listed)
 
 
 def _single_files(filesystem: FileSystem, directory: str, listed: list[str]) -> LogDirectory:

@@ -23,6 +23,8 @@ RETRY_AFTER_SECONDS = (0.1, 0.4, 1.6)  # a store that fails is asked so often ag
 _FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError)
 MAGIC_CHARACTERS = frozenset("*?[")
 MOST_UNCHECKED_BYTES = 1 << 20  # asked for without a look at the file's size
+KEY_FILES = "key_files"  # the one option of a store that is ours: private keys of encrypted tiered segments
+VIEW_MARK = "!/"  # in the path of a tiered segment's file: before it the object, behind it the file
 ReadAt = Callable[[int, int], bytes]  # position, length -> up to so many bytes, fewer where the file ends
 
 
@@ -273,10 +275,18 @@ def filesystem_for(path: str, *, options: Mapping[str, Any] | None = None) -> Fi
 
     Args:
         path: a path, or a URL such as ``s3://bucket/logs``.
-        options: handed to the store's constructor (fsspec's names).
+        options: handed to the store's constructor (fsspec's names); ``key_files`` is for encrypted tiered segments.
     """
+    given = dict(options or {})
+    key_files = given.pop(KEY_FILES, ())
     protocol, mark, _ = path.partition("://")
-    return FsspecFileSystem(protocol, dict(options or {})) if mark and protocol != "file" else LocalFileSystem()
+    found: FileSystem = FsspecFileSystem(protocol, given) if mark and protocol != "file" else LocalFileSystem()
+    if VIEW_MARK in path:
+        from kafkaframes.log.tiered.filesystem import TieredFileSystem
+        from kafkaframes.log.tiered.names import ViewPath
+
+        return TieredFileSystem(found, tuple(key_files)) if ViewPath.parse(path) is not None else found
+    return found
 
 
 def plain_path(path: str) -> str:

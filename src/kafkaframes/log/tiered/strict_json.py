@@ -1,0 +1,134 @@
+"""JSON from a stranger: one object, each field taken once, by name and type; what is left over is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final, NoReturn, TypeVar
+
+from kafkaframes.errors import DecodeError
+
+_Value = TypeVar("_Value")
+MOST_DIGITS: Final = 20
+_INT64: Final = (-(2**63), 2**63 - 1)
+
+
+class Fields:
+    """The fields of one JSON object that are not taken yet."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._left = dict(values)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the fields that are left."""
+        return list(self._left)
+
+    def take(self, name: str, parse: Callable[[Any], _Value]) -> _Value:
+        """Return a field that has to be there.
+
+        Raises:
+            DecodeError: it is missing, or ``parse`` refuses it.
+        """
+        if name not in self._left:
+            raise DecodeError("the field is missing", path=(name,))
+        try:
+            return parse(self._left.pop(name))
+        except DecodeError as error:
+            raise error.within(name) from None
+
+    def take_optional(self, name: str, parse: Callable[[Any], _Value]) -> _Value | None:
+        """Return a field; None where it is missing or null. Raises as ``take``."""
+        if self._left.get(name) is None:
+            self._left.pop(name, None)
+            return None
+        return self.take(name, parse)
+
+    def refuse_others(self) -> None:
+        """See that every field was taken.
+
+        Raises:
+            DecodeError: one was not: it may say how the others are to be understood.
+        """
+        for name in self._left:
+            raise DecodeError("an unknown field", path=(name[:100],))
+
+
+def parse_object(raw: bytes) -> Fields:
+    """Return the one object that ``raw`` holds.
+
+    Raises:
+        DecodeError: it is no JSON (RFC 8259), no object, or names a field twice.
+    """
+    try:
+        value = json.loads(
+            raw.decode("utf-8"), object_pairs_hook=_no_twins, parse_constant=_no_constant, parse_int=_short_integer
+        )
+    except (ValueError, RecursionError) as error:
+        position = getattr(error, "pos", getattr(error, "start", None))
+        raise DecodeError(f"no JSON: {str(error)[:200]}", position=position) from None
+    return fields(value)
+
+
+def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a field is named twice")
+    return found
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
+
+
+def _short_integer(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"a number of {len(text)} digits")
+    return int(text)
+
+
+def fields(value: Any) -> Fields:
+    """Return a value that has to be an object."""
+    if not isinstance(value, dict):
+        raise DecodeError(f"an object is wanted, not {_kind(value)}")
+    return Fields(value)
+
+
+def text(value: Any) -> str:
+    """Return a value that has to be a string."""
+    if not isinstance(value, str):
+        raise DecodeError(f"a string is wanted, not {_kind(value)}")
+    return value
+
+
+def boolean(value: Any) -> bool:
+    """Return a value that has to be true or false."""
+    if not isinstance(value, bool):
+        raise DecodeError(f"true or false is wanted, not {_kind(value)}")
+    return value
+
+
+def integer(value: Any) -> int:
+    """Return a value that has to be a whole number of 64 bits."""
+    if type(value) is not int or not _INT64[0] <= value <= _INT64[1]:
+        raise DecodeError(f"a whole number is wanted, not {str(value)[:40]}")
+    return value
+
+
+def non_negative(value: Any) -> int:
+    """Return a value that has to be a whole number from 0 to 2^31 - 1."""
+    number = integer(value)
+    if not 0 <= number < 2**31:
+        raise DecodeError(f"{number} is no size")
+    return number
+
+
+def positive(value: Any) -> int:
+    """Return a value that has to be a whole number from 1 to 2^31 - 1."""
+    if non_negative(value) == 0:
+        raise DecodeError("0 is too small")
+    return int(value)
+
+
+def _kind(value: Any) -> str:
+    return type(value).__name__ if value is not None else "null"
