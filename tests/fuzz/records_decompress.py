@@ -1,5 +1,7 @@
 """Feed ``decompress`` with damaged streams for a minute: a value or a reason, within its limit, and quickly.
 
+The quick way (``native``) gets the same streams between forbidden pages: no other verdict, no byte beyond.
+
 Run: python tests/fuzz/records_decompress.py [seconds] [seed]
 """
 
@@ -13,10 +15,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.records import streams
+from tests.records.test_native import assert_no_other_verdict
 
 from kafkaframes.records.codecs import CODECS, DEFAULT_LIMIT_BYTES, decompress
 
 SLOWEST_SECONDS = 5.0
+LARGEST_GUARDED = 1 << 22
 
 
 def main(seconds: float, seed: int) -> None:
@@ -31,6 +35,8 @@ def main(seconds: float, seed: int) -> None:
             took = time.monotonic() - began
             if len(found.data) > limit or took > SLOWEST_SECONDS:
                 raise SystemExit(f"seed {seed}, case {done}: {len(found.data)} bytes of {limit} in {took:.1f} s")
+            if len(payload) < LARGEST_GUARDED:
+                assert_no_other_verdict(read_as, payload, limit=min(limit, LARGEST_GUARDED))
             done += 1
             failed += found.error is not None
     print(f"{done} streams, {failed} of them damaged: a value or a reason each (seed {seed})")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records import _lz4
-from kafkaframes.records.codecs import CODECS, Codec, codec_of, compress, decompress, decompress_into
+from kafkaframes.records.codecs import CODECS, Codec, codec_of, compress, decompress
 
 COMPRESSING = sorted(CODECS)
 XERIAL = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
@@ -456,35 +456,6 @@ def test_the_fast_path_says_what_the_careful_one_says(codec, data):
         assert deliver(
             lambda: row.stream(bytes(payload), 2, 1 << 28), buffer_size=row.buffer_size, magic=2, limit_bytes=1 << 28
         ) == (fast, None)
-
-
-@pytest.mark.parametrize("codec", [Codec.SNAPPY, Codec.LZ4], ids=lambda c: c.name)
-@given(data=st.data())
-def test_the_path_into_given_memory_says_what_the_careful_one_says(codec, data):
-    content = text(data.draw(st.integers(8, 150_000)))
-    payload = bytearray(compress(codec, content))
-    damages = data.draw(st.integers(0, 2))
-    for _ in range(damages):
-        payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
-    room = data.draw(st.sampled_from([len(content) + 65_536, len(content), len(content) - 1, 0]))
-    out = bytearray(room + 64)
-    size = decompress_into(codec, memoryview(payload), memoryview(out)[:room], limit_bytes=1 << 28)
-    assert out[room:] == bytes(64), "written beyond its memory"
-    if size >= 0:
-        assert decompress(codec, bytes(payload), magic=2, limit_bytes=1 << 28) == (out[:size], None)
-    if not damages:
-        assert size == (len(content) if room >= len(content) else -1)
-
-
-@pytest.mark.parametrize("codec", COMPRESSING, ids=lambda c: c.name)
-@given(raw=st.binary(max_size=120), start=st.booleans())
-def test_any_bytes_into_given_memory(codec, raw, start):
-    payload = compress(codec, b"x" * 90)[:30] + raw if start else raw
-    out = bytearray(4096)
-    size = decompress_into(codec, memoryview(payload), memoryview(out)[:4000], limit_bytes=1 << 20)
-    assert out[4000:] == bytes(96)
-    if size >= 0:
-        assert decompress(codec, payload, magic=2, limit_bytes=1 << 20) == (out[:size], None)
 
 
 def test_one_table_for_threads():

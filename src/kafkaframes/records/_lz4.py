@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import struct
 
-import cramjam
 import lz4.block
 import lz4.frame
 
@@ -31,7 +30,6 @@ _HIGHEST_LEVEL = 17
 # The densest sequence repeats 255 bytes for one of input.
 _LARGEST_RATIO = 256
 _decompress_frame = lz4.frame.decompress
-_block_into = cramjam.lz4.decompress_block_into
 
 
 def _rotate(value: int, bits: int) -> int:
@@ -79,34 +77,6 @@ def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | N
     except RuntimeError:
         return None
     return data
-
-
-def decompress_into(payload: memoryview, out: memoryview, limit_bytes: int) -> int:
-    """Write the content of one intact frame without surprises into ``out`` and return its size, or -1.
-
-    Half the time of ``decompress_whole`` for 16 KiB (2026-11-21): no memory is taken, and nothing is copied twice.
-    """
-    header = bytes(payload[:7])
-    if header not in _USUAL_HEADERS or header[4] & _BLOCK_CHECKSUMS or len(payload) * _LARGEST_RATIO > limit_bytes:
-        return -1
-    largest, size, position, end = _BLOCK_SIZES[header[5]], 0, 7, len(payload)
-    while position + 4 <= end:
-        word = int.from_bytes(payload[position : position + 4], "little")
-        if word == 0:
-            return size
-        start = position + 4
-        position = start + (word & ~_RAW_BLOCK)
-        if position > end or position - start > largest:
-            return -1
-        try:
-            if word & _RAW_BLOCK:
-                out[size : size + position - start] = payload[start:position]
-                size += position - start
-            else:
-                size += _block_into(payload[start:position], out[size : size + largest])
-        except (cramjam.DecompressionError, BufferError, ValueError):
-            return -1
-    return -1
 
 
 class Lz4Stream:

@@ -42,30 +42,6 @@ def decompress_whole(payload: bytes, _magic: int, limit_bytes: int) -> bytes | b
     return _chunks_or_none(payload, limit_bytes)
 
 
-def decompress_into(payload: memoryview, out: memoryview, limit_bytes: int) -> int:
-    """Write the content of an intact stream with one header into ``out`` and return its size, or -1."""
-    if bytes(payload[:8]) != _MAGIC or len(payload) <= _HEADER_SIZE:
-        return -1
-    size, position, end = 0, _HEADER_SIZE, len(payload)
-    while position < end:
-        start = position + 4
-        position = start + int.from_bytes(payload[position:start], "big")
-        if position > end or start >= position:
-            return -1
-        block = payload[start:position]
-        try:
-            claimed = _claimed_size(block)
-            after = size + claimed
-            if after > min(limit_bytes, len(out)) or claimed > len(block) * _LARGEST_RATIO:
-                return -1
-            if _raw_into(block, out[size:after]) != claimed:
-                return -1
-        except (DamagedStreamError, cramjam.DecompressionError, BufferError, ValueError):
-            return -1
-        size = after
-    return size
-
-
 def _chunks_or_none(payload: bytes, limit_bytes: int) -> bytes | None:
     """Decompress chunk after chunk; ``None`` if anything but a chunk turns up."""
     chunks, position = [], _HEADER_SIZE

@@ -4,7 +4,7 @@
 the stream is damaged, the reason. ``compress`` writes what Kafka writes (framing, block sizes, checksums), so
 that any broker and client accepts it.
 
-``decompress_into`` does the same for usual streams, into memory that is there already.
+For the usual streams of many batches ``native.py`` does the same without Python.
 
 Each codec has a module: a fast path for intact, usual streams (``decompress_whole``, which answers ``None`` when in
 any doubt) and a stream class with the reading habits of Kafka's Java class, which decides everything else.
@@ -28,7 +28,6 @@ __all__ = [
     "codec_of",
     "compress",
     "decompress",
-    "decompress_into",
 ]
 
 DEFAULT_LIMIT_BYTES = 512 * 1024 * 1024
@@ -54,7 +53,6 @@ class CodecRow(NamedTuple):
     decompress_whole: Callable[[bytes, int, int], bytes | bytearray | None]
     stream: Callable[[bytes, int, int], Stream]
     compress: Callable[[bytes, int | None, int], bytes]
-    decompress_into: Callable[[memoryview, memoryview, int], int] | None = None
 
 
 CODECS: dict[Codec, CodecRow] = {
@@ -69,7 +67,6 @@ CODECS: dict[Codec, CodecRow] = {
             _snappy.decompress_whole,
             _snappy.SnappyStream,
             _snappy.compress,
-            _snappy.decompress_into,
         ),
         CodecRow(
             Codec.LZ4,
@@ -79,14 +76,12 @@ CODECS: dict[Codec, CodecRow] = {
             _lz4.decompress_whole,
             _lz4.Lz4Stream,
             _lz4.compress,
-            _lz4.decompress_into,
         ),
         CodecRow(
             Codec.ZSTD, 2, (-131072, 22), _zstd.BUFFER_SIZE, _zstd.decompress_whole, _zstd.ZstdStream, _zstd.compress
         ),
     )
 }
-_INTO = {int(row.codec): row.decompress_into for row in CODECS.values() if row.decompress_into is not None}
 _BY_NAME = {codec.name.lower(): codec for codec in Codec} | {"uncompressed": Codec.NONE}
 
 
@@ -136,16 +131,6 @@ def decompress(
         magic=magic,
         limit_bytes=limit_bytes,
     )
-
-
-def decompress_into(codec: int, payload: memoryview, out: memoryview, *, limit_bytes: int) -> int:
-    """Write the content of an intact and usual stream into ``out`` and return its size.
-
-    -1 is no answer but "ask ``decompress``": the stream is damaged or unusual, its codec does not work this way, or
-    ``out`` has no room. What is in ``out`` then is not defined.
-    """
-    into = _INTO.get(codec)
-    return -1 if into is None else into(payload, out, limit_bytes)
 
 
 def _uncompressed(codec: int, payload: bytes, limit_bytes: int) -> Decompressed:

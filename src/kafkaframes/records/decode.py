@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kafkaframes.records import _kernels_index, codecs
+from kafkaframes.records import _kernels_index, codecs, native
 from kafkaframes.records._delivery import DamagedStreamError
 from kafkaframes.records.layout import (
     BATCH_V2,
@@ -23,6 +23,7 @@ from kafkaframes.records.layout import (
     MESSAGE_V1,
     MIN_RECORD_BYTES,
     OVERHEAD_BYTES,
+    PLACE,
     ZSTD,
 )
 from kafkaframes.records.reasons import (
@@ -41,8 +42,8 @@ from kafkaframes.records.scan import Batches, Bytes, Ints
 DEFAULT_LIMIT_BYTES = codecs.DEFAULT_LIMIT_BYTES
 # The fewest bytes of one inner message of format 0 or 1: offset, size, and the least size.
 _FEWEST_MESSAGE_BYTES = 26
-# Room behind the arena's usual end, as much as one block of LZ4 may want.
-_LARGEST_BLOCK_BYTES = 65_536
+# Memory is reserved, not touched, for records that are so many times as large as their batches.
+_USUAL_RATIO = 4
 
 Ints32 = npt.NDArray[np.int32]
 Allocate = Callable[[int, Any], npt.NDArray[Any]]
@@ -121,19 +122,25 @@ def open_sections(
     if skip is not None:
         kinds[skip] = _kernels_index.SKIPPED
     sections = Sections(data, starts, ends, kinds, {})
-    for row in np.flatnonzero((kinds != _kernels_index.SKIPPED) & ((starts > ends) | (numbers != 0))).tolist():
+    for row in np.flatnonzero((kinds != _kernels_index.SKIPPED) & _may_be_refused(magics, numbers, sizes)).tolist():
         problem = _refusal(int(magics[row]), int(numbers[row]), int(sizes[row]))
         if problem is not None:
             _refuse(sections, row, problem)
-    compressed = (numbers != 0) & (kinds != _kernels_index.SKIPPED)
-    if not compressed.any():
+    if not ((numbers != 0) & (kinds != _kernels_index.SKIPPED)).any():
         return sections
-    return _decompressed(sections, batches, compressed, limit_bytes, allocate)
+    return _decompressed(sections, batches, limit_bytes, allocate)
 
 
 def _refuse(sections: Sections, row: int, status: int) -> None:
     sections.kinds[row] = _kernels_index.SKIPPED
     sections.problems[row] = Problem(status)
+
+
+def _may_be_refused(magics: Ints, numbers: Ints, sizes: Ints) -> npt.NDArray[np.bool_]:
+    """Find the batches that ``_refusal`` must look at: it refuses no other."""
+    odd: npt.NDArray[np.bool_] = (magics >= 2) & (sizes < BATCH_V2.size)
+    odd |= (numbers != 0) & ((numbers >= len(CODECS)) | (magics < 0) | ((magics < 2) & (numbers == ZSTD)))
+    return odd
 
 
 def _refusal(magic: int, codec: int, size: int) -> int | None:
@@ -147,67 +154,53 @@ def _refusal(magic: int, codec: int, size: int) -> int | None:
     return CODEC_OF_LATER_FORMAT if codec == ZSTD else None
 
 
-def _decompressed(
-    sections: Sections, batches: Batches, compressed: npt.NDArray[np.bool_], limit: int, allocate: Allocate
-) -> Sections:
-    """Put all records of the batches into one new array, the uncompressed ones copied between the others."""
-    counts, magics = batches.column("count").tolist(), batches.column("magic").tolist()
-    numbers = (batches.column("attributes") & CODEC_MASK).tolist()
-    view = sections.buf.data
-    arena = _Arena(4 * int((sections.ends - sections.starts).sum()) + _LARGEST_BLOCK_BYTES, allocate)
-    sizes = np.zeros(len(batches), np.int64)
-    starts, ends, kinds = sections.starts.tolist(), sections.ends.tolist(), sections.kinds.tolist()
-    for row, is_compressed in enumerate(compressed.tolist()):
-        if kinds[row] == _kernels_index.SKIPPED:
-            continue
-        whole = view[starts[row] : ends[row]]
-        piece: bytes | bytearray | memoryview = whole
-        if is_compressed:
-            magic = magics[row]
-            wrapped = whole if magic >= 2 else _wrapped_value(whole, magic)
-            if isinstance(wrapped, int):
-                _refuse(sections, row, wrapped)
-                continue
-            if magic >= 2 and counts[row] <= 0:
-                piece = _opened(numbers[row], wrapped, magic, sections, row)
-            else:
-                size = arena.open(numbers[row], wrapped, limit)
-                if size >= 0:
-                    sizes[row] = size
-                    continue
-                piece, error = codecs.decompress(numbers[row], wrapped, magic=magic, limit_bytes=limit)
-                if error is not None:
-                    sections.problems[row] = Problem(DAMAGED_STREAM, error)
-                    sections.kinds[row] = _kernels_index.DAMAGED_DATA
-        arena.append(piece)
-        sizes[row] = len(piece)
-    after = np.cumsum(sizes)
-    return sections._replace(buf=arena.array[: arena.size], starts=after - sizes, ends=after)
+def _decompressed(sections: Sections, batches: Batches, limit: int, allocate: Allocate) -> Sections:
+    """Put all records of the batches into one new array, the uncompressed ones copied between the others.
+
+    The kernel opens batch after batch and stops only where one is odd, or where the array is too small.
+    """
+    table = np.ascontiguousarray(batches.table)
+    spans = sections.ends - sections.starts
+    room = _USUAL_RATIO * int(spans.sum()) + native.usual_room(int(spans.max()), limit)
+    arena, row, size = allocate(room, np.uint8), 0, 0
+    places = sections.starts, sections.ends, sections.kinds
+    with native.borrowed() as calls:
+        while True:
+            row, size, why = native.open_batches(sections.buf, table, row, *places, limit, arena, size, calls)
+            if why == WHOLE:
+                return sections._replace(buf=arena[:size])
+            piece: bytes | bytearray | memoryview = b""
+            if why == native.ODD:
+                piece = _careful(sections, table, row, limit)
+            needed = size + len(piece) + native.usual_room(int(spans[row]), limit)
+            if needed > arena.size:
+                grown = allocate(max(2 * arena.size, needed), np.uint8)
+                grown[:size] = arena[:size]
+                arena = grown
+            if why == native.ODD:
+                sections.starts[row] = size
+                size += len(piece)
+                sections.ends[row] = size
+                arena.data[size - len(piece) : size] = piece
+                row += 1
 
 
-class _Arena:
-    """Byte strings one after the other, each copied at once: it is in the cache, and its memory serves the next."""
-
-    def __init__(self, room: int, allocate: Allocate) -> None:
-        self.size = 0
-        self.array: Bytes = allocate(room, np.uint8)
-        self._view = self.array.data
-        self._allocate = allocate
-
-    def open(self, codec: int, payload: memoryview, limit: int) -> int:
-        """Decompress a usual stream to the end and return its size, or -1 for any other stream."""
-        size = codecs.decompress_into(codec, payload, self._view[self.size :], limit_bytes=limit)
-        self.size += max(size, 0)
-        return size
-
-    def append(self, piece: bytes | bytearray | memoryview) -> None:
-        end = self.size + len(piece)
-        if end > self.array.size:
-            grown = self._allocate(2 * end, np.uint8)
-            grown[: self.size] = self.array[: self.size]
-            self.array, self._view = grown, grown.data
-        self._view[self.size : end] = piece
-        self.size = end
+def _careful(sections: Sections, table: Ints, row: int, limit: int) -> bytes | bytearray | memoryview:
+    """Return what Kafka would read of a compressed batch, and note what is wrong with it."""
+    magic, count = int(table[PLACE["magic"], row]), int(table[PLACE["count"], row])
+    codec = int(table[PLACE["attributes"], row]) & CODEC_MASK
+    whole = sections.buf[sections.starts[row] : sections.ends[row]].data
+    wrapped = whole if magic >= 2 else _wrapped_value(whole, magic)
+    if isinstance(wrapped, int):
+        _refuse(sections, row, wrapped)
+        return b""
+    if magic >= 2 and count <= 0:
+        return _opened(codec, wrapped, magic, sections, row)
+    piece, error = codecs.decompress(codec, wrapped, magic=magic, limit_bytes=limit)
+    if error is not None:
+        sections.problems[row] = Problem(DAMAGED_STREAM, error)
+        sections.kinds[row] = _kernels_index.DAMAGED_DATA
+    return piece
 
 
 def _wrapped_value(message: memoryview, magic: int) -> memoryview | int:

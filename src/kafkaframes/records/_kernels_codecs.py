@@ -1,0 +1,471 @@
+"""Decompress the usual streams of many batches without Python (numba). Start reading at ``native.py``, not here.
+
+1. What is accepted here is intact and ordinary. For anything else the answer is ``ODD``, which is no verdict: the
+   careful path (``codecs.decompress``) then reads the stream as Kafka's classes do.
+2. Blocks of snappy are decoded here. LZ4, zstd and gzip are decoded by the C libraries inside the wheels, called by
+   their addresses; an address of 0 makes every stream of that codec odd.
+3. Nothing is written beyond ``room`` bytes of ``out``, nothing read beyond ``end``: each copy has its bounds compared
+   first, and the C functions take the room as an argument. ``tests/records/test_native.py`` holds that on any bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from kafkaframes.records._kernels_index import SKIPPED
+from kafkaframes.records._kernels_scan import (
+    ATTRIBUTES,
+    CODEC_MASK,
+    COUNT,
+    I64,
+    MAGIC,
+    OVERHEAD,
+    V0_HEADER,
+    V1_HEADER,
+)
+from kafkaframes.records.layout import CODECS
+from kafkaframes.wire._jit import BYTES, OUT_BYTES, OUT_INT8S, OUT_INT64S, TABLE, device, inlined, kernel
+from kafkaframes.wire._kernels import _address, address_of, copy_bytes, load_i32, load_u8, load_u32, store_item_8
+
+ODD, NO_ROOM = -1, -2
+# Places in the array of addresses: functions, their contexts, and scratch for what they tell.
+(
+    LZ4_DECOMPRESS,
+    ZSTD_DECOMPRESS,
+    ZSTD_STREAM,
+    ZSTD_RESET,
+    ZSTD_CONTEXT,
+    GZIP_DECOMPRESS,
+    GZIP_CONTEXT,
+    SCRATCH,
+) = range(8)
+CALLS = SCRATCH + 6
+GZIP, SNAPPY, LZ4, ZSTD = (CODECS.index(name) for name in ("gzip", "snappy", "lz4", "zstd"))
+# Denser streams are left to the careful path: they may be bombs, and a bomb is not to be unpacked twice.
+USUAL_SIZE, USUAL_RATIO = 65536, 32
+# Below: what ``_gzip.py``, ``_snappy.py``, ``_lz4.py`` and ``_zstd.py`` say of their formats; a test compares.
+GZIP_HEADER, GZIP_SHORTEST = 0x1F8B0800, 18
+XERIAL_START, XERIAL_REST, XERIAL_HEADER = 0x82534E41, 0x50505900, 16
+SNAPPY_RATIO = 22
+LZ4_MAGIC, LZ4_FLAGS, LZ4_RAW = 0x04224D18, 0x60, 1 << 31
+ZSTD_MAGIC, ZSTD_CHECKSUM, ZSTD_SINGLE, ZSTD_ODD_FLAGS = 0x28B52FFD, 0x04, 0x20, 0x1B
+ZSTD_WINDOW, ZSTD_BLOCK, ZSTD_SHORTEST = 1 << 27, 1 << 17, 14
+
+
+def _call(name: str, count: int, bits: int) -> Any:
+    """Make an intrinsic that calls the C function at an address with ``count`` words; it returns ``bits``, signed."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word = ir.IntType(64)
+        function = ir.FunctionType(ir.IntType(bits), [word] * count).as_pointer()
+        value = builder.call(builder.inttoptr(args[0], function), args[1:])
+        return value if bits == 64 else builder.sext(value, word)
+
+    def two(typingctx: Any, function: Any, a: Any, b: Any) -> Any:
+        return I64(*[I64] * 3), code
+
+    def three(typingctx: Any, function: Any, a: Any, b: Any, c: Any) -> Any:
+        return I64(*[I64] * 4), code
+
+    def four(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+        return I64(*[I64] * 5), code
+
+    def five(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+        return I64(*[I64] * 6), code
+
+    def seven(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> Any:
+        return I64(*[I64] * 8), code
+
+    typed = {2: two, 3: three, 4: four, 5: five, 7: seven}[count]
+    typed.__name__ = name
+    return intrinsic(typed)
+
+
+_call_2, _call_3, _call_5 = (_call(f"call_{count}", count, 64) for count in (2, 3, 5))
+_call_4_int, _call_7_int = (_call(f"call_{count}_int", count, 32) for count in (4, 7))
+
+
+def _load_le(name: str, bits: int) -> Any:
+    """Make an intrinsic that loads one unsigned little-endian integer of up to 32 bits at any position."""
+
+    def typed(typingctx: Any, array: Any, position: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            place = _address(context, builder, signature.args[0], args[0], args[1])
+            value = builder.load(builder.bitcast(place, ir.IntType(bits).as_pointer()))
+            value.align = 1
+            return builder.zext(value, ir.IntType(64))
+
+        return I64(array, I64), code
+
+    typed.__name__ = name
+    return intrinsic(typed)
+
+
+_load_le16, _load_le32 = _load_le("load_le16", 16), _load_le("load_le32", 32)
+
+
+@intrinsic
+def _copy_16(typingctx: Any, target: Any, to: Any, source: Any, start: Any) -> Any:
+    """Copy 16 bytes with one move; both sides must have them."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        block = ir.VectorType(ir.IntType(8), 16).as_pointer()
+        there = builder.bitcast(_address(context, builder, signature.args[0], args[0], args[1]), block)
+        here = builder.bitcast(_address(context, builder, signature.args[2], args[2], args[3]), block)
+        value = builder.load(here)
+        value.align = 1
+        builder.store(value, there).align = 1
+        return context.get_dummy_value()
+
+    return types.none(target, I64, source, I64), code
+
+
+# ------------------------------------------------------------------------------------------------- snappy
+
+
+@inlined
+def _copy_back(out, to, offset, length, room):
+    """Repeat ``length`` (up to 64) bytes from ``offset`` before ``to``; ``room`` is what may be written from ``to``."""
+    if offset >= 16 and room >= 64:
+        _copy_16(out, to, out, to - offset)
+        if length > 16:
+            _copy_16(out, to + 16, out, to + 16 - offset)
+            if length > 32:
+                _copy_16(out, to + 32, out, to + 32 - offset)
+                _copy_16(out, to + 48, out, to + 48 - offset)
+    else:
+        for here in range(to, to + length):
+            store_item_8(out, here, load_u8(out, here - offset))
+
+
+@device
+def _unsnappy_block(data, position, end, out, size):
+    """Decode the elements of one raw block of exactly ``size`` bytes; ``ODD`` if they are anything else."""
+    to = np.int64(0)
+    while position < end:
+        tag = load_u8(data, position)
+        position += 1
+        length = (tag >> 2) + 1
+        if tag & 3 == 0:
+            if length <= 16 and end - position >= 16 and size - to >= 16:
+                _copy_16(out, to, data, position)
+            else:
+                if length > 60:
+                    extra = length - 60
+                    if extra > end - position:
+                        return ODD
+                    length = np.int64(1)
+                    for index in range(extra):
+                        length += load_u8(data, position + index) << (8 * index)
+                    position += extra
+                if length > end - position or length > size - to:
+                    return ODD
+                copy_bytes(out, to, data, position, length)
+            position += length
+            to += length
+            continue
+        if tag & 3 == 1:
+            if position >= end:
+                return ODD
+            length = 4 + ((tag >> 2) & 7)
+            offset = (tag >> 5) << 8 | load_u8(data, position)
+            position += 1
+        elif tag & 3 == 2:
+            if end - position < 2:
+                return ODD
+            offset = _load_le16(data, position)
+            position += 2
+        else:
+            if end - position < 4:
+                return ODD
+            offset = _load_le32(data, position)
+            position += 4
+        if offset == 0 or offset > to or length > size - to:
+            return ODD
+        _copy_back(out, to, offset, length, size - to)
+        to += length
+    return to if to == size else ODD
+
+
+@device
+def _unsnappy_raw(data, position, end, out, room):
+    """Decode one raw block with its length in front; the length is believed only if it is possible."""
+    start, size = position, np.int64(0)
+    for index in range(4):
+        if position >= end:
+            return ODD
+        byte = load_u8(data, position)
+        position += 1
+        size |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            if size > room or size > (end - start) * SNAPPY_RATIO:
+                return ODD
+            return _unsnappy_block(data, position, end, out, size)
+    return ODD
+
+
+@device
+def _unsnappy(data, start, end, out, room):
+    """Decode xerial's chunks behind one header, or a raw block."""
+    if end - start < 8 or load_u32(data, start) != XERIAL_START or load_u32(data, start + 4) != XERIAL_REST:
+        return _unsnappy_raw(data, start, end, out, room)
+    position, size = start + XERIAL_HEADER, np.int64(0)
+    if position >= end:
+        return ODD
+    while position < end:
+        if end - position < 4:
+            return ODD
+        length = load_u32(data, position)
+        position += 4
+        if length == 0 or length > end - position:
+            return ODD
+        found = _unsnappy_raw(data, position, position + length, out + size, room - size)
+        if found < 0:
+            return ODD
+        size += found
+        position += length
+    return size
+
+
+# ---------------------------------------------------------------------------------------------------- LZ4
+
+
+@inlined
+def _largest_lz4_block(descriptor, checksum):
+    """Return the size by the block descriptor of a usual header, if its checksum is right; 0 otherwise."""
+    if descriptor == 0x40:
+        return 1 << 16 if checksum == 0x82 else 0
+    if descriptor == 0x50:
+        return 1 << 18 if checksum == 0xFB else 0
+    if descriptor == 0x60:
+        return 1 << 20 if checksum == 0x51 else 0
+    return 1 << 22 if descriptor == 0x70 and checksum == 0x73 else 0
+
+
+@device
+def _unlz4(data, start, end, out, room, calls):
+    """Decode a frame of independent blocks, without any checksum, up to its end mark; ignore what follows."""
+    if calls[LZ4_DECOMPRESS] == 0 or end - start < 11:
+        return ODD
+    if load_u32(data, start) != LZ4_MAGIC or load_u8(data, start + 4) != LZ4_FLAGS:
+        return ODD
+    largest = _largest_lz4_block(load_u8(data, start + 5), load_u8(data, start + 6))
+    position, size = start + 7, np.int64(0)
+    while end - position >= 4:
+        word = _load_le32(data, position)
+        if word == 0:
+            return size
+        position += 4
+        length = word & ~LZ4_RAW
+        if length == 0 or length > largest or length > end - position:
+            return ODD
+        found = length
+        if word & LZ4_RAW:
+            if length > room - size:
+                return ODD
+            copy_bytes(out, size, data, position, length)
+        else:
+            found = _call_4_int(
+                calls[LZ4_DECOMPRESS], data + position, out + size, length, min(largest, room - size)
+            )  # fmt: skip
+            if found < 0:
+                return ODD
+        size += found
+        position += length
+    return ODD
+
+
+# --------------------------------------------------------------------------------------------------- zstd
+
+
+@device
+def _zstd_blocks(data, position, end, checksum, largest):
+    """Count the blocks of a frame that ends exactly at ``end``; ``ODD`` for any other, or a block above ``largest``."""
+    count = 0
+    while end - position >= 3:
+        header = _load_le16(data, position) | load_u8(data, position + 2) << 16
+        kind, size = header >> 1 & 3, header >> 3
+        if kind == 3 or size > largest:
+            return ODD
+        position += 3 + (1 if kind == 1 else size)
+        count += 1
+        if header & 1:
+            return count if position + checksum == end else ODD
+    return ODD
+
+
+@device
+def _unzstd(data, start, end, out, room, calls):
+    """Decode one frame without a dictionary that is all there is.
+
+    A frame of one block is decoded at once, one of several as a stream: only that refuses blocks that grow too large.
+    """
+    if calls[ZSTD_CONTEXT] == 0 or end - start < ZSTD_SHORTEST or load_u32(data, start) != ZSTD_MAGIC:
+        return ODD
+    flags = load_u8(data, start + 4)
+    if flags & ZSTD_ODD_FLAGS:
+        return ODD
+    position, size, window = start + 5, np.int64(-1), np.int64(-1)
+    if flags & ZSTD_SINGLE == 0:
+        byte = load_u8(data, position)
+        window = (np.int64(8) + (byte & 7)) << (7 + (byte >> 3))
+        position += 1
+    kind = flags >> 6
+    if kind == 1:
+        size = _load_le16(data, position) + 256
+        position += 2
+    elif kind == 2:
+        size = _load_le32(data, position)
+        position += 4
+    elif kind == 3:
+        return ODD  # above 4 GiB
+    elif flags & ZSTD_SINGLE:
+        size = load_u8(data, position)
+        position += 1
+    window = size if flags & ZSTD_SINGLE else window
+    if window > ZSTD_WINDOW or size > room:
+        return ODD
+    largest = min(window, ZSTD_BLOCK)
+    count = _zstd_blocks(data, position, end, 4 if flags & ZSTD_CHECKSUM else 0, largest)
+    if count < 1:
+        return ODD
+    if count == 1:
+        found = _call_5(
+            calls[ZSTD_DECOMPRESS], calls[ZSTD_CONTEXT], out, min(room, largest), data + start, end - start
+        )  # fmt: skip
+        return found if found >= 0 else ODD
+    return _unzstd_stream(data, start, end, out, room, calls)
+
+
+@device
+def _unzstd_stream(data, start, end, out, room, calls):
+    """Decode one frame of several blocks."""
+    context, told = calls[ZSTD_CONTEXT], address_of(calls) + 8 * SCRATCH
+    _call_2(calls[ZSTD_RESET], context, 1)
+    calls[SCRATCH], calls[SCRATCH + 1], calls[SCRATCH + 2] = out, room, 0
+    calls[SCRATCH + 3], calls[SCRATCH + 4], calls[SCRATCH + 5] = data + start, end - start, 0
+    if _call_3(calls[ZSTD_STREAM], context, told, told + 24) != 0 or calls[SCRATCH + 5] != end - start:
+        return ODD
+    return calls[SCRATCH + 2]
+
+
+# --------------------------------------------------------------------------------------------------- gzip
+
+
+@device
+def _gunzip(data, start, end, out, room, calls):
+    """Decode one member with a plain header that is all there is; its CRC and its length are compared.
+
+    libdeflate, as ISA-L on the careful path, decodes some bodies that zlib refuses (incomplete codes; 1 in 1,700 of
+    those with flipped bits). Only on purpose can such a member have the CRC and the length of what comes out.
+    """
+    if calls[GZIP_CONTEXT] == 0 or end - start < GZIP_SHORTEST or load_u32(data, start) != GZIP_HEADER:
+        return ODD
+    if _load_le32(data, end - 4) > room:
+        return ODD
+    told = address_of(calls) + 8 * SCRATCH
+    failed = _call_7_int(
+        calls[GZIP_DECOMPRESS], calls[GZIP_CONTEXT], data + start, end - start, out, room, told, told + 8
+    )  # fmt: skip
+    if failed or calls[SCRATCH] != end - start:
+        return ODD
+    return calls[SCRATCH + 1]
+
+
+# ---------------------------------------------------------------------------------------------------- all
+
+
+@device
+def decompress_stream(codec, data, start, end, out, room, calls):
+    """Write the content of a usual stream to ``out`` and return its size, or ``ODD``."""
+    if codec == SNAPPY:
+        return _unsnappy(data, start, end, out, room)
+    if codec == LZ4:
+        return _unlz4(data, start, end, out, room, calls)
+    if codec == ZSTD:
+        return _unzstd(data, start, end, out, room, calls)
+    if codec == GZIP:
+        return _gunzip(data, start, end, out, room, calls)
+    return ODD
+
+
+@device
+def wrapped_value(data, start, end, magic):
+    """Return where the value of a compressed message that starts with its CRC lies; ``ODD`` if it is no usual one."""
+    position = start + (V0_HEADER if magic == 0 else V1_HEADER) - OVERHEAD
+    if end - position < 8:
+        return ODD, ODD
+    size = load_i32(data, position)
+    position += 4 + max(size, 0)
+    if end - position < 4:
+        return ODD, ODD
+    size = load_i32(data, position)
+    position += 4
+    if size < 0 or size > end - position:
+        return ODD, ODD
+    return position, position + size
+
+
+@inlined
+def usual_room(size, limit):
+    """Return how much a usual stream of ``size`` bytes may hold."""
+    return min(limit, USUAL_SIZE + USUAL_RATIO * size)
+
+
+@device
+def open_batch(data, start, end, table, row, limit, out, room, calls):
+    """Decompress the records of a compressed batch to ``out``; return their size, ``ODD``, or ``NO_ROOM``."""
+    magic = table[MAGIC, row]
+    if magic < 0 or (magic >= 2 and table[COUNT, row] <= 0):
+        return ODD  # Kafka opens the stream and reads nothing
+    if magic < 2:
+        start, end = wrapped_value(data, start, end, magic)
+        if start < 0:
+            return ODD
+    elif start > end:
+        return ODD
+    largest = usual_room(end - start, limit)
+    if largest > room:
+        return NO_ROOM
+    return decompress_stream(table[ATTRIBUTES, row] & CODEC_MASK, data, start, end, out, largest, calls)
+
+
+@kernel(types.UniTuple(I64, 3)(BYTES, TABLE, I64, OUT_INT64S, OUT_INT64S, OUT_INT8S, I64, OUT_BYTES, I64, OUT_INT64S))
+def open_batches(buf, table, row, starts, ends, kinds, limit, arena, size, calls):
+    """Put the records of the batches from ``row`` on one after the other into ``arena``, which holds ``size`` bytes.
+
+    ``starts`` and ``ends``, the places in ``buf``, become those in ``arena``. Returns ``(row, size, why)``: the first
+    row that was not done, and whether it is ``ODD`` or ``arena`` has ``NO_ROOM`` for it; 0 after the last row.
+    """
+    data, out = address_of(buf), address_of(arena)
+    while row < starts.size:
+        start, end, found = starts[row], ends[row], np.int64(0)
+        if kinds[row] != SKIPPED:
+            if table[ATTRIBUTES, row] & CODEC_MASK:
+                found = open_batch(data, start, end, table, row, limit, out + size, arena.size - size, calls)
+                if found < 0:
+                    return row, size, found
+            else:
+                found = max(end - start, 0)
+                if found > arena.size - size:
+                    return row, size, NO_ROOM
+                copy_bytes(out, size, data, start, found)
+        starts[row] = size
+        size += found
+        ends[row] = size
+        row += 1
+    return row, size, 0
+
+
+@kernel(I64(I64, BYTES, OUT_BYTES, I64, OUT_INT64S))
+def decompress_into(codec, payload, out, limit, calls):
+    """Write the content of a usual stream into ``out`` and return its size, ``ODD`` or ``NO_ROOM``."""
+    room = usual_room(payload.size, limit)
+    if room > out.size:
+        return NO_ROOM
+    return decompress_stream(codec, address_of(payload), 0, payload.size, address_of(out), room, calls)

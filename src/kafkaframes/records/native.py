@@ -1,0 +1,155 @@
+"""The codecs' C functions, found in the wheels that bring them, and the kernel that calls them by their addresses.
+
+The Python bindings cost as much as decompressing does where a batch holds 16 KiB. Their shared libraries export the C
+functions, whose signatures have been the same for a decade, so a kernel calls these for batch after batch. Where a
+wheel does not (a system's own build, another platform), its codec goes the careful path, with the same results and
+verdicts. Each function that is found must first decompress a sample rightly.
+
+A context serves one caller at a time: ``borrowed`` hands out arrays of addresses with contexts of their own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.records import _gzip, _kernels_codecs, _lz4, _zstd
+from kafkaframes.records._kernels_codecs import (
+    CALLS,
+    GZIP,
+    GZIP_CONTEXT,
+    GZIP_DECOMPRESS,
+    LZ4,
+    LZ4_DECOMPRESS,
+    NO_ROOM,
+    ODD,
+    USUAL_RATIO,
+    USUAL_SIZE,
+    ZSTD,
+    ZSTD_CONTEXT,
+    ZSTD_DECOMPRESS,
+    ZSTD_RESET,
+    ZSTD_STREAM,
+)
+from kafkaframes.records.scan import Bytes, Ints
+
+__all__ = ["NO_ROOM", "ODD", "Ints", "borrowed", "decompress_into", "functions", "open_batches", "usual_room"]
+
+# More than one block of zstd: such a frame goes another way than a short one.
+_SAMPLE = b"".join(b"%d, " % number for number in range(25_000))
+
+
+class Library(NamedTuple):
+    """A module of a wheel that exports C functions: their names by their places in the array of addresses."""
+
+    module: str
+    codec: int
+    names: dict[int, str]
+    compress: Callable[[bytes, int | None, int], bytes]
+    sample_sizes: tuple[int, ...] = (1000,)
+
+
+_LIBRARIES = (
+    Library("lz4.block._block", LZ4, {LZ4_DECOMPRESS: "LZ4_decompress_safe"}, _lz4.compress),
+    Library(
+        "zstandard._cffi",
+        ZSTD,
+        {
+            ZSTD_DECOMPRESS: "ZSTD_decompressDCtx",
+            ZSTD_STREAM: "ZSTD_decompressStream",
+            ZSTD_RESET: "ZSTD_DCtx_reset",
+            ZSTD_CONTEXT: "ZSTD_createDCtx",
+        },
+        _zstd.compress,
+        (1000, len(_SAMPLE)),
+    ),
+    Library(
+        "deflate._deflate",
+        GZIP,
+        {GZIP_DECOMPRESS: "libdeflate_gzip_decompress_ex", GZIP_CONTEXT: "libdeflate_alloc_decompressor"},
+        _gzip.compress,
+    ),
+)
+_CONTEXTS = (ZSTD_CONTEXT, GZIP_CONTEXT)  # what stands there in ``functions`` makes one
+open_batches = _kernels_codecs.open_batches
+# Taking from and giving to a list is atomic, so threads share these.
+_idle: list[Ints] = []
+
+
+def usual_room(size: int, limit_bytes: int) -> int:
+    """Return how much room a stream of ``size`` bytes must be given; one that holds more goes the careful path."""
+    return min(limit_bytes, USUAL_SIZE + USUAL_RATIO * size)
+
+
+@cache
+def functions() -> dict[int, int]:
+    """Return the addresses of the functions that were found and have passed their trial, by their places."""
+    if struct.calcsize("P") != 8:
+        return {}
+    found: dict[int, int] = {}
+    for library in _LIBRARIES:
+        addresses = _addresses(library)
+        if addresses and _is_right(library, addresses):
+            found |= addresses
+    return found
+
+
+def _addresses(library: Library) -> dict[int, int]:
+    """Find all functions of a library, or none."""
+    try:
+        spec = importlib.util.find_spec(library.module)
+        loaded = ctypes.CDLL(spec.origin if spec is not None else None)
+        functions = {place: getattr(loaded, name) for place, name in library.names.items()}
+    except (ImportError, OSError, AttributeError, TypeError):
+        return {}
+    return {place: ctypes.cast(function, ctypes.c_void_p).value or 0 for place, function in functions.items()}
+
+
+def _is_right(library: Library, addresses: dict[int, int]) -> bool:
+    out, calls = np.empty(len(_SAMPLE), np.uint8), _made(addresses)
+    for size in library.sample_sizes:
+        payload = np.frombuffer(library.compress(_SAMPLE[:size], None, 2), np.uint8)
+        found = _kernels_codecs.decompress_into(library.codec, payload, out, size, calls)
+        if found != size or out[:size].tobytes() != _SAMPLE[:size]:
+            return False
+    return True
+
+
+def _made(addresses: dict[int, int]) -> Ints:
+    """Make an array of addresses with contexts of its own; they are kept until the process ends."""
+    calls: npt.NDArray[np.int64] = np.zeros(CALLS, np.int64)
+    for place, address in addresses.items():
+        maker = ctypes.CFUNCTYPE(ctypes.c_void_p)
+        calls[place] = (maker(address)() or 0) if place in _CONTEXTS else address
+    return calls
+
+
+@contextmanager
+def borrowed() -> Iterator[Ints]:
+    """Hand out an array of addresses for the kernels' last argument; nobody else has it meanwhile."""
+    try:
+        calls = _idle.pop()
+    except IndexError:
+        calls = _made(functions())
+    try:
+        yield calls
+    finally:
+        _idle.append(calls)
+
+
+def decompress_into(codec: int, payload: Bytes, out: Bytes, *, limit_bytes: int) -> int:
+    """Write the content of an intact and usual stream into ``out`` and return its size.
+
+    A number below zero is no answer but "ask ``codecs.decompress``": ``ODD`` for a stream that is damaged or unusual,
+    ``NO_ROOM`` where ``out`` is smaller than ``usual_room``. What is in ``out`` then is not defined.
+    """
+    with borrowed() as calls:
+        return int(_kernels_codecs.decompress_into(codec, payload, out, limit_bytes, calls))

@@ -1,0 +1,258 @@
+"""Decompressing without Python: what is accepted is what the careful path says, and no byte beyond is touched."""
+
+import random
+import struct
+import zlib
+
+import cramjam
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.records import streams
+from tests.records.guarded import Guarded
+from tests.records.test_codecs import text
+
+from kafkaframes.records import _gzip, _kernels_codecs, _lz4, _snappy, _zstd, decode, native
+from kafkaframes.records.codecs import CODECS, Codec, compress, decompress
+from kafkaframes.records.scan import as_array, scan_all
+
+COMPRESSING = sorted(CODECS)
+LIMIT = 1 << 22
+SOURCE, TARGET = Guarded(LIMIT), Guarded(LIMIT)
+
+
+def opened(codec, payload, *, limit=LIMIT, at_end=True):
+    """Decompress between forbidden pages; the bytes, or the number below zero."""
+    source = (SOURCE.at_end if at_end else SOURCE.at_start)(len(payload))
+    source[:] = as_array(payload)
+    room = native.usual_room(len(payload), limit)
+    out = (TARGET.at_end if at_end else TARGET.at_start)(room)
+    size = native.decompress_into(codec, source, out, limit_bytes=limit)
+    return bytes(out[:size]) if size >= 0 else size
+
+
+def assert_no_other_verdict(codec, payload, *, limit=LIMIT):
+    for at_end in (True, False):
+        found = opened(codec, payload, limit=limit, at_end=at_end)
+        if isinstance(found, bytes):
+            assert decompress(codec, bytes(payload), magic=2, limit_bytes=limit) == (found, None)
+        else:
+            assert found == native.ODD
+    return found
+
+
+def test_every_function_is_found_here():
+    """These wheels export them; where others do not, only speed is lost."""
+    assert set(native.functions()) == set(range(_kernels_codecs.SCRATCH))
+
+
+@pytest.mark.parametrize("codec", COMPRESSING, ids=lambda c: c.name)
+@pytest.mark.parametrize("size", [20, 100, 1000, 16384, 32768, 32769, 65536, 65537, 131_072, 131_073, 300_000])
+def test_what_kafka_writes_is_usual(codec, size):
+    for data in (text(size), random.Random(size).randbytes(size), bytes(size % 70_000)):
+        assert assert_no_other_verdict(codec, compress(codec, data)) == data
+
+
+@pytest.mark.parametrize("codec", COMPRESSING, ids=lambda c: c.name)
+@given(data=st.data())
+def test_damage_changes_no_verdict(codec, data):
+    content = text(data.draw(st.integers(8, 150_000)), seed=data.draw(st.integers(0, 5)))
+    payload = bytearray(compress(codec, content))
+    for _ in range(data.draw(st.integers(0, 3))):
+        payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
+    assert_no_other_verdict(codec, payload[: data.draw(st.integers(len(payload) // 2, len(payload)))])
+
+
+@pytest.mark.parametrize("codec", COMPRESSING, ids=lambda c: c.name)
+@given(raw=st.binary(max_size=120), start=st.integers(0, 40))
+def test_any_bytes_change_no_verdict(codec, raw, start):
+    assert_no_other_verdict(codec, compress(codec, b"x" * 90)[:start] + raw)
+
+
+def test_odd_streams_change_no_verdict():
+    choose = random.Random(4)
+    usual = 0
+    for _ in range(400):
+        codec, _, payload = streams.stream(choose)
+        for read_as in (codec, choose.choice(COMPRESSING)):
+            usual += isinstance(assert_no_other_verdict(read_as, payload), bytes)
+    assert usual > 50
+
+
+@pytest.mark.parametrize("codec", COMPRESSING, ids=lambda c: c.name)
+def test_the_limit_is_exact(codec):
+    payload = compress(codec, text(20_000))
+    assert opened(codec, payload, limit=20_000) == text(20_000)
+    assert opened(codec, payload, limit=19_999) == native.ODD
+
+
+@pytest.mark.parametrize("codec", COMPRESSING, ids=lambda c: c.name)
+def test_without_room_there_is_no_answer(codec):
+    payload = as_array(compress(codec, text(20_000)))
+    room = native.usual_room(payload.size, LIMIT)
+    assert native.decompress_into(codec, payload, np.empty(room - 1, np.uint8), limit_bytes=LIMIT) == native.NO_ROOM
+    assert native.decompress_into(codec, payload, np.empty(room, np.uint8), limit_bytes=LIMIT) == 20_000
+
+
+@pytest.mark.parametrize("codec", COMPRESSING, ids=lambda c: c.name)
+def test_a_bomb_is_left_to_the_careful_path(codec):
+    payload = compress(codec, bytes(3_000_000))
+    found = opened(codec, payload)
+    assert found == (bytes(3_000_000) if codec == Codec.SNAPPY else native.ODD)
+
+
+# ------------------------------------------------------------------------------------------------- snappy
+
+
+def literal(data):
+    return bytes(((len(data) - 1) << 2,)) + data if len(data) <= 60 else b"\xf0" + bytes((len(data) - 1,)) + data
+
+
+ELEMENTS = st.one_of(
+    st.binary(min_size=1, max_size=200).map(literal),
+    st.tuples(st.integers(4, 11), st.integers(0, 2047)).map(
+        lambda copy: bytes((1 | copy[0] - 4 << 2 | copy[1] >> 8 << 5, copy[1] & 255))
+    ),
+    st.tuples(st.integers(1, 64), st.integers(0, 300)).map(
+        lambda copy: struct.pack("<BH", 2 | copy[0] - 1 << 2, copy[1])
+    ),
+    st.tuples(st.integers(1, 64), st.integers(0, 300)).map(
+        lambda copy: struct.pack("<BI", 3 | copy[0] - 1 << 2, copy[1])
+    ),
+)
+
+
+def size_of(elements):
+    """How long the elements say that they are."""
+    size = 0
+    for element in elements:
+        tag = element[0]
+        size += (element[1] + 1 if tag == 0xF0 else (tag >> 2) + 1) if tag & 3 == 0 else 0
+        size += 4 + (tag >> 2 & 7) if tag & 3 == 1 else (tag >> 2) + 1 if tag & 3 else 0
+    return size
+
+
+@given(st.lists(ELEMENTS, max_size=30), st.sampled_from([0, 0, 0, 1, -1]))
+def test_snappy_elements_mean_what_the_library_says(elements, wrong):
+    size = max(size_of(elements) + wrong, 0)
+    length = bytes((size,)) if size < 0x80 else bytes((size & 0x7F | 0x80, size >> 7)) if size < 1 << 14 else b"\x80"
+    block = length + b"".join(elements)
+    out = bytearray(size)
+    try:
+        cramjam.snappy.decompress_raw_into(block, out)
+        expected = bytes(out)
+    except (cramjam.DecompressionError, ValueError, BufferError):
+        expected = None
+    found = opened(Codec.SNAPPY, block)
+    if isinstance(found, bytes):
+        assert found == expected
+    elif expected is not None:
+        assert size > len(block) * _kernels_codecs.SNAPPY_RATIO or not size
+
+
+# --------------------------------------------------------------------------------------------------- gzip
+
+
+def body_of(data, level):
+    deflater = zlib.compressobj(level, zlib.DEFLATED, -15)
+    return bytearray(deflater.compress(data) + deflater.flush())
+
+
+@given(st.data())
+def test_gzip_bodies_with_a_right_trailer_mean_what_zlib_says(data):
+    """Damage to the body alone would be found by the CRC: here the CRC is made to fit what is decoded."""
+    body = body_of(text(data.draw(st.integers(20, 3000))), data.draw(st.sampled_from([1, 6, 9])))
+    for _ in range(data.draw(st.integers(0, 2))):
+        body[data.draw(st.integers(0, len(body) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    inflater = zlib.decompressobj(-15)
+    try:
+        content = inflater.decompress(bytes(body), 1 << 20)
+    except zlib.error:
+        content = b""
+    trailer = struct.pack("<II", zlib.crc32(content), len(content))
+    assert_no_other_verdict(Codec.GZIP, b"\x1f\x8b\x08" + bytes(6) + b"\xff" + body + trailer)
+
+
+# --------------------------------------------------------------------------------------------------- zstd
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+@pytest.mark.parametrize("content_size", [False, True])
+@pytest.mark.parametrize("size", [0, 1, 30, 255, 256, 65_791, 65_792, 140_000])
+def test_zstd_frames_of_every_header(checksum, content_size, size):
+    compressor = zstandard.ZstdCompressor(write_checksum=checksum, write_content_size=content_size)
+    frame = compressor.compress(text(size, seed=2))
+    found = assert_no_other_verdict(Codec.ZSTD, frame)
+    assert found == text(size, seed=2) or len(frame) < _kernels_codecs.ZSTD_SHORTEST
+
+
+@pytest.mark.parametrize("tail", [b"", b"x", bytes(9)])
+def test_zstd_one_frame_only(tail):
+    frame = compress(Codec.ZSTD, text(900))
+    assert assert_no_other_verdict(Codec.ZSTD, frame + tail + frame) == native.ODD
+    assert (assert_no_other_verdict(Codec.ZSTD, frame + tail) == native.ODD) == bool(tail)
+
+
+# -------------------------------------------------------------------------------------------- many batches
+
+
+def sections_of(data, limit=1 << 28):
+    found = decode.open_sections(as_array(data), scan_all(data), limit_bytes=limit)
+    pieces = [bytes(found.buf[start:end]) for start, end in zip(found.starts, found.ends, strict=True)]
+    return pieces, found.kinds.tolist(), found.problems
+
+
+@given(st.integers(0, 1000), st.sampled_from([0, 5000, 1 << 28]))
+def test_many_batches_are_opened_as_one_by_one_without_the_functions(seed, limit):
+    choose = random.Random(seed)
+    data = b"".join(
+        streams.batch(number, codec, count, payload)
+        for number, (codec, count, payload) in enumerate(streams.stream(choose) for _ in range(choose.randrange(1, 9)))
+    )
+    quick = sections_of(data, limit)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(native, "open_batches", one_odd_row_after_the_other)
+        assert sections_of(data, limit) == quick
+
+
+def one_odd_row_after_the_other(_buf, _table, row, starts, _ends, kinds, _limit, _arena, size, _calls):
+    """What ``open_batches`` answers where every stream is odd."""
+    while row < starts.size and kinds[row] == 0:
+        starts[row] = _ends[row] = size
+        row += 1
+    return row, size, native.ODD if row < starts.size else 0
+
+
+def test_libraries_without_the_functions_are_done_without(monkeypatch):
+    monkeypatch.setattr(native, "_idle", [np.zeros(_kernels_codecs.CALLS, np.int64)])
+    for codec in COMPRESSING:
+        payload = compress(codec, text(20_000))
+        assert opened(codec, payload) == (text(20_000) if codec == Codec.SNAPPY else native.ODD)
+
+
+def test_a_library_that_answers_wrongly_is_not_used():
+    for library in native._LIBRARIES:
+        addresses = native._addresses(library)
+        assert native._is_right(library, addresses)
+        assert not native._is_right(library._replace(compress=lambda *_: b"\x01" * 40), addresses)
+        assert not native._addresses(library._replace(module="kafkaframes.no_such_module"))
+        assert not native._addresses(library._replace(names={0: "no_such_function"}))
+
+
+def test_the_numbers_are_those_of_the_careful_path():
+    kernels = _kernels_codecs
+    assert kernels.GZIP_HEADER.to_bytes(4, "big") == _gzip._PLAIN_HEADER
+    assert kernels.XERIAL_START.to_bytes(4, "big") + kernels.XERIAL_REST.to_bytes(4, "big") == _snappy._MAGIC
+    assert (kernels.XERIAL_HEADER, kernels.SNAPPY_RATIO) == (_snappy._HEADER_SIZE, _snappy._LARGEST_RATIO)
+    assert kernels.LZ4_MAGIC.to_bytes(4, "big") == _lz4._MAGIC
+    assert kernels.ZSTD_MAGIC.to_bytes(4, "big") == _zstd._MAGIC
+    assert 1 << _zstd._LARGEST_WINDOW_LOG == kernels.ZSTD_WINDOW
+    for descriptor, size in _lz4._BLOCK_SIZES.items():
+        checksum = _lz4.header_checksum(bytes((kernels.LZ4_FLAGS, descriptor)))
+        assert kernels._largest_lz4_block(descriptor, checksum) == size
+        assert kernels._largest_lz4_block(descriptor, checksum ^ 1) == 0
+    assert {codec.name: int(codec) for codec in COMPRESSING} == {
+        name: getattr(kernels, name) for name in ("GZIP", "SNAPPY", "LZ4", "ZSTD")
+    }
