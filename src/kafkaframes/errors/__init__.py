@@ -10,8 +10,10 @@ from kafkaframes.errors.exceptions import (
     KafkaframesError,
     LogDirError,
     MissingExtraError,
+    OffsetOutOfRangeError,
     OptionError,
     SpecError,
+    StorageError,
     TruncatedError,
 )
 
@@ -26,8 +28,10 @@ __all__ = [
     "KafkaframesError",
     "LogDirError",
     "MissingExtraError",
+    "OffsetOutOfRangeError",
     "OptionError",
     "SpecError",
+    "StorageError",
     "TruncatedError",
     "error_code",
 ]

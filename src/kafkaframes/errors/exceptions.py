@@ -8,6 +8,8 @@
         * CorruptRecordError    ... because a CRC, length or count of a record or batch disagrees
     * LogDirError           a log directory, or a file in it, is not what its name says
         * DamagedChunkError     ... a piece of a tiered segment cannot be undone
+        * StorageError          ... because the disk refused a write: it is full, forbidden, broken, or offline since
+    * OffsetOutOfRangeError an offset lies outside of a partition's log
     * OptionError           the caller named an option, path or topic that does not fit
     * MissingExtraError     a feature needs a package that an extra of this one installs
     * BrokerError           a broker answered with an error code other than NONE
@@ -101,6 +103,14 @@ def _rebuild_chunk(
     reason: str, position: int | None, path: tuple[str | int, ...], file: str | None, lost: tuple[int, int]
 ) -> DamagedChunkError:
     return DamagedChunkError(reason, position=position, path=path, file=file, lost=lost)
+
+
+class StorageError(LogDirError):
+    """A log directory's disk refused a write; after the first one the directory is offline (KAFKA_STORAGE_ERROR)."""
+
+
+class OffsetOutOfRangeError(KafkaframesError):
+    """An offset lies outside of what a partition's log has (OFFSET_OUT_OF_RANGE)."""
 
 
 class OptionError(KafkaframesError):

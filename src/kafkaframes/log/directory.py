@@ -225,6 +225,17 @@ def partitions_of(
                 yield directory, partition
 
 
+def discover_partition(filesystem: FileSystem, path: str) -> LogDirectory:
+    """Return one partition's directory, be it empty, with what the log directory above it says.
+
+    Raises:
+        LogDirError: it does not exist, or cannot be read.
+    """
+    found = _single_partition(filesystem, path, filesystem.list_directory(path))
+    is_clean = filesystem.stat(join(found.path, names.CLEAN_SHUTDOWN)) is not None
+    return replace(found, clean_shutdown=CleanShutdown() if is_clean else None)
+
+
 def _expand(filesystem: FileSystem, path: str) -> list[str]:
     if not has_magic(path) or filesystem.stat(path) is not None:
         return [path]

@@ -21,6 +21,7 @@ from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.headers import BatchHeader
 from kafkaframes.log.segment_reader import SegmentReader, open_segment
 from kafkaframes.log.txn_index import AbortedTransaction, read_txn_index
+from kafkaframes.records.batch import Record
 from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
 from kafkaframes.records.scan import Ints
 
@@ -161,7 +162,12 @@ def _follow(reader: SegmentReader, header: BatchHeader, follow: OpenTransactions
 
 def markers_of(reader: SegmentReader, header: BatchHeader) -> Iterator[Marker]:
     """Yield the transaction markers of a control batch; a record that cannot be read is none."""
-    for record in reader.records(header):
+    return markers_among(reader.records(header), header)
+
+
+def markers_among(records: Iterable[Record], header: BatchHeader) -> Iterator[Marker]:
+    """Yield the transaction markers among the records of a control batch."""
+    for record in records:
         try:
             kind, epoch = record.control_type, record.coordinator_epoch
         except CorruptRecordError:

@@ -16,6 +16,11 @@ ERROR_CODES = {
     "RecordTooLargeException": "MESSAGE_TOO_LARGE",
     "UnsupportedCompressionTypeException": "UNSUPPORTED_COMPRESSION_TYPE",
     "UnsupportedForMessageFormatException": "UNSUPPORTED_FOR_MESSAGE_FORMAT",
+    "RecordBatchTooLargeException": "RECORD_LIST_TOO_LARGE",
+    "OutOfOrderSequenceException": "OUT_OF_ORDER_SEQUENCE_NUMBER",
+    "InvalidProducerEpochException": "INVALID_PRODUCER_EPOCH",
+    "InvalidTxnStateException": "INVALID_TXN_STATE",
+    "TransactionCoordinatorFencedException": "TRANSACTION_COORDINATOR_FENCED",
 }
 INVALID_RECORD, INVALID_TIMESTAMP = "INVALID_RECORD", "INVALID_TIMESTAMP"
 
