@@ -1,10 +1,10 @@
-"""``kafkaframes export LOGDIR... --to DIR``: to Parquet, Arrow, CSV or JSON; resumable; Spark if asked."""
+"""``kafkaframes export LOGDIR... --to DIR``: to files (resumable) or a table (incremental); on Spark if asked."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,24 +15,33 @@ from kafkaframes.cli import workers
 from kafkaframes.cli.dump_log import milliseconds
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.log.dump.filters import Filter, key_pattern
-from kafkaframes.log.export.run import Job, Outcome, Run, export
+from kafkaframes.log.export.run import Outcome, export
 from kafkaframes.log.export.settings import ExportTask, Settings
-from kafkaframes.log.export.task import SegmentResult, export_group
+from kafkaframes.log.export.task import export_group
 
 if TYPE_CHECKING:
     from kafkaframes.spark.options import ReadOptions
 
 FORMATS = ("parquet", "arrow", "csv", "json")
+TABLE_FORMATS = ("delta", "iceberg")
 EXIT_INCOMPLETE = 1
 SMALL_BYTES = 32 << 20  # of log: done before other processes have started
 
 
 @click.command("export", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
-@click.option("--to", required=True, metavar="DIR", help="Where the files go: topic=T/partition=P/SEGMENT.FORMAT.")
+@click.option("--to", metavar="DIR", help="Where it goes: topic=T/partition=P/SEGMENT.FORMAT, or the table.")
 @click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="parquet", show_default=True, help="Of the files."
+    "--format",
+    "form",
+    type=click.Choice((*FORMATS, *TABLE_FORMATS)),
+    default="parquet",
+    show_default=True,
+    help="Of the files; or a table of Delta or Iceberg (the extras [delta], [iceberg]).",
 )
+@click.option("--incremental", is_flag=True, help="Tables: add what the table does not have yet.")
+@click.option("--catalog", metavar="NAME", help="Iceberg: of pyiceberg's configuration. Default: DIR/catalog.db.")
+@click.option("--table", metavar="NS.NAME", help="Iceberg: the table in the catalog. Default: kafka.records.")
 @click.option("--topic", "topics", multiple=True, help="Only this topic (may be repeated).")
 @click.option("--from-offset", type=int, help="The first offset wanted, of every partition.")
 @click.option("--until-offset", type=int, help="The first offset not wanted any more.")
@@ -41,16 +50,19 @@ SMALL_BYTES = 32 << 20  # of log: done before other processes have started
 @click.option("--key", "keys", multiple=True, help="Only records with this key (may be repeated).")
 @click.option("--key-regex", metavar="REGEX", help="Only records in whose key this is found.")
 @click.option("--base64", is_flag=True, help="CSV, JSON: keys, values, header values in base64: no byte is lost.")
-@click.option("--overwrite", is_flag=True, help="Remove what an earlier export wrote to DIR first.")
+@click.option("--overwrite", is_flag=True, help="Remove, or replace in a table, what an earlier export wrote to DIR.")
 @click.option("--option", "-o", "options", multiple=True, metavar="NAME=VALUE", help="An option of kafka-log.")
 @click.option("--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ... Default: processes here.")
 @click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
 def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int | None, **given: Any) -> None:
-    """Export the records of Kafka logs to files, one for each segment.
+    """Export the records of Kafka logs to files, one for each segment, or to a table of Delta or Iceberg.
 
     An export that was interrupted goes on where it was when it is run again; one that is complete takes up what was
     appended since. Each file appears when it is whole, _SUCCESS when all are there.
+
+    A table gets every record exactly once: which offsets it has stands in the commit that brings them. --incremental
+    adds what is new; two exporters at once cannot both add the same offsets.
 
     Exit status: 0 complete and undamaged; 1 damage was met (told on standard error; the rest is exported), or a segment
     could not be read (then there is no _SUCCESS); 2 nothing could be done.
@@ -59,12 +71,21 @@ def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int
     kafkaframes export /var/lib/kafka/data --to out
     kafkaframes export /backup/broker-1 --to out --topic orders --from-time 2026-01-31 --format csv
     kafkaframes export s3://backup/logs --to /mnt/lake --master spark://host:7077
+    kafkaframes export /backup/broker-1 --to lake --format delta --incremental
     """
-    options = _read_options(paths, given)
+    to_table = given["form"] in TABLE_FORMATS
+    _check_flags(given, to_table=to_table)
+    options = _read_options(paths, given, to_table=to_table)
     settings = _settings(options, given)
-    tasks, internal = _planned(options, given)
-    asked = partial(export, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
-    outcome = _on_spark(asked, master, quiet=as_json) if master else asked(run=_pool(tasks, jobs))
+    if to_table:
+        from kafkaframes.cli.export_table import asked_of_table
+
+        asked, worker = asked_of_table(options, settings, given)
+    else:
+        tasks, internal = _planned(options, given)
+        asked = partial(export, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
+        worker = export_group
+    outcome = _on_spark(asked, worker, master, quiet=as_json) if master else asked(run=_pool(worker, jobs))
     _tell(outcome, as_json=as_json)
     if outcome.failed or outcome.fault_count:
         sys.exit(EXIT_INCOMPLETE)
@@ -76,12 +97,30 @@ def _planned(options: ReadOptions, given: dict[str, Any]) -> tuple[list[ExportTa
     return plan_export(options, from_offset=given["from_offset"], until_offset=given["until_offset"])
 
 
-def _read_options(paths: Sequence[str], given: dict[str, Any]) -> ReadOptions:
+def _check_flags(given: dict[str, Any], *, to_table: bool) -> None:
+    """See whether options fit the format.
+
+    Raises:
+        OptionError: one is for another format, or none says where to.
+    """
+    form = given["form"]
+    if given["incremental"] and not to_table:
+        raise OptionError(f"--incremental is for tables; an export to {form} takes up what was appended by itself")
+    if given["incremental"] and given["overwrite"]:
+        raise OptionError("only one of --incremental and --overwrite can be given")
+    for name in ("catalog", "table"):
+        if given[name] is not None and form != "iceberg":
+            raise OptionError(f"--{name} is for --format iceberg")
+    if given["to"] is None and given["catalog"] is None:
+        raise OptionError("--to DIR is needed")
+
+
+def _read_options(paths: Sequence[str], given: dict[str, Any], *, to_table: bool) -> ReadOptions:
     from kafkaframes.spark.export import check_accepted
     from kafkaframes.spark.options import ReadOptions
 
     options = {name: value for name, _, value in (_pair(option) for option in given["options"])}
-    check_accepted(list(options))
+    check_accepted(list(options), to_table=to_table)
     if given["topics"]:
         options["subscribe"] = ",".join(given["topics"])
     return ReadOptions.parse({"path": "", "paths": json.dumps(list(paths)), **options})
@@ -96,8 +135,8 @@ def _pair(option: str) -> tuple[str, str, str]:
 
 def _settings(options: ReadOptions, given: dict[str, Any]) -> Settings:
     """Read what holds for all segments."""
-    to = given["to"].removeprefix("file://")
-    if "://" in to:
+    to = (given["to"] or "").removeprefix("file://")
+    if "://" in to and given["form"] in FORMATS:
         raise OptionError(f"--to {to}: a directory is wanted (a mounted one may be a store): files are renamed in it")
     times = {name: None if given[name] is None else milliseconds(given[name]) for name in ("from_time", "until_time")}
     keep = Filter(
@@ -116,34 +155,34 @@ def _is_given(options: Iterable[str], name: str) -> bool:
     return any(option.lower().startswith(f"{name}=") for option in options)
 
 
-def _pool(tasks: Sequence[ExportTask], jobs: int | None) -> Run:
+def _pool(worker: Callable[[Any], Any], jobs: int | None) -> Callable[[Sequence[Any]], Iterator[Any]]:
     """Return what has jobs done by processes of this machine; by this one alone where there is little to do."""
-    total = sum(task.size_bytes for task in tasks)
-    count = jobs or (1 if total < SMALL_BYTES else None)
 
-    def run(listed: Sequence[Job]) -> Iterator[list[SegmentResult]]:
+    def run(listed: Sequence[Any]) -> Iterator[Any]:
         from concurrent.futures.process import BrokenProcessPool
 
+        count = jobs or (1 if sum(map(_size, listed)) < SMALL_BYTES else None)
         try:
-            yield from workers.in_order(export_group, listed, size_of=_size, workers=count, label="exporting")
+            yield from workers.in_order(worker, listed, size_of=_size, workers=count, label="exporting")
         except BrokenProcessPool:
             raise KafkaframesError("a worker process was killed (out of memory?); run again to go on") from None
 
     return run
 
 
-def _size(job: Job) -> int:
-    return sum(task.size_bytes for task in job[1])
+def _size(job: Any) -> int:
+    tasks: Sequence[ExportTask] = job[1] if isinstance(job, tuple) else job.tasks
+    return sum(task.size_bytes - task.start for task in tasks)
 
 
-def _on_spark(asked: partial[Outcome], master: str, *, quiet: bool) -> Outcome:
+def _on_spark(asked: Callable[..., Outcome], worker: Callable[[Any], Any], master: str, *, quiet: bool) -> Outcome:
     from kafkaframes.spark.export import spark_run
     from kafkaframes.spark.jobs import session_at
 
     if not quiet:
         click.echo(f"starting Spark at {master} ...", err=True)
     with session_at("kafkaframes export", master) as spark:
-        return asked(run=spark_run(spark))
+        return asked(run=spark_run(spark, worker))
 
 
 def _tell(outcome: Outcome, *, as_json: bool) -> None:
@@ -177,5 +216,10 @@ def _print(outcome: Outcome) -> None:
         style="bold red" if outcome.failed else "bold green",
         markup=False,
     )
+    if outcome.table is not None:
+        from kafkaframes.cli.export_table import lines_of
+
+        for line in lines_of(outcome.table):
+            console.print(line, markup=False)
     if outcome.failed:
         console.print(f"{len(outcome.failed):,} segments are missing: run again to go on", style="bold red")

@@ -6,13 +6,12 @@ travels to the JVM. Planning does not import pyspark: an export without Spark is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.log.export.run import Job, Run
 from kafkaframes.log.export.settings import ExportTask
-from kafkaframes.log.export.task import SegmentResult, export_group
+from kafkaframes.log.export.task import export_group
 from kafkaframes.spark.discovery import discover_segments
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import INTERNAL_TOPICS, NO_END, NO_START, Slice, prune, select_segments
@@ -70,12 +69,12 @@ def _can_hold(task: ExportTask, following: ExportTask | None) -> bool:
     return not same_log or following.base_offset > task.first_offset
 
 
-def spark_run(spark: SparkSession) -> Run:
-    """Return what has the jobs of ``log.export`` done by Spark's workers."""
+def spark_run(spark: SparkSession, worker: Callable[[Any], Any] = export_group) -> Callable[[Sequence[Any]], Any]:
+    """Return what has jobs done by Spark's workers: those of ``log.export``, or with ``worker`` of ``log.tables``."""
     from kafkaframes.spark.jobs import run_on_spark
 
-    def run(jobs: Sequence[Job]) -> Iterator[list[SegmentResult]]:
-        return run_on_spark(spark, export_group, jobs)
+    def run(jobs: Sequence[Any]) -> Iterator[Any]:
+        return run_on_spark(spark, worker, jobs)
 
     return run
 
@@ -95,13 +94,17 @@ ACCEPTED = (
 )
 
 
-def check_accepted(names: Sequence[str]) -> None:
+FOR_TABLES = ("isolation", "failOnDataLoss")
+
+
+def check_accepted(names: Sequence[str], *, to_table: bool = False) -> None:
     """Refuse options of ``kafka-log`` that an export does not have.
 
     Raises:
         OptionError: there is one.
     """
-    accepted = {name.lower() for name in ACCEPTED}
+    known = (*ACCEPTED, *FOR_TABLES) if to_table else ACCEPTED
+    accepted = {name.lower() for name in known}
     for name in names:
         if name.lower() not in accepted:
-            raise OptionError(f"-o {name}: an export takes {', '.join(ACCEPTED)}")
+            raise OptionError(f"-o {name}: an export {'to a table ' if to_table else ''}takes {', '.join(known)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ class Outcome:
         exported, resumed: how many segments this run wrote, and how many it found done.
         output_bytes: size of the files.
         results: one a segment, in the order of the plan.
+        table: where the destination is a table: what to tell of it, as JSON values.
     """
 
     summary: Summary
@@ -39,6 +40,7 @@ class Outcome:
     resumed: int
     output_bytes: int
     results: tuple[SegmentResult, ...]
+    table: Mapping[str, Any] | None = None
 
     @property
     def failed(self) -> list[SegmentResult]:
@@ -65,6 +67,7 @@ class Outcome:
             **summary,
             "faults": [fault for result in self.results for fault in result.faults],
             "failed": [result.failed for result in self.failed],
+            **({} if self.table is None else {"table": dict(self.table)}),
         }
 
 
@@ -102,7 +105,7 @@ def export(
             success.unlink(missing_ok=True)
         fresh = {result.task.name: result for results in run(groups(left, settings)) for result in results}
         results = tuple(fresh[task.name] if task.name in fresh else done[task.name] for task in tasks)
-        summary = _summed_up(results, internal_topics, settings.to, time.monotonic() - started)
+        summary = summed_up(results, internal_topics, settings.to, time.monotonic() - started)
         size_bytes = sum(result.output_bytes for result in results)
         outcome = Outcome(summary, len(fresh), len(done), size_bytes, results)
         journal.write_whole(Path(settings.to, journal.OWN, "summary.json"), json.dumps(outcome.as_json()))
@@ -180,7 +183,8 @@ def _check_none_merged(recorded: dict[str, SegmentResult], tasks: Sequence[Expor
             )
 
 
-def _summed_up(results: Sequence[SegmentResult], internal: tuple[str, ...], output: str, seconds: float) -> Summary:
+def summed_up(results: Sequence[SegmentResult], internal: tuple[str, ...], output: str, seconds: float) -> Summary:
+    """Add up what was counted segment by segment."""
     of_topic: dict[str, list[SegmentResult]] = defaultdict(list)
     codecs: dict[str, Counts] = defaultdict(Counts)
     dropped: dict[str, Counts] = defaultdict(Counts)

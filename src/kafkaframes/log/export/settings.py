@@ -9,6 +9,7 @@ from typing import Any
 
 from kafkaframes.log.dump.filters import Filter
 from kafkaframes.log.filesystem import split
+from kafkaframes.log.txn_index import AbortedTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,8 @@ class ExportTask:
         path: of the ``.log``, on a disk or by URL.
         size_bytes: as it was listed; what a broker appends later is left for the next run.
         first_offset, end_offset: records outside are left out; None is no bound, the end is exclusive.
+        start: the position of the batch to begin with.
+        aborted: transactions whose batches are left out.
     """
 
     path: str
@@ -28,6 +31,8 @@ class ExportTask:
     partition: int
     first_offset: int | None = None
     end_offset: int | None = None
+    start: int = 0
+    aborted: tuple[AbortedTransaction, ...] = ()
 
     @property
     def name(self) -> str:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.log.export.journal import TEMPORARY, JournalWriter
@@ -23,8 +27,9 @@ from kafkaframes.log.segment_source import check_not_cut, open_planned
 from kafkaframes.records.chunks import Source
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.layout import BATCH_V2
-from kafkaframes.records.scan import FILE
+from kafkaframes.records.scan import FILE, Batches
 
+Look = Callable[[Batches], npt.NDArray[np.bool_]]
 MOST_FAULTS = 20  # told of one segment
 
 
@@ -72,7 +77,7 @@ def export_group(job: tuple[Settings, tuple[ExportTask, ...]]) -> list[SegmentRe
     """
     settings, tasks = job
     results = []
-    with _writing(settings.to), JournalWriter(settings.to) as journal:
+    with writing(settings.to), JournalWriter(settings.to) as journal:
         for task in tasks:
             results.append(export_segment(task, settings))
             if results[-1].failed is None:
@@ -92,11 +97,11 @@ def export_segment(task: ExportTask, settings: Settings) -> SegmentResult:
     final = Path(settings.to, f"{task.name}.{settings.form}")
     temporary = Path(settings.to, TEMPORARY, f"{uuid.uuid4().hex}.{settings.form}")
     metadata = {"topic": task.topic, "partition": str(task.partition), "segment": task.path}
-    with _writing(settings.to):
+    with writing(settings.to):
         try:
             output = Output(str(temporary), settings.form, base64=settings.base64, metadata=metadata)
-            with open_planned(task.path, task.size_bytes) as source, output:
-                _copy(source, result, settings, output)
+            with output:
+                copy_segment(result, settings, lambda batch: output.write(row_batch(batch, headers=settings.headers)))
         except (LogDirError, CorruptRecordError) as error:
             temporary.unlink(missing_ok=True)
             return SegmentResult(task, failed=str(error))
@@ -111,11 +116,37 @@ def export_segment(task: ExportTask, settings: Settings) -> SegmentResult:
     return result
 
 
-def _copy(source: Source, result: SegmentResult, settings: Settings, output: Output) -> None:
+def copy_segment(
+    result: SegmentResult, settings: Settings, write: Callable[[pa.RecordBatch], None], *, look: Look | None = None
+) -> None:
+    """Read what is wanted of a segment and hand it over, batch by batch; count it in ``result``.
+
+    Args:
+        result: with the task, and otherwise empty.
+        settings: what is wanted.
+        write: gets columns of ``tally.SOURCE_COLUMNS``.
+        look: sees the batches of the log first, and says which to leave out unread.
+
+    Raises:
+        LogDirError: the segment cannot be read.
+        CorruptRecordError: it is damaged, and the mode is FAILFAST.
+    """
+    with open_planned(result.task.path, result.task.size_bytes) as source:
+        _copy(source, result, settings, write, look)
+
+
+def _copy(
+    source: Source,
+    result: SegmentResult,
+    settings: Settings,
+    write: Callable[[pa.RecordBatch], None],
+    look: Look | None,
+) -> None:
     task = result.task
-    reader = RecordReader(source, _read_options(task, settings), end=task.size_bytes)
+    options = _read_options(task, settings)._replace(unwanted=look)
+    reader = RecordReader(source, options, start=task.start, end=task.size_bytes)
     for batch in reader:
-        output.write(row_batch(result.tally.take(batch, settings.keep), headers=settings.headers))
+        write(result.tally.take(batch, settings.keep))
     end = reader.end
     if end is not None and end.position < task.size_bytes:
         check_not_cut(task.path, task.size_bytes)
@@ -151,7 +182,7 @@ def _commit(temporary: Path, final: Path) -> None:
 
 
 @contextmanager
-def _writing(to: str) -> Iterator[None]:
+def writing(to: str) -> Iterator[None]:
     """Tell a failing destination from a failing segment: the former ends the export."""
     try:
         yield

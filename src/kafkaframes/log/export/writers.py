@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkaframes.errors import MissingExtraError
 from kafkaframes.wire.text import java_text
 
 ROW_GROUP_ROWS = 400_000
@@ -40,15 +41,18 @@ class ParquetOutput:
         import pyarrow.parquet
 
         numbers = ["offset", "timestamp"]
-        self._file = pa.OSFile(path, "wb")
+        repeated = ["timestampType", "topic", "partition"]  # the last two in files of an Iceberg table only
+        self._file = _opened(path)
+        self.metadata: list[Any] = []
         self._writer = pyarrow.parquet.ParquetWriter(
             self._file,
             schema,
             compression="zstd",
             compression_level=1,
-            use_dictionary=["timestampType"],
+            use_dictionary=repeated,
             column_encoding=dict.fromkeys(numbers, _PACKED),
-            write_statistics=[*numbers, "timestampType"],
+            write_statistics=[*numbers, *repeated],
+            metadata_collector=self.metadata,
         )
         self._schema = schema
         self._waiting: list[pa.RecordBatch] = []
@@ -73,6 +77,22 @@ class ParquetOutput:
         self._flush()
         self._writer.close()
         self._file.close()
+
+
+def _opened(path: str) -> Any:
+    """Open a new file of this machine, or of a store by its URL.
+
+    Raises:
+        MissingExtraError: fsspec, or what it needs for this store, is absent.
+    """
+    if "://" not in path:
+        return pa.OSFile(path, "wb")
+    try:
+        import fsspec
+
+        return fsspec.open(path, "wb").open()
+    except ImportError as error:
+        raise MissingExtraError(f"writing {path}", "remote") from error
 
 
 class ArrowOutput:
@@ -159,6 +179,11 @@ class Output:
     def is_begun(self) -> bool:
         """Whether there is a file."""
         return self._writer is not None
+
+    @property
+    def footer(self) -> Any:
+        """Parquet's metadata of the closed file; None for other formats, and where there is no file."""
+        return next(iter(getattr(self._writer, "metadata", ())), None)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows."""

@@ -1,0 +1,108 @@
+"""The part of ``kafkaframes export`` that is for tables: which one, and what to tell of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkaframes.errors import OptionError
+from kafkaframes.log.export.journal import OWN
+from kafkaframes.log.export.run import Outcome
+from kafkaframes.log.export.settings import Settings
+from kafkaframes.log.tables import delta, iceberg
+from kafkaframes.log.tables.files import write_data_file
+from kafkaframes.log.tables.run import Run, TableExport
+from kafkaframes.log.tables.state import table_settings
+from kafkaframes.log.tables.table import Table
+
+if TYPE_CHECKING:
+    from kafkaframes.spark.options import ReadOptions
+
+
+def asked_of_table(
+    options: ReadOptions, settings: Settings, given: dict[str, Any]
+) -> tuple[Callable[..., Outcome], Callable[[Any], Any]]:
+    """Return what exports into the table, once it is told who runs the jobs, and what does one of them.
+
+    Raises:
+        MissingExtraError: the table format's library is absent.
+        OptionError: the destination is something else, or the options do not fit.
+    """
+    from kafkaframes.spark.tables import table_plan
+
+    if given["base64"]:
+        raise OptionError("--base64 is for csv and json: a table has bytes")
+    table = _TABLES[given["form"]](given)
+    settings = replace(settings, to=given["to"] or table.place, form="parquet")
+    plan = table_plan(options, from_offset=given["from_offset"], until_offset=given["until_offset"])
+    chosen = table_settings(settings, isolation=options.isolation)
+
+    def asked(*, run: Run) -> Outcome:
+        job = TableExport(table, settings, chosen, run=run)
+        return job.export(plan, incremental=given["incremental"], overwrite=given["overwrite"])
+
+    return asked, write_data_file
+
+
+def _delta(given: dict[str, Any]) -> Table:
+    delta.load_library()
+    to = _destination(given["to"], "_delta_log")
+    return delta.DeltaTable(to)
+
+
+def _iceberg(given: dict[str, Any]) -> Table:
+    iceberg.load_library()
+    name = given["table"] or iceberg.DEFAULT_NAME
+    if given["catalog"] is not None:
+        catalog = iceberg.open_catalog(given["catalog"], None)
+        return iceberg.IcebergTable(catalog, name, location=given["to"] and _uri(given["to"]))
+    to = given["to"] if "://" in given["to"] else _destination(given["to"], iceberg.CATALOG_FILE)
+    return iceberg.IcebergTable(iceberg.open_catalog(None, to), name)
+
+
+_TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {"delta": _delta, "iceberg": _iceberg}
+
+
+def _destination(to: str, sign: str) -> str:
+    """Return where a table is or may be made.
+
+    Args:
+        sign: what a directory holds that has one.
+
+    Raises:
+        OptionError: there are other files.
+    """
+    to = to.removeprefix("file://")
+    if "://" in to:
+        return to.rstrip("/")
+    root = Path(to).absolute()
+    if root.exists() and not root.is_dir():
+        raise OptionError(f"--to {to}: is a file")
+    if root.is_dir() and not (root / sign).exists():
+        others = [path.name for path in root.iterdir() if path.name != OWN]
+        if others or (root / OWN / "export.json").exists():
+            raise OptionError(f"--to {to}: holds other files, and no table")
+    return str(root)
+
+
+def _uri(to: str) -> str:
+    return to if "://" in to else f"file://{Path(to).absolute()}"
+
+
+def lines_of(told: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what to tell people of the table."""
+    at = told.get("version", told.get("snapshot"))
+    if at is not None:
+        word = "version" if "version" in told else "snapshot"
+        made = f"{told['commits']} commits" if told["commits"] != 1 else "1 commit"
+        yield f"{told['format']} table {told['location']}, {word} {at}; {made if told['commits'] else 'nothing new'}"
+    if "metadata" in told:
+        yield f"metadata: {told['metadata']}"
+    for gap in told["gaps"]:
+        yield f"lost before the export: offsets {gap['first']} to {gap['end'] - 1} of {gap['topic']}-{gap['partition']}"
+    if told["removed_orphans"]:
+        yield f"{len(told['removed_orphans']):,} files of runs that were killed are removed"
+    for path in told["doubtful_files"]:
+        yield f"a run was killed; whether a commit names its file cannot be told: {path}"

@@ -1,0 +1,145 @@
+"""``export --format delta|iceberg`` as people call it; and what they are told."""
+
+import builtins
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+from tests.spark.truth import SHOP
+
+from kafkaframes.cli.main import cli
+from kafkaframes.errors import KafkaframesError
+
+deltalake = pytest.importorskip("deltalake")
+catalogs = pytest.importorskip("pyiceberg.catalog.sql")
+FORMATS = ("delta", "iceberg")
+
+
+def ask(*args):
+    return CliRunner().invoke(cli, ["export", *map(str, args)])
+
+
+def refused(*args):
+    """Return what the error of a command says."""
+    result = ask(*args)
+    assert isinstance(result.exception, KafkaframesError), result.output
+    return str(result.exception)
+
+
+@pytest.fixture(autouse=True)
+def _closed_catalogs(monkeypatch):
+    """pyiceberg leaves connections to SQLite to the garbage collector, which warns."""
+    opened = []
+    init = catalogs.SqlCatalog.__init__
+
+    def noting(self, *given, **named):
+        init(self, *given, **named)
+        opened.append(self)
+
+    monkeypatch.setattr(catalogs.SqlCatalog, "__init__", noting)
+    yield
+    for catalog in opened:
+        catalog.close()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_table_is_made_and_told_of(form, tmp_path):
+    result = ask(SHOP, "--to", tmp_path / "t", "--format", form, "--topic", "payments")
+    assert result.exit_code == 0, result.output
+    assert "1,183 records" in result.output
+    assert "1 commit" in result.output
+    again = refused(SHOP, "--to", tmp_path / "t", "--format", form, "--topic", "payments")
+    assert "--incremental adds what is new" in again
+    third = ask(SHOP, "--to", tmp_path / "t", "--format", form, "--topic", "payments", "--incremental")
+    assert "nothing new" in third.output
+    told = json.loads(ask(SHOP, "--to", tmp_path / "t", "--format", form, "--incremental", "--json").stdout)
+    assert told["table"]["offsets"]["payments"] == {"0": 722, "1": 757}
+    assert told["table"]["offsets"]["customers"] == {"0": 2200}
+    assert told["table"]["commits"] == 1
+
+
+def test_processes_write_the_same(tmp_path, monkeypatch):
+    for workers in ("1", "2"):
+        result = ask(SHOP, "--to", tmp_path / workers, "--format", "delta", "--workers", workers)
+        assert result.exit_code == 0, result.output
+    one, two = (deltalake.DeltaTable(str(tmp_path / name)).to_pyarrow_table() for name in ("1", "2"))
+    order = [(name, "ascending") for name in ("topic", "partition", "offset")]
+    assert one.sort_by(order) == two.sort_by(order)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("form", FORMATS)
+def test_spark_writes_the_same(form, spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)  # the session of all tests is used
+    result = ask(SHOP, "--to", tmp_path / "t", "--format", form, "--master", "local[2]", "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["records"] == 13_818
+    assert told["table"]["commits"] == 1
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_an_absent_library_is_named_with_its_extra(form, tmp_path, monkeypatch):
+    package = {"delta": "deltalake", "iceberg": "pyiceberg"}[form]
+    load = builtins.__import__
+
+    def without(name, *given, **named):
+        if name.partition(".")[0] == package:
+            raise ImportError(f"No module named {name!r}")
+        return load(name, *given, **named)
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert f"pip install 'kafkaframes[{form}]'" in refused(SHOP, "--to", tmp_path / "t", "--format", form)
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--format", "parquet", "--incremental"), "--incremental is for tables"),
+        (("--format", "delta", "--catalog", "x"), "--catalog is for --format iceberg"),
+        (("--format", "delta", "--table", "a.b"), "--table is for --format iceberg"),
+        (("--format", "delta", "--base64"), "--base64 is for csv and json"),
+        (("--format", "delta", "--incremental", "--overwrite"), "only one of"),
+        (("--format", "iceberg", "--table", "noname"), "NAMESPACE.NAME"),
+        (("--format", "iceberg", "--catalog", "not-configured"), "--catalog not-configured"),
+        (("--format", "delta", "-o", "columns=offset"), "an export to a table takes"),
+        (("--format", "csv", "-o", "isolation=read_committed"), "an export takes"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(flags, told, tmp_path):
+    assert told in refused(SHOP, "--to", tmp_path / "t", *flags)
+    assert not list(tmp_path.glob("t/**/*.parquet"))
+
+
+def test_a_destination_is_needed():
+    assert "--to DIR is needed" in refused(SHOP, "--format", "delta")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_directory_with_other_files_is_refused(form, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "precious").write_text("")
+    assert "holds other files, and no table" in refused(SHOP, "--to", tmp_path / "mine", "--format", form)
+    assert ask(SHOP, "--to", tmp_path / "files", "--topic", "payments").exit_code == 0
+    assert "holds other files" in refused(SHOP, "--to", tmp_path / "files", "--format", form)
+
+
+def test_a_catalog_of_pyicebergs_configuration(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/own.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{tmp_path}/house")
+    import pyiceberg.catalog
+    import pyiceberg.utils.config
+
+    config = pyiceberg.utils.config.Config()
+    monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", config)
+    flags = ("--format", "iceberg", "--catalog", "lake", "--table", "raw.payments", "--topic", "payments")
+    result = ask(SHOP, *flags)
+    assert result.exit_code == 0, result.output
+    table = pyiceberg.catalog.load_catalog("lake").load_table("raw.payments")
+    assert table.location().startswith(f"file://{tmp_path}/house")
+    assert table.scan().to_arrow().num_rows == 1183
+    assert "nothing new" in ask(SHOP, *flags, "--incremental").output
