@@ -31,6 +31,7 @@ def read_records(
     control_records: bool = True,
     offsets: tuple[int | None, int | None] = (None, None),
     limit_bytes: int | None = None,
+    key_files: Sequence[str] = (),
 ) -> RecordBatches:
     """Return an iterator over the records of ``source`` as Arrow record batches of some megabytes.
 
@@ -46,6 +47,8 @@ def read_records(
         control_records: whether transaction markers and the like are among the records.
         offsets: give records from the first offset on, below the second only; None is no bound.
         limit_bytes: the largest size of a decompressed batch, 512 MiB by default; what is beyond is damage.
+        key_files: private RSA keys (``path`` or ``id=path``) of encrypted tiered segments; such a segment is named by
+            its ``.log`` object.
 
     Returns:
         An iterator with ``schema``, and with ``errors``: what was damaged so far (file, position, reason).
@@ -65,23 +68,27 @@ def read_records(
         control_records=control_records,
         offsets=offsets,
         limit_bytes=limit_bytes,
+        key_files=key_files,
     )
 
 
-def read_batches(source: bytes | bytearray | memoryview | Path | Sequence[Path]) -> pa.Table:
+def read_batches(
+    source: bytes | bytearray | memoryview | Path | Sequence[Path], *, key_files: Sequence[str] = ()
+) -> pa.Table:
     """Return a table of the batches of ``source``, one row each, from their headers alone: nothing is decompressed.
 
     The first column, ``file``, is there for paths only.
 
     Args:
         source: bytes, a path of a segment, or several, as in :func:`read_records`.
+        key_files: as there.
 
     Raises:
         LogDirError: a file cannot be read.
     """
     from kafkaframes.log.reading import read_batches as read
 
-    return read(source)
+    return read(source, key_files=key_files)
 
 
 def build_records(

@@ -12,13 +12,13 @@ from tests.spark.truth import CLICKS, SHOP
 
 import kafkaframes
 from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.log.segment_source import Meter
 from kafkaframes.spark.batch_table import read_batch_work
 from kafkaframes.spark.columns import choose_columns
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.reading import read_work
 from kafkaframes.spark.resolve import plan_log
 from kafkaframes.spark.segment_table import read_segment_work
-from kafkaframes.spark.source import Meter
 
 CASES = Path(__file__).parents[1] / "data" / "logs"
 TRANSACTIONS = CASES / "kraft-4x-transactions"

@@ -88,7 +88,7 @@ class Flaky(MemoryFileSystem):
 @pytest.fixture
 def flaky(monkeypatch):
     fsspec.register_implementation("flaky", Flaky, clobber=True)
-    monkeypatch.setattr("kafkaframes.spark.source.STORE_BYTES", 16_000)
+    monkeypatch.setattr("kafkaframes.log.segment_source.STORE_BYTES", 16_000)
     monkeypatch.setattr("kafkaframes.spark.reading.TARGET_BYTES", 16_000)
     monkeypatch.setattr(Flaky, "failures", 0)
     monkeypatch.setattr(Flaky, "short", False)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from kafkaframes.log.segment_file import open_segment_file
+from kafkaframes.log.filesystem import KEY_FILES
+from kafkaframes.log.segment_source import damage_of, open_planned, resume
+from kafkaframes.log.tiered.filesystem import object_view
 from kafkaframes.records.chunks import Memory
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadError, ReadOptions, RecordReader
 from kafkaframes.records.scan import FILE, MEMORY, as_array
@@ -43,8 +45,10 @@ def read_records(
     control_records: bool,
     offsets: tuple[int | None, int | None],
     limit_bytes: int | None,
+    key_files: Sequence[str] = (),
 ) -> RecordBatches:
     """Read as ``kafkaframes.read_records`` says."""
+    storage = {KEY_FILES: tuple(key_files)}
     options = ReadOptions(
         columns=DEFAULT_COLUMNS if columns is None else tuple(columns),
         mode=mode,
@@ -59,7 +63,7 @@ def read_records(
     errors: list[ReadError] = []
     batches = _in_memory(source, options.checked(), errors)
     if options.rules == FILE:
-        batches = _in_files(_paths(source), options, errors)
+        batches = _in_files(_paths(source, storage), options, errors, storage)
     return RecordBatches(batches, options.schema, errors)
 
 
@@ -67,25 +71,38 @@ def _in_memory(source: Any, options: ReadOptions, errors: list[ReadError]) -> It
     yield from RecordReader(Memory(as_array(source)), options, errors=errors)
 
 
-def _in_files(paths: list[str], options: ReadOptions, errors: list[ReadError]) -> Iterator[pa.RecordBatch]:
+def _in_files(
+    paths: list[str], options: ReadOptions, errors: list[ReadError], storage: Mapping[str, Any]
+) -> Iterator[pa.RecordBatch]:
     for path in paths:
-        with open_segment_file(path) as segment:
-            yield from RecordReader(segment, options, errors=errors)
+        with open_planned(path, options=storage) as segment:
+            start: int | None = 0
+            while start is not None:
+                yield from RecordReader(segment, options, errors=errors, start=start)
+                damage = damage_of(segment)
+                if damage is not None and options.mode == "FAILFAST":
+                    raise damage
+                start = None if damage is None else resume(path, damage, options=storage)
+                if damage is not None:
+                    errors.append(ReadError(path, damage.lost[0], None, None, str(damage), 0))
 
 
-def _paths(source: Any) -> list[str]:
+def _paths(source: Any, storage: Mapping[str, Any]) -> list[str]:
     one = isinstance(source, str | os.PathLike)
-    return [os.fspath(path) for path in ([source] if one else source)]
+    return [object_view(os.fspath(path), options=storage) for path in ([source] if one else source)]
 
 
-def read_batches(source: Any) -> pa.Table:
+def read_batches(source: Any, *, key_files: Sequence[str] = ()) -> pa.Table:
     """Read as ``kafkaframes.read_batches`` says."""
     if isinstance(source, _IN_MEMORY):
         return batches_table(Memory(as_array(source)), rules=MEMORY)
-    tables = []
-    for path in _paths(source):
-        with open_segment_file(path) as segment:
+    tables, storage = [], {KEY_FILES: tuple(key_files)}
+    for path in _paths(source, storage):
+        with open_planned(path, options=storage) as segment:
             table = batches_table(segment, rules=FILE)
+            damage = damage_of(segment)
+        if damage is not None:
+            raise damage
         tables.append(table.add_column(0, "file", pa.array([path] * table.num_rows, pa.string())))
     if len(tables) == 1:
         return tables[0]

@@ -115,6 +115,8 @@ class SegmentReader:
     @property
     def next_offset(self) -> int:
         """The offset after the last batch; the base offset of an empty segment."""
+        if self.segment.end_offset is not None:
+            return self.segment.end_offset + 1
         last = self.segment.base_offset - 1
         for header in self.last_headers():
             last = header.last_offset

@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import CorruptRecordError, LogDirError
-from kafkaframes.log.directory import Partition, Segment
+from kafkaframes.log.directory import LogFile, Partition, Segment
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.headers import BatchHeader
+from kafkaframes.log.producer_snapshot import ProducerEntry, read_producer_snapshot
 from kafkaframes.log.segment_reader import SegmentReader, open_segment
 from kafkaframes.log.txn_index import AbortedTransaction, read_txn_index
 from kafkaframes.records.batch import Record
@@ -136,7 +137,10 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
     aborted: list[AbortedTransaction] = []
     problems: list[LogDirError] = []
     end = partition.log_start_offset
-    for segment in partition.segments:
+    settled = _settled(filesystem, partition, follow, aborted) if use_indexes else 0
+    if settled:
+        end = max(end, (partition.segments[settled - 1].end_offset or 0) + 1)
+    for segment in partition.segments[settled:]:
         found: list[AbortedTransaction] = []
         with open_segment(filesystem, segment) as reader:
             for header in reader.producer_headers():
@@ -146,6 +150,42 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
         aborted += found if indexed is None else indexed
     aborted.sort(key=lambda one: one.last_offset)
     return TransactionState(tuple(aborted), dict(follow.first_offsets), end, tuple(problems))
+
+
+def _settled(
+    filesystem: FileSystem, partition: Partition, follow: OpenTransactions, aborted: list[AbortedTransaction]
+) -> int:
+    """Take the transactions of leading segments of which nothing needs to be read but their companions; count these.
+
+    Of a tiered segment it is known whether it has a transaction index, and the producer snapshot of the offset behind
+    it names the transactions that are open there. To walk its headers would be to fetch it whole.
+    """
+    count = next(
+        (place for place, one in enumerate(partition.segments) if one.end_offset is None or one.index is None),
+        len(partition.segments),
+    )
+    if not count:
+        return 0
+    behind = (partition.segments[count - 1].end_offset or 0) + 1
+    snapshot = next((file for file in partition.producer_snapshots if file.name.offset == behind), None)
+    problems: list[LogDirError] = []
+    found = [_indexed(filesystem, segment, problems) for segment in partition.segments[:count]]
+    producers = () if snapshot is None else _producers(filesystem, snapshot, problems)
+    if problems or snapshot is None:
+        return 0
+    aborted += {one: None for indexed in found for one in indexed or ()}  # segments that overlap both name some
+    follow.first_offsets |= {
+        one.producer_id: one.current_txn_first_offset for one in producers if one.current_txn_first_offset >= 0
+    }
+    return count
+
+
+def _producers(filesystem: FileSystem, snapshot: LogFile, problems: list[LogDirError]) -> tuple[ProducerEntry, ...]:
+    try:
+        return read_producer_snapshot(filesystem.read(snapshot.path), file=snapshot.path)
+    except LogDirError as problem:
+        problems.append(problem)
+        return ()
 
 
 def _follow(reader: SegmentReader, header: BatchHeader, follow: OpenTransactions) -> Iterator[AbortedTransaction]:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kafkaframes.log.segment_source import Meter
 from kafkaframes.records import decode
 from kafkaframes.records.chunks import Chunk, Chunks, pieces
 from kafkaframes.records.columns import codec_array
@@ -24,7 +25,7 @@ from kafkaframes.spark.columns import Column
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import Slice
 from kafkaframes.spark.rebatch import TARGET_BYTES, rebatch
-from kafkaframes.spark.source import Meter, aborted_batches, check_not_cut, open_slice
+from kafkaframes.spark.source import aborted_batches, go_on, open_slice
 
 _GUESSED_RATIO = 4.0  # of compression, for how many batches are opened at once
 
@@ -77,18 +78,23 @@ def _read_slice(
 ) -> Iterator[pa.RecordBatch]:
     whole = options.verify_crc or options.deep
     schema = arrow_schema(columns)
-    with open_slice(piece, options, meter=meter) as source:
-        if source is None:
+    with open_slice(piece, options, meter=meter) as opened:
+        if opened is None:
             return
-        chunks = Chunks(source, rules=FILE, start=piece.start, end=piece.end, chunk_bytes=TARGET_BYTES, whole=whole)
-        for chunk in chunks:
-            for part in pieces(chunk, _GUESSED_RATIO if options.deep else 1.0, TARGET_BYTES):
-                scanned = Scanned(part, piece, options)
-                arrays = [_array(column, scanned, piece) for column in columns]
-                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-        if chunks.end is not None and chunks.end.position < piece.end:
-            check_not_cut(piece, options)
-            yield _rest(chunks.end, piece, schema)
+        piece = opened.piece
+        start: int | None = piece.start
+        while start is not None:
+            chunks = Chunks(
+                opened.source, rules=FILE, start=start, end=piece.end, chunk_bytes=TARGET_BYTES, whole=whole
+            )
+            for chunk in chunks:
+                for part in pieces(chunk, _GUESSED_RATIO if options.deep else 1.0, TARGET_BYTES):
+                    scanned = Scanned(part, piece, options)
+                    arrays = [_array(column, scanned, piece) for column in columns]
+                    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+            start = go_on(opened, chunks.end, options)
+            if chunks.end is not None and chunks.end.position < (piece.end if start is None else start):
+                yield _rest(chunks.end, piece, schema, end_position=start)
 
 
 def _array(column: Column, scanned: Scanned, piece: Slice) -> pa.Array:
@@ -97,13 +103,13 @@ def _array(column: Column, scanned: Scanned, piece: Slice) -> pa.Array:
     return repeated(column, piece.segment, scanned.kept.size)
 
 
-def _rest(end: End, piece: Slice, schema: pa.Schema) -> pa.RecordBatch:
+def _rest(end: End, piece: Slice, schema: pa.Schema, *, end_position: int | None) -> pa.RecordBatch:
     known = {
         "topic": piece.segment.topic,
         "partition": piece.segment.partition,
         "file": piece.segment.path,
         "position": end.position,
-        "sizeBytes": piece.end - end.position,
+        "sizeBytes": (piece.end if end_position is None else end_position) - end.position,
         "error": end.reason,
     }
     return pa.RecordBatch.from_pylist([known], schema=schema)

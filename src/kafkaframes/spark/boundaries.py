@@ -35,12 +35,9 @@ def find_boundaries(segment: Segment, wanted: Sequence[int], *, storage: Mapping
     """
 
     filesystem = filesystem_for(segment.path, options=storage)
-
-    def read_at(position: int, length: int) -> bytes:
-        return filesystem.read(segment.path, position=position, length=length)
-
     try:
-        found = _from_index(filesystem, segment, wanted, read_at)
+        with filesystem.open(segment.path) as read_at:
+            found = _from_index(filesystem, segment, wanted, read_at)
         missing = [place for place, boundary in zip(wanted, found, strict=True) if boundary is None]
         if missing and isinstance(filesystem, LocalFileSystem):
             return sorted({b for b in found if b is not None} | set(_walk(segment.path, missing)))

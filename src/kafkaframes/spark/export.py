@@ -33,7 +33,7 @@ def plan_export(
         OptionError: the options do not fit what is there.
         LogDirError: a path does not exist or cannot be read.
     """
-    segments = discover_segments(options.paths)
+    segments = discover_segments(options.paths, storage=options.storage)
     chosen = select_segments(segments, options)
     topics = {segment.topic for segment in segments} - {segment.topic for segment in chosen}
     slices = prune(chosen, options)

@@ -65,7 +65,8 @@ class Segment:
 class Slice:
     """Bytes ``start`` to ``end`` of one segment; rows are kept if ``first_offset`` <= offset < ``end_offset``.
 
-    ``aborted`` are the transactions whose batches are left out.
+    ``aborted`` are the transactions whose batches are left out. ``unproven`` says of start and end whether they are
+    what an index said, without a look into the segment: whoever reads it sees whether the index was right.
     """
 
     segment: Segment
@@ -74,6 +75,7 @@ class Slice:
     first_offset: int = NO_START
     end_offset: int = NO_END
     aborted: tuple[AbortedTransaction, ...] = ()
+    unproven: tuple[bool, bool] = (False, False)
 
     @property
     def size_bytes(self) -> int:
@@ -215,12 +217,22 @@ def prune(segments: Sequence[Segment], options: ReadOptions) -> list[Slice]:
     for position, segment in enumerate(segments):
         first, end = ranges[segment.topic, segment.partition]
         following = segments[position + 1] if position + 1 < len(segments) else None
-        limit = following.base_offset if following and following.directory == segment.directory else NO_END
-        first = max(first, segment.log_start_offset)
+        limit, wanted = _reach(segment, following)
+        first, end = max(first, segment.log_start_offset), min(end, wanted)
         is_row = segment.size_bytes > 0 or options.table == "segments"
         if is_row and segment.base_offset < end and limit > first:
             slices.append(_bounded(segment, first, end, limit))
     return slices
+
+
+def _reach(segment: Segment, following: Segment | None) -> tuple[int, int]:
+    """Return the offset that a segment's records lie below, and the one from which on they are the next segment's.
+
+    Two tiered segments may overlap: what both have is read from the second.
+    """
+    limit = following.base_offset if following and following.directory == segment.directory else NO_END
+    last = None if segment.stored is None else segment.stored.end_offset
+    return (limit, NO_END) if last is None else (last + 1, limit if limit <= last else NO_END)
 
 
 def _bounded(segment: Segment, first: int, end: int, limit: int) -> Slice:
@@ -258,7 +270,15 @@ def split(whole: Slice, target: int, boundaries: Boundaries) -> list[Slice]:
     wanted = [whole.start + whole.size_bytes * piece // count for piece in range(1, count)]
     cuts = [p for p in boundaries(whole.segment, wanted) if whole.start < p < whole.end]
     edges = [whole.start, *sorted(set(cuts)), whole.end]
-    return [replace(whole, start=start, end=end) for start, end in pairwise(edges)]
+    return [
+        replace(
+            whole,
+            start=start,
+            end=end,
+            unproven=(whole.unproven[0] and start == whole.start, whole.unproven[1] and end == whole.end),
+        )
+        for start, end in pairwise(edges)
+    ]
 
 
 def pack(slices: Iterable[Slice], target: int) -> list[tuple[Slice, ...]]:

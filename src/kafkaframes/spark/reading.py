@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
+from kafkaframes.log.segment_source import Meter
 from kafkaframes.records.columns import ReadError, RecordReader
 from kafkaframes.records.columns import ReadOptions as RecordOptions
 from kafkaframes.records.scan import FILE, End
@@ -32,7 +33,7 @@ from kafkaframes.spark.columns import Column
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import NO_END, NO_START, Slice
 from kafkaframes.spark.rebatch import TARGET_BYTES, rebatch
-from kafkaframes.spark.source import Meter, aborted_batches, check_not_cut, open_slice
+from kafkaframes.spark.source import aborted_batches, go_on, open_slice
 
 log = logging.getLogger("kafkaframes.spark")
 
@@ -57,18 +58,21 @@ def _read_slice(
     piece: Slice, columns: Sequence[Column], options: ReadOptions, meter: Meter | None
 ) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(columns)
-    with open_slice(piece, options, meter=meter) as source:
-        if source is None:
+    with open_slice(piece, options, meter=meter) as opened:
+        if opened is None:
             return
-        reader = RecordReader(source, record_options(piece, columns, options), start=piece.start, end=piece.end)
-        told = 0
-        for batch in reader:
-            told = _tell(reader.errors, told)
-            yield to_spark(batch, columns, schema, piece.segment)
-        _tell(reader.errors, told)
-        if reader.end is not None and reader.end.position < piece.end:
-            check_not_cut(piece, options)
-            _tell_rest(reader.end, piece)
+        piece, wanted = opened.piece, record_options(opened.piece, columns, options)
+        start: int | None = piece.start
+        while start is not None:
+            reader = RecordReader(opened.source, wanted, start=start, end=piece.end)
+            told = 0
+            for batch in reader:
+                told = _tell(reader.errors, told)
+                yield to_spark(batch, columns, schema, piece.segment)
+            _tell(reader.errors, told)
+            start = go_on(opened, reader.end, options)
+            if start is None and reader.end is not None and reader.end.position < piece.end:
+                _tell_rest(reader.end, piece)
 
 
 def record_options(piece: Slice, columns: Sequence[Column], options: ReadOptions) -> RecordOptions:

@@ -17,10 +17,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
-from kafkaframes.errors import OptionError
+import numpy as np
+
+from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.log.headers import BatchHeader
 from kafkaframes.log.lookup import log_end_offset, offset_for_timestamp
+from kafkaframes.log.offset_index import read_offset_index
 from kafkaframes.log.segment_reader import SegmentReader, open_segment
+from kafkaframes.log.tiered.filesystem import TieredFileSystem
+from kafkaframes.log.tiered.names import ViewPath
 from kafkaframes.log.transactions import TransactionState, transactions_of
 from kafkaframes.log.txn_index import AbortedTransaction
 from kafkaframes.records.reasons import END
@@ -52,11 +57,13 @@ class ReadPlan:
     Attributes:
         works: the slices of each task.
         segments: how many segments the chosen topic partitions have, and ``log_bytes`` how large they are.
+        bytes_to_fetch: of tiered segments, the stored bytes of the chunks that are needed; of others what is read.
     """
 
     works: tuple[tuple[Slice, ...], ...]
     segments: int
     log_bytes: int
+    bytes_to_fetch: int = 0
 
     @property
     def tasks(self) -> int:
@@ -104,7 +111,15 @@ def plan_found(found: FoundLogs, options: ReadOptions, *, cores: int) -> ReadPla
         slices = with_aborted(slices, chosen, states)
     boundaries = partial(find_boundaries, storage=options.storage)
     works = share_out([_light(piece, options) for piece in slices], options, cores=cores, boundaries=boundaries)
-    return ReadPlan(tuple(works), len(chosen), sum(segment.size_bytes for segment in chosen))
+    fetched = sum(_fetched(piece, logs) for work in works for piece in work)
+    return ReadPlan(tuple(works), len(chosen), sum(segment.size_bytes for segment in chosen), fetched)
+
+
+def _fetched(piece: Slice, logs: Logs) -> int:
+    filesystem = logs[piece.segment.topic, piece.segment.partition].filesystem
+    if isinstance(filesystem, TieredFileSystem):
+        return filesystem.fetched_bytes(piece.segment.path, piece.start, piece.end)
+    return piece.size_bytes
 
 
 def logs_of(found: FoundLogs, chosen: Iterable[Segment]) -> Logs:
@@ -200,6 +215,8 @@ def narrow(piece: Slice, logs: Logs) -> Slice:
     if stored is None or (piece.first_offset == NO_START and piece.end_offset == NO_END):
         return piece
     one = logs[piece.segment.topic, piece.segment.partition]
+    if ViewPath.parse(piece.segment.path) is not None:
+        return _narrow_by_index(piece, one)
     with open_segment(one.filesystem, stored) as reader:
         start, end = piece.start, piece.end
         if piece.first_offset != NO_START:
@@ -210,6 +227,34 @@ def narrow(piece: Slice, logs: Logs) -> Slice:
             if last is not None:  # a wrapper of format 0 or 1 says its last offset only
                 end = last.position if last.magic >= 2 and last.base_offset >= piece.end_offset else last.end
     return replace(piece, start=min(start, end), end=end)
+
+
+def _narrow_by_index(piece: Slice, one: Log) -> Slice:
+    """Cut a slice of a tiered segment where its index says: a look at the batches would fetch their chunks.
+
+    All records at or above an entry's offset lie at or behind its position (OffsetIndex), and all below it, or at it,
+    before the next entry's position.
+    """
+    stored = piece.segment.stored
+    if stored is None or stored.index is None:
+        return piece
+    if stored.end_offset is not None and piece.first_offset > stored.end_offset:
+        return replace(piece, end=piece.start)
+    try:
+        raw = one.filesystem.read(stored.index.path)
+        index = read_offset_index(raw, base_offset=stored.base_offset, file=stored.index.path)
+    except LogDirError as problem:
+        log.warning("%s; the segment is read without it", problem)
+        return piece
+    start, end = piece.start, piece.end
+    if piece.first_offset != NO_START:
+        start = index.lookup(piece.first_offset).position
+    if piece.end_offset != NO_END:
+        behind = int(np.searchsorted(index.offsets, piece.end_offset - 1)) + 1
+        end = int(index.positions[behind]) if behind < len(index) else end
+    return replace(
+        piece, start=min(start, end), end=min(end, piece.end), unproven=(start > piece.start, end < piece.end)
+    )
 
 
 def _first_reaching(reader: SegmentReader, offset: int, otherwise: int) -> tuple[BatchHeader | None, int]:

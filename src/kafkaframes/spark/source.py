@@ -1,127 +1,100 @@
-"""Open a segment, on a disk or in a store, as what ``records`` reads batches from. No pyspark."""
+"""Open the segment of a slice; what to do where it is gone, cut or damaged. No pyspark."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.filesystem import FileSystem, LocalFileSystem, ReadAt, filesystem_for
-from kafkaframes.log.segment_file import open_segment_file
+from kafkaframes.log.filesystem import ReadAt, filesystem_for
+from kafkaframes.log.headers import BatchHeader, HeaderWalk
+from kafkaframes.log.segment_source import Meter, StoredSegment, check_not_cut, damage_of, open_planned, resume
 from kafkaframes.log.transactions import TransactionState
 from kafkaframes.records.chunks import Source
-from kafkaframes.records.scan import Batches, Bytes
+from kafkaframes.records.layout import BATCH_V2
+from kafkaframes.records.scan import Batches, End
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import Slice
 
 log = logging.getLogger("kafkaframes.spark")
-STORE_BYTES = 8 << 20  # asked of a store at once: a request costs some milliseconds, whatever its size
 
 
-@dataclass(slots=True)
-class Meter:
-    """Counts what a task reads of its segments."""
-
-    bytes_read: int = 0
-
-
-@dataclass(slots=True)
-class StoredSegment:
-    """A segment that a store answers for, some megabytes at a time; never a byte behind ``size_bytes``."""
-
-    name: str
-    size_bytes: int
-    read_at: ReadAt
-    meter: Meter
-    _start: int = 0
-    _data: bytes = b""
-
-    def read(self, position: int, length: int) -> bytes | memoryview:
-        """Return up to ``length`` bytes from ``position`` on.
-
-        Raises:
-            LogDirError: the store fails; it names the file.
-        """
-        at = position - self._start
-        if at < 0 or at + length > len(self._data):
-            wanted = min(max(length, STORE_BYTES), max(self.size_bytes - position, 0))
-            self._start, self._data, at = position, self.read_at(position, wanted), 0
-            self.meter.bytes_read += len(self._data)
-            if len(self._data) < wanted:
-                reason = f"the store gave {len(self._data)} of {wanted} bytes"
-                raise LogDirError(reason, position=position, file=self.name)
-        return memoryview(self._data)[at : at + length]
-
-
-@dataclass(slots=True)
-class Metered:
-    """A source that counts what is read of it."""
+@dataclass(frozen=True, slots=True)
+class OpenSlice:
+    """A slice whose segment is open; ``piece`` may be larger than planned, where an index was wrong."""
 
     source: Source
-    meter: Meter
-
-    @property
-    def name(self) -> str | None:
-        """The path."""
-        return self.source.name
-
-    @property
-    def size_bytes(self) -> int:
-        """The size when it was opened."""
-        return self.source.size_bytes
-
-    def read(self, position: int, length: int) -> bytes | memoryview | Bytes:
-        """Return up to ``length`` bytes from ``position`` on."""
-        data = self.source.read(position, length)
-        self.meter.bytes_read += len(data)
-        return data
+    piece: Slice
 
 
 @contextmanager
-def open_slice(piece: Slice, options: ReadOptions, *, meter: Meter | None = None) -> Iterator[Source | None]:
+def open_slice(piece: Slice, options: ReadOptions, *, meter: Meter | None = None) -> Iterator[OpenSlice | None]:
     """Open the segment of a slice; None where it is gone and ``failOnDataLoss`` is false.
 
     Raises:
         LogDirError: it cannot be read, or has lost bytes since the read was planned: before or while it is read.
     """
     path = piece.segment.path
-    filesystem = filesystem_for(path, options=options.storage)
-    counted = meter or Meter()
-    if not _is_there(filesystem, piece, options):
+    if not options.fail_on_data_loss and filesystem_for(path, options=options.storage).stat(path) is None:
+        problem = LogDirError("has vanished since the read was planned", file=path)
+        log.warning("%s; its records are not read", problem)
         yield None
-    elif isinstance(filesystem, LocalFileSystem):
-        with open_segment_file(path) as source:
-            yield Metered(source, counted)
-    else:
-        with filesystem.open(path) as read_at:
-            yield StoredSegment(path, piece.end, read_at, counted)
+        return
+    with open_planned(path, piece.end, options=options.storage, meter=meter) as source:
+        proven = piece
+        if isinstance(source, StoredSegment) and any(piece.unproven):
+            proven = _proven(piece, source.read_at)
+            source.size_bytes = proven.end
+        yield OpenSlice(source, proven)
 
 
-def check_not_cut(piece: Slice, options: ReadOptions) -> None:
-    """See whether a slice that ended early did so because its file was cut meanwhile.
+def _proven(piece: Slice, read_at: ReadAt) -> Slice:
+    """See whether the index was right about where a slice starts and ends; without it the whole segment is read."""
+    size_bytes = piece.segment.size_bytes
+    start, end = piece.start, piece.end
+    if piece.unproven[0] and start:
+        first = _header(read_at, start, size_bytes)
+        start = start if first is not None and first.base_offset <= piece.first_offset else 0
+    if piece.unproven[1] and end < size_bytes:
+        after = _header(read_at, end, size_bytes)
+        end = end if after is not None and after.base_offset >= piece.end_offset else size_bytes
+    if (start, end) != (piece.start, piece.end):
+        log.warning("%s: its offset index is wrong, the segment is read without it", piece.segment.path)
+    return replace(piece, start=start, end=end, unproven=(False, False))
+
+
+def _header(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader | None:
+    walk = HeaderWalk(read_at, size_bytes=size_bytes, position=position, window_bytes=BATCH_V2.size)
+    header = next(iter(walk), None)
+    return header if header is not None and 0 <= header.magic <= 2 else None
+
+
+def go_on(opened: OpenSlice, end: End | None, options: ReadOptions) -> int | None:
+    """Say where to read on after the reader of a slice has ended; None where the slice is done.
+
+    A reader ends early where the file was cut meanwhile, at a damaged chunk, or at damage that ``records`` knows.
 
     Raises:
-        LogDirError: it was.
+        LogDirError: the file was cut; or, in mode FAILFAST, a chunk of it cannot be undone.
     """
-    _is_there(filesystem_for(piece.segment.path, options=options.storage), piece, options)
-
-
-def _is_there(filesystem: FileSystem, piece: Slice, options: ReadOptions) -> bool:
-    found = filesystem.stat(piece.segment.path)
-    if found is None:
-        problem = LogDirError("has vanished since the read was planned", file=piece.segment.path)
-        if options.fail_on_data_loss:
-            raise problem
-        log.warning("%s; its records are not read", problem)
-        return False
-    if found.size_bytes < piece.end:
-        raise LogDirError("has become shorter since the read was planned", file=piece.segment.path)
-    return True
+    piece = opened.piece
+    damage = damage_of(opened.source)
+    if damage is None:
+        if end is not None and end.position < piece.end:
+            check_not_cut(piece.segment.path, piece.end, options=options.storage)
+        return None
+    if options.mode == "FAILFAST":
+        raise damage
+    start = resume(piece.segment.path, damage, options=options.storage)
+    start = None if start is None or start >= piece.end else start
+    rest = f"read on at byte {start}" if start is not None else "nothing behind it is read"
+    log.warning("%s; bytes %d to %d of %s are lost, %s", damage, *damage.lost, piece.segment.path, rest)
+    return start
 
 
 def aborted_batches(piece: Slice) -> Callable[[Batches], npt.NDArray[np.bool_]] | None:

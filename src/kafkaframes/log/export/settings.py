@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kafkaframes.log.dump.filters import Filter
@@ -54,6 +55,7 @@ class Settings:
         mode, verify_crc: as ``kafka-log`` has them.
         headers: whether the output has the column ``headers``.
         base64: csv and json: keys, values and header values in base64, so that no byte is lost.
+        storage: options of the store, if the log lies in one, and the key files of encrypted tiered segments.
     """
 
     to: str
@@ -63,11 +65,12 @@ class Settings:
     verify_crc: bool = True
     headers: bool = True
     base64: bool = False
+    storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what must be the same in every run into one destination, as JSON values."""
         values = asdict(self)
-        del values["to"]
+        del values["to"], values["storage"]
         return dict(json.loads(json.dumps(values, default=_as_json, sort_keys=True)))
 
 

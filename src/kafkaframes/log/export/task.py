@@ -23,11 +23,11 @@ from kafkaframes.log.export.journal import TEMPORARY, JournalWriter
 from kafkaframes.log.export.settings import ExportTask, Settings
 from kafkaframes.log.export.tally import SOURCE_COLUMNS, Counts, Tally
 from kafkaframes.log.export.writers import Output, row_batch
-from kafkaframes.log.segment_source import check_not_cut, open_planned
+from kafkaframes.log.segment_source import check_not_cut, damage_of, open_planned, resume
 from kafkaframes.records.chunks import Source
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.layout import BATCH_V2
-from kafkaframes.records.scan import FILE, Batches
+from kafkaframes.records.scan import FILE, Batches, End
 
 Look = Callable[[Batches], npt.NDArray[np.bool_]]
 MOST_FAULTS = 20  # told of one segment
@@ -131,7 +131,7 @@ def copy_segment(
         LogDirError: the segment cannot be read.
         CorruptRecordError: it is damaged, and the mode is FAILFAST.
     """
-    with open_planned(result.task.path, result.task.size_bytes) as source:
+    with open_planned(result.task.path, result.task.size_bytes, options=settings.storage) as source:
         _copy(source, result, settings, write, look)
 
 
@@ -144,16 +144,34 @@ def _copy(
 ) -> None:
     task = result.task
     options = _read_options(task, settings)._replace(unwanted=look)
-    reader = RecordReader(source, options, start=task.start, end=task.size_bytes)
-    for batch in reader:
-        write(result.tally.take(batch, settings.keep))
-    end = reader.end
-    if end is not None and end.position < task.size_bytes:
-        check_not_cut(task.path, task.size_bytes)
+    start: int | None = task.start
+    while start is not None:
+        reader = RecordReader(source, options, start=start, end=task.size_bytes)
+        for batch in reader:
+            write(result.tally.take(batch, settings.keep))
+        start = _after_damage(source, reader.end, result, settings)
+        for error in reader.errors:
+            _report(source, error, result)
+
+
+def _after_damage(source: Source, end: End | None, result: SegmentResult, settings: Settings) -> int | None:
+    """Note why a reader ended before the segment did; return where to read on behind a damaged chunk."""
+    task, damage = result.task, damage_of(source)
+    if end is None or end.position >= task.size_bytes:
+        return None
+    if damage is None:
+        check_not_cut(task.path, task.size_bytes, options=settings.storage)
         if not end.corrupt:  # else it is among the errors
             result.tally.drop(end.reason, Counts(1, None, task.size_bytes - end.position))
-    for error in reader.errors:
-        _report(source, error, result)
+        return None
+    if settings.mode == "FAILFAST":
+        raise damage
+    start = resume(task.path, damage, options=settings.storage)
+    result.fault_count += 1
+    result.faults.append(f"{damage}; bytes {damage.lost[0]} to {damage.lost[1]} of {task.path} are lost")
+    lost = (task.size_bytes if start is None else start) - end.position
+    result.tally.drop("a chunk of a tiered segment cannot be undone", Counts(1, None, lost))
+    return start
 
 
 def _read_options(task: ExportTask, settings: Settings) -> ReadOptions:

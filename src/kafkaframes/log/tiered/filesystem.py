@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kafkaframes.errors import LogDirError
+from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.log.checkpoints import PartitionMetadata, write_partition_metadata
 from kafkaframes.log.filesystem import FileInfo, FileSystem, ReadAt, filesystem_for, split
+from kafkaframes.log.names import segment_file_name
 from kafkaframes.log.tiered import indexes, names
 from kafkaframes.log.tiered.chunks import ChunkReader, Decrypt, decryptor
 from kafkaframes.log.tiered.keys import MOST_KEY_FILE_BYTES, data_key
@@ -157,16 +158,40 @@ class TieredFileSystem:
     def _segment(self, view: ViewPath, manifest: Manifest, stored: ReadAt) -> ReadAt:
         file = view.object(names.LOG)
         if manifest.is_plain:
-            return _bounded(stored, manifest.size_bytes)
+            return _bounded(stored, manifest.size_bytes, file)
         return ChunkReader(stored, manifest, decrypt=self.decrypt(manifest, file=file), file=file)
 
 
-def _bounded(stored: ReadAt, size_bytes: int) -> ReadAt:
+def object_view(path: str, *, options: Mapping[str, Any] | None = None) -> str:
+    """Return the view path of a segment whose ``.log`` object is named; any other path as it is.
+
+    Raises:
+        LogDirError: the object has no manifest, or one that is none.
+    """
+    name = names.ObjectName.parse(split(path)[1])
+    if name is None or name.suffix != names.LOG:
+        return path
+    main = path.removesuffix(f".{names.LOG}")
+    filesystem = TieredFileSystem(filesystem_for(path, options=options))
+    if filesystem.inner.stat(f"{main}.{names.MANIFEST}") is None:
+        raise LogDirError("an object without a manifest: it does not say how it is read", file=path)
+    owner = filesystem.manifest(main).metadata.topic_partition
+    return str(ViewPath(main, str(owner), segment_file_name(name.base_offset, names.LOG)))
+
+
+def _bounded(stored: ReadAt, size_bytes: int, file: str) -> ReadAt:
     """Read an object that is the segment itself, as far as the manifest says that it goes."""
 
     def read_at(position: int, length: int) -> bytes:
         end = size_bytes if length < 0 else min(position + length, size_bytes)
-        return stored(position, end - position) if position < end else b""
+        if position >= end:
+            return b""
+        data = stored(position, end - position)
+        if len(data) < end - position:
+            cut = position + len(data)
+            reason = f"the object is cut off: its manifest says {size_bytes} bytes"
+            raise DamagedChunkError(reason, position=cut, file=file, lost=(cut, size_bytes))
+        return data
 
     return read_at
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from kafkaframes.errors import LogDirError, MissingExtraError, OptionError
@@ -60,12 +61,17 @@ def data_key(encryption: Encryption, key_files: Iterable[str], read: Callable[[s
         raise LogDirError(reason, file=file)
     fitting = [one for one in given if one.key_id in (None, encryption.key_id)]
     for one in fitting:
-        key = unwrap(encryption.wrapped_key, load_private_key(read(one.path), file=one.path))
+        key = _opened(encryption.wrapped_key, read(one.path), one.path)
         if key is not None and len(key) == AES_KEY_BYTES:
             return key
     tried = ", ".join(one.path for one in fitting) or "none is for that id"
     reason = f"encrypted with the key pair {encryption.key_id!r}, which no key file that was given opens ({tried})"
     raise LogDirError(reason, file=file)
+
+
+@lru_cache(maxsize=4096)  # a segment is opened several times: its index, its chunks, by one task and another
+def _opened(wrapped: bytes, pem: bytes, file: str) -> bytes | None:
+    return unwrap(wrapped, load_private_key(pem, file=file))
 
 
 def load_private_key(pem: bytes, *, file: str) -> Any:

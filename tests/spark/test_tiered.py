@@ -1,0 +1,215 @@
+"""``kafka-log`` over tiered stores: the records of the truth, few bytes fetched, damage told and read around."""
+
+import base64
+import gzip
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from tests.log.tiered.store import KeyPair, TieredStore
+from tests.spark.test_resolve import read
+
+from kafkaframes import read_batches, read_records
+from kafkaframes.errors import DamagedChunkError, LogDirError
+from kafkaframes.log.directory import discover
+from kafkaframes.log.offset_index import write_offset_index
+from kafkaframes.log.producer_state import ProducerStates
+from kafkaframes.log.rebuild import rebuild_indexes
+from kafkaframes.log.segment_reader import open_segment
+from kafkaframes.log.segment_source import Meter
+from kafkaframes.log.time_index import write_time_index
+from kafkaframes.log.transactions import transactions_of
+from kafkaframes.records.build import build_records
+from kafkaframes.spark.options import ReadOptions
+from kafkaframes.spark.resolve import plan_log
+
+CASES = Path(__file__).parents[1] / "data" / "tiered"
+NAMES = sorted(path.name for path in CASES.iterdir() if path.is_dir())
+
+
+def keys_of(case):
+    files = ",".join(map(str, case.glob("*.private.pem")))
+    return {"keyFile": files} if files else {}
+
+
+def truth_of(case, name, offsets):
+    lines = gzip.decompress((case / "truth" / f"{name}.records.jsonl.gz").read_bytes()).splitlines()
+    records = (json.loads(line) for line in lines)
+    return {
+        one["offset"]: (one["timestamp"], one["key"])
+        for one in records
+        if one["type"] == "record" and one["offset"] in offsets and "control_type" not in one
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_records_of_a_store_are_those_that_kafka_read(name):
+    case = CASES / name
+    index = json.loads((case / "index.json").read_text())
+    for partition in index["partitions"]:
+        topic = partition["topic"]
+        valid = [
+            one
+            for one in index["segments"]
+            if one["valid"] and (one["topic"], one["partition"]) == (topic, partition["partition"])
+        ]
+        offsets = {offset for one in valid for offset in range(one["base_offset"], one["end_offset"] + 1)}
+        names = ("offset", "timestamp", "key")
+        assign = json.dumps({topic: [partition["partition"]]})
+        rows = read(case / "store", *names, assign=assign, **keys_of(case))
+        got = {
+            row["offset"]: (
+                int(row["timestamp"].timestamp() * 1000 + 0.5),
+                None if row["key"] is None else base64.b64encode(row["key"]).decode(),
+            )
+            for row in rows
+        }
+        assert got == truth_of(case, f"{topic}-{partition['partition']}", offsets)
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_transactions_of_a_store_are_known_without_a_look_at_its_segments(isolation):
+    case = CASES / "zstd-encrypted-transactions"
+    index = json.loads((case / "index.json").read_text())
+    (directory,) = discover(str(case / "store"), options={"key_files": tuple(keys_of(case)["keyFile"].split(","))})
+    rows = read(case / "store", "topic", "partition", "offset", isolation=isolation, **keys_of(case))
+    truth = {(one["topic"], one["partition"]): one["live"][isolation]["ranges"] for one in index["partitions"]}
+    for partition in directory.partitions:
+        walked = transactions_of(directory.filesystem, partition, use_indexes=False)
+        known = transactions_of(directory.filesystem, partition)
+        assert (known.aborted, known.open, known.log_end_offset) == (walked.aborted, walked.open, walked.log_end_offset)
+        name = partition.topic, partition.partition
+        consumed = [n for first, last in truth[name] for n in range(first, last + 1)]
+        got = [row["offset"] for row in rows if (row["topic"], row["partition"]) == name]
+        assert got == [n for n in consumed if n < walked.end_offset(isolation)]
+
+
+# ------------------------------------------------------------------------------------------------- a store of our own
+
+
+def upload(store, tmp_path, base, *, count=2000, size=100):
+    """A segment of small batches with its indexes, uploaded."""
+    path = tmp_path / f"{base:020d}.log"
+    rows = [{"key": b"k%d" % n, "value": bytes([n % 251]) * size, "timestamp": base + n} for n in range(count)]
+    path.write_bytes(build_records(rows, base_offset=base, leader_epoch=0, batch_records=20))
+    rebuild(path)
+    return store.upload(path, end_offset=base + count - 1, epochs={0: base}, checkpoint="0\n1\n0 0\n")
+
+
+def rebuild(path):
+    (directory,) = discover(str(path))
+    with open_segment(directory.filesystem, directory.partitions[0].segments[0]) as reader:
+        built = rebuild_indexes(reader, ProducerStates())
+    path.with_suffix(".index").write_bytes(write_offset_index(built.offset_index))
+    path.with_suffix(".timeindex").write_bytes(write_time_index(built.time_index))
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Five segments of about 250 KB in chunks of 10 KB."""
+    made = TieredStore(tmp_path / "store", chunk_size=10_000, compress=True)
+    for base in range(0, 10_000, 2000):
+        upload(made, tmp_path, base)
+    return made
+
+
+def bounds(first, end):
+    return {
+        "startingOffsets": json.dumps({"orders": {"0": first}}),
+        "endingOffsets": json.dumps({"orders": {"0": end}}),
+    }
+
+
+@pytest.mark.parametrize(("first", "end"), [(0, 10_000), (4321, 4421), (1999, 2001), (5999, 6000), (9990, 10_000)])
+@pytest.mark.parametrize("kind", ["zstd", "plain", "both"])
+def test_a_range_fetches_its_chunks_only(tmp_path, kind, first, end):
+    pair = KeyPair.make("k") if kind == "both" else None
+    (tmp_path / "k.pem").write_bytes(pair.pem if pair else b"")
+    store = TieredStore(tmp_path / "store", chunk_size=10_000, compress=kind != "plain", keys=pair)
+    for base in range(0, 10_000, 2000):
+        upload(store, tmp_path, base)
+    given = bounds(first, end) | ({"keyFile": f"{tmp_path}/k.pem"} if pair else {})
+    meter = Meter()
+    rows = read(store.root, "offset", "value", meter=meter, **given)
+    assert [(row["offset"], row["value"][0]) for row in rows] == [(n, n % 2000 % 251) for n in range(first, end)]
+    plan = plan_log(ReadOptions.parse({"path": str(store.root), **given}), cores=1)
+    stored = sum(Path(f"{main}.log").stat().st_size for main in store.written)
+    if end - first == 10_000:
+        assert plan.bytes_to_fetch == stored
+    else:
+        per_chunk = stored / len(store.written) / (250_000 / 10_000)
+        assert plan.bytes_to_fetch < 6 * per_chunk
+        overhead = 5 * 3000  # manifests
+        assert meter.bytes_read <= plan.bytes_to_fetch + overhead + 2 * 10_000
+
+
+def test_an_index_that_lies_loses_no_record(store, caplog):
+    main = store.written[2]
+    manifest = json.loads(Path(f"{main}.rsm-manifest").read_text())
+    place = manifest["segmentIndexes"]["offset"]
+    path = Path(f"{main}.indexes")
+    raw = bytearray(path.read_bytes())
+    entries = range(place["position"], place["position"] + place["size"], 8)
+    for at in entries:  # every entry says that its batch comes 500 offsets earlier than it does
+        raw[at : at + 4] = max(int.from_bytes(raw[at : at + 4], "big") - 500, (at - entries[0]) // 8 + 1).to_bytes(
+            4, "big"
+        )
+    path.write_bytes(raw)
+    with caplog.at_level(logging.WARNING, logger="kafkaframes.spark"):
+        rows = read(store.root, "offset", **bounds(4600, 5200))
+    assert [row["offset"] for row in rows] == list(range(4600, 5200))
+    assert any("index is wrong" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize("table", ["records", "batches"])
+def test_a_damaged_chunk_costs_its_batches_only(store, caplog, table):
+    path = Path(f"{store.written[1]}.log")
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 0xFF
+    path.write_bytes(raw)
+    name = {"records": "offset", "batches": "baseOffset"}[table]
+    with caplog.at_level(logging.WARNING, logger="kafkaframes.spark"):
+        rows = [row[name] for row in read(store.root, name, table=table) if row[name] is not None]
+    step = {"records": 1, "batches": 20}[table]
+    missing = sorted(set(range(0, 10_000, step)) - set(rows))
+    assert rows == sorted(set(rows))
+    assert 0 < len(missing) * step < 400
+    assert missing == list(range(missing[0], missing[-1] + step, step))
+    assert str(path) in caplog.text
+    with pytest.raises(DamagedChunkError, match="cannot be undone"):
+        read(store.root, name, table=table, mode="FAILFAST")
+
+
+def test_a_plain_object_that_is_cut_is_read_up_to_the_cut(tmp_path, caplog):
+    store = TieredStore(tmp_path / "store", chunk_size=10_000)
+    for base in (0, 2000):
+        upload(store, tmp_path, base)
+    path = Path(f"{store.written[0]}.log")
+    path.write_bytes(path.read_bytes()[:-1000])
+    with caplog.at_level(logging.WARNING, logger="kafkaframes.spark"):
+        rows = [row["offset"] for row in read(store.root, "offset")]
+    assert 1980 <= rows.index(2000) < 2000
+    assert "its manifest says" in caplog.text
+    with pytest.raises(DamagedChunkError):
+        read(store.root, "offset", mode="FAILFAST")
+
+
+def test_read_records_takes_objects(store, tmp_path):
+    path = f"{store.written[1]}.log"
+    offsets = [n for batch in read_records(path, columns=["offset"]) for n in batch.column("offset").to_pylist()]
+    assert offsets == list(range(2000, 4000))
+    assert read_batches(path).num_rows == 100
+    Path(f"{store.written[1]}.rsm-manifest").unlink()
+    with pytest.raises(LogDirError, match="without a manifest"):
+        read_batches(path)
+
+
+@pytest.mark.spark
+def test_spark_reads_an_encrypted_store(spark):
+    import kafkaframes.spark as ours
+
+    case = CASES / "settings-changed"
+    ours.register(spark)
+    frame = spark.read.format("kafka-log").options(**keys_of(case)).load(str(case / "store"))
+    assert frame.selectExpr("min(offset)", "max(offset)", "count(*)").first()[:] == (0, 3089, 3090)
