@@ -14,9 +14,7 @@ from kafkaframes import read_batches, read_records
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.log.directory import discover
 from kafkaframes.log.offset_index import write_offset_index
-from kafkaframes.log.producer_state import ProducerStates
 from kafkaframes.log.rebuild import rebuild_indexes
-from kafkaframes.log.segment_reader import open_segment
 from kafkaframes.log.segment_source import Meter
 from kafkaframes.log.time_index import write_time_index
 from kafkaframes.log.transactions import transactions_of
@@ -99,8 +97,7 @@ def upload(store, tmp_path, base, *, count=2000, size=100):
 
 def rebuild(path):
     (directory,) = discover(str(path))
-    with open_segment(directory.filesystem, directory.partitions[0].segments[0]) as reader:
-        built = rebuild_indexes(reader, ProducerStates())
+    built = rebuild_indexes(directory.filesystem, directory.partitions[0].segments[0])
     path.with_suffix(".index").write_bytes(write_offset_index(built.offset_index))
     path.with_suffix(".timeindex").write_bytes(write_time_index(built.time_index))
 
