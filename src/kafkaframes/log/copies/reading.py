@@ -73,7 +73,8 @@ def open_source(filesystem: FileSystem, segment: Segment) -> Iterator[Source]:
         with open_segment_file(segment.path) as file:
             yield file
     else:
-        yield StoredSegment(segment.path, segment.size_bytes, filesystem)
+        with filesystem.open(segment.path) as read_at:
+            yield StoredSegment(segment.path, segment.size_bytes, read_at)
 
 
 def read_copy(found: Found) -> Copy:
