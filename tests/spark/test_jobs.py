@@ -1,5 +1,8 @@
 """Rewrites on Spark: the same files as in one process, the same errors."""
 
+import os
+import signal
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -8,8 +11,9 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.log.cleaner import CleanerSettings
 from kafkaframes.log.rewrite import RewriteSettings, convert
 from kafkaframes.log.rewrite.compaction import compact, prove_gone
+from kafkaframes.log.rewrite.stages import RewriteTask
 from kafkaframes.records.build import build_records
-from kafkaframes.spark.jobs import runner
+from kafkaframes.spark.jobs import runner, split
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 
@@ -35,6 +39,53 @@ def test_conversion_and_compaction_are_those_of_one_process(spark, tmp_path):
     assert there.partitions == here.partitions
     assert contents(tmp_path / "compact-there") == contents(tmp_path / "compact-here")
     assert prove_gone(str(tmp_path / "here"), b"no such key", run=run).is_gone
+
+
+def write_topic(path: Path) -> Path:
+    """Write a partition of several segments in which every third record has the key of an earlier one."""
+    path.mkdir()
+    for base in range(0, 4000, 500):
+        offsets = list(range(base, base + 500))
+        keys = [b"key-%d" % (offset * 7 % 1333) for offset in offsets]
+        data = build_records({"offset": offsets, "key": keys, "value": keys}, codec="lz4", batch_bytes=2000)
+        (path / f"{base:020}.log").write_bytes(data)
+    return path
+
+
+def test_a_partition_shared_out_by_segments_is_compacted_to_the_same_files(spark, tmp_path):
+    source = str(write_topic(tmp_path / "t-0"))
+    settings = CleanerSettings(now_ms=10**15, segment_bytes=20_000)
+    here = compact(source, tmp_path / "here", settings)
+    shared = replace(split(), above_bytes=0, chunk_bytes=10_000, run_entries=300, judge_entries=1500)
+    there = compact(source, tmp_path / "there", settings, run=runner(spark), split=shared)
+    assert there.partitions == here.partitions
+    assert here.partitions[0].records_kept == 1333
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+    assert {path.name for path in tmp_path.iterdir()} == {"t-0", "here", "there"}
+
+
+@dataclass(frozen=True)
+class Deadly:
+    """A task whose worker is killed."""
+
+    size_bytes: int = 0
+
+    def carry_out(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_worker_fails_the_job_and_leaves_nothing_the_next_run_works(spark, tmp_path):
+    source = str(write_topic(tmp_path / "t-0"))
+    settings = CleanerSettings(now_ms=10**15)
+
+    def deadly(function, tasks):
+        return runner(spark)(function, [Deadly() if isinstance(one, RewriteTask) else one for one in tasks])
+
+    with pytest.raises(Exception, match=r"SparkException|exited unexpectedly|crashed"):
+        compact(source, tmp_path / "out", settings, run=deadly, split=replace(split(), above_bytes=0))
+    assert {path.name for path in tmp_path.iterdir()} == {"t-0"}
+    compact(source, tmp_path / "out", settings, run=runner(spark), split=replace(split(), above_bytes=0))
+    assert (tmp_path / "out" / "_SUCCESS").exists()
 
 
 def test_damage_is_the_same_error_and_leaves_nothing(spark, tmp_path):

@@ -48,6 +48,9 @@ def command(
     segment of a partition is never compacted. With --prove-gone alone SRC is read and nothing written; KEY is text, or
     0x and hexadecimal digits. Exit status 1: the key is still there, or something could not be read.
 
+    With --master, large partitions are shared out by segments: tasks leave files for each other beside DIR, about 18
+    bytes a record, which every worker must see.
+
     Example: kafkaframes compact /backup/kafka-logs --topic users --to /backup/compacted --prove-gone user-17
     """
     from kafkaframes.log.rewrite.compaction import compact
@@ -59,7 +62,8 @@ def command(
     with rewriting.runner(master, jobs, label="compacting") as run:
         if to is not None or dry_run:
             settings = CleanerSettings(now_ms=time.time_ns() // 1_000_000, **options)
-            report = compact(source, to, settings, topics=topics, run=run)
+            split = None if master is None else rewriting.split()
+            report = compact(source, to, settings, topics=topics, run=run, split=split)
         if prove_gone is not None:
             proof = prove(to or source, _key(prove_gone), run=run)
     _print(report, proof, as_json=as_json)

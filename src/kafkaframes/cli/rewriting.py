@@ -20,6 +20,7 @@ from kafkaframes.records.layout import CODECS
 if TYPE_CHECKING:
     from kafkaframes.log.rewrite.job import JobReport
     from kafkaframes.log.rewrite.settings import RewriteSettings
+    from kafkaframes.log.rewrite.staged_compaction import Split
 
 FORMATS = {"v0": 0, "v1": 1, "v2": 2}
 codec_option = partial(click.option, "--codec", type=click.Choice(CODECS))
@@ -66,6 +67,13 @@ def runner(master: str | None, jobs: int | None, *, label: str) -> Iterator[Call
 
     with spark_jobs.session_at(f"kafkaframes {label}", master) as spark:
         yield spark_jobs.runner(spark)
+
+
+def split() -> Split:
+    """Return how Spark shares out large partitions."""
+    from kafkaframes.spark import jobs as spark_jobs
+
+    return spark_jobs.split()
 
 
 def _size(task: Any) -> int:

@@ -6,6 +6,7 @@ Executors need this package and its dependencies, and see the same paths as the 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +17,8 @@ from kafkaframes.spark import _compat
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from kafkaframes.log.rewrite.staged_compaction import Split
 
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
@@ -86,6 +89,14 @@ def runner(spark: SparkSession) -> Callable[[Callable[[Any], Any], Sequence[Any]
         return answers
 
     return run
+
+
+def split() -> Split:
+    """Return how compaction shares out large partitions: with random numbers, so that nobody knows the digests."""
+    from kafkaframes.log.rewrite.staged_compaction import Split
+
+    first, second = (secrets.randbits(64) - 2**63 for _ in range(2))
+    return Split(secret=(first, second))
 
 
 def _attempt(function: Callable[[Any], Any], task: Any) -> Any:

@@ -25,13 +25,17 @@ from tests.agreement.kind import Case, Kind, differences
 from tests.agreement.kinds.logs import lines
 
 from kafkaframes.log.checkpoints import read_offset_checkpoint
-from kafkaframes.log.cleaner import CleanerSettings, clean_partition
+from kafkaframes.log.cleaner import CleanerSettings, CleaningRound, clean_partition
 from kafkaframes.log.cleaner.settings import semantics_of_version
-from kafkaframes.log.directory import discover
+from kafkaframes.log.directory import Partition, discover
+from kafkaframes.log.filesystem import FileSystem
+from kafkaframes.log.rewrite.job import run_here
+from kafkaframes.log.rewrite.staged_compaction import Split, clean_partitions
 
 _BEGIN = re.compile(r"(?P<at>\S+Z?) INFO .*Beginning cleaning of log (?P<log>\S+?)\.?$")
 _CLOCK_MS = 60  # a log line follows the clock of its round by less
 _SIZES = ("position", "size", "crc")
+_SPLIT = Split(secret=(1, 2), above_bytes=0, chunk_bytes=2000, run_entries=100, judge_entries=500)
 _CHECKPOINT = "cleaner-offset-checkpoint"
 
 
@@ -75,9 +79,14 @@ def _stage(case: Path, target: Path, config: dict[str, Any]) -> None:
         os.utime(target / name, ns=(mtime_ms * 1_000_000,) * 2)
 
 
-def _clean(logs: Path, config: dict[str, Any], work: Path) -> dict[str, int]:
-    """Run every round; replace the partitions under ``logs`` by what the product made; return its checkpoint."""
+def _clean(logs: Path, config: dict[str, Any], work: Path) -> tuple[dict[str, int], list[str]]:
+    """Run every round; replace the partitions under ``logs`` by what the product made.
+
+    Returns:
+        The product's checkpoint, and where many workers would not have made the same.
+    """
     dirty: dict[str, int] = {}
+    found: list[str] = []
     for name in sorted(path.name for path in logs.iterdir() if path.is_dir()):
         clocks = _clocks(config, name) or [config["cleaner_started_between_ms"][1]]
         for number, clock in enumerate(clocks):
@@ -88,9 +97,21 @@ def _clean(logs: Path, config: dict[str, Any], work: Path) -> dict[str, int]:
             if result is None:
                 continue
             dirty[name] = result.end_offset
+            found += _shared_out(directory.filesystem, partition, settings, result)
             shutil.rmtree(logs / name)
             shutil.move(work / f"{name}.{number}", logs / name)
-    return dirty
+    return dirty, found
+
+
+def _shared_out(
+    filesystem: FileSystem, partition: Partition, settings: CleanerSettings, alone: CleaningRound
+) -> list[str]:
+    """Clean the partition once more, shared out by segments: the same files, byte for byte."""
+    target = alone.directory.with_name("many")
+    clean_partitions([(filesystem, partition, target)], settings, _SPLIT, run_here)
+    one, other = ({path.name: path.read_bytes() for path in top.iterdir()} for top in (alone.directory, target))
+    shutil.rmtree(target)
+    return [f"{name}: not what many workers make" for name in one.keys() | other if one.get(name) != other.get(name)]
 
 
 def _disagreements(case: Case) -> Iterator[str]:
@@ -100,7 +121,8 @@ def _disagreements(case: Case) -> Iterator[str]:
         work = Path(temporary)
         logs = work / "logs"
         _stage(folder, logs, config)
-        dirty = _clean(logs, config, work)
+        dirty, different = _clean(logs, config, work)
+        yield from different
         yield from itertools.islice(_compare(folder, logs, config, dirty), 40)
 
 

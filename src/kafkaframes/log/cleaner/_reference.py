@@ -1,4 +1,4 @@
-"""The plain twin of the kernels: a dict from keys to their last offset."""
+"""The plain twins of the kernels: a dict from keys to their last offset, SipHash, and the judgement of a bucket."""
 
 from __future__ import annotations
 
@@ -25,3 +25,55 @@ class PlainOffsetMap:
             self.last_offsets.get(bytes(buf[place : place + size]), ABSENT) if size >= 0 else ABSENT
             for place, size in zip(places, sizes, strict=True)
         ]
+
+
+_WORD = 2**64 - 1
+
+
+def siphash(key: bytes, *, key0: int, key1: int) -> tuple[int, int]:
+    """SipHash-2-4 with 128 bits (Aumasson, Bernstein), as two numbers of 64 bits.
+
+    >>> low, high = siphash(b"", key0=0x0706050403020100, key1=0x0F0E0D0C0B0A0908)
+    >>> (low.to_bytes(8, "little") + high.to_bytes(8, "little")).hex()  # the authors' first vector
+    'a3817f04ba25a8e66df67214c7550293'
+    """
+    v = [key0 ^ 0x736F6D6570736575, key1 ^ 0x646F72616E646F6D ^ 0xEE, key0 ^ 0x6C7967656E657261]
+    v.append(key1 ^ 0x7465646279746573)
+    padded = key + bytes(7 - len(key) % 8) + bytes((len(key) & 0xFF,))
+    for place in range(0, len(padded), 8):
+        word = int.from_bytes(padded[place : place + 8], "little")
+        v[3] ^= word
+        _rounds(v, 2)
+        v[0] ^= word
+    v[2] ^= 0xEE
+    _rounds(v, 4)
+    low = v[0] ^ v[1] ^ v[2] ^ v[3]
+    v[1] ^= 0xDD
+    _rounds(v, 4)
+    return low, v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
+def _rounds(v: list[int], count: int) -> None:
+    for _ in range(count):
+        v[0] = (v[0] + v[1]) & _WORD
+        v[2] = (v[2] + v[3]) & _WORD
+        v[1], v[3] = _left(v[1], 13) ^ v[0], _left(v[3], 16) ^ v[2]
+        v[0] = (_left(v[0], 32) + v[3]) & _WORD
+        v[2] = (v[2] + v[1]) & _WORD
+        v[1], v[3] = _left(v[1], 17) ^ v[2], _left(v[3], 21) ^ v[0]
+        v[2] = _left(v[2], 32)
+
+
+def _left(value: int, by: int) -> int:
+    return (value << by | value >> (64 - by)) & _WORD
+
+
+def latest_of(entries: list[tuple[bytes, bool]]) -> list[bool]:
+    """Say of each (key, whether it counts) whether none that counts came behind it with its key."""
+    found: list[bool] = []
+    counted: set[bytes] = set()
+    for key, counts in reversed(entries):
+        found.append(key not in counted)
+        if counts:
+            counted.add(key)
+    return found[::-1]

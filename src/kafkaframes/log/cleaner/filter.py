@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.log.cleaner.latest import Latest
-from kafkaframes.log.cleaner.plan import RoundPlan
 from kafkaframes.log.cleaner.settings import REWRITES_OLD, CleanerSettings
 from kafkaframes.log.cleaner.transactions import CleanedTransactions
 from kafkaframes.log.cleaner.window import DecodedWindow
 from kafkaframes.log.headers import BatchHeader
+from kafkaframes.log.producer_state import ProducerStates
 from kafkaframes.records.build import build_batches, build_empty_batch
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON
@@ -63,17 +63,31 @@ class Tally:
     bytes_written: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
 
+    def add(self, other: Tally) -> None:
+        """Add what was done elsewhere in the same round."""
+        self.dropped.update(other.dropped)
+        for name in self.__slots__:
+            if name != "dropped":
+                setattr(self, name, getattr(self, name) + getattr(other, name))
+
 
 class Filter:
     """Judges the batches of a round in the order of their offsets."""
 
-    def __init__(self, plan: RoundPlan, settings: CleanerSettings, known: Latest, transactions: CleanedTransactions):
-        self._plan = plan
+    def __init__(
+        self,
+        producers: ProducerStates,
+        settings: CleanerSettings,
+        known: Latest,
+        transactions: CleanedTransactions,
+    ) -> None:
+        """Judge by what the first walk has found; ``producers`` are those that the broker would know."""
+        self._producers = producers
         self._settings = settings
         self._known = known
         self._transactions = transactions
         self._round_end = known.latest_offset + 1
-        ends = sorted({entry.last_offset for entry in plan.producers.entries.values() if entry.last_offset >= 0})
+        ends = sorted({entry.last_offset for entry in producers.entries.values() if entry.last_offset >= 0})
         self._last_of_producers = np.array(ends, np.int64)
         self.tally = Tally()
 
@@ -139,7 +153,7 @@ class Filter:
         return keeps
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        entry = self._plan.producers.entries.get(header.producer_id)
+        entry = self._producers.entries.get(header.producer_id)
         if entry is None:
             return False
         if entry.last_offset >= 0:

@@ -8,30 +8,25 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.log import names
 from kafkaframes.log.cleaner.filter import Filter, Tally
 from kafkaframes.log.cleaner.latest import Latest, walk_dirty_part
+from kafkaframes.log.cleaner.output import copy_rest, indexed_columns, keep_mtime, write_indexes
 from kafkaframes.log.cleaner.plan import RoundPlan, group_segments
 from kafkaframes.log.cleaner.plan import plan_round as plan_round
 from kafkaframes.log.cleaner.settings import CleanerSettings
 from kafkaframes.log.cleaner.transactions import CleanedTransactions
 from kafkaframes.log.cleaner.window import windows
-from kafkaframes.log.directory import LogFile, Partition, Segment
+from kafkaframes.log.directory import Partition, Segment
 from kafkaframes.log.filesystem import FileSystem
-from kafkaframes.log.offset_index import write_offset_index
-from kafkaframes.log.rebuild import build_indexes
-from kafkaframes.log.time_index import write_time_index
-from kafkaframes.log.txn_index import AbortedTransaction, write_txn_index
-from kafkaframes.records.layout import PLACE
+from kafkaframes.log.txn_index import AbortedTransaction
 from kafkaframes.records.memory import Recycler
-from kafkaframes.records.scan import FILE, Ints, as_array, scan_all
 
 _UNFINISHED = ".kafkaframes-cleaning"
 
@@ -93,8 +88,7 @@ def _write(
     end_offset = known.latest_offset + 1
     segments = plan.segments_between(0, end_offset)
     transactions = CleanedTransactions()
-    filter_ = Filter(plan, settings, known, transactions)
-    old_horizon = _old_horizon(plan, settings)
+    filter_ = Filter(plan.producers, settings, known, transactions)
     groups: dict[int, tuple[int, ...]] = {}
     for group in group_segments(segments, settings, plan.first_uncleanable_offset):
         transactions.kept = []
@@ -102,33 +96,56 @@ def _write(
         groups[base] = tuple(segment.base_offset for segment in group)
         path = directory / names.segment_file_name(base, "log")
         with path.open("wb") as out:
-            out.writelines(_kept(filesystem, plan, group, filter_, transactions, old_horizon))
+            out.writelines(kept_of(filesystem, sources_of(plan, group, settings), filter_, transactions))
             out.flush()
             os.fsync(out.fileno())
         filter_.tally.bytes_written += path.stat().st_size
-        _write_indexes(path, base, settings, transactions.kept)
-        _keep_mtime(path, group[-1].log)
+        write_indexes(path, base, indexed_columns(path), settings, transactions.kept)
+        keep_mtime(path, group[-1].log)
     cleaned = {base for bases in groups.values() for base in bases}
-    _copy_rest(filesystem, plan.partition, directory, gone=cleaned - groups.keys(), rewritten=set(groups))
+    copy_rest(filesystem, plan.partition, directory, gone=cleaned - groups.keys(), rewritten=set(groups))
     return end_offset, groups, filter_.tally
 
 
-def _kept(
-    filesystem: FileSystem,
-    plan: RoundPlan,
-    group: list[Segment],
-    filter_: Filter,
-    transactions: CleanedTransactions,
-    old_horizon: int,
+@dataclass(frozen=True, slots=True)
+class SourceSegment:
+    """A segment that is to be cleaned, with what has to be known of the rest of the partition.
+
+    Attributes:
+        aborted: the transactions that touch its offsets.
+        is_dirty: whether the first walk goes through it.
+        retain_old_deletes: see ``Filter.keep``.
+    """
+
+    segment: Segment
+    aborted: tuple[AbortedTransaction, ...]
+    is_dirty: bool
+    retain_old_deletes: bool
+
+
+def sources_of(plan: RoundPlan, segments: Sequence[Segment], settings: CleanerSettings) -> list[SourceSegment]:
+    """Return neighbouring segments as the second walk takes them."""
+    horizon = _old_horizon(plan, settings)
+    bases = [segment.base_offset for segment in plan.partition.segments]
+    found = []
+    for segment in segments:
+        after = bisect_right(bases, segment.base_offset)
+        next_base = bases[after] if after < len(bases) else plan.log_end_offset
+        aborted = tuple(plan.aborted_between(segment.base_offset, next_base))
+        is_dirty = next_base > plan.first_dirty_offset
+        found.append(SourceSegment(segment, aborted, is_dirty, (segment.log.mtime_ms or 0) > horizon))
+    return found
+
+
+def kept_of(
+    filesystem: FileSystem, sources: Sequence[SourceSegment], filter_: Filter, transactions: CleanedTransactions
 ) -> Iterator[bytes | memoryview]:
-    """Yield what stays of segments that become one."""
+    """Yield what stays of segments, one after the other."""
     memory = Recycler()
-    nexts = [segment.base_offset for segment in group[1:]] + [_next_base(plan, group[-1])]
-    for segment, next_base in zip(group, nexts, strict=True):
-        transactions.add(plan.aborted_between(segment.base_offset, next_base))
-        young = (segment.log.mtime_ms or 0) > old_horizon
-        for window in windows(filesystem, segment, memory=memory):
-            yield from filter_.keep(window, retain_old_deletes=young)
+    for source in sources:
+        transactions.add(source.aborted)
+        for window in windows(filesystem, source.segment, memory=memory):
+            yield from filter_.keep(window, retain_old_deletes=source.retain_old_deletes)
 
 
 def preview_partition(
@@ -144,84 +161,14 @@ def preview_partition(
         return plan, None
     known = walk_dirty_part(filesystem, plan)
     transactions = CleanedTransactions()
-    filter_ = Filter(plan, settings, known, transactions)
+    filter_ = Filter(plan.producers, settings, known, transactions)
     segments = plan.segments_between(0, known.latest_offset + 1)
-    old_horizon = _old_horizon(plan, settings)
-    for group in group_segments(segments, settings, plan.first_uncleanable_offset):
-        for piece in _kept(filesystem, plan, group, filter_, transactions, old_horizon):
-            filter_.tally.bytes_written += len(piece)
+    for piece in kept_of(filesystem, sources_of(plan, segments, settings), filter_, transactions):
+        filter_.tally.bytes_written += len(piece)
     return plan, filter_.tally
-
-
-def _next_base(plan: RoundPlan, segment: Segment) -> int:
-    later = [one.base_offset for one in plan.partition.segments if one.base_offset > segment.base_offset]
-    return later[0] if later else plan.log_end_offset
 
 
 def _old_horizon(plan: RoundPlan, settings: CleanerSettings) -> int:
     """Return the file time up to which old tombstones may go: that of the last clean segment less the retention."""
     clean = plan.segments_between(0, plan.first_dirty_offset)
     return (clean[-1].log.mtime_ms or 0) - settings.delete_retention_ms if clean else 0
-
-
-def _write_indexes(path: Path, base: int, settings: CleanerSettings, kept: list[AbortedTransaction]) -> None:
-    table = scan_file(path)
-    positions, last_offsets, stamps = (table[PLACE[name]] for name in ("position", "last_offset", "max_timestamp"))
-    offset_index, time_index = build_indexes(
-        base, positions, last_offsets, stamps, interval_bytes=settings.index_interval_bytes
-    )
-    path.with_suffix(".index").write_bytes(write_offset_index(offset_index))
-    path.with_suffix(".timeindex").write_bytes(write_time_index(time_index))
-    if kept:
-        path.with_suffix(".txnindex").write_bytes(write_txn_index(kept))
-
-
-def scan_file(path: Path) -> Ints:
-    """Return the headers of a file's batches as a table; the file is mapped, being ours."""
-    data = np.memmap(path, np.uint8, "r") if path.stat().st_size else as_array(b"")
-    return scan_all(data, rules=FILE).table
-
-
-def _keep_mtime(path: Path, last: LogFile) -> None:
-    if last.mtime_ms is not None:
-        os.utime(path, ns=(last.mtime_ms * 1_000_000,) * 2)
-
-
-def _copy_rest(
-    filesystem: FileSystem, partition: Partition, directory: Path, *, gone: set[int], rewritten: set[int]
-) -> None:
-    """Copy what the round does not touch: later segments, small files, and snapshots but for stray ones.
-
-    A producer snapshot that stands beside no segment is stray, unless it is the one at the log's end; a broker removes
-    such files at its next start (``ProducerStateManager.removeStraySnapshots``).
-    """
-    bases = {segment.base_offset for segment in partition.segments} - gone
-    last = max((file.name.offset for file in partition.producer_snapshots), default=-1)
-    snapshots = bases | ({last} if last > max(bases, default=-1) else set())
-    for info in filesystem.list_directory(partition.directory):
-        if info.is_directory:
-            continue
-        parsed = names.FileName.parse(info.name)
-        if parsed is not None and not _stays(parsed, gone | rewritten, snapshots):
-            continue
-        target = directory / info.name
-        with target.open("wb") as out:
-            out.writelines(_chunks(filesystem, info.path))
-        if info.mtime_ms is not None:
-            os.utime(target, ns=(info.mtime_ms * 1_000_000,) * 2)
-
-
-def _stays(name: names.FileName, cleaned: set[int], snapshots: set[int]) -> bool:
-    if name.temporary:
-        return False
-    if name.kind in names.SEGMENT_KINDS:
-        return name.offset not in cleaned
-    return name.kind != "snapshot" or name.offset in snapshots
-
-
-def _chunks(filesystem: FileSystem, path: str, chunk_bytes: int = 4 << 20) -> Iterator[bytes]:
-    with filesystem.open(path) as read_at:
-        position = 0
-        while chunk := read_at(position, chunk_bytes):
-            yield chunk
-            position += len(chunk)

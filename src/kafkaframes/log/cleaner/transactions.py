@@ -34,6 +34,16 @@ class CleanedTransactions:
         for one in aborted:
             heapq.heappush(self._ahead, (one.first_offset, one.last_offset, one))
 
+    def snapshot(self, before: int) -> CleanedTransactions:
+        """Return a copy that can go on from here, with the announced transactions that begin before an offset."""
+        copy = CleanedTransactions()
+        copy._ahead = [one for one in self._ahead if one[0] < before]
+        heapq.heapify(copy._ahead)
+        copy._aborted = dict(self._aborted)
+        copy._aborted_with_data = set(self._aborted_with_data)
+        copy._committed = set(self._committed)
+        return copy
+
     def _begin_up_to(self, offset: int) -> None:
         while self._ahead and self._ahead[0][0] <= offset:
             one = heapq.heappop(self._ahead)[2]

@@ -1,4 +1,4 @@
-"""Compact the topics of a log directory into a new one, one task a partition; and prove that a key is gone.
+"""Compact the topics of a log directory into a new one, and prove that a key is gone.
 
 Each partition goes through Kafka's own rules (``log/cleaner``). Partitions of other topics, and those in which there is
 nothing to clean, are copied as they are; ``cleaner-offset-checkpoint`` says afterwards how far the new log is clean.
@@ -7,9 +7,10 @@ nothing to clean, are copied as they are; ``cleaner-offset-checkpoint`` says aft
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from kafkaframes.log.names import FileName, TopicPartition
 from kafkaframes.log.rewrite import files
 from kafkaframes.log.rewrite.batches import damaged_batches
 from kafkaframes.log.rewrite.job import Log, Runner, described, earlier, one_log, run_here, write_report
+from kafkaframes.log.rewrite.staged_compaction import Split, clean_partitions
 from kafkaframes.log.scan import scan_segment
 from kafkaframes.records.scan import as_array
 
@@ -120,6 +122,7 @@ def compact(
     *,
     topics: Sequence[str] = (),
     run: Runner = run_here,
+    split: Split | None = None,
 ) -> CompactionReport:
     """Compact a log directory (or one partition) into ``destination``; ``None``: say what would be removed.
 
@@ -127,6 +130,8 @@ def compact(
         topics: names or patterns; by default those that a broker's cleaner has compacted before
             (``cleaner-offset-checkpoint``) and Kafka's own compacted ones. Never more by itself: on a topic that is not
             compacted, records without a key would go.
+        split: share out large partitions, each to many tasks; without it a partition is one task. Both make the same
+            files.
 
     Raises:
         LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
@@ -147,7 +152,9 @@ def compact(
             parts = [CompactedPartition(**one) for one in before["partitions"]]
             return replace(report, partitions=parts, done_before=True)
         with files.unfinished(target) as directory:
-            _compact_into(log, chosen, directory, settings, report, run)
+            _compact_into(
+                log, chosen, directory, report, partial(_compact_all, settings=settings, run=run, split=split)
+            )
             write_report(directory, report)
     return report
 
@@ -189,9 +196,8 @@ def _compact_into(
     log: Log,
     chosen: Sequence[Partition],
     directory: Path,
-    settings: CleanerSettings,
     report: CompactionReport,
-    run: Runner,
+    compact_all: Callable[[Log, Sequence[Partition], Path], list[CompactedPartition]],
 ) -> None:
     if log.kind == "partition":
         directory.rmdir()  # the one partition is this directory
@@ -199,11 +205,35 @@ def _compact_into(
         for other in (one for one in log.rewritten if one not in chosen):
             files.copy_tree(log.filesystem, other.directory, log.target(directory, other))
         log.copy_rest(directory)
-    report.partitions = list(run(compact_partition, _tasks(log, chosen, settings, directory)))
+    report.partitions = compact_all(log, chosen, directory)
     if log.kind == "directory":
         offsets = dict(log.directory.offset_checkpoints.get(names.CLEANER_CHECKPOINT, {}))
         ends = {one.topic_partition: done.end_offset for one, done in zip(chosen, report.partitions, strict=True)}
         _write_checkpoint(directory, offsets | ends)
+
+
+def _compact_all(
+    log: Log,
+    chosen: Sequence[Partition],
+    directory: Path,
+    *,
+    settings: CleanerSettings,
+    run: Runner,
+    split: Split | None,
+) -> list[CompactedPartition]:
+    """Compact the large partitions with many tasks each, then the others with one each."""
+    tasks = _tasks(log, chosen, settings, directory)
+    done: dict[int, CompactedPartition] = {}
+    if split is not None:
+        large = [place for place, one in enumerate(chosen) if one.size_bytes > split.above_bytes]
+        jobs = [(log.filesystem, chosen[place], log.target(directory, chosen[place])) for place in large]
+        for place, made in zip(large, clean_partitions(jobs, settings, split, run) if jobs else [], strict=True):
+            if made is not None:
+                said = _described(tasks[place], made.plan, made.tally)
+                done[place] = replace(said, end_offset=made.end_offset)
+    left = [place for place in range(len(tasks)) if place not in done]
+    done |= dict(zip(left, run(compact_partition, [tasks[place] for place in left]), strict=True))
+    return [done[place] for place in range(len(tasks))]
 
 
 def _write_checkpoint(directory: Path, offsets: dict[TopicPartition, int]) -> None:

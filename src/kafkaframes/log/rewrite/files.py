@@ -41,18 +41,23 @@ def writing(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def new_file(path: Path, *, mtime_ms: int | None = None) -> Iterator[BinaryIO]:
+def new_file(path: Path, *, mtime_ms: int | None = None, durable: bool = True) -> Iterator[BinaryIO]:
     """Write a file under another name; it gets its own, and its time, when it is complete and flushed.
+
+    Args:
+        durable: flush it to the disk; what only the rest of this job reads need not be.
 
     Raises:
         LogDirError: it cannot be written. Nothing is left behind then.
     """
-    part = path.with_name(f"{path.name}{PART}-{os.getpid()}")  # two attempts at one task do not meet
+    # two attempts at one task do not meet, on two machines neither
+    part = path.with_name(f"{path.name}{PART}-{os.uname().nodename}-{os.getpid()}")
     try:
         with writing(path), open_new(part) as out:
             yield out
             out.flush()
-            os.fsync(out.fileno())
+            if durable:
+                os.fsync(out.fileno())
         if mtime_ms is not None:
             os.utime(part, ns=(mtime_ms * 1_000_000,) * 2)
         with writing(path):

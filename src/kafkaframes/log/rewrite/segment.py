@@ -17,7 +17,7 @@ import numpy as np
 from kafkaframes.errors import EncodeError, LogDirError
 from kafkaframes.log import names
 from kafkaframes.log.append.decoded import Decoded
-from kafkaframes.log.cleaner.round import scan_file
+from kafkaframes.log.cleaner.output import scan_file
 from kafkaframes.log.directory import LogFile, Segment
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.offset_index import write_offset_index

@@ -1,0 +1,268 @@
+"""Compact large partitions with many workers each: the same files as ``cleaner.clean_partition`` makes alone.
+
+A partition is cut into chunks of segments. In a first walk workers share the keys out by digests
+(``cleaner/exchange``), others judge which record is the last of each key, in a second walk the chunks are written, and
+put together to the new segments. Transactions are followed by one worker, through the few facts that the chunks give.
+A partition whose offsets do not rise (no broker writes one) is left to one worker, which looks keys up one by one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from kafkaframes.log.cleaner.exchange import BUCKETS, RUN_ENTRIES, Secret
+from kafkaframes.log.cleaner.filter import Tally
+from kafkaframes.log.cleaner.plan import RoundPlan, group_segments
+from kafkaframes.log.cleaner.round import sources_of
+from kafkaframes.log.cleaner.settings import CleanerSettings
+from kafkaframes.log.cleaner.transactions import CleanedTransactions
+from kafkaframes.log.directory import Partition, Segment
+from kafkaframes.log.filesystem import FileSystem
+from kafkaframes.log.rewrite import files
+from kafkaframes.log.rewrite.stages import (
+    AssembleTask,
+    Chunk,
+    CopyTask,
+    FactsTask,
+    FollowTask,
+    JudgeTask,
+    Part,
+    PlanTask,
+    RewriteTask,
+    Rewritten,
+    Stage,
+    Walked,
+    WalkTask,
+    carry_out,
+    cut,
+)
+
+SCRATCH = ".kafkaframes-exchange"
+_ENTRY_BYTES = 16
+Run = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """When and how partitions are shared out.
+
+    Attributes:
+        secret: two random numbers of 64 bits, the key of the digests.
+        above_bytes: partitions up to this are one task.
+        chunk_bytes: segments are put together up to this; a larger segment is a chunk by itself.
+        run_entries: entries that a worker sorts in memory, 32 bytes each.
+        judge_entries: entries that one task judges, about.
+    """
+
+    secret: Secret
+    above_bytes: int = 256 << 20
+    chunk_bytes: int = 96 << 20
+    run_entries: int = RUN_ENTRIES
+    judge_entries: int = 2 << 20
+
+
+@dataclass(slots=True)
+class StagedRound:
+    """One partition on its way through the steps: each gives the tasks of a step, and takes their answers.
+
+    Attributes:
+        rises: whether the partition can be cleaned in this way.
+        end_offset, tally: of the round, at its end.
+    """
+
+    filesystem: FileSystem
+    partition: Partition
+    settings: CleanerSettings
+    target: Path
+    split: Split
+    plan: RoundPlan
+    rises: bool = True
+    end_offset: int = 0
+    tally: Tally = field(default_factory=Tally)
+    _chunks: list[Chunk] = field(default_factory=list)
+    _has_facts: list[bool] = field(default_factory=list)
+    _states: list[CleanedTransactions] = field(default_factory=list)
+    _walked: list[Walked] = field(default_factory=list)
+    _verdicts: list[tuple[str, int, int]] = field(default_factory=list)
+    _groups: list[list[Segment]] = field(default_factory=list)
+    _parts: dict[int, list[Part]] = field(default_factory=dict)
+
+    @property
+    def scratch(self) -> Path:
+        """Where the workers leave files for each other."""
+        return self.target.with_name(self.target.name + SCRATCH)
+
+    @property
+    def _aborted(self) -> tuple[Any, ...]:
+        plan = self.plan
+        return tuple(plan.aborted_between(plan.first_dirty_offset, plan.first_uncleanable_offset))
+
+    def collect(self) -> Iterator[Stage]:
+        """Cut the partition; where transactions were aborted, their batches must be known before the first walk."""
+        segments = self.plan.segments_between(0, self.plan.first_uncleanable_offset)
+        runs = cut(sources_of(self.plan, segments, self.settings), self.split.chunk_bytes)
+        ends = [run[0].segment.base_offset for run in runs[1:]] + [self.plan.first_uncleanable_offset]
+        self._chunks = [
+            Chunk(self.filesystem, number, run, end, str(self.scratch))
+            for number, (run, end) in enumerate(zip(runs, ends, strict=True))
+        ]
+        if self._aborted:
+            yield from (FactsTask(chunk) for chunk in self._chunks)
+
+    def take_collect(self, answers: list[Any]) -> None:
+        """Take which chunks have facts."""
+        self._has_facts = answers
+
+    def follow_first(self) -> Iterator[Stage]:
+        """Follow the transactions through the dirty part."""
+        if self._aborted:
+            yield FollowTask(tuple(self._chunks), tuple(self._has_facts), self._aborted)
+
+    def take_follow_first(self, answers: list[Any]) -> None:
+        """Take how they stand where each chunk begins."""
+        self._states = answers[0] if answers else [CleanedTransactions() for _ in self._chunks]
+
+    def walk(self) -> Iterator[Stage]:
+        """Walk through the chunks."""
+        for chunk, state in zip(self._chunks, self._states, strict=True):
+            yield WalkTask(
+                chunk,
+                self.plan.first_dirty_offset,
+                state,
+                not self._aborted,
+                self.split.secret,
+                self.split.run_entries,
+            )
+
+    def take_walk(self, answers: list[Any]) -> None:
+        """Take what they found."""
+        self._walked = answers
+        if not self._aborted:
+            self._has_facts = [one.has_facts for one in answers]
+        last = -1
+        for chunk, one in zip(self._chunks, answers, strict=True):
+            follows = one.first_offset > last or one.first_offset < 0
+            self.rises = self.rises and one.rises and follows and one.last_offset < chunk.end_offset
+            last = max(last, one.last_offset)
+        self.end_offset = max((one.latest_offset for one in answers), default=-1) + 1
+
+    def judge(self) -> Iterator[Stage]:
+        """Judge the entries by ranges of buckets; follow the transactions through the whole partition."""
+        if not self.rises:
+            return
+        entries = tuple(
+            (str(chunk.path("entries")), one.runs) for chunk, one in zip(self._chunks, self._walked, strict=True)
+        )
+        total = sum(sum(runs) for _, runs in entries)
+        tasks = min(BUCKETS, -(-total // self.split.judge_entries)) or 1
+        bounds = [BUCKETS * number // tasks for number in range(tasks + 1)]
+        self._verdicts = [(str(self.scratch / f"verdicts-{first:04}"), first, end) for first, end in pairwise(bounds)]
+        for path, first, end in self._verdicts:
+            yield JudgeTask(entries, path, first, end, total * _ENTRY_BYTES // tasks)
+        yield FollowTask(tuple(self._chunks), tuple(self._has_facts), None)
+
+    def take_judge(self, answers: list[Any]) -> None:
+        """Take how the transactions stand where each chunk begins."""
+        if answers:
+            self._states = answers[-1]
+
+    def rewrite(self) -> Iterator[Stage]:
+        """Write what stays of the chunks."""
+        if not self.rises:
+            return
+        self._groups = group_segments(
+            self.plan.segments_between(0, self.end_offset), self.settings, self.plan.first_uncleanable_offset
+        )
+        group_of = {segment.base_offset: group[0].base_offset for group in self._groups for segment in group}
+        for chunk, state, walked in zip(self._chunks, self._states, self._walked, strict=True):
+            counts: dict[int, int] = {}
+            for source in chunk.sources:
+                base = group_of.get(source.segment.base_offset)
+                if base is not None:
+                    counts[base] = counts.get(base, 0) + 1
+            if counts:
+                yield RewriteTask(
+                    chunk,
+                    tuple(counts.items()),
+                    walked.runs,
+                    tuple(self._verdicts),
+                    self.end_offset - 1,
+                    self.plan.producers,
+                    state,
+                    self.settings,
+                )
+
+    def take_rewrite(self, answers: list[Rewritten]) -> None:
+        """Take the parts, and add up what was done."""
+        for one in answers:
+            for part in one.parts:
+                self._parts.setdefault(part.base_offset, []).append(part)
+            self.tally.add(one.tally)
+
+    def assemble(self) -> Iterator[Stage]:
+        """Put the parts together and copy the rest."""
+        if not self.rises:
+            return
+        directory = str(self.target)
+        for group in self._groups:
+            base = group[0].base_offset
+            size = sum(segment.size_bytes for segment in group)
+            yield AssembleTask(base, tuple(self._parts[base]), group[-1].log, directory, self.settings, size)
+        rewritten = frozenset(group[0].base_offset for group in self._groups)
+        cleaned = frozenset(segment.base_offset for group in self._groups for segment in group)
+        size = sum(one.size_bytes for one in self.partition.segments if one.base_offset not in cleaned)
+        yield CopyTask(self.filesystem, self.partition, directory, cleaned - rewritten, rewritten, size)
+
+    def take_assemble(self, answers: list[Any]) -> None:
+        """Take the new segments' sizes."""
+        self.tally.bytes_written = sum(answers[:-1])
+
+
+_STEPS = ("collect", "follow_first", "walk", "judge", "rewrite", "assemble")
+
+
+def clean_partitions(
+    jobs: Sequence[tuple[FileSystem, Partition, Path]], settings: CleanerSettings, split: Split, run: Run
+) -> list[StagedRound | None]:
+    """Clean partitions into their targets, which must not exist; ``None``: this is no way to clean that partition.
+
+    Raises:
+        LogDirError: as ``cleaner.clean_partition``; the caller removes the targets then.
+    """
+    plans = run(carry_out, [PlanTask(filesystem, partition, settings) for filesystem, partition, _ in jobs])
+    rounds = [StagedRound(*job[:2], settings, job[2], split, plan) for job, plan in zip(jobs, plans, strict=True)]
+    going = [one for one in rounds if not one.plan.is_empty]
+    try:
+        for one in going:
+            _make_room(one)
+        for step in _STEPS:
+            _step(step, going, run)
+    finally:
+        for one in going:
+            shutil.rmtree(one.scratch, ignore_errors=True)
+    for one in going:
+        if not one.rises:
+            one.target.rmdir()
+    return [one if one.rises and not one.plan.is_empty else None for one in rounds]
+
+
+def _make_room(one: StagedRound) -> None:
+    for directory in (one.scratch, one.target):
+        with files.writing(directory):
+            if directory.exists():  # of a job that was killed
+                shutil.rmtree(directory)
+            directory.mkdir(parents=True)
+
+
+def _step(step: str, rounds: Sequence[StagedRound], run: Run) -> None:
+    """Carry out one step of all partitions together."""
+    tasks = [(one, task) for one in rounds for task in getattr(one, step)()]
+    answers = list(run(carry_out, [task for _, task in tasks])) if tasks else []
+    for one in rounds:
+        mine = [answer for (owner, _), answer in zip(tasks, answers, strict=True) if owner is one]
+        getattr(one, f"take_{step}")(mine)

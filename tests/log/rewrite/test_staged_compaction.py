@@ -1,0 +1,183 @@
+"""Compaction shared out by segments makes the files of one process, whatever the log."""
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.log.cleaner import CleanerSettings, _kernels_exchange, clean_partition
+from kafkaframes.log.cleaner._reference import latest_of, siphash
+from kafkaframes.log.cleaner.exchange import BUCKETS, EntriesWriter, judge_buckets
+from kafkaframes.log.directory import discover
+from kafkaframes.log.rewrite import files
+from kafkaframes.log.rewrite.compaction import compact
+from kafkaframes.log.rewrite.job import run_here
+from kafkaframes.log.rewrite.staged_compaction import SCRATCH, Split, clean_partitions
+from kafkaframes.records.build import BatchFields, build_batch, build_end_transaction
+from kafkaframes.records.rows import rows_of
+
+SPLIT = Split(secret=(1, -2), above_bytes=0, chunk_bytes=300, run_entries=5, judge_entries=7)
+SETTINGS = CleanerSettings(now_ms=100_000, delete_retention_ms=50_000, segment_bytes=700)
+KEYS = st.none() | st.sampled_from([b"", b"a", b"b", b"c", b"d" * 9, b"e" * 17])
+
+
+@st.composite
+def batches(draw):
+    """What follows in a log: data of a producer or of none, or the end of a transaction."""
+    if draw(st.integers(0, 2)) == 0:
+        return "end", draw(st.integers(0, 1)), draw(st.booleans())
+    rows = draw(st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=3)), min_size=1, max_size=6))
+    producer = draw(st.integers(-1, 1))
+    transactional = producer >= 0 and draw(st.integers(0, 3)) > 0
+    magic = draw(st.sampled_from([2, 2, 2, 1, 0])) if producer < 0 else 2
+    codec = draw(st.sampled_from([0, 3]))
+    return "data", rows, producer, transactional, magic, codec, draw(st.sampled_from([1, 1, 3]))
+
+
+def write_log(path: Path, drawn: list, cuts: list[bool], mtimes: list[int]) -> None:
+    path.mkdir(parents=True)
+    base, offset, content = 0, 0, b""
+    files_written = 0
+
+    def close() -> None:
+        nonlocal base, content, files_written
+        file = path / f"{base:020}.log"
+        file.write_bytes(content)
+        os.utime(file, ns=(mtimes[files_written % len(mtimes)] * 1_000_000,) * 2)
+        base, content, files_written = offset, b"", files_written + 1
+
+    for one, is_cut in zip(drawn, cuts, strict=True):
+        if one[0] == "end":
+            content += build_end_transaction(
+                offset, commit=one[2], timestamp=1000, producer_id=one[1], producer_epoch=0
+            )
+            offset += 1
+        else:
+            _, rows, producer, transactional, magic, codec, step = one
+            offsets = [offset + step * number for number in range(len(rows))]
+            columns = {"offset": offsets, "timestamp": [1000] * len(rows)}
+            columns |= {"key": [key for key, _ in rows], "value": [value for _, value in rows]}
+            fields = BatchFields(producer_id=producer, producer_epoch=0, base_sequence=0, transactional=transactional)
+            given_fields = fields if producer >= 0 else BatchFields()
+            content += build_batch(rows_of(columns), magic=magic, codec=codec, fields=given_fields)
+            offset = offsets[-1] + 1
+        if is_cut:
+            close()
+    close()
+    if base != offset or files_written == 1:
+        close()
+
+
+def contents(path: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        str(file.relative_to(path)): (file.read_bytes(), file.stat().st_mtime_ns if file.suffix == ".log" else 0)
+        for file in path.rglob("*")
+        if file.is_file()
+    }
+
+
+@given(
+    drawn=st.lists(batches(), min_size=8, max_size=25),
+    data=st.data(),
+    semantics=st.sampled_from(["2.8", "3.9", "4.x"]),
+)
+def test_the_same_files_as_one_process(tmp_path_factory, drawn, data, semantics):
+    top = tmp_path_factory.mktemp("staged")
+    cuts = data.draw(st.lists(st.booleans(), min_size=len(drawn), max_size=len(drawn)))
+    write_log(top / "t-0", drawn, cuts, data.draw(st.lists(st.sampled_from([0, 60_000, 99_000]), min_size=1)))
+    (directory,) = discover(str(top / "t-0"))
+    (partition,) = directory.partitions
+    dirty = data.draw(st.sampled_from([0, 0, 0, *(one.base_offset for one in partition.segments)]))
+    settings = replace(SETTINGS, semantics=semantics, first_dirty_offset=dirty + data.draw(st.integers(0, 1)))
+    jobs = [(directory.filesystem, partition, top / "many")]
+    try:
+        alone = clean_partition(directory.filesystem, partition, settings, top / "alone")
+    except LogDirError as refused:  # Kafka fails there, too
+        with pytest.raises(LogDirError, match=re.escape(str(refused))):
+            clean_partitions(jobs, settings, SPLIT, run_here)
+        return
+    (made,) = clean_partitions(jobs, settings, SPLIT, run_here)
+    if alone is None:
+        assert made is None
+        return
+    assert made is not None
+    assert contents(top / "many") == contents(top / "alone")
+    assert (made.end_offset, made.tally) == (alone.end_offset, alone.tally)
+    assert {path.name for path in top.iterdir()} == {"t-0", "alone", "many"}
+
+
+def data_batch(first: int, keys: list[bytes], **fields) -> tuple:
+    return "data", [(key, b"v") for key in keys], -1, False, 2, 3, 1
+
+
+def test_offsets_that_do_not_rise_are_left_to_one_process(tmp_path):
+    write_log(tmp_path / "t-0", [data_batch(0, [b"a", b"b"])] * 4, [True] * 4, [1])
+    first = (tmp_path / "t-0" / f"{0:020}.log").read_bytes()
+    (tmp_path / "t-0" / f"{4:020}.log").write_bytes(first)  # offsets 0 and 1 once more
+    compact(str(tmp_path / "t-0"), tmp_path / "alone", SETTINGS)
+    report = compact(str(tmp_path / "t-0"), tmp_path / "many", SETTINGS, split=SPLIT)
+    assert report.partitions[0].cleaned
+    assert contents(tmp_path / "many").keys() == contents(tmp_path / "alone").keys()
+    for name, found in contents(tmp_path / "alone").items():
+        assert name == "_SUCCESS" or contents(tmp_path / "many")[name] == found
+
+
+def test_a_failure_in_any_step_leaves_nothing_and_a_second_run_works(tmp_path, monkeypatch):
+    write_log(tmp_path / "t-0", [data_batch(0, [b"a", b"b"])] * 6, [True] * 6, [1])
+    compact(str(tmp_path / "t-0"), tmp_path / "alone", SETTINGS)
+    opened = files.open_new
+    for kind in ("entries", "ledger", "verdicts", "part", f"{0:020}.log"):
+
+        def full(path: Path, kind: str = kind):
+            if path.name.startswith(kind):
+                raise OSError(28, "No space left on device")
+            return opened(path)
+
+        monkeypatch.setattr(files, "open_new", full)
+        with pytest.raises(LogDirError, match="No space left"):
+            compact(str(tmp_path / "t-0"), tmp_path / "many", SETTINGS, split=SPLIT)
+        assert {path.name for path in tmp_path.iterdir()} == {"t-0", "alone"}
+    monkeypatch.undo()
+    # what a killed job leaves behind is removed
+    for name in ("many.kafkaframes-unfinished", f"many.kafkaframes-unfinished{SCRATCH}"):
+        (tmp_path / name / "half").mkdir(parents=True)
+    compact(str(tmp_path / "t-0"), tmp_path / "many", SETTINGS, split=SPLIT)
+    assert {path.name for path in tmp_path.iterdir()} == {"t-0", "alone", "many"}
+    assert {name: one for name, one in contents(tmp_path / "many").items() if name != "_SUCCESS"} == {
+        name: one for name, one in contents(tmp_path / "alone").items() if name != "_SUCCESS"
+    }
+
+
+# ---------------------------------------------------------------------------------------------- digests, verdicts
+
+
+@given(st.binary(max_size=40), st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
+def test_digests_are_siphash(key, key0, key1):
+    found = np.zeros(2, np.int64)
+    buf, places = np.frombuffer(key + b"\0", np.uint8), np.zeros(1, np.int64)
+    _kernels_exchange.digest_all(buf, places, np.array([len(key)], np.int32), key0, key1, found)
+    plain = siphash(key, key0=key0 % 2**64, key1=key1 % 2**64)
+    assert [int(one) % 2**64 for one in found] == list(plain)
+
+
+@given(st.lists(st.tuples(st.sampled_from([0, 2, -2, 1 << 62]), st.booleans()), min_size=1, max_size=60))
+def test_judgement_is_that_of_a_set(entries):
+    given_entries = np.array([number for low, counts in entries for number in (low | counts, low)], np.int64)
+    latest = np.empty(len(entries), np.uint8)
+    _kernels_exchange.judge(given_entries, np.zeros(2 * 128, np.int64), latest)
+    assert latest.astype(bool).tolist() == latest_of([(str(low).encode(), counts) for low, counts in entries])
+
+
+def test_no_entries_at_all(tmp_path):
+    with (tmp_path / "e").open("wb") as entries, (tmp_path / "l").open("wb") as ledger:
+        writer = EntriesWriter(entries, ledger, secret=(0, 0))
+        writer.finish_run()
+    with (tmp_path / "v").open("wb") as out:
+        judge_buckets([(tmp_path / "e", writer.runs)], out, first_bucket=0, end_bucket=BUCKETS)
+    assert (tmp_path / "v").stat().st_size == 16
