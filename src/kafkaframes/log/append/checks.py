@@ -15,12 +15,14 @@ from kafkaframes.log.append import refusal
 from kafkaframes.log.append.decoded import Decoded, Flags
 from kafkaframes.log.append.refusal import AppendRefusedError, RecordRefusal
 from kafkaframes.log.append.settings import AppendSettings
+from kafkaframes.log.append.unreadable import Unreadable, unreadable_of
 from kafkaframes.records.layout import CODEC_MASK, LOG_APPEND_TIME, MESSAGE_V0, OVERHEAD_BYTES
 from kafkaframes.records.scan import Ints
 from kafkaframes.wire.checksum import crc32
 
 NO_TIMESTAMP, NO_PRODUCER_ID = -1, -1
 _TIMESTAMP_REASON = "its timestamp is too far from the broker's clock, or of a type that only a broker may set"
+_KEY_REASON = "a compacted topic needs a key"
 _AT_MAGIC = MESSAGE_V0.place_of("magic") - OVERHEAD_BYTES
 
 
@@ -118,28 +120,44 @@ def _check_records(
     broken = np.flatnonzero(bad_inner[part] & ~magic_fault)
     if len(broken):
         raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {broken[0]} has a wrong CRC")
-    problem = decoded.problem(batch)
-    if problem is not None and not decoded.unreadable(batch):
+    problem, last = decoded.problem(batch), unreadable_of(decoded, batch)
+    if problem is not None and last is None:
         raise refusal.of_problem(problem, batch=batch)
-    errors = _unreadable_error(decoded, batch, settings)
+    errors = []
     for place in np.flatnonzero(magic_fault | key_fault | time_fault).tolist():
         if magic_fault[place]:
             errors.append(RecordRefusal(place, refusal.INVALID_RECORD, "its format is not that of its set"))
         elif key_fault[place]:
-            errors.append(RecordRefusal(place, refusal.INVALID_RECORD, "a compacted topic needs a key"))
+            errors.append(RecordRefusal(place, refusal.INVALID_RECORD, _KEY_REASON))
         else:
             errors.append(RecordRefusal(place, refusal.INVALID_TIMESTAMP, _TIMESTAMP_REASON))
+    if last is not None:
+        errors += _unreadable_errors(decoded, settings, batch, last)
     if errors:
         raise refusal.of_records(tuple(errors))
 
 
-def _unreadable_error(decoded: Decoded, batch: int, settings: AppendSettings) -> list[RecordRefusal]:
-    """Check the timestamp of a message (not in a set) whose key or value cannot be read; the index lacks it."""
-    if not decoded.unreadable(batch) or decoded.batches.column("attributes")[batch] & CODEC_MASK:
+def _crc_fits(view: memoryview, at: int) -> bool:
+    """Compare the CRC of an inner message with its bytes; ``at`` is the place behind its size."""
+    size = int.from_bytes(view[at - 4 : at], "big")
+    return crc32(view[at + 4 : at + size]) == int.from_bytes(view[at : at + 4], "big")
+
+
+def _unreadable_errors(decoded: Decoded, settings: AppendSettings, batch: int, last: Unreadable) -> list[RecordRefusal]:
+    """Check the message at which the index of a batch ends, in Kafka's order: format, CRC, key, timestamp."""
+    if not last.fits_magic:  # Kafka puts the message into its error's text, which reads it
+        raise AppendRefusedError(last.failure, f"batch {batch}: record {last.place} cannot be read")
+    if last.in_set and not last.fits_crc:
+        raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {last.place} has a wrong CRC")
+    if settings.compacted and last.key_size is None:
+        raise AppendRefusedError(last.failure, f"batch {batch}: record {last.place} ends before its key")
+    if settings.compacted and last.key_size is not None and last.key_size < 0:
+        return [RecordRefusal(last.place, refusal.INVALID_RECORD, _KEY_REASON)]
+    if last.in_set:
         return []
     timestamp = decoded.batches.column("max_timestamp")[batch : batch + 1]
     late = _timestamp_faults(timestamp, decoded.flag(LOG_APPEND_TIME)[batch : batch + 1], settings)[0]
-    return [RecordRefusal(0, refusal.INVALID_TIMESTAMP, _TIMESTAMP_REASON)] if late else []
+    return [RecordRefusal(last.place, refusal.INVALID_TIMESTAMP, _TIMESTAMP_REASON)] if late else []
 
 
 def _in_sets(decoded: Decoded) -> Flags:
@@ -158,9 +176,7 @@ def inner_crc_faults(decoded: Decoded) -> Flags:
         return faults
     view = memoryview(decoded.sections.buf.data)
     for place in inner.tolist():
-        at = int(decoded.index.headers_at[place])
-        size = int.from_bytes(view[at - 4 : at], "big")
-        faults[place] = crc32(view[at + 4 : at + size]) != int.from_bytes(view[at : at + 4], "big")
+        faults[place] = not _crc_fits(view, int(decoded.index.headers_at[place]))
     return faults
 
 

@@ -38,7 +38,9 @@ def ensure_valid(data: Bytes, batches: Batches) -> int:
         raise AppendRefusedError("IllegalArgumentException", f"batch {row} has an unknown codec")
     _check_end(batches.end)
     if batches.end.position == 0:
-        raise AppendRefusedError("CorruptRecordException", "there is no whole batch")
+        error = AppendRefusedError("CorruptRecordException", "there is no whole batch")
+        error.valid_bytes = 0
+        raise error
     return batches.end.position
 
 

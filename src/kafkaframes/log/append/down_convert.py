@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkaframes.log.append.decoded import Decoded
-from kafkaframes.log.append.refusal import AppendRefusedError, of_problem
+from kafkaframes.log.append.refusal import AppendRefusedError
+from kafkaframes.log.append.unreadable import refused_for_damage
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
@@ -87,9 +88,9 @@ def _convert(decoded: Decoded, magic: int, first_offset: int, lost: dict[str, in
     codec = Codec(int(decoded.batches.column("attributes")[0]) & CODEC_MASK)
     if codec is Codec.NONE and decoded.unreadable(0) and int(decoded.batches.column("base_offset")[0]) < first_offset:
         return b"", 0
-    problem = decoded.problem(0)
-    if problem is not None:
-        raise of_problem(problem, batch=0)
+    refused = refused_for_damage(decoded, 0)
+    if refused is not None:
+        raise refused
     index = decoded.index
     if codec is Codec.NONE:
         index = index.take(index.offsets >= first_offset, decoded.owners)
@@ -98,6 +99,8 @@ def _convert(decoded: Decoded, magic: int, first_offset: int, lost: dict[str, in
         return b"", 0
     if (index.timestamps < NO_TIMESTAMP).any():
         raise AppendRefusedError("IllegalArgumentException", "a timestamp is below -1")
+    if (np.diff(index.offsets) <= 0).any():
+        raise AppendRefusedError("IllegalArgumentException", "the offsets inside a batch do not increase")
     append_time = bool(int(decoded.batches.column("attributes")[0]) & APPEND_BIT)
     _count_losses(decoded, magic, count, lost)
     rows = rows_of_index(decoded.sections, index, headers=False)

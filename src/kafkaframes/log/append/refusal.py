@@ -77,9 +77,9 @@ def _again(
     return error
 
 
-def of_problem(problem: Problem, *, batch: int) -> AppendRefusedError:
-    """Return the refusal for damage that reading a batch's records ran into."""
-    exception = _OF_DAMAGE.get(problem.status, "InvalidRecordException")
+def of_problem(problem: Problem, *, batch: int, exception: str | None = None) -> AppendRefusedError:
+    """Return the refusal for damage that reading a batch's records ran into; ``exception`` where it is known better."""
+    exception = exception or _OF_DAMAGE.get(problem.status, "InvalidRecordException")
     if problem.detail.startswith(_SNAPPY_CHUNK):
         exception = "SnappyError"
     return AppendRefusedError(exception, f"batch {batch}: {problem.reason}")

@@ -15,6 +15,9 @@ any other             any                         rebuilt with the target's code
 ====================  ==========================  ==============================================================
 
 A control batch into a compressed topic stays uncompressed, in place.
+
+One thing is not as in Kafka: names of headers that are not UTF-8 keep their bytes in a rebuilt batch, where Kafka
+writes U+FFFD for what it cannot decode.
 """
 
 from __future__ import annotations
@@ -30,8 +33,9 @@ from kafkaframes.log.append.decoded import Decoded, ensure_valid, source_codec
 from kafkaframes.log.append.fast import take_in_place
 from kafkaframes.log.append.fast_rebuild import rebuild
 from kafkaframes.log.append.ordinary import Ordinary, open_ordinary
-from kafkaframes.log.append.refusal import AppendRefusedError, of_problem
+from kafkaframes.log.append.refusal import AppendRefusedError
 from kafkaframes.log.append.settings import KEEP, REASSIGN, AppendSettings
+from kafkaframes.log.append.unreadable import refused_for_damage
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
@@ -212,7 +216,12 @@ def _convert_plain(append: _Append) -> Appended:
     _ensure_whole(decoded)  # Kafka estimates the size of the result first, reading everything
     _first_batch_alone(append, Codec.NONE)
     _check_target(append, Codec.NONE)
-    check(decoded, append.settings)
+    try:
+        check(decoded, append.settings)
+    except AppendRefusedError as refused:
+        if refused.record_errors:  # they are collected until the end, but what is before the first is written at once
+            _check_rows(append, decoded, refused.record_errors[0].place)
+        raise
     return _rebuilt(append, decoded, Codec.NONE)
 
 
@@ -233,7 +242,7 @@ def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appende
         next_offset = int(append.offset + counts.sum())
         largest = np.array([decoded.index.timestamps.max(initial=NO_TIMESTAMP)], np.int64)
         return _patched(append, np.array([next_offset - 1], np.int64), largest, next_offset)
-    if in_place and append.magic >= 2:
+    if in_place and append.magic >= 2 and source is not Codec.NONE:
         if settings.on_noncontiguous != REASSIGN:
             raise AppendRefusedError(
                 "UnsupportedOperationException", "the offsets inside a compressed batch are not 0, 1, 2, ..."
@@ -277,9 +286,9 @@ def _first_batch_alone(append: _Append, source: Codec) -> None:
 
 def _ensure_whole(decoded: Decoded) -> None:
     for batch in range(len(decoded.batches)):
-        problem = decoded.problem(batch)
-        if problem is not None:
-            raise of_problem(problem, batch=batch)
+        refused = refused_for_damage(decoded, batch)
+        if refused is not None:
+            raise refused
 
 
 def _check_target(append: _Append, target: Codec) -> None:
@@ -359,10 +368,11 @@ def _fields(append: _Append) -> BatchFields:
     )
 
 
-def _check_rows(append: _Append, decoded: Decoded) -> None:
-    if (decoded.index.timestamps < NO_TIMESTAMP).any():
+def _check_rows(append: _Append, decoded: Decoded, stop: int | None = None) -> None:
+    """Refuse what Kafka's builder of a batch refuses about a record; those from ``stop`` on are not written."""
+    if (decoded.index.timestamps[:stop] < NO_TIMESTAMP).any():
         raise AppendRefusedError("IllegalArgumentException", "a timestamp is below -1")
-    if append.settings.magic < 2 and decoded.index.header_counts.any():
+    if append.settings.magic < 2 and decoded.index.header_counts[:stop].any():
         raise AppendRefusedError("IllegalArgumentException", f"format {append.settings.magic} has no headers")
 
 
