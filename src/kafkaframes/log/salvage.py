@@ -78,7 +78,7 @@ def is_sound(windows: Iterable[Window], *, base_offset: int, end_offset: int, si
     for window in windows:
         batches = window.batches
         first, last = batches.column("base_offset"), batches.column("last_offset")
-        is_good = _are_good(as_array(window.data), window.in_data(), base_offset, end_offset).all()
+        is_good = are_good(as_array(window.data), window.in_data(), base_offset, end_offset).all()
         if not is_good or (first < np.concatenate(([next_offset], last[:-1] + 1))[: len(first)]).any():
             return False
         next_offset = int(last[-1]) + 1 if len(last) else next_offset
@@ -106,7 +106,7 @@ def _good_batches(data: Bytes, base_offset: int, end_offset: int) -> Iterator[Go
     position, budget = 0, _WORK * data.size
     while 0 <= position < data.size and budget > 0:
         batches = scan(data, position=position, rules=FILE)
-        good = _are_good(data, batches, base_offset, end_offset)
+        good = are_good(data, batches, base_offset, end_offset)
         budget -= batches.end.position - position
         trusted = _trusted(good, ends_well=batches.end.goes_on or batches.end.position == data.size)
         yield from _goods(batches, np.flatnonzero(good[:trusted]))
@@ -117,7 +117,8 @@ def _good_batches(data: Bytes, base_offset: int, end_offset: int) -> Iterator[Go
         position = _search(data, broken + 1, base_offset, end_offset)
 
 
-def _are_good(data: Bytes, batches: Batches, base_offset: int, end_offset: int) -> npt.NDArray[np.bool_]:
+def are_good(data: Bytes, batches: Batches, base_offset: int, end_offset: int) -> npt.NDArray[np.bool_]:
+    """Say for each batch whether its CRC is right and its offsets lie from ``base_offset`` to below ``end_offset``."""
     magic, first, last = (batches.column(name) for name in ("magic", "base_offset", "last_offset"))
     found: npt.NDArray[np.bool_] = (
         (check_crcs(data, batches) != 0)
@@ -148,7 +149,7 @@ def _search(data: Bytes, position: int, base_offset: int, end_offset: int) -> in
     budget = _WORK * data.size
     for place, size in _candidates(data, position, base_offset, end_offset):
         batches = scan(data[place : place + size], rules=FILE)
-        if len(batches) == 1 and _are_good(data[place : place + size], batches, base_offset, end_offset)[0]:
+        if len(batches) == 1 and are_good(data[place : place + size], batches, base_offset, end_offset)[0]:
             return place
         budget -= size
         if budget < 0:

@@ -26,7 +26,7 @@ from kafkaframes.log.filesystem import LocalFileSystem
 from kafkaframes.log.names import FileName
 from kafkaframes.log.offset_index import write_offset_index
 from kafkaframes.log.producer_recovery import in_file_order
-from kafkaframes.log.producer_snapshot import write_producer_snapshot
+from kafkaframes.log.producer_snapshot import ProducerEntry, write_producer_snapshot
 from kafkaframes.log.producer_state import ProducerStates
 from kafkaframes.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkaframes.log.rewrite import files
@@ -119,7 +119,7 @@ class PartitionWriter:
         self._settings = settings or SegmentSettings()
         self._topic_id = topic_id
         self._segment: _OpenSegment | None = None
-        self._open_transactions = OpenTransactions()
+        self._transactions = OpenTransactions()
         self._producers = ProducerStates()
         self._last_snapshot = start_offset
 
@@ -168,13 +168,41 @@ class PartitionWriter:
         if base < self.written.log_end_offset:
             reason = f"a segment cannot begin at {base}, below the log's end {self.written.log_end_offset}"
             raise LogDirError(reason, file=str(self._directory))
-        if self._segment is None:
+        if self._segment is None and not self.written.segments:
             self._begin(self.written.log_start_offset)
-        if base == self._last_base:  # an empty segment is the next one already
+        if self._segment is None or base != self._segment.base_offset:  # an empty segment is the next one already
+            self.end_segment()
+            self._begin(base)
+
+    def end_segment(self) -> None:
+        """Complete the segment that is being written; the next batch begins another.
+
+        Raises:
+            LogDirError: the disk fails.
+        """
+        segment = self._segment
+        if segment is None:
             return
-        self._finish()
-        self._take_snapshot(base)
-        self._begin(base)
+        self._segment = None
+        path = segment.finish()
+        indexes = rebuild_indexes(
+            LocalFileSystem(),
+            Segment(LogFile(FileName(segment.base_offset, "log"), str(path), segment.size_bytes, None)),
+            index_interval_bytes=self._settings.index_interval_bytes,
+            follow=self._transactions,
+            producers=self._producers,
+        )
+        self._write_indexes(segment, indexes)
+        self.written.epochs = leader_epochs.recovered(self.written.epochs, indexes.epochs)
+        self.written.segments.append(
+            WrittenSegment(segment.base_offset, indexes.next_offset, segment.size_bytes, segment.batches)
+        )
+
+    @property
+    def open_transactions(self) -> tuple[ProducerEntry, ...]:
+        """The producers whose transactions have no marker in the segments that are complete."""
+        opened = self._transactions.first_offsets
+        return tuple(entry for entry in self._producers.entries.values() if entry.producer_id in opened)
 
     def close(self) -> WrittenPartition:
         """Complete the directory and say what is in it; a log without batches has one empty segment.
@@ -182,10 +210,11 @@ class PartitionWriter:
         Raises:
             LogDirError: the disk fails.
         """
-        if self._segment is None:
+        if self._segment is None and not self.written.segments:
             self._begin(self.written.log_start_offset)
-        self.written.log_end_offset = max(self.written.log_end_offset, self._last_base)
-        self._finish()
+        if self._segment is not None:
+            self.written.log_end_offset = max(self.written.log_end_offset, self._segment.base_offset)
+        self.end_segment()
         self._take_snapshot(self.written.log_end_offset)
         self._write(names.LEADER_EPOCH_CHECKPOINT, write_leader_epochs(self.written.epochs))
         if self._topic_id is not None:
@@ -195,15 +224,16 @@ class PartitionWriter:
     # ------------------------------------------------------------------------------------------------- segments
 
     @property
-    def _last_base(self) -> int:
-        return self._segment.base_offset if self._segment else self.written.log_start_offset
+    def _least_offset(self) -> int:
+        """What the next batch may begin with."""
+        return max(self.written.log_end_offset, self._segment.base_offset if self._segment else 0)
 
     def _check(self, batches: Batches, size_bytes: int) -> None:
         if batches.end.position != size_bytes:
             reason = f"{size_bytes} bytes are no whole batches: {batches.end.reason}"
             raise LogDirError(reason, position=batches.end.position, file=str(self._directory))
         firsts, lasts = _first_offsets(batches), batches.column("last_offset")
-        ends = np.concatenate(([max(self.written.log_end_offset, self._last_base)], lasts[:-1] + 1))[: len(lasts)]
+        ends = np.concatenate(([self._least_offset], lasts[:-1] + 1))[: len(lasts)]
         wrong = np.flatnonzero((firsts < ends) | (lasts < firsts))
         if len(wrong):
             at = int(wrong[0])
@@ -230,28 +260,9 @@ class PartitionWriter:
         return first + (int(refused.argmax()) if refused.any() else len(refused))
 
     def _begin(self, base_offset: int) -> _OpenSegment:
+        self._take_snapshot(base_offset)
         self._segment = _OpenSegment(self._directory, base_offset)
         return self._segment
-
-    def _finish(self) -> None:
-        segment = self._segment
-        if segment is None:
-            return
-        self._segment = None
-        path = segment.finish()
-        name = FileName(segment.base_offset, "log")
-        indexes = rebuild_indexes(
-            LocalFileSystem(),
-            Segment(LogFile(name, str(path), segment.size_bytes, None)),
-            index_interval_bytes=self._settings.index_interval_bytes,
-            follow=self._open_transactions,
-            producers=self._producers,
-        )
-        self._write_indexes(segment, indexes)
-        self.written.epochs = leader_epochs.recovered(self.written.epochs, indexes.epochs)
-        self.written.segments.append(
-            WrittenSegment(segment.base_offset, indexes.next_offset, segment.size_bytes, segment.batches)
-        )
 
     def _write_indexes(self, segment: _OpenSegment, indexes: RebuiltIndexes) -> None:
         found = {

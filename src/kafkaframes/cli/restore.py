@@ -1,0 +1,187 @@
+"""``kafkaframes restore SRC... --to DIR``: segments into a log directory that a broker opens."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkaframes.cli import rewriting
+from kafkaframes.cli.dump_log import milliseconds
+from kafkaframes.cli.info import size_text
+from kafkaframes.cli.tables import print_table
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.log.restore.kraft import DEFAULT_RELEASE, RELEASES, id_text
+from kafkaframes.log.restore.settings import ABORT, KEEP, KRAFT, NO_BOOTSTRAP, REASSIGN, SKIP, STOP, RestoreSettings
+
+if TYPE_CHECKING:
+    from kafkaframes.log.restore.job import RestoreReport
+
+EXIT_LOST = 1
+
+
+@click.command("restore", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.argument("sources", nargs=-1, required=True, metavar="SRC...")
+@click.option("--to", required=True, metavar="DIR", help="The new log directory; it must not exist, appears complete.")
+@click.option("--dry-run", is_flag=True, help="Write nothing: show what would be restored.")
+@click.option("--topic", "topics", multiple=True, help="A name or pattern; by default every topic of users'.")
+@click.option("--partition", "partitions", multiple=True, type=click.IntRange(0), help="Only these numbers.")
+@click.option("--topic-map", "topic_map", multiple=True, metavar="OLD=NEW", help="Call a topic by another name.")
+@click.option("--offsets", type=click.Choice((KEEP, REASSIGN)), default=KEEP, show_default=True)
+@click.option("--start-offset", type=click.IntRange(0), default=0, help="Where reassigned offsets begin. [default: 0]")
+@click.option("--from-offset", type=click.IntRange(0), help="The first offset wanted, of every partition.")
+@click.option("--until-offset", type=click.IntRange(0), help="The first offset not wanted any more.")
+@click.option("--from-time", metavar="TIME", help="From the first record on that reaches it: ms, or 2026-01-31T12:00.")
+@click.option("--until-time", metavar="TIME", help="Up to the first record that reaches it, without it.")
+@click.option("--damaged", type=click.Choice((STOP, SKIP)), default=STOP, show_default=True, help="At a damaged batch.")
+@click.option("--open-transactions", type=click.Choice((KEEP, ABORT)), default=KEEP, show_default=True)
+@click.option("--segment-bytes", type=click.IntRange(1), help="Cut segments anew; by default they stay as they are.")
+@click.option("--no-groups", is_flag=True, help="Leave committed offsets out.")
+@click.option("--offsets-partitions", type=click.IntRange(1), help="Of __consumer_offsets; the source's by default.")
+@click.option("--keep-commit-times", is_flag=True, help="Or old commits are given the time of the restore.")
+@click.option("--config", "configs", multiple=True, metavar="[TOPIC:]NAME=VALUE", help="A topic's setting.")
+@click.option("--keep-retention", is_flag=True, help="Or retention.ms is -1, so that the broker deletes nothing.")
+@click.option(
+    "--topic-id", "topic_ids", multiple=True, metavar="TOPIC=ID", help="Instead of the source's, or a new one."
+)
+@click.option("--bootstrap", type=click.Choice((KRAFT, NO_BOOTSTRAP)), default=KRAFT, show_default=True)
+@click.option("--node-id", type=click.IntRange(0), default=1, show_default=True, help="Of the new single node.")
+@click.option("--cluster-id", help="Of the new single node; a new one by default.")
+@click.option("--release", type=click.Choice(tuple(RELEASES)), default=DEFAULT_RELEASE, show_default=True)
+@click.option("--into-cluster-ids", metavar="FILE", help="For an existing cluster: its kafka-topics --describe.")
+@click.option("--leader-epoch", type=click.IntRange(0), help="Into every batch; 0 with --into-cluster-ids.")
+@rewriting.run_options
+def command(
+    sources: tuple[str, ...], to: str, dry_run: bool, as_json: bool, jobs: int | None, master: str | None, **given: Any
+) -> None:
+    """Make a log directory of segments that a real broker opens: with indexes, checkpoints, topic ids, group offsets.
+
+    SRC is a log directory, a partition's directory or a segment, several of them, or a backup with such in it, on a
+    disk or by URL; it is only read. DIR is for a new single KRaft node (3.9 to 4.3), which finds the topics in it;
+    or, with --into-cluster-ids, its partitions are for the brokers of a cluster that has those topics already.
+
+    Exit status: 0 done; 1 done, but damaged batches were left out; 2 refused.
+
+    \b
+    kafkaframes restore /backup/kafka-logs --to /var/lib/kafka/restored
+    kafkaframes restore /backup/kafka-logs --to restored --topic orders --until-time 2026-01-31T12:00 --offsets reassign
+    """
+    from kafkaframes.log.restore.job import restore
+
+    settings = _settings(given)
+    clock, new_id = time.time_ns() // 1_000_000, lambda: id_text(uuid.uuid4())
+    with rewriting.runner(master, jobs, label="restoring") as run:
+        report = restore(sources, to, settings, now_ms=clock, new_id=new_id, run=run, dry_run=dry_run)
+    if as_json:
+        click.echo(json.dumps(report.as_json()))
+    else:
+        _show(report, settings)
+    if report.bytes_lost:
+        sys.exit(EXIT_LOST)
+
+
+def _settings(given: dict[str, Any]) -> RestoreSettings:
+    ids_file, no_groups = given.pop("into_cluster_ids"), given.pop("no_groups")
+    times = {name: given.pop(name) for name in ("from_time", "until_time")}
+    for name, value in times.items():
+        given[f"{name}stamp_ms"] = None if value is None else milliseconds(value)
+    for option, name in (("topic_map", "topic_map"), ("topic_ids", "topic_ids"), ("configs", "topic_configs")):
+        given[name] = tuple(_pair(text) for text in given.pop(option))
+    if ids_file is not None:
+        given["topic_ids"] = (*_ids_in(ids_file, given), *given["topic_ids"])
+        given["bootstrap"] = NO_BOOTSTRAP
+        given["leader_epoch"] = given["leader_epoch"] or 0
+    return RestoreSettings(**given, groups=not no_groups)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, mark, value = text.partition("=")
+    if not mark or not name or not value:
+        raise OptionError(f"{text!r}: NAME=VALUE is wanted")
+    return name, value
+
+
+def _ids_in(path: str, given: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Read the ids of the topics that are asked for; without --topic they are what is asked for."""
+    from kafkaframes.log.restore.cluster import read_topic_ids
+
+    try:
+        text = Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LogDirError(f"cannot be read: {error}", file=path) from error
+    ids = read_topic_ids(text, file=path)
+    olds = {new: old for old, new in given["topic_map"]}
+    given["topics"] = given["topics"] or tuple(olds.get(name, name) for name in ids)
+    wanted = {dict(given["topic_map"]).get(name, name) for name in given["topics"]}
+    return tuple((name, topic_id) for name, topic_id in ids.items() if name in wanted)
+
+
+# --------------------------------------------------------------------------------------------------------- the report
+
+
+def _show(report: RestoreReport, settings: RestoreSettings) -> None:
+    rows = [
+        (
+            f"{one.topic}-{one.partition}",
+            f"{one.segments:,}",
+            f"{one.log_start_offset:,} to {one.log_end_offset:,}"
+            if not report.dry_run
+            else f"{one.log_start_offset:,}",
+            size_text(one.bytes_read if report.dry_run else one.bytes_written),
+            report.topic_ids.get(one.topic, ""),
+        )
+        for one in report.partitions
+    ]
+    print_table(("partition", "segments", "offsets", "size", "topic id"), rows)
+    for said in _remarks(report):
+        click.echo(said)
+    if report.dry_run:
+        click.echo("nothing was written (--dry-run)")
+        return
+    click.echo(f"{'done before' if report.done_before else 'done'}: {report.destination}")
+    click.echo(_how_to_go_on(report, settings))
+
+
+def _remarks(report: RestoreReport) -> list[str]:
+    said = [f"left out: {directory}: {reason}" for directory, reason in report.left_out if reason != "not asked for"]
+    for one in report.partitions:
+        name = f"{one.topic}-{one.partition}"
+        said += [f"{lost.file}: bytes {lost.start:,} to {lost.end:,} are left out: {lost.reason}" for lost in one.lost]
+        said += [f"{name}: {number:,} {kind} left out" for kind, number in sorted(one.dropped.items()) if number]
+        if one.open_transactions:
+            said.append(
+                f"{name}: {len(one.open_transactions)} transactions are open: read_committed ends before them "
+                "(--open-transactions abort ends them)"
+            )
+    if report.groups is not None:
+        groups = report.groups
+        said.append(f"{groups.commits:,} committed offsets of {groups.groups:,} groups, {groups.moved:,} of them moved")
+        said += [f"{number:,} committed offsets left out: {why}" for why, number in sorted(groups.dropped.items())]
+    if report.held:
+        said.append(f"retention.ms=-1 for {', '.join(report.held)}: nothing expires until you alter it")
+    return said
+
+
+def _how_to_go_on(report: RestoreReport, settings: RestoreSettings) -> str:
+    where = Path(report.destination).absolute()
+    if settings.bootstrap != KRAFT:
+        return (
+            "next: stop the broker, put the partitions' directories in the place of its own, start it;\n"
+            "committed offsets: kafka-consumer-groups --reset-offsets --from-file group-offsets.csv (docs/restore.md)"
+        )
+    return (
+        "next: start a broker with\n"
+        f"  log.dirs={where}\n"
+        f"  node.id={settings.node_id}\n"
+        "  process.roles=broker,controller\n"
+        "  listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\n"
+        "  controller.listener.names=CONTROLLER\n"
+        f"  controller.quorum.voters={settings.node_id}@localhost:9093\n"
+        "  offsets.topic.replication.factor=1, transaction.state.log.replication.factor=1, "
+        "transaction.state.log.min.isr=1"
+    )

@@ -1,0 +1,237 @@
+"""Which partitions a restore makes of its sources, and with which topic ids; what is left out, and why.
+
+Kafka's own topics: ``__consumer_offsets`` is made anew from the committed offsets (``groups.py``),
+``__cluster_metadata`` is read for the topics' settings (``metadata.py``); ``__transaction_state`` and
+``__share_group_state`` are copied where nothing has moved, for what they say is about offsets and ids of these very
+partitions. Others of its own are left out unless they are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.log import names
+from kafkaframes.log.directory import LogDirectory, Partition, partitions_of
+from kafkaframes.log.lookup import log_end_offset
+from kafkaframes.log.names import TopicPartition
+from kafkaframes.log.recovery_plan import MOST_OFFSETS, plan_layout
+from kafkaframes.log.restore.settings import ABORT, KRAFT, RestoreSettings
+from kafkaframes.log.restore.source import LARGEST_OFFSET, SegmentPart
+
+OFFSETS_TOPIC = "__consumer_offsets"
+STATE_TOPICS = ("__transaction_state", "__share_group_state")
+_REMOTE_METADATA = "__remote_log_metadata"
+INTERNAL_TOPICS = frozenset((OFFSETS_TOPIC, names.CLUSTER_METADATA_TOPIC, _REMOTE_METADATA, *STATE_TOPICS))
+NewId = Callable[[], str]
+_Copy = tuple[LogDirectory, Partition]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPartition:
+    """One partition of the new log.
+
+    Attributes:
+        target: as it will be called.
+        source: as the sources call it; None for an empty one that fills a topic up.
+        parts: the sources' segments, in order.
+        directories: the sources'.
+    """
+
+    target: TopicPartition
+    source: TopicPartition | None = None
+    parts: tuple[SegmentPart, ...] = ()
+    log_start_offset: int = 0
+    directories: tuple[str, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the sources' segments."""
+        return sum(part.size_bytes for part in self.parts)
+
+
+@dataclass(slots=True)
+class RestorePlan:
+    """What would be done.
+
+    Attributes:
+        topic_ids: new name to id.
+        offsets_copies: the partitions of ``__consumer_offsets`` to read, with their directories.
+        left_out: directories that are not restored, with the reason.
+    """
+
+    partitions: list[PlannedPartition] = field(default_factory=list)
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    offsets_copies: list[_Copy] = field(default_factory=list)
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+
+
+def plan_restore(
+    directories: Sequence[LogDirectory],
+    settings: RestoreSettings,
+    *,
+    new_id: NewId,
+    partition_counts: Mapping[str, int] | None = None,
+) -> RestorePlan:
+    """Work out what becomes of the sources; they are listed, and at most one segment of a partition is read.
+
+    Args:
+        directories: from the discovery.
+        new_id: makes an id for a topic that has none.
+        partition_counts: of the source's topics, where its metadata says it.
+
+    Raises:
+        LogDirError: two sources disagree about a topic's id, or both hold the same part of a partition.
+        OptionError: nothing is left to restore, or a name of the map does not exist.
+    """
+    plan = RestorePlan()
+    copies: dict[TopicPartition, list[_Copy]] = {}
+    for directory, partition in partitions_of(directories, live=False):
+        if settings.groups and partition.topic == OFFSETS_TOPIC and partition.is_live:
+            plan.offsets_copies.append((directory, partition))
+        elif reason := _reason_to_leave(partition, settings):
+            plan.left_out.append((partition.directory, reason))
+        else:
+            copies.setdefault(partition.topic_partition, []).append((directory, partition))
+    _check_names(copies, settings)
+    for source, found in sorted(copies.items()):
+        target = replace(source, topic=settings.new_name(source.topic))
+        plan.partitions.append(_planned(target, source, found))
+    if not plan.partitions:
+        raise OptionError("nothing to restore: no live partition of the sources is asked for")
+    plan.topic_ids = _topic_ids(copies, settings, new_id)
+    if settings.bootstrap == KRAFT:  # an existing cluster has the others
+        counts = {settings.new_name(topic): count for topic, count in (partition_counts or {}).items()}
+        plan.partitions += list(_missing(plan.partitions, counts))
+    plan.partitions.sort(key=lambda one: one.target)
+    return plan
+
+
+def _reason_to_leave(partition: Partition, settings: RestoreSettings) -> str:
+    """Return why a partition is not restored; nothing for one that is."""
+    topic = partition.topic
+    if partition.state:
+        return f"renamed by the broker: {partition.state}"
+    if topic == names.CLUSTER_METADATA_TOPIC:
+        return "read for the topics' settings; the new node starts a metadata log of its own"
+    if topic == OFFSETS_TOPIC:
+        return "committed offsets are not asked for"
+    if topic in STATE_TOPICS and not settings.topics:
+        return "" if is_as_it_was(settings) else "it speaks of offsets, names or ids that change"
+    if not settings.wants_topic(topic, is_internal=topic in INTERNAL_TOPICS):
+        return "not asked for"
+    if settings.partitions and partition.partition not in settings.partitions:
+        return "not asked for"
+    return ""
+
+
+def is_as_it_was(settings: RestoreSettings) -> bool:
+    """Say whether everything is restored as the source has it, for a node that knows nothing else."""
+    changes = (
+        settings.topics,
+        settings.partitions,
+        settings.topic_map,
+        settings.topic_ids,
+        settings.moves_offsets,
+        settings.leader_epoch,
+        settings.open_transactions == ABORT,
+        settings.bootstrap != KRAFT,
+    )
+    ranges = (settings.from_offset, settings.until_offset, settings.from_timestamp_ms, settings.until_timestamp_ms)
+    return not any(changes) and all(one is None for one in ranges)
+
+
+def _check_names(copies: Mapping[TopicPartition, list[_Copy]], settings: RestoreSettings) -> None:
+    topics = {one.topic for one in copies}
+    for old, new in settings.topic_map:
+        if old not in topics:
+            raise OptionError(f"the topic map names {old}, which is not restored")
+        if new in topics and settings.new_name(new) == new:
+            raise OptionError(f"the topic map makes two topics {new}")
+        if new.startswith("__") or not _is_topic_name(new):
+            raise OptionError(f"{new!r} is no name for a topic")
+
+
+def _is_topic_name(name: str) -> bool:
+    allowed = name.replace(".", "").replace("_", "").replace("-", "")
+    return name not in (".", "..") and 0 < len(name) <= 249 and name.isascii() and (allowed.isalnum() or not allowed)
+
+
+# ------------------------------------------------------------------------------------------------------- partitions
+
+
+def _planned(target: TopicPartition, source: TopicPartition, copies: list[_Copy]) -> PlannedPartition:
+    ordered = sorted(copies, key=lambda copy: copy[1].segments[0].base_offset if copy[1].segments else 0)
+    filled = [copy for copy in ordered if copy[1].segments] or ordered[:1]
+    for one, two in pairwise(filled):
+        _check_apart(source, one, two)
+    parts = [part for directory, partition in filled for part in _parts(directory, partition)]
+    nexts = [part.base_offset for part in parts[1:]] + [LARGEST_OFFSET]
+    limited = tuple(
+        replace(part, end_offset=min(after, part.base_offset + MOST_OFFSETS + 1), is_last=part is parts[-1])
+        for part, after in zip(parts, nexts, strict=True)
+    )
+    directories = tuple(partition.directory for _, partition in filled)
+    return PlannedPartition(target, source, limited, filled[0][1].log_start_offset, directories)
+
+
+def _check_apart(source: TopicPartition, one: _Copy, two: _Copy) -> None:
+    """Refuse two copies of the same records; a later part of the same log may lie elsewhere."""
+    begins = two[1].segments[0].base_offset
+    if one[1].segments[-1].base_offset >= begins or log_end_offset(one[0].filesystem, one[1]) > begins:
+        reason = f"{source} is in {one[1].directory}, too, with the same offsets: name one of the two"
+        raise LogDirError(reason, file=two[1].directory)
+
+
+def _parts(directory: LogDirectory, partition: Partition) -> Iterator[SegmentPart]:
+    """Yield the segments that count, half-finished swaps settled as Kafka would."""
+    times = {segment.path: segment.log.mtime_ms for segment in partition.segments}
+    times |= {file.path: file.mtime_ms for file in partition.temporary}
+    for kept in plan_layout(directory, partition).segments:
+        yield SegmentPart(
+            directory.filesystem, kept.path, kept.base_offset, LARGEST_OFFSET, kept.size_bytes, times.get(kept.path)
+        )
+
+
+def _missing(planned: Iterable[PlannedPartition], counts: Mapping[str, int]) -> Iterator[PlannedPartition]:
+    """Yield the empty partitions that a topic needs: Kafka numbers them from 0 without a gap."""
+    numbers: dict[str, set[int]] = {}
+    for one in planned:
+        numbers.setdefault(one.target.topic, set()).add(one.target.partition)
+    for topic, have in numbers.items():
+        for number in range(max(max(have) + 1, counts.get(topic, 0))):
+            if number not in have:
+                yield PlannedPartition(TopicPartition(topic, number))
+
+
+# -------------------------------------------------------------------------------------------------------- topic ids
+
+
+def _topic_ids(
+    copies: Mapping[TopicPartition, list[_Copy]], settings: RestoreSettings, new_id: NewId
+) -> dict[str, str]:
+    """Return each topic's id: the one that is given, else the sources', else a new one (a renamed topic is another).
+
+    Raises:
+        LogDirError: the sources disagree about one that is not given.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for source, several in copies.items():
+        of_topic = found.setdefault(source.topic, {})
+        for _, partition in several:
+            if partition.metadata is not None:
+                of_topic.setdefault(partition.metadata.topic_id, partition.directory)
+    given = dict(settings.topic_ids)
+    if strangers := given.keys() - {settings.new_name(topic) for topic in found}:
+        raise OptionError(f"a topic id is given for {', '.join(sorted(strangers))}, which is not restored")
+    ids: dict[str, str] = {}
+    for topic, said in sorted(found.items()):
+        name = settings.new_name(topic)
+        if name not in given and len(said) > 1:
+            where = ", ".join(f"{topic_id} in {directory}" for topic_id, directory in said.items())
+            raise LogDirError(f"{topic} has two ids ({where}): name one source, or give the id")
+        kept = next(iter(said), None) if name == topic else None
+        ids[name] = given.get(name) or kept or new_id()
+    return ids

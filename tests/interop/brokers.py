@@ -1,0 +1,100 @@
+"""Real brokers on a directory of ours: started, read whole, appended to, stopped cleanly; and what we expect of it."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from kafkaframes.log.directory import LogDirectory, Partition, discover
+from kafkaframes.log.filesystem import LocalFileSystem
+from kafkaframes.log.transactions import transactions_of
+
+VERSIONS = ("3.9.1", "4.3.1")
+Record = tuple[Any, ...]
+
+
+def real_kafka(oracle: Path) -> ModuleType:
+    """Return the judges' module that fetches, starts and stops brokers."""
+    spec = importlib.util.spec_from_file_location("real_kafka", oracle.parent / "real_kafka.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@dataclass
+class Seen:
+    """What a client was told."""
+
+    topics: dict[str, tuple[str, int]] = field(default_factory=dict)
+    configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    ends: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    records: dict[tuple[str, int], list[Record]] = field(default_factory=dict)
+    groups: dict[tuple[str, str, int], int] = field(default_factory=dict)
+
+
+def parse(text: str) -> Seen:
+    """Read the lines of ``ReadCluster``."""
+    seen = Seen()
+    for line in text.splitlines():
+        kind, *words = line.split("\t")
+        if kind == "topic":
+            seen.topics[words[0]] = (words[1], int(words[2]))
+        elif kind == "config":
+            seen.configs.setdefault(words[0], {})[words[1]] = words[2]
+        elif kind == "ends":
+            seen.ends[words[0], int(words[1])] = (int(words[2]), int(words[3]))
+        elif kind == "group":
+            seen.groups[words[0], words[1], int(words[2])] = int(words[3])
+        elif kind == "record":
+            topic, partition, offset, timestamp, stamp, key, value, headers = words
+            record = (int(offset), int(timestamp), stamp, key, value, headers)
+            seen.records.setdefault((topic, int(partition)), []).append(record)
+    return seen
+
+
+def expected_records(path: str | Path, *, isolation: str = "read_uncommitted") -> dict[tuple[str, int], list[Record]]:
+    """Return what a consumer gets of each partition of a log directory, by our own reader."""
+    (directory,) = discover(str(path))
+    found = {}
+    for partition in directory.partitions:
+        if partition.is_live and partition.topic != "__cluster_metadata":
+            records = list(_records(directory, partition, isolation))
+            if records:
+                found[partition.topic, partition.partition] = records
+    return found
+
+
+def _records(directory: LogDirectory, partition: Partition, isolation: str) -> Iterator[Record]:
+    import kafkaframes
+
+    columns = ["offset", "timestamp", "timestamp_type", "key", "value", "headers", "base_offset", "producer_id"]
+    state = transactions_of(LocalFileSystem(), partition, use_indexes=False)
+    end = state.end_offset(isolation)
+    paths = [segment.path for segment in partition.segments]
+    batches = kafkaframes.read_records(
+        paths, columns=[*columns, "transactional"], control_records=False, offsets=(partition.log_start_offset, end)
+    )
+    for batch in batches:
+        rows = batch.set_column(1, "timestamp", batch.column("timestamp").cast("int64")).to_pydict()
+        attributes = np.array(rows["transactional"], bool) * 0x10
+        bases, ids = (np.array(rows[name], np.int64) for name in ("base_offset", "producer_id"))
+        gone = state.aborted_batches(bases, ids, attributes) & (isolation == "read_committed")
+        for number in np.flatnonzero(~gone).tolist():
+            yield _words({name: rows[name][number] for name in columns})
+
+
+def _words(row: dict[str, Any]) -> Record:
+    stamp = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}[row["timestamp_type"]]
+    headers = "".join(f"{header['key']}={_hex(header['value'])};" for header in row["headers"] or ())
+    timestamp = -1 if row["timestamp"] is None else row["timestamp"]
+    return row["offset"], timestamp, stamp, _hex(row["key"]), _hex(row["value"]), headers
+
+
+def _hex(raw: bytes | None) -> str:
+    return "-" if raw is None else raw.hex()
