@@ -76,7 +76,7 @@ class DeltaTable:
         except library.exceptions.TableNotFoundError:
             self._table = None
             return None
-        except library.exceptions.DeltaError as error:
+        except (library.exceptions.DeltaError, OSError) as error:  # OSError: the store did not answer
             raise OptionError(f"{self.place}: cannot be read as a Delta table: {error}") from error
         return self._state(self._table)
 

@@ -150,13 +150,26 @@ class IcebergTable:
         )
 
     def _property_note(self) -> dict[str, Any] | None:
-        """Return the note that outlives its snapshot; one of a table that was emptied or set back counts no more."""
-        return None if self._is_whole() else parse_note(self._table.properties.get(LAST))
+        """Return the note that outlives its snapshot; none where the whole history is there, and has no note.
+
+        Raises:
+            OptionError: the table was set back to before that note's commit, and what it said then has expired.
+        """
+        note = None if self._is_whole() else parse_note(self._table.properties.get(LAST))
+        if note is not None and any(_run_of(snapshot) == note["run"] for snapshot in self._table.metadata.snapshots):
+            raise OptionError(
+                f"{self.place}: was set back to a snapshot of which nobody can say any more how far it reaches: "
+                "export to a new table"
+            )
+        return note
 
     def _is_whole(self) -> bool:
-        """Tell whether the chain of snapshots reaches back to the table's first one."""
+        """Tell whether the chain of snapshots reaches back to the table's first one.
+
+        Its number tells: an expiry by pyiceberg leaves no id of a parent behind.
+        """
         chain = list(self._chain())
-        return not chain or chain[-1].parent_snapshot_id is None
+        return not chain or chain[-1].sequence_number == 1
 
     def _chain(self) -> Iterator[Any]:
         """Yield the current snapshot and its parents, as far as they are kept."""
@@ -174,13 +187,8 @@ class IcebergTable:
     def _missing(self, columns: pa.Schema) -> list[pa.Field]:
         schema = self._table.schema()
         fields = self._table.spec().fields
-        is_plain = all(str(field.transform) == "identity" for field in fields)
-        names = tuple(str(schema.find_column_name(field.source_id)) for field in fields)
-        shown = (
-            names
-            if is_plain
-            else tuple(f"{field.transform}({name})" for field, name in zip(fields, names, strict=True))
-        )
+        names = ((str(field.transform), schema.find_column_name(field.source_id)) for field in fields)
+        shown = tuple(str(name) if how == "identity" else f"{how}({name})" for how, name in names)
         check_partitioning(shown, place=self.place)
         return missing_columns(schema.as_arrow(), columns, place=self.place)
 
@@ -232,8 +240,7 @@ class IcebergTable:
         for snapshot in self._chain():
             if snapshot.snapshot_id == since:
                 return False
-            note = parse_note(snapshot.summary.additional_properties.get(NOTE))
-            if note is not None and note["run"] == run:
+            if _run_of(snapshot) == run:
                 return True
         return False if since is None and self._is_whole() else None
 
@@ -246,6 +253,12 @@ class IcebergTable:
             told["metadata"] = self._table.metadata_location
             told["snapshot"] = None if snapshot is None else snapshot.snapshot_id
         return told
+
+
+def _run_of(snapshot: Any) -> str | None:
+    """Return which run of ours made a snapshot."""
+    note = None if snapshot.summary is None else parse_note(snapshot.summary.additional_properties.get(NOTE))
+    return None if note is None else str(note["run"])
 
 
 def _iceberg_schema() -> Any:

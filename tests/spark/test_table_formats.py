@@ -1,0 +1,322 @@
+"""What one format has and the other has not: time travel back, logs that were cleaned, other writers, statistics."""
+
+import json
+import shutil
+import subprocess
+import sys
+import warnings
+
+import pyarrow as pa
+import pytest
+from tests.spark.test_tables import Delta, Iceberg, append, export, held, log, write
+
+from kafkaframes.errors import OptionError
+from kafkaframes.log.tables import delta
+
+deltalake = pytest.importorskip("deltalake")
+pytest.importorskip("pyiceberg")
+__all__ = ["log"]  # the fixture
+PARTITIONS = ["topic", "partition"]
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Delta(tmp_path / "table")
+
+
+@pytest.fixture
+def house(tmp_path):
+    made = Iceberg(tmp_path / "table")
+    yield made
+    made.close()
+
+
+def theirs(lake):
+    return deltalake.DeltaTable(str(lake.root))
+
+
+def test_delta_restored_takes_up_from_the_version_it_was_restored_to(lake, log):
+    export(lake, log, offsets={"until_offset": 50})
+    (log.parent / "t-1").mkdir()
+    write(log.parent / "t-1", 0, 5)
+    export(lake, log.parent)
+    theirs(lake).restore(0)
+    assert held(lake) == list(range(50))
+    outcome = export(lake, log)  # t-1 stays out of it for now: what the table said of it must not count any more
+    assert outcome.summary.records == 150
+    assert lake.offsets() == {"t": {"0": 200}}
+    assert export(lake, log.parent).summary.records == 5
+    assert held(lake) == sorted([*range(200), *range(5)])
+    assert lake.offsets() == {"t": {"0": 200, "1": 5}}
+
+
+def test_delta_whose_log_was_cleaned_still_says_its_offsets(lake, log, monkeypatch):
+    (log / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    export(lake, log)
+    theirs(lake).create_checkpoint()
+    theirs(lake).alter.set_table_description("a commit that is none of ours")
+    (lake.root / "_delta_log" / f"{0:020}.json").unlink()
+    append(log, 200, 10)
+    assert export(lake, log).summary.records == 10
+    assert held(lake) == list(range(210))
+    (log / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg")
+    with pytest.raises(OptionError, match="made anew"):
+        export(lake, log)
+
+
+def test_delta_with_a_long_history_is_read_further_back(lake, log, monkeypatch):
+    monkeypatch.setattr(delta, "HISTORY_PAGE", 2)
+    export(lake, log)
+    for n in range(5):
+        theirs(lake).alter.set_table_description(f"{n}")
+    state = lake.table().read()
+    assert state.ends == {("t", 0): 200}
+    table = lake.table()
+    assert table.has_committed(lake_run(lake), since=None) is True
+    assert table.has_committed("none", since=None) is False
+    assert table.has_committed("none", since=4) is False
+    theirs(lake).create_checkpoint()
+    (lake.root / "_delta_log" / f"{0:020}.json").unlink()
+    assert table.has_committed("none", since=None) is None
+
+
+def lake_run(lake):
+    return next(entry["kafkaframes"]["run"] for entry in theirs(lake).history() if "kafkaframes" in entry)
+
+
+def test_delta_compacted_between_two_runs_and_during_one(lake, log):
+    for first in (200, 220):
+        export(lake, log)
+        append(log, first, 20)
+
+    def compacting(jobs):
+        from kafkaframes.log.tables.run import one_by_one
+
+        yield from one_by_one(jobs)
+        theirs(lake).optimize.compact()
+
+    assert export(lake, log, run=compacting).table["commits"] == 1
+    theirs(lake).optimize.compact()
+    assert export(lake, log).table["commits"] == 0
+    assert held(lake) == list(range(240))
+
+
+def test_delta_says_what_readers_need_to_skip_a_file(lake, log, monkeypatch):
+    from kafkaframes.log.tables import run
+
+    monkeypatch.setattr(run, "FILE_BYTES", 1)
+    export(lake, log)
+    adds = pa.table(theirs(lake).get_add_actions(flatten=True)).sort_by("min.offset").to_pylist()
+    shown = [(a["num_records"], a["min.offset"], a["max.offset"], a["null_count.offset"]) for a in adds]
+    assert shown == [(100, 0, 99, 0), (100, 100, 199, 0)]
+    assert [a["partition.topic"] for a in adds] == ["t", "t"]
+    assert [round(a["max.timestamp"].timestamp() * 1000) for a in adds] == [1_700_000_000_099, 1_700_000_000_199]
+    files = list(theirs(lake).to_pyarrow_dataset().get_fragments(filter=pa.compute.field("offset") >= 150))
+    assert len(files) == 1
+
+
+def test_delta_tables_that_are_not_ours_or_other_than_ours(lake, log, tmp_path):
+    deltalake.write_deltalake(str(lake.root), pa.table({"a": [1]}))
+    with pytest.raises(OptionError, match="is a table that no export made"):
+        export(lake, log)
+    shutil.rmtree(lake.root)
+    export(lake, log)
+    rows = lake.read()
+    marked = rows.set_column(
+        2, rows.schema.field("offset").with_metadata({"kafkaframes.settings": "{}"}), rows["offset"]
+    )
+    for change, told in _CHANGES.items():
+        shutil.rmtree(lake.root)
+        deltalake.write_deltalake(str(lake.root), change(marked), partition_by=_PARTITIONED.get(change, PARTITIONS))
+        with pytest.raises(OptionError, match=told):
+            export(lake, log)
+
+
+def _text_value(rows):
+    return rows.set_column(6, "value", pa.array([""] * len(rows)))
+
+
+def _no_key(rows):
+    return rows.drop_columns(["key"])
+
+
+def _as_it_is(rows):
+    return rows
+
+
+def _strict(rows):
+    return rows.append_column(pa.field("loaded", pa.int64(), nullable=False), pa.array([0] * len(rows)))
+
+
+_CHANGES = {
+    _text_value: "column value is string and would have to be binary: give it its type back, or export to a new",
+    _no_key: "has lost the column key: add it again",
+    _as_it_is: "is partitioned by topic, an export by topic, partition",
+    _strict: "column loaded is none of an export and must not be null",
+}
+_PARTITIONED = {_as_it_is: ["topic"]}
+
+
+def test_delta_columns_of_somebody_else_stay(lake, log):
+    export(lake, log)
+    fields = deltalake.Schema.from_arrow(pa.schema([("loaded", pa.int64())])).fields
+    theirs(lake).alter.add_columns(fields)
+    append(log, 200, 10)
+    export(lake, log)
+    assert held(lake) == list(range(210))
+    assert set(lake.read()["loaded"].to_pylist()) == {None}
+
+
+def test_iceberg_rolled_back_takes_up_from_there(house, log):
+    export(house, log, offsets={"until_offset": 50})
+    export(house, log)
+    table = house._theirs()
+    first = table.metadata.snapshots[0].snapshot_id
+    table.manage_snapshots().rollback_to_snapshot(first).commit()
+    assert held(house) == list(range(50))
+    assert export(house, log).summary.records == 150
+    assert held(house) == list(range(200))
+
+
+def test_iceberg_whose_snapshots_expired_still_says_its_offsets(house, log):
+    export(house, log, offsets={"until_offset": 50})
+    export(house, log)
+    theirs = house._theirs()
+    rows = theirs.scan().to_arrow()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs.overwrite(rows)  # as a compaction would: a snapshot without our note
+    old = [snapshot.snapshot_id for snapshot in theirs.metadata.snapshots[:-1]]
+    theirs.maintenance.expire_snapshots().by_ids(old).commit()
+    assert len(house.versions()) == 1
+    append(log, 200, 10)
+    assert export(house, log).summary.records == 10
+    assert held(house) == list(range(210))
+
+
+def test_iceberg_set_back_to_what_nobody_knows_is_refused(house, log):
+    export(house, log, offsets={"until_offset": 50})
+    theirs = house._theirs()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs.overwrite(theirs.scan().to_arrow())
+    plain = theirs.current_snapshot().snapshot_id
+    export(house, log)
+    theirs = house._theirs()
+    theirs.manage_snapshots().rollback_to_snapshot(plain).commit()
+    old = [one.snapshot_id for one in theirs.metadata.snapshots[:2]]
+    theirs.maintenance.expire_snapshots().by_ids(old).commit()
+    with pytest.raises(OptionError, match="set back to a snapshot"):
+        export(house, log)
+
+
+def test_iceberg_commits_of_others_during_a_run_are_no_obstacle(house, log):
+    export(house, log, offsets={"until_offset": 50})
+
+    def with_another(jobs):
+        from kafkaframes.log.tables.run import one_by_one
+
+        yield from one_by_one(jobs)
+        with house._theirs().transaction() as transaction:
+            transaction.set_properties({"owner": "somebody"})
+        house._theirs().append(house._theirs().scan(limit=1).to_arrow())
+
+    assert export(house, log, run=with_another).table["commits"] == 1
+    assert len(held(house)) == 201
+    assert house._theirs().properties["owner"] == "somebody"
+    assert export(house, log).table["commits"] == 0
+
+
+def test_iceberg_skips_files_by_partition_and_offset(house, log, monkeypatch):
+    from kafkaframes.log.tables import run
+
+    monkeypatch.setattr(run, "FILE_BYTES", 1)
+    export(house, log)
+    table = house._theirs()
+    assert len(list(table.scan(row_filter="offset >= 150").plan_files())) == 1
+    assert len(list(table.scan(row_filter="partition = 0 and topic = 't'").plan_files())) == 2
+    assert len(list(table.scan(row_filter="partition = 1").plan_files())) == 0
+
+
+def test_iceberg_tables_that_are_not_ours_or_other_than_ours(house, log):
+    from pyiceberg.types import LongType
+
+    export(house, log)
+    with house._theirs().update_schema() as update:
+        update.add_column("loaded", LongType())
+    append(log, 200, 10)
+    export(house, log)
+    assert set(house.read()["loaded"].to_pylist()) == {None}
+    with house._theirs().update_schema() as update:
+        update.update_column("partition", LongType())
+    with pytest.raises(OptionError, match="column partition is int64 and would have to be int32"):
+        export(house, log)
+    house.catalog().drop_table("kafka.records")
+    export(house, log)
+    with house._theirs().update_schema() as update:
+        update.delete_column("key")
+    with pytest.raises(OptionError, match="has lost the column key"):
+        export(house, log)
+    house.catalog().drop_table("kafka.records")
+    export(house, log)
+    with house._theirs().update_spec() as update:
+        update.add_field("timestamp", "day")
+    with pytest.raises(OptionError, match=r"is partitioned by topic, partition, day\(timestamp\), an export by"):
+        export(house, log)
+    house.catalog().drop_table("kafka.records")
+    house.catalog().create_table("kafka.records", pa.schema([("a", pa.string())]))
+    with pytest.raises(OptionError, match="is a table that no export made"):
+        export(house, log)
+
+
+_SERVER = """
+import sys
+from moto.server import ThreadedMotoServer
+server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+sys.stdin.read()
+server.stop()
+"""
+
+
+@pytest.fixture
+def store(monkeypatch):
+    """A bucket ``lake`` of a server in a process of its own: deltalake holds Python's lock while it waits for one."""
+    pytest.importorskip("moto.server")
+    import fsspec
+
+    command = [sys.executable, "-c", _SERVER]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as server:
+        for name, value in {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.stdout.readline().strip()}",
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+        }.items():
+            monkeypatch.setenv(name, value)
+        made = fsspec.filesystem("s3", skip_instance_cache=True)
+        made.mkdir("lake")
+        yield made
+        for one in (made, fsspec.filesystem("s3")):
+            if one._s3 is not None:
+                fsspec.asyn.sync(one.loop, one._s3.close)
+        type(made).clear_instance_cache()
+        server.stdin.close()
+
+
+def test_delta_in_a_store(log, store):
+    from tests.cli.test_export_table import ask
+
+    to = "s3://lake/events"
+    assert ask(log, "--to", to, "--format", "delta").exit_code == 0
+    append(log, 200, 10)
+    told = json.loads(ask(log, "--to", to, "--format", "delta", "--incremental", "--json").stdout)
+    assert told["records"] == 10
+    table = deltalake.DeltaTable(to)
+    assert sorted(table.to_pyarrow_table()["offset"].to_pylist()) == list(range(210))
+    assert table.transaction_version("kafkaframes/t/0") == 210
+    assert len(store.find("lake/events/topic=t")) == 2
