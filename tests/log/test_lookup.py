@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from kafkaframes.log.filesystem import FsspecFileSystem
 from kafkaframes.log.headers import HeaderWalk
 from kafkaframes.log.lookup import find_offset, list_offsets, offset_for_timestamp
 from kafkaframes.log.scan import scan_segment
+from kafkaframes.log.segment_reader import open_segment
 from kafkaframes.log.transactions import transactions_of
+from kafkaframes.records.build import build_records
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 CASES = ["kraft-4x-transactions", "zk-28-mixed"]
@@ -170,3 +173,19 @@ def test_a_checkpoint_that_a_store_did_not_give_is_an_error_not_a_missing_file()
         except LogDirError:
             failed += 1
     assert failed == 12
+
+
+@pytest.mark.parametrize(("entry", "believed"), [(3, True), (5, True), (2, False)])
+def test_an_index_of_broker_0_10_has_the_first_offset_of_a_wrapper_and_is_believed(tmp_path, entry, believed):
+    wrappers = [
+        build_records({"value": [b"v"] * 3, "offset": offsets}, magic=0, codec="snappy")
+        for offsets in ([0, 1, 2], [3, 4, 5])
+    ]
+    place = tmp_path / "old-0"
+    place.mkdir()
+    (place / f"{0:020}.log").write_bytes(b"".join(wrappers))
+    (place / f"{0:020}.index").write_bytes(struct.pack(">ii", entry, len(wrappers[0])))
+    (found,) = discover(str(place))
+    with open_segment(found.filesystem, found.partitions[0].segments[0]) as reader:
+        assert reader.start_before(5) == (len(wrappers[0]) if believed else 0)
+        assert bool(reader.problems) is not believed

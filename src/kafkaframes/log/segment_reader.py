@@ -139,8 +139,14 @@ class SegmentReader:
         """Say whether a batch stands where an entry says, and is not above what it says."""
         for header in self.headers(entry.position):
             is_in_order = self.segment.base_offset <= header.base_offset <= header.last_offset
-            return 0 <= header.magic <= 2 and is_in_order and header.base_offset <= entry.offset
+            return 0 <= header.magic <= 2 and is_in_order and self._first_offset(header, entry.offset) <= entry.offset
         return False
+
+    def _first_offset(self, header: BatchHeader, wanted: int) -> int:
+        """Return a batch's first offset. A wrapper's header has the last; brokers of 0.10 indexed the first."""
+        if header.magic >= 2 or header.base_offset <= wanted:
+            return header.base_offset
+        return min((record.offset for record in self.records(header)), default=header.base_offset)
 
     def _distrust(self, entry: OffsetPosition) -> None:
         file = self.segment.index
