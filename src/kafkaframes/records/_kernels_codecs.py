@@ -420,9 +420,9 @@ def usual_room(size, limit):
 @device
 def open_batch(data, start, end, table, row, limit, out, room, calls):
     """Decompress the records of a compressed batch to ``out``; return their size, ``ODD``, or ``NO_ROOM``."""
-    magic = table[MAGIC, row]
-    if magic < 0 or (magic >= 2 and table[COUNT, row] <= 0):
-        return ODD  # Kafka opens the stream and reads nothing
+    magic, codec = table[MAGIC, row], table[ATTRIBUTES, row] & CODEC_MASK
+    if magic < 0 or (magic < 2 and codec == ZSTD) or (magic >= 2 and table[COUNT, row] <= 0):
+        return ODD  # of a batch without records Kafka opens the stream and reads nothing
     if magic < 2:
         start, end = wrapped_value(data, start, end, magic)
         if start < 0:
@@ -432,7 +432,7 @@ def open_batch(data, start, end, table, row, limit, out, room, calls):
     largest = usual_room(end - start, limit)
     if largest > room:
         return NO_ROOM
-    return decompress_stream(table[ATTRIBUTES, row] & CODEC_MASK, data, start, end, out, largest, calls)
+    return decompress_stream(codec, data, start, end, out, largest, calls)
 
 
 @kernel(types.UniTuple(I64, 3)(BYTES, TABLE, I64, OUT_INT64S, OUT_INT64S, OUT_INT8S, I64, OUT_BYTES, I64, OUT_INT64S))

@@ -20,9 +20,11 @@ import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, OptionError
 from kafkaframes.records import _kernels_gather, decode
+from kafkaframes.records._kernels_gather import SLACK_BYTES
+from kafkaframes.records._kernels_index import SKIPPED
 from kafkaframes.records.chunks import CHUNK_BYTES, Chunk, Chunks, Source, pieces
 from kafkaframes.records.decode import Allocate, Index, Ints32, Sections
-from kafkaframes.records.fused import SLACK_BYTES, fits, read_columns
+from kafkaframes.records.fused import READY, TOLD_CRC, TOLD_ROWS, TOLD_STATUS, TOLD_WHERE, ColumnMaker, Made
 from kafkaframes.records.layout import CODEC_MASK, CODECS, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import CRC_MISMATCH
@@ -71,7 +73,7 @@ class Decoded:
         chunk: Chunk,
         sections: Sections,
         index: Index,
-        valid: npt.NDArray[np.int8] | None,
+        valid: npt.NDArray[Any] | None,
         allocate: Allocate = np.empty,
     ) -> None:
         self.chunk = chunk
@@ -220,6 +222,9 @@ COLUMNS: dict[str, Column] = {
     "value_size": Column(pa.int32(), lambda found: np.maximum(found.index.value_size, -1)),
 }
 _CACHED_BYTES = 2 << 20
+_NO_INTS: Ints = np.empty(0, np.int64)
+_NO_SIZES: Ints32 = np.empty(0, np.int32)
+_NO_PLACES = (_NO_INTS, _NO_SIZES, _NO_INTS, _NO_SIZES, _NO_INTS, _NO_SIZES)
 _NEED_SIZES = frozenset({"key_size", "value_size"})
 DEFAULT_COLUMNS = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
 
@@ -297,12 +302,30 @@ class RecordReader:
             allocate=self._memory.array,
         )
         self._ratio = 1.0
-        self._everything = (
+        everything = (
             options.first_offset is None
             and options.end_offset is None
             and options.mode != DROPMALFORMED
             and not _NEED_SIZES.intersection(options.columns)
         )
+        self._maker = self._made_for(options) if everything else None
+        self._names = tuple(options.columns)
+        self._ready = READY.issuperset(self._names)
+
+    def _made_for(self, options: ReadOptions) -> ColumnMaker:
+        return ColumnMaker(
+            options.columns,
+            verify_crc=self._checks,
+            limit_bytes=options.limit_bytes,
+            target_bytes=options.chunk_bytes,
+            allocate=self._memory.array,
+            types={name: column.type for name, column in COLUMNS.items()},
+            text=_text,
+        )
+
+    @property
+    def _checks(self) -> bool:
+        return self.options.verify_crc or "crc_ok" in self.options.columns
 
     @property
     def end(self) -> End | None:
@@ -311,13 +334,43 @@ class RecordReader:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for chunk in self._chunks:
-            for piece in pieces(chunk, self._ratio, self._target()):
-                found = self._decode(piece)
-                if found.index.offsets.size:
-                    yield self._arrow(found)
+            yield from self._long(chunk) if self._maker is None else self._short(chunk, self._maker)
         end = self._chunks.end
         if end is not None and end.corrupt:
             self._report(ReadError(self._source.name, end.position, None, end.status, end.reason, 0))
+
+    def _short(self, chunk: Chunk, maker: ColumnMaker) -> Iterator[pa.RecordBatch]:
+        for made in maker.read(chunk, self._unwanted(chunk)):
+            if isinstance(made, Chunk):
+                yield from self._long(made)
+            elif made.damaged or (made.records and not self._ready):
+                found = self._as_decoded(made)
+                if made.records:
+                    yield self._arrow(found)
+            elif made.records:
+                yield pa.RecordBatch.from_arrays([made.columns[name] for name in self._names], schema=self.schema)
+
+    def _long(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+        for piece in pieces(chunk, self._ratio, self._target()):
+            found = self._decode(piece)
+            if found.index.offsets.size:
+                yield self._arrow(found)
+
+    def _as_decoded(self, made: Made) -> Decoded:
+        """Give a piece that is made already the form of one that is not, and report what is damaged in it."""
+        chunk = made.chunk
+        sections = Sections(chunk.data, _NO_INTS, _NO_INTS, made.kinds, made.problems)
+        offsets, stamps = (
+            np.frombuffer(made.columns[name].buffers()[1], np.int64) if made.records else _NO_INTS
+            for name in ("offset", "timestamp")
+        )
+        rows, statuses, wheres = (made.told(what) for what in (TOLD_ROWS, TOLD_STATUS, TOLD_WHERE))
+        index = Index(offsets, stamps, *_NO_PLACES, rows, statuses, wheres)
+        found = Decoded(chunk, sections, index, made.told(TOLD_CRC) if self._checks else None, self._memory.array)
+        found.made = made.columns
+        if made.damaged:
+            self._damaged(found, made.kinds == SKIPPED)
+        return found
 
     def _target(self) -> int:
         """Return how many bytes of records to decode at once: what is decompressed should stay in the cache."""
@@ -328,31 +381,17 @@ class RecordReader:
         return pa.RecordBatch.from_arrays(arrays, names=list(self.options.columns))
 
     def _decode(self, chunk: Chunk) -> Decoded:
+        """Decode a chunk the long way: decompress all, index all, and make of each column what is kept."""
         options, batches, allocate = self.options, chunk.batches, self._memory.array
         skip = self._unwanted(chunk)
-        check = options.verify_crc or "crc_ok" in options.columns
         sections = decode.open_sections(
             chunk.data, batches, limit_bytes=options.limit_bytes, skip=skip, allocate=allocate
         )
         if sections.buf is not chunk.data:  # how large decompressed records are says how many to take next
             self._ratio = max(sections.buf.size / max(int(batches.column("size").sum()), 1), 1.0)
-        if self._everything and fits(sections):
-            made = read_columns(
-                chunk.data,
-                batches,
-                sections,
-                tuple(options.columns),
-                verify_crc=check,
-                allocate=allocate,
-                header_type=HEADERS,
-                text=_text,
-            )
-            found = Decoded(chunk, sections, made.records, made.valid, allocate)
-            found.made = made.columns
-        else:
-            valid = check_crcs(chunk.data, batches) if check else None
-            index = decode.index_records(batches, sections, allocate=allocate)
-            found = Decoded(chunk, sections, index, valid, allocate)
+        valid = check_crcs(chunk.data, batches) if self._checks else None
+        index = decode.index_records(batches, sections, allocate=allocate)
+        found = Decoded(chunk, sections, index, valid, allocate)
         damaged = self._damaged(found, skip)
         return self._filtered(found, damaged if options.mode == DROPMALFORMED else None)
 

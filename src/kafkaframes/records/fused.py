@@ -1,139 +1,306 @@
-"""The short way from batches to columns: CRC, index and copying in one kernel call, a batch at a time.
+"""The short way from batches to columns: CRC, decompressing, index and copying in one kernel, a batch at a time.
 
-It gives what ``decode.index_records`` and ``columns.binary_array`` give, for chunks of ordinary size of which every
-record is wanted; ``columns.py`` chooses. The buffers are as large as the bytes could need; most stay untouched.
+It gives what ``decode.index_records`` and ``columns.binary_array`` give, where every record is wanted; ``columns.py``
+chooses. All buffers of a piece's columns lie in one block of memory, each as large as the piece's bytes could need:
+what is not used of it is never touched, and the block serves the next piece once nobody holds a column of this one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.records import _kernels_gather
-from kafkaframes.records.decode import Allocate, Index, Sections, most_rows
-from kafkaframes.records.scan import Batches, Bytes
+from kafkaframes.records import _kernels_columns as kernels
+from kafkaframes.records import decode, native
+from kafkaframes.records._kernels_columns import TOLD_CRC, TOLD_ROWS, TOLD_STATUS, TOLD_WHERE
+from kafkaframes.records._kernels_gather import SLACK_BYTES
+from kafkaframes.records._kernels_index import SKIPPED, WHOLE_DATA
+from kafkaframes.records.chunks import Chunk
+from kafkaframes.records.decode import Allocate, Problem
+from kafkaframes.records.layout import PLACE
+from kafkaframes.records.scan import Batches, Bytes, Ints
 
-# Copies go in steps and write beyond the last byte.
-SLACK_BYTES = _kernels_gather.SLACK_BYTES
-# Above, buffers for the worst case would be a burden, and a chunk's fixed cost is none.
+__all__ = ["READY", "TOLD_CRC", "TOLD_ROWS", "TOLD_STATUS", "TOLD_WHERE", "ColumnMaker", "Made", "State"]
+
+# The columns that are made here.
+READY = frozenset({"offset", "timestamp", "timestamp_type", "key", "value", "headers"})
+# Records are read in pieces of about so many bytes: with the columns made of them they stay in the cache.
+TARGET_BYTES = 1 << 20
+# Larger batches go the long way, which makes no buffers for the worst case.
 MOST_BYTES = 16 << 20
+_MOST_OPENED_BYTES = 64 << 20
+_FIRST_OPENED_BYTES = 1 << 20
+_BYTES_OF_A_ROW = 16  # where records are smaller, a piece ends before its goal
+_ALIGNMENT = 64
+_NO_GOAL = 1 << 62
+_NOTHING: Bytes = np.empty(0, np.uint8)
+_POSITION, _SIZE = PLACE["position"], PLACE["size"]
+
 _WANTED = {
-    "key": _kernels_gather.WANT_KEY,
-    "value": _kernels_gather.WANT_VALUE,
-    "headers": _kernels_gather.WANT_HEADERS,
+    "timestamp_type": kernels.WANT_TYPES,
+    "key": kernels.WANT_KEY,
+    "value": kernels.WANT_VALUE,
+    "headers": kernels.WANT_HEADERS,
 }
 
 
-class Made(NamedTuple):
-    """An index without the places of keys, values and headers, the CRCs, and the columns that were asked for."""
+class Room(NamedTuple):
+    """A buffer: its place in the plan, for which column it is, and its bytes: some a row, some a byte of records."""
 
-    records: Index
-    valid: npt.NDArray[np.int8] | None
+    place: int
+    wanted: int
+    of_rows: float
+    of_bytes: float
+
+
+_ROOMS = (
+    Room(kernels.AT_OFFSETS, 0, 8, 0),
+    Room(kernels.AT_STAMPS, 0, 8, 0),
+    Room(kernels.AT_TYPES, kernels.WANT_TYPES, 4, 0),
+    Room(kernels.AT_KEY_OFFSETS, kernels.WANT_KEY, 4, 0),
+    Room(kernels.AT_KEY_VALID, kernels.WANT_KEY, 1 / 8, 0),
+    Room(kernels.AT_KEYS, kernels.WANT_KEY, 0, 1),
+    Room(kernels.AT_VALUE_OFFSETS, kernels.WANT_VALUE, 4, 0),
+    Room(kernels.AT_VALUE_VALID, kernels.WANT_VALUE, 1 / 8, 0),
+    Room(kernels.AT_VALUES, kernels.WANT_VALUE, 0, 1),
+    Room(kernels.AT_LISTS, kernels.WANT_HEADERS, 4, 0),
+    Room(kernels.AT_NAME_OFFSETS, kernels.WANT_HEADERS, 0, 4 / 2),  # a header takes two bytes at least
+    Room(kernels.AT_NAMES, kernels.WANT_HEADERS, 0, 1),
+    Room(kernels.AT_CONTENT_OFFSETS, kernels.WANT_HEADERS, 0, 4 / 2),
+    Room(kernels.AT_CONTENT_VALID, kernels.WANT_HEADERS, 0, 1 / 16),
+    Room(kernels.AT_CONTENTS, kernels.WANT_HEADERS, 0, 1),
+)
+
+
+class State(NamedTuple):
+    """A chunk's batches, what the kernel needs to know of them, and what it says: a column of ``told`` a batch."""
+
+    chunk: Chunk
+    table: Ints
+    kinds: npt.NDArray[np.int8]
+    told: Ints
+    problems: dict[int, Problem]
+    end: int
+
+
+class Made(NamedTuple):
+    """A piece: the batches from ``first`` on, below ``last``, and the columns made of their records, so many.
+
+    ``damaged`` says whether there is anything to report.
+    """
+
+    state: State
+    first: int
+    last: int
+    records: int
+    damaged: bool
     columns: dict[str, pa.Array]
 
+    @property
+    def chunk(self) -> Chunk:
+        """The piece's batches."""
+        chunk = self.state.chunk
+        return chunk._replace(batches=Batches(self.state.table[:, self.first : self.last], chunk.batches.end))
 
-class Blob(NamedTuple):
-    """The three buffers of a binary column while it is filled; empty for one that is not wanted."""
+    @property
+    def kinds(self) -> npt.NDArray[np.int8]:
+        """What the data of each batch was."""
+        return self.state.kinds[self.first : self.last]
 
-    offsets: npt.NDArray[np.int32]
-    data: Bytes
-    validity: Bytes
+    @property
+    def problems(self) -> dict[int, Problem]:
+        """What was wrong with batches, by their numbers in the piece."""
+        return {row - self.first: found for row, found in self.state.problems.items() if self.first <= row < self.last}
 
-    def finish(self, count: int, size: int, nulls: int, allocate: Allocate, kind: pa.DataType) -> pa.Array:
-        """Wrap the buffers; one that is used in small part is copied, so that it does not hold the rest."""
-        data, offsets = self.data, self.offsets[: count + 1]
-        if size * 4 < data.size:
-            data = allocate(size + SLACK_BYTES, np.uint8)
-            data[:size] = self.data[:size]
-        validity = pa.py_buffer(self.validity[: (count + 7) // 8]) if nulls else None
-        buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data[:size])]
-        return pa.Array.from_buffers(kind, count, buffers, null_count=nulls)
-
-
-def fits(sections: Sections) -> bool:
-    """Tell whether the short way is meant for these sections."""
-    return int((sections.ends - sections.starts).sum()) <= MOST_BYTES
+    def told(self, what: int) -> Ints:
+        """What the kernel said of each batch."""
+        row: Ints = self.state.told[what, self.first : self.last]
+        return row
 
 
-def read_columns(
-    source: Bytes,
-    batches: Batches,
-    sections: Sections,
-    names: tuple[str, ...],
-    *,
-    verify_crc: bool,
-    allocate: Allocate,
-    header_type: pa.DataType,
-    text: Callable[[pa.Array], pa.Array],
-) -> Made:
-    """Read all records of ``batches``; of ``names``, ``key``, ``value`` and ``headers`` are made.
+class Layout:
+    """Where in a block of memory each buffer stands, for so many rows and bytes of records."""
 
-    Args:
-        source: what ``batches`` was scanned from.
-        batches, sections: as ``scan`` and ``decode.open_sections`` returned them.
-        names: the columns wanted, others included.
-        verify_crc: check the CRCs.
-        allocate: makes the arrays.
-        header_type: Arrow's type of the headers.
-        text: turns a binary array into text.
-    """
-    room = int((sections.ends - sections.starts).sum())
-    most = most_rows(batches, sections)
-    rows, scratch = int(most.sum()) + 1, int(most.max(initial=0)) + 1
-    wanted = sum(bit for name, bit in _WANTED.items() if name in names) + (verify_crc and _kernels_gather.WANT_CRC)
-    valid: npt.NDArray[np.int8] = np.empty(len(batches) if verify_crc else 0, np.int8)
-    offsets, stamps = allocate(rows, np.int64), allocate(rows, np.int64)
-    places = [allocate(scratch, dtype) for dtype in (np.int64, np.int32) * 3]
-    key, value = (_blob(name in names, rows, room, allocate) for name in ("key", "value"))
-    has_headers = "headers" in names
-    lists = allocate(rows + 1 if has_headers else 0, np.int32)
-    header_keys, header_values = (_blob(has_headers, room // 2 + 1, room, allocate) for _ in range(2))
-    per_batch = [np.empty(len(batches), np.int64) for _ in range(3)]
-    sizes = np.zeros(7, np.int64)
-    total = _kernels_gather.read_columns(
-        source,
-        sections.buf,
-        np.ascontiguousarray(batches.table),
-        sections.starts,
-        sections.ends,
-        sections.kinds,
-        wanted,
-        *(valid, offsets, stamps, *places),
-        *(*key, *value, lists, *header_keys[:2], *header_values),
-        *(*per_batch, sizes),
-    )
-    told = sizes.tolist()
-    columns: dict[str, pa.Array] = {}
-    if "key" in names:
-        columns["key"] = key.finish(
-            total, told[_kernels_gather.KEYS], told[_kernels_gather.KEY_NULLS], allocate, pa.binary()
+    def __init__(self, wanted: int, rows: int, size: int) -> None:
+        self.rows, self.bytes = rows, size
+        self.plan: Ints = np.zeros(kernels.WORDS, np.int64)
+        self.plan[kernels.WANTED], self.plan[kernels.ROWS_ROOM], self.plan[kernels.BYTES_ROOM] = wanted, rows, size
+        self.plan[kernels.PIECE_ROW] = self.plan[kernels.OPENED_ROW] = -1
+        self.total = 0
+        for room in _ROOMS:
+            if room.wanted & wanted == room.wanted:
+                self.plan[room.place] = self.total
+                needed = int(room.of_rows * rows + room.of_bytes * size) + SLACK_BYTES
+                self.total += -(-needed // _ALIGNMENT) * _ALIGNMENT
+        self.places: list[int] = self.plan.tolist()
+
+
+class ColumnMaker:
+    """Reads chunk after chunk of one source into columns; keeps the memory that it needs on the way."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        verify_crc: bool,
+        limit_bytes: int,
+        target_bytes: int,
+        allocate: Allocate,
+        types: dict[str, pa.DataType],
+        text: Callable[[pa.Array], pa.Array],
+    ) -> None:
+        self._names = frozenset(names)
+        self._wanted = sum(bit for name, bit in _WANTED.items() if name in names) + (verify_crc and kernels.WANT_CRC)
+        self._limit = limit_bytes
+        self._target = max(min(target_bytes, TARGET_BYTES), 1)
+        self._allocate = allocate
+        self._types = types
+        self._text = text
+        self._ratio = 1.0
+        self._opened: Bytes = allocate(_FIRST_OPENED_BYTES, np.uint8)
+        self._lay_out(0, 0)
+
+    def _lay_out(self, rows: int, size: int) -> None:
+        """Make room for a usual piece, and for a batch of so many rows and bytes."""
+        size = max(2 * self._target, size)
+        self._layout = Layout(self._wanted, max(size // _BYTES_OF_A_ROW, rows + 1), size)
+        self._scratch = self._allocate(self._layout.rows * kernels.INDEX_BYTES, np.uint8)
+
+    def read(self, chunk: Chunk, skip: npt.NDArray[np.bool_] | None) -> Iterator[Made | Chunk]:
+        """Read all batches of a chunk but those in ``skip``; a batch that is too large is given back."""
+        count = len(chunk.batches)
+        kinds: npt.NDArray[np.int8] = np.full(count, WHOLE_DATA, np.int8)
+        if skip is not None:
+            kinds[skip] = SKIPPED
+        table = np.ascontiguousarray(chunk.batches.table)
+        end = int(table[_POSITION, -1] + table[_SIZE, -1])
+        state = State(chunk, table, kinds, np.empty((4, count), np.int64), {}, end)
+        first = 0
+        with native.borrowed() as calls:
+            while first < count:
+                made, last, is_large = self._piece(state, first, calls)
+                if made is not None:
+                    yield made
+                if is_large:
+                    yield chunk._replace(batches=Batches(table[:, last : last + 1], chunk.batches.end))
+                first = last + is_large
+
+    def _piece(self, state: State, first: int, calls: Ints) -> tuple[Made | None, int, bool]:
+        """Read batches from ``first`` on; return the piece, the batch after its last, and whether that is too large."""
+        plan, piece = self._layout.plan.copy(), _NOTHING
+        left = (state.end - int(state.table[_POSITION, first])) * self._ratio
+        pieces = round(left / self._target)  # of equal size
+        plan[kernels.GOAL] = int(left / pieces) if pieces > 1 else _NO_GOAL
+        plan[kernels.BATCH], plan[kernels.LAST], plan[kernels.LIMIT] = first, len(state.kinds), self._limit
+        block, is_large = self._allocate(self._layout.total, np.uint8), False
+        while True:
+            why = kernels.read_columns(
+                *(plan, state.chunk.data, piece, state.table, state.kinds, state.told),
+                *(block, self._scratch, self._opened, calls),
+            )
+            if why == kernels.DONE or (why == kernels.FULL and plan[kernels.ROW]):
+                break
+            if why == native.ODD:
+                piece = self._careful(state, plan)
+            elif plan[kernels.NEEDED_BYTES] > _MOST[why]:
+                is_large = True
+                break
+            elif why == native.NO_ROOM:
+                self._opened = self._allocate(2 * int(plan[kernels.NEEDED_BYTES]), np.uint8)
+            else:
+                block = self._with_more_room(plan)
+        told = plan.tolist()
+        last, count = told[kernels.BATCH], told[kernels.ROW]
+        if last == first:
+            return None, last, is_large
+        stored = (state.end if last == len(state.kinds) else int(state.table[_POSITION, last])) - int(
+            state.table[_POSITION, first]
         )
-    if "value" in names:
-        columns["value"] = value.finish(
-            total, told[_kernels_gather.VALUES], told[_kernels_gather.VALUE_NULLS], allocate, pa.binary()
-        )
-    if has_headers:
-        count = int(lists[total])
-        keys = header_keys.finish(count, told[_kernels_gather.HEADER_KEYS], 0, allocate, pa.binary())
-        values = header_values.finish(
-            count, told[_kernels_gather.HEADER_VALUES], told[_kernels_gather.HEADER_NULLS], allocate, pa.binary()
-        )
-        pairs = pa.StructArray.from_arrays([text(keys), values], fields=list(header_type.value_type))
-        columns["headers"] = pa.Array.from_buffers(
-            header_type, total, [None, pa.py_buffer(lists[: total + 1])], null_count=0, children=[pairs]
-        )
-    index = Index(offsets[:total], stamps[:total], *places, *per_batch)
-    return Made(index, valid if verify_crc else None, columns)
+        self._ratio = max(told[kernels.SPANS] / stored, 0.01)
+        columns = self._columns(_Cut(pa.py_buffer(block), self._layout.places), count, told) if count else {}
+        damaged = bool(told[kernels.BAD] or state.problems)
+        return Made(state, first, last, count, damaged, columns), last, is_large
+
+    def _careful(self, state: State, plan: Ints) -> Bytes:
+        """Open the odd batch at which the kernel stopped as Kafka does; return its records."""
+        row = int(plan[kernels.BATCH])
+        one = Batches(state.table[:, row : row + 1], state.chunk.batches.end)
+        found = decode.open_sections(state.chunk.data, one, limit_bytes=self._limit)
+        state.kinds[row] = found.kinds[0]
+        if found.problems:
+            state.problems[row] = found.problems[0]
+        plan[kernels.PIECE_ROW] = row
+        return found.buf[found.starts[0] : max(found.starts[0], found.ends[0])]
+
+    def _with_more_room(self, plan: Ints) -> Bytes:
+        """Return a block that the next batch fits in; no record was read yet."""
+        rows, size = int(plan[kernels.NEEDED_ROWS]), int(plan[kernels.NEEDED_BYTES])
+        if rows >= self._layout.rows or size > self._layout.bytes:
+            self._lay_out(rows, size)
+        plan[: kernels.LAST] = self._layout.plan[: kernels.LAST]
+        plan[kernels.SPANS] = 0
+        return self._allocate(self._layout.total, np.uint8)
+
+    def _columns(self, cut: _Cut, count: int, told: list[int]) -> dict[str, pa.Array]:
+        names, columns = self._names, {}
+        for name, place, width in _PLAIN:
+            if name in names or width == 8:
+                buffers = [None, cut(place, width * count)]
+                columns[name] = pa.Array.from_buffers(self._types[name], count, buffers, 0)
+        for name, places, end, nulls in _BINARY:
+            if name in names:
+                columns[name] = cut.binary(_BYTES, places, count, told[end], told[nulls])
+        if "headers" in names:
+            columns["headers"] = self._headers(cut, count, told)
+        return columns
+
+    def _headers(self, cut: _Cut, count: int, told: list[int]) -> pa.Array:
+        headers, size, of_type = told[kernels.HEADERS], told[kernels.NAME_END], self._types["headers"]
+        if told[kernels.NAME_BITS] < 0x80:  # ASCII needs no further look
+            names = cut.binary(_TEXT, _NAMES, headers, size, 0)
+        else:
+            names = self._text(cut.binary(_BYTES, _NAMES, headers, size, 0))
+        contents = cut.binary(_BYTES, _CONTENTS, headers, told[kernels.CONTENT_END], told[kernels.CONTENT_NULLS])
+        pairs = pa.Array.from_buffers(of_type.value_type, headers, [None], 0, 0, [names, contents])
+        return pa.Array.from_buffers(of_type, count, [None, cut(kernels.AT_LISTS, 4 * count + 4)], 0, 0, [pairs])
 
 
-def _blob(wanted: bool, count: int, room: int, allocate: Allocate) -> Blob:
-    if not wanted:
-        nothing: npt.NDArray[Any] = np.empty(0, np.uint8)
-        return Blob(np.empty(0, np.int32), nothing, nothing)
-    return Blob(
-        allocate(count + 1, np.int32), allocate(room + SLACK_BYTES, np.uint8), allocate(count // 8 + 1, np.uint8)
-    )
+_MOST = {native.NO_ROOM: _MOST_OPENED_BYTES, kernels.FULL: MOST_BYTES}
+_BYTES, _TEXT = pa.binary(), pa.string()
+_PLAIN = (
+    ("offset", kernels.AT_OFFSETS, 8),
+    ("timestamp", kernels.AT_STAMPS, 8),
+    ("timestamp_type", kernels.AT_TYPES, 4),
+)
+_NAMES = kernels.AT_NAME_OFFSETS, kernels.AT_NAMES, kernels.AT_NAMES  # never null
+_CONTENTS = kernels.AT_CONTENT_OFFSETS, kernels.AT_CONTENTS, kernels.AT_CONTENT_VALID
+_BINARY = (
+    ("key", (kernels.AT_KEY_OFFSETS, kernels.AT_KEYS, kernels.AT_KEY_VALID), kernels.KEY_END, kernels.KEY_NULLS),
+    (
+        "value",
+        (kernels.AT_VALUE_OFFSETS, kernels.AT_VALUES, kernels.AT_VALUE_VALID),
+        kernels.VALUE_END,
+        kernels.VALUE_NULLS,
+    ),
+)
+
+
+class _Cut:
+    """Cuts buffers out of a block."""
+
+    def __init__(self, block: pa.Buffer, places: list[int]) -> None:
+        self._block = block
+        self._places = places
+
+    def __call__(self, place: int, size: int) -> pa.Buffer:
+        return self._block.slice(self._places[place], size)
+
+    def binary(self, kind: pa.DataType, places: tuple[int, int, int], count: int, size: int, nulls: int) -> pa.Array:
+        """Make a binary column of the buffers of its offsets, bytes and validity."""
+        offsets, data, validity = places
+        valid = self(validity, (count + 7) // 8) if nulls else None
+        return pa.Array.from_buffers(kind, count, [valid, self(offsets, 4 * count + 4), self(data, size)], nulls)

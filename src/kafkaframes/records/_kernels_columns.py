@@ -1,0 +1,335 @@
+"""From batches to columns in one pass: CRC, decompressing, index and copying, a batch at a time (numba).
+
+Start reading at ``fused.py``, not here. A batch's bytes come into the cache once: decompressed ones go to memory that
+the next batch's overwrite. The kernel stops where it needs Python (``plan`` says why), and goes on from there when it
+is called again. Tests compare it with the long way (``_kernels_index``, ``_kernels_gather``) that it is made of.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np import arrayobj
+
+from kafkaframes.records._kernels_codecs import ODD, open_batch, usual_room
+from kafkaframes.records._kernels_gather import append_bytes, copy_quickly
+from kafkaframes.records._kernels_index import QUICK_BYTES, SKIPPED, WHOLE_DATA, index_batch, quick_record, short_varint
+from kafkaframes.records._kernels_scan import (
+    APPEND_TIME,
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BASE_TIMESTAMP,
+    CODEC_MASK,
+    COUNT,
+    I64,
+    MAGIC,
+    MAX_TIMESTAMP,
+    OVERHEAD,
+    POSITION,
+    SIZE,
+    V2_HEADER,
+    crc_is_right,
+)
+from kafkaframes.records.layout import MIN_RECORD_BYTES
+from kafkaframes.records.reasons import WHOLE
+from kafkaframes.wire._jit import (
+    BYTES,
+    INT8S,
+    OUT_BYTES,
+    OUT_INT32S,
+    OUT_INT64S,
+    OUT_TABLE,
+    TABLE,
+    device,
+    inlined,
+    kernel,
+)
+from kafkaframes.wire._kernels import OK, address_of, load_u8, read_varint, store_item_8, store_item_32, store_item_64
+
+# Why the kernel stopped, beside ``ODD`` and ``NO_ROOM``: the goal or the last batch is reached; the columns are full.
+DONE, FULL = 0, -3
+# What is wanted.
+WANT_CRC, WANT_TYPES, WANT_KEY, WANT_VALUE, WANT_HEADERS = 1, 2, 4, 8, 16
+# The fewest bytes of one inner message of format 0 or 1: offset, size, and the least size.
+FEWEST_MESSAGE_BYTES = 26
+# Places in ``plan``. Given: what to do, the room of the columns, and where in ``slab`` each of their buffers starts.
+(
+    WANTED,
+    ROWS_ROOM,
+    BYTES_ROOM,
+    AT_OFFSETS,
+    AT_STAMPS,
+    AT_TYPES,
+    AT_KEY_OFFSETS,
+    AT_KEYS,
+    AT_KEY_VALID,
+    AT_VALUE_OFFSETS,
+    AT_VALUES,
+    AT_VALUE_VALID,
+    AT_LISTS,
+    AT_NAME_OFFSETS,
+    AT_NAMES,
+    AT_CONTENT_OFFSETS,
+    AT_CONTENTS,
+    AT_CONTENT_VALID,
+    # Given, too: where to stop, and which batch ``piece`` is of.
+    LAST,
+    LIMIT,
+    GOAL,
+    PIECE_ROW,
+    # Kept from call to call: the next batch, and how far the columns are filled.
+    BATCH,
+    ROW,
+    SPANS,
+    KEY_END,
+    KEY_NULLS,
+    VALUE_END,
+    VALUE_NULLS,
+    HEADERS,
+    NAME_END,
+    CONTENT_END,
+    CONTENT_NULLS,
+    NAME_BITS,
+    BAD,
+    OPENED_ROW,
+    OPENED_SIZE,
+    # Told when the kernel stops for want of room.
+    NEEDED_ROWS,
+    NEEDED_BYTES,
+    WORDS,
+) = range(40)
+# Rows of ``told``.
+TOLD_ROWS, TOLD_STATUS, TOLD_WHERE, TOLD_CRC = range(4)
+INDEX_BYTES = 3 * (8 + 4)  # of ``scratch``, for each record of the largest batch
+
+
+def _array_at(name: str, kind: Any) -> Any:
+    """Make an intrinsic that views memory at an address as an array."""
+
+    def typed(typingctx: Any, address: Any, size: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            array = context.make_array(kind)(context, builder)
+            element = context.get_data_type(kind.dtype)
+            step = context.get_constant(types.intp, kind.dtype.bitwidth // 8)
+            arrayobj.populate_array(
+                array,
+                data=builder.inttoptr(args[0], element.as_pointer()),
+                shape=cgutils.pack_array(builder, [args[1]]),
+                strides=cgutils.pack_array(builder, [step]),
+                itemsize=step,
+                meminfo=None,
+            )
+            return array._getvalue()
+
+        return kind(I64, I64), code
+
+    typed.__name__ = name
+    return intrinsic(typed)
+
+
+int64s_at, int32s_at = _array_at("int64s_at", OUT_INT64S), _array_at("int32s_at", OUT_INT32S)
+
+
+@inlined
+def _length(buf, position, stop):
+    """Read the length of a header's key or value; ``ODD`` as the position where there is none."""
+    if stop - position >= 3:
+        value, after = short_varint(buf, position)
+        if value >= 0:
+            return (value >> 1) ^ -(value & 1), after
+    status, value, after = read_varint(buf, position, stop)
+    return value, after if status == OK else ODD
+
+
+@device
+def _append_headers(
+    buf, place, stop, count, limit, total, name_end, content_end, nulls,
+    name_offsets, names, content_offsets, contents, validity,
+):  # fmt: skip
+    """Append ``count`` headers to columns of ``total``; return where they end, total, the columns' bytes and the nulls.
+
+    ``ODD`` as the end for anything that the careful path must look at; what was appended until then is given up.
+    """
+    for _ in range(count):
+        size, place = _length(buf, place, stop)
+        if place < 0 or size < 0 or size > stop - place:
+            return ODD, total, name_end, content_end, nulls
+        copy_quickly(names, name_end, buf, place, size, limit)
+        name_end += size
+        store_item_32(name_offsets, total + 1, name_end)
+        size, place = _length(buf, place + size, stop)
+        if place < 0 or size > stop - place:
+            return ODD, total, name_end, content_end, nulls
+        content_end, null = append_bytes(
+            buf, place, size, limit, total, content_end, content_offsets, contents, validity
+        )  # fmt: skip
+        place += max(size, 0)
+        nulls += null
+        total += 1
+    return place, total, name_end, content_end, nulls
+
+
+@inlined
+def _most_rows(table, batch, span, kind):
+    """Return how many records a batch could hold at most, whatever its header says."""
+    if kind == SKIPPED:
+        return 0
+    if table[MAGIC, batch] >= 2:
+        return min(max(table[COUNT, batch], 0), span // MIN_RECORD_BYTES + 1)
+    return span // FEWEST_MESSAGE_BYTES + 1
+
+
+@kernel(I64(OUT_INT64S, BYTES, BYTES, TABLE, INT8S, OUT_TABLE, OUT_BYTES, OUT_BYTES, OUT_BYTES, OUT_INT64S))
+def read_columns(plan, source, piece, table, kinds, told, slab, scratch, opened, calls):
+    """Read batches from ``plan[BATCH]`` on; return why it stopped there.
+
+    ``slab`` holds all buffers of the columns; ``piece`` the records of the batch ``plan[PIECE_ROW]``, which was odd.
+    ``told`` gets for each batch its records, why they ended, where, and whether its CRC is right.
+    Ordinary records go from their bytes to the columns at once; from the first other one of a batch on, they are
+    indexed with all care in ``scratch`` and then copied. Each buffer of bytes has room for ``BYTES_ROOM``, which is
+    compared with the size of all records read, and for ``SLACK_BYTES`` more; the others have room for ``ROWS_ROOM``.
+    """
+    to = address_of(slab)
+    from_source, from_opened, from_piece = address_of(source), address_of(opened), address_of(piece)
+    wanted, last, goal, limit_bytes = plan[WANTED], plan[LAST], plan[GOAL], plan[LIMIT]
+    rows_room, bytes_room = plan[ROWS_ROOM], plan[BYTES_ROOM]
+    offsets, stamps = int64s_at(to + plan[AT_OFFSETS], rows_room), int64s_at(to + plan[AT_STAMPS], rows_room)
+    places = address_of(scratch)
+    key_at, value_at = int64s_at(places, rows_room), int64s_at(places + 8 * rows_room, rows_room)
+    headers_at = int64s_at(places + 16 * rows_room, rows_room)
+    places += 24 * rows_room
+    key_size, value_size = int32s_at(places, rows_room), int32s_at(places + 4 * rows_room, rows_room)
+    header_counts = int32s_at(places + 8 * rows_room, rows_room)
+    offsets_at, stamps_at, types_at = to + plan[AT_OFFSETS], to + plan[AT_STAMPS], to + plan[AT_TYPES]
+    key_to, key_data, key_valid = to + plan[AT_KEY_OFFSETS], to + plan[AT_KEYS], to + plan[AT_KEY_VALID]
+    value_to, value_data = to + plan[AT_VALUE_OFFSETS], to + plan[AT_VALUES]
+    value_valid, lists_at = to + plan[AT_VALUE_VALID], to + plan[AT_LISTS]
+    name_to, name_data, content_to = to + plan[AT_NAME_OFFSETS], to + plan[AT_NAMES], to + plan[AT_CONTENT_OFFSETS]
+    content_data, content_valid = to + plan[AT_CONTENTS], to + plan[AT_CONTENT_VALID]
+    want_key, want_value, want_headers = wanted & WANT_KEY != 0, wanted & WANT_VALUE != 0, wanted & WANT_HEADERS != 0
+    batch, row, spans = plan[BATCH], plan[ROW], plan[SPANS]
+    key_end, key_nulls, value_end, value_nulls = plan[KEY_END], plan[KEY_NULLS], plan[VALUE_END], plan[VALUE_NULLS]
+    total, name_end = plan[HEADERS], plan[NAME_END]
+    content_end, content_nulls = plan[CONTENT_END], plan[CONTENT_NULLS]
+    why, bad, name_bits = np.int64(DONE), plan[BAD], plan[NAME_BITS]
+    if row == 0:
+        store_item_32(key_to, 0, 0)
+        store_item_32(value_to, 0, 0)
+        store_item_32(lists_at, 0, 0)
+        store_item_32(name_to, 0, 0)
+        store_item_32(content_to, 0, 0)
+    while batch < last and (spans < goal or row == 0):
+        if wanted & WANT_CRC:
+            told[TOLD_CRC, batch] = crc_is_right(source, table, batch)
+        magic, kind = table[MAGIC, batch], kinds[batch]
+        position = table[POSITION, batch] + (V2_HEADER if magic >= 2 else OVERHEAD)
+        end = table[POSITION, batch] + table[SIZE, batch]
+        data, limit = from_source, source.size
+        if kind == SKIPPED:
+            end = position
+        elif plan[PIECE_ROW] == batch:
+            data, limit, position, end = from_piece, piece.size, np.int64(0), piece.size
+        elif position > end:
+            why = np.int64(ODD)
+            break
+        elif table[ATTRIBUTES, batch] & CODEC_MASK:
+            if plan[OPENED_ROW] != batch:
+                found = open_batch(data, position, end, table, batch, limit_bytes, from_opened, opened.size, calls)
+                if found < 0:
+                    plan[NEEDED_BYTES] = usual_room(end - position, limit_bytes)
+                    why = found
+                    break
+                plan[OPENED_ROW], plan[OPENED_SIZE] = batch, found
+            data, limit, position, end = from_opened, opened.size, np.int64(0), plan[OPENED_SIZE]
+        span = end - position
+        most = _most_rows(table, batch, span, kind)
+        if row + most >= rows_room or spans + span > bytes_room:
+            plan[NEEDED_ROWS], plan[NEEDED_BYTES] = most, span
+            why = np.int64(FULL)
+            break
+        done, first, names_before = np.int64(0), row, name_end
+        count = table[COUNT, batch] if magic >= 2 and kind == WHOLE_DATA else -1
+        base, stamp = table[BASE_OFFSET, batch], table[BASE_TIMESTAMP, batch]
+        append, append_stamp = table[ATTRIBUTES, batch] & APPEND_TIME, table[MAX_TIMESTAMP, batch]
+        while done < count and end - position >= QUICK_BYTES:
+            (
+                stop, stamp_delta, delta, key_place, key_bytes, value_place, value_bytes, place, header_count,
+            ) = quick_record(data, position, end)  # fmt: skip
+            if stop < 0 or (done + 1 == count and stop != end):
+                break
+            here = row + done
+            if want_headers:
+                if header_count:
+                    place, more, names, contents, nulls = _append_headers(
+                        data, place, stop, header_count, limit, total, name_end, content_end, content_nulls,
+                        name_to, name_data, content_to, content_data, content_valid,
+                    )  # fmt: skip
+                    if place != stop:
+                        for header in range(total, more):  # bits of nulls that are given up
+                            bits = load_u8(content_valid, header >> 3) | 1 << (header & 7)
+                            store_item_8(content_valid, header >> 3, bits)
+                        break
+                    total, name_end, content_end, content_nulls = more, names, contents, nulls
+                store_item_32(lists_at, here + 1, total)
+            store_item_64(offsets_at, here, base + delta)
+            store_item_64(stamps_at, here, append_stamp if append else stamp + stamp_delta)
+            if want_key:
+                key_end, null = append_bytes(
+                    data, key_place, key_bytes, limit, here, key_end, key_to, key_data, key_valid
+                )  # fmt: skip
+                key_nulls += null
+            if want_value:
+                value_end, null = append_bytes(
+                    data, value_place, value_bytes, limit, here, value_end, value_to, value_data, value_valid
+                )  # fmt: skip
+                value_nulls += null
+            position = stop
+            done += 1
+        status, where = WHOLE, position
+        if count < 1 or done < count:
+            known = done
+            done, status, where = index_batch(
+                data, position, end, known, kind, 0, table, batch,
+                row, -known, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+            )  # fmt: skip
+            for slot in range(done - known):
+                here = row + known + slot
+                if want_key:
+                    key_end, null = append_bytes(
+                        data, key_at[slot], np.int64(key_size[slot]), limit, here, key_end, key_to, key_data, key_valid
+                    )
+                    key_nulls += null
+                if want_value:
+                    value_end, null = append_bytes(
+                        data, value_at[slot], np.int64(value_size[slot]), limit, here, value_end,
+                        value_to, value_data, value_valid,
+                    )  # fmt: skip
+                    value_nulls += null
+                if want_headers:
+                    _, total, name_end, content_end, content_nulls = _append_headers(
+                        data, headers_at[slot], end, np.int64(header_counts[slot]), limit, total,
+                        name_end, content_end, content_nulls,
+                        name_to, name_data, content_to, content_data, content_valid,
+                    )  # fmt: skip
+                    store_item_32(lists_at, here + 1, total)
+        row += done
+        if wanted & WANT_TYPES:
+            kind_of_stamp = -1 if magic == 0 else 1 if append else 0
+            for here in range(first, row):
+                store_item_32(types_at, here, kind_of_stamp)
+        for place in range(names_before, name_end):
+            name_bits |= load_u8(name_data, place)
+        told[TOLD_ROWS, batch], told[TOLD_STATUS, batch], told[TOLD_WHERE, batch] = done, status, where
+        if status != WHOLE or (wanted & WANT_CRC and told[TOLD_CRC, batch] == 0):
+            bad += 1
+        spans += span
+        batch += 1
+    plan[BATCH], plan[ROW], plan[SPANS], plan[BAD] = batch, row, spans, bad
+    plan[KEY_END], plan[KEY_NULLS], plan[VALUE_END], plan[VALUE_NULLS] = key_end, key_nulls, value_end, value_nulls
+    plan[HEADERS], plan[NAME_END] = total, name_end
+    plan[CONTENT_END], plan[CONTENT_NULLS], plan[NAME_BITS] = content_end, content_nulls, name_bits
+    return why

@@ -1,0 +1,119 @@
+"""The short way from batches to columns where its memory is too small, its pieces end, and its streams are odd."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.records import streams
+from tests.records.test_columns import assert_same
+
+import kafkaframes
+from kafkaframes.records import fused
+from kafkaframes.records.chunks import Memory
+from kafkaframes.records.columns import ReadOptions, RecordReader
+from kafkaframes.records.scan import as_array
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def some_bytes(choose, longest):
+    return None if choose.random() < 0.1 else choose.randbytes(choose.choice([0, 1, 31, 32, 33, 100, longest]))
+
+
+def headers(choose):
+    names = ["a", "source", "x" * 40, "é", "名"] if choose.random() < 0.3 else ["a", "source", "x" * 40]
+    return [(choose.choice(names), some_bytes(choose, 70)) for _ in range(choose.choice([0, 0, 0, 1, 2, 70]))]
+
+
+def some_log(seed):
+    """Batches of every format and codec, of few records and of many, with nulls and headers."""
+    choose, parts, offset = random.Random(seed), [], 0
+    for _ in range(choose.randrange(1, 8)):
+        magic, count = choose.choice([0, 1, 2, 2, 2]), choose.choice([1, 3, 30, 400])
+        columns = {name: [some_bytes(choose, 300) for _ in range(count)] for name in ("key", "value")}
+        if magic == 2:
+            columns["headers"] = [headers(choose) for _ in range(count)]
+        parts.append(
+            kafkaframes.build_records(
+                columns,
+                magic=magic,
+                codec=choose.choice(CODECS[: 4 + (magic == 2)]),
+                base_offset=offset,
+                batch_records=choose.choice([1, 7, 400]),
+                batch_bytes=1 << 20,
+            )
+        )
+        offset += count
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_size_of_a_piece_gives_the_same(seed):
+    data = some_log(seed)
+    for chunk_bytes in (1, 3000, 1 << 20):
+        assert assert_same(data, chunk_bytes=chunk_bytes) == []
+
+
+@given(st.integers(0, 1 << 30), st.integers(0, 3))
+def test_damage_gives_the_same(seed, damages):
+    data, choose = bytearray(some_log(seed)), random.Random(seed)
+    for _ in range(damages):
+        data[choose.randrange(len(data))] ^= 1 << choose.randrange(8)
+    assert_same(bytes(data), chunk_bytes=choose.choice([3000, 1 << 20]))
+
+
+@given(st.integers(0, 1 << 30))
+def test_odd_streams_give_the_same(seed):
+    choose = random.Random(seed)
+    made = [streams.stream(choose) for _ in range(choose.randrange(1, 6))]
+    data = b"".join(streams.batch(number * 1000, *one) for number, one in enumerate(made))
+    assert_same(data)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_batches_that_are_too_large_go_the_long_way(codec, monkeypatch):
+    monkeypatch.setattr(fused, "_MOST", dict.fromkeys(fused._MOST, 30_000))
+    monkeypatch.setattr(fused, "_FIRST_OPENED_BYTES", 100_000)
+    small, large = (
+        kafkaframes.build_records(
+            {"value": [random.Random(number).randbytes(200) for number in range(count)]},
+            codec=codec,
+            batch_bytes=1 << 20,
+        )
+        for count in (20, 400)
+    )
+    assert assert_same(small + large + large + small + small + large, chunk_bytes=10_000) == []
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_batch_that_is_larger_than_all_before_gets_its_room(codec):
+    value = b"the same words again and again, "
+    for size in (1, 100, 10_000):
+        data = kafkaframes.build_records({"value": [value * size] * 40}, codec=codec, batch_bytes=1 << 26)
+        assert assert_same(kafkaframes.build_records({"value": [b"v"]}) + data + data, chunk_bytes=100_000) == []
+
+
+def test_records_of_seven_bytes_fill_the_rows_first():
+    data = kafkaframes.build_records({"value": [None] * 6_000}, batch_records=500)
+    assert assert_same(data * 2, chunk_bytes=20_000) == []
+
+
+def test_pieces_are_about_as_large_as_they_should_be():
+    columns = {"value": [b"%0100d" % number for number in range(60_000)]}
+    for codec in CODECS:
+        data = kafkaframes.build_records(columns, codec=codec)
+        options = ReadOptions(columns=("offset", "value"))
+        sizes = [batch.num_rows * 100 for batch in RecordReader(Memory(as_array(data)), options)]
+        assert sum(sizes) == 6_000_000
+        assert max(sizes) < 2 * fused.TARGET_BYTES
+        assert len(sizes) <= 9
+
+
+def test_a_column_that_is_kept_does_not_change():
+    data = b"".join(some_log(seed) for seed in range(4))
+    options = ReadOptions(columns=tuple(fused.READY), chunk_bytes=3000)
+    kept = list(RecordReader(Memory(as_array(data)), options))
+    again = [batch.to_pylist() for batch in RecordReader(Memory(as_array(data)), options)]
+    assert len(kept) > 5
+    assert [batch.to_pylist() for batch in kept] == again
