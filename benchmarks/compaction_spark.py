@@ -64,7 +64,7 @@ def main() -> None:
                 source.parent.mkdir(parents=True, exist_ok=True)
                 write_log(source, megabytes * 1_000_000, "lz4")
             alone, shared = Path(temporary) / "alone", Path(temporary) / "shared"
-            split = replace(jobs.split(), above_bytes=0)
+            split = replace(jobs.split(spark), above_bytes=0)
             ours = min(seconds_of(source, alone) for _ in range(options.repeat))
             theirs = min(seconds_of(source, shared, run=run, split=split) for _ in range(options.repeat))
             compared = filecmp.dircmp(alone, shared, ignore=["_SUCCESS"])

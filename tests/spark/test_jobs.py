@@ -56,7 +56,7 @@ def test_a_partition_shared_out_by_segments_is_compacted_to_the_same_files(spark
     source = str(write_topic(tmp_path / "t-0"))
     settings = CleanerSettings(now_ms=10**15, segment_bytes=20_000)
     here = compact(source, tmp_path / "here", settings)
-    shared = replace(split(), above_bytes=0, chunk_bytes=10_000, run_entries=300, judge_entries=1500)
+    shared = replace(split(spark), above_bytes=0, chunk_bytes=5_000, run_entries=300, judge_entries=1500)
     there = compact(source, tmp_path / "there", settings, run=runner(spark), split=shared)
     assert there.partitions == here.partitions
     assert here.partitions[0].records_kept == 1333
@@ -82,9 +82,9 @@ def test_a_killed_worker_fails_the_job_and_leaves_nothing_the_next_run_works(spa
         return runner(spark)(function, [Deadly() if isinstance(one, RewriteTask) else one for one in tasks])
 
     with pytest.raises(Exception, match=r"SparkException|exited unexpectedly|crashed"):
-        compact(source, tmp_path / "out", settings, run=deadly, split=replace(split(), above_bytes=0))
+        compact(source, tmp_path / "out", settings, run=deadly, split=replace(split(spark), above_bytes=0))
     assert {path.name for path in tmp_path.iterdir()} == {"t-0"}
-    compact(source, tmp_path / "out", settings, run=runner(spark), split=replace(split(), above_bytes=0))
+    compact(source, tmp_path / "out", settings, run=runner(spark), split=replace(split(spark), above_bytes=0))
     assert (tmp_path / "out" / "_SUCCESS").exists()
 
 

@@ -70,10 +70,11 @@ def runner(master: str | None, jobs: int | None, *, label: str) -> Iterator[Call
 
 
 def split() -> Split:
-    """Return how Spark shares out large partitions."""
+    """Return how the session that ``runner`` has started shares out large partitions."""
     from kafkaframes.spark import jobs as spark_jobs
+    from kafkaframes.spark.builder import session
 
-    return spark_jobs.split()
+    return spark_jobs.split(session())
 
 
 def _size(task: Any) -> int:

@@ -91,12 +91,12 @@ def runner(spark: SparkSession) -> Callable[[Callable[[Any], Any], Sequence[Any]
     return run
 
 
-def split() -> Split:
+def split(spark: SparkSession) -> Split:
     """Return how compaction shares out large partitions: with random numbers, so that nobody knows the digests."""
     from kafkaframes.log.rewrite.staged_compaction import Split
 
     first, second = (secrets.randbits(64) - 2**63 for _ in range(2))
-    return Split(secret=(first, second))
+    return Split(secret=(first, second), workers=spark.sparkContext.defaultParallelism)
 
 
 def _attempt(function: Callable[[Any], Any], task: Any) -> Any:

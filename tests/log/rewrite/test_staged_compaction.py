@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafkaframes.errors import LogDirError
 from kafkaframes.log.cleaner import CleanerSettings, _kernels_exchange, clean_partition
 from kafkaframes.log.cleaner._reference import latest_of, siphash
-from kafkaframes.log.cleaner.exchange import BUCKETS, EntriesWriter, judge_buckets
+from kafkaframes.log.cleaner.exchange import EntriesWriter, judge_buckets
 from kafkaframes.log.directory import discover
 from kafkaframes.log.rewrite import files
 from kafkaframes.log.rewrite.compaction import compact
@@ -176,8 +176,8 @@ def test_judgement_is_that_of_a_set(entries):
 
 def test_no_entries_at_all(tmp_path):
     with (tmp_path / "e").open("wb") as entries, (tmp_path / "l").open("wb") as ledger:
-        writer = EntriesWriter(entries, ledger, secret=(0, 0))
+        writer = EntriesWriter(entries, ledger, secret=(0, 0), buckets=256)
         writer.finish_run()
     with (tmp_path / "v").open("wb") as out:
-        judge_buckets([(tmp_path / "e", writer.runs)], out, first_bucket=0, end_bucket=BUCKETS)
+        judge_buckets([(tmp_path / "e", writer.runs)], out, buckets=256, first_bucket=0, end_bucket=256)
     assert (tmp_path / "v").stat().st_size == 16

@@ -1,7 +1,7 @@
 """Keys as digests, shared out by buckets and judged (numba). Start reading at ``exchange.py``, not here.
 
-A digest is two numbers: SipHash-2-4 with 128 bits under a key of the job, so that nobody can choose record keys that
-fall together. The lowest bit of the first says whether the record counts; the highest ten of the second are its bucket.
+A digest is two numbers: SipHash-1-3 with 128 bits under a key of the job, so that nobody can choose record keys that
+fall together. The lowest bit of the first says whether the record counts; the highest of the second are its bucket.
 Arrays and integers in, integers out. The plain twins are in ``_reference.py``; one test runs both.
 """
 
@@ -11,8 +11,7 @@ from numba import types
 from kafkaframes.wire._jit import BYTES, INT32S, INT64S, OUT_BYTES, OUT_INT64S, device, inlined, kernel
 from kafkaframes.wire._kernels import _load_u64_le, address_of, load_u8
 
-BUCKETS = 1024
-_BUCKET_SHIFT = np.uint64(54)
+MOST_BUCKETS = 1 << 15
 # In a ledger: a bucket, or one of these.
 SUPERSEDED, KEYLESS = 0xFFFE, 0xFFFF
 SHORTS = types.Array(types.uint16, 1, "C", readonly=True)
@@ -42,8 +41,8 @@ def _round(v0, v1, v2, v3):
 
 
 @inlined
-def _four_rounds(v0, v1, v2, v3):
-    for _ in range(4):
+def _three_rounds(v0, v1, v2, v3):
+    for _ in range(3):
         v0, v1, v2, v3 = _round(v0, v1, v2, v3)
     return v0, v1, v2, v3
 
@@ -51,7 +50,6 @@ def _four_rounds(v0, v1, v2, v3):
 @inlined
 def _absorb(v0, v1, v2, v3, word):
     v0, v1, v2, v3 = _round(v0, v1, v2, v3 ^ word)
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
     return v0 ^ word, v1, v2, v3
 
 
@@ -69,9 +67,9 @@ def _siphash(address, start, size, key0, key1):
     for byte in range(end - position):
         last |= np.uint64(load_u8(address, position + byte)) << np.uint64(8 * byte)
     v0, v1, v2, v3 = _absorb(v0, v1, v2, v3, last)
-    v0, v1, v2, v3 = _four_rounds(v0, v1, v2 ^ np.uint64(0xEE), v3)
+    v0, v1, v2, v3 = _three_rounds(v0, v1, v2 ^ np.uint64(0xEE), v3)
     low = v0 ^ v1 ^ v2 ^ v3
-    v0, v1, v2, v3 = _four_rounds(v0, v1 ^ np.uint64(0xDD), v2, v3)
+    v0, v1, v2, v3 = _three_rounds(v0, v1 ^ np.uint64(0xDD), v2, v3)
     return np.int64(low), np.int64(v0 ^ v1 ^ v2 ^ v3)
 
 
@@ -87,8 +85,8 @@ def digest_all(buf, places, sizes, key0, key1, digests):
             digests[2 * record + 1] = high
 
 
-@kernel(types.void(INT64S, INT32S, BYTES, OUT_INT64S, OUT_SHORTS))
-def fill_ledger(digests, sizes, wanted, seen, ledger):
+@kernel(types.void(INT64S, INT32S, BYTES, types.int64, OUT_INT64S, OUT_SHORTS))
+def fill_ledger(digests, sizes, wanted, shift, seen, ledger):
     """Give each record its bucket, unless it has no key, or a later record of this call that counts replaces it.
 
     ``seen`` is zeros: a small cache with one place for a key, so what it forgets is only shared out in vain.
@@ -103,7 +101,7 @@ def fill_ledger(digests, sizes, wanted, seen, ledger):
         if seen[slot] == low and seen[slot + 1] == high:
             ledger[record] = SUPERSEDED
             continue
-        ledger[record] = np.uint64(high) >> _BUCKET_SHIFT
+        ledger[record] = np.uint64(high) >> np.uint64(shift)
         if wanted[record]:
             seen[slot] = low
             seen[slot + 1] = high
@@ -118,7 +116,7 @@ def emit(digests, wanted, ledger, first, used, entries, counts):
     """Append the records that have a bucket; return ``(record, used)``, where ``entries`` is full or all are there."""
     for record in range(first, ledger.size):
         bucket = np.int64(ledger[record])
-        if bucket < BUCKETS:
+        if bucket < MOST_BUCKETS:
             if 2 * used == entries.size:
                 return record, used
             entries[2 * used] = (digests[2 * record] & ~_ONE) | np.int64(wanted[record])
@@ -128,12 +126,12 @@ def emit(digests, wanted, ledger, first, used, entries, counts):
     return ledger.size, used
 
 
-@kernel(types.void(INT64S, types.int64, OUT_INT64S, OUT_INT64S))
-def scatter(entries, used, places, out):
+@kernel(types.void(INT64S, types.int64, types.int64, OUT_INT64S, OUT_INT64S))
+def scatter(entries, used, shift, places, out):
     """Sort entries by bucket, keeping their order; ``places`` are where each bucket begins, and move on."""
     for entry in range(used):
         high = entries[2 * entry + 1]
-        bucket = np.int64(np.uint64(high) >> _BUCKET_SHIFT)
+        bucket = np.int64(np.uint64(high) >> np.uint64(shift))
         place = places[bucket]
         out[2 * place] = entries[2 * entry]
         out[2 * place + 1] = high
@@ -163,7 +161,7 @@ def answer(ledger, first, left, cursors, bits, latest):
     for record in range(first, ledger.size):
         bucket = np.int64(ledger[record])
         latest[record] = 0
-        if bucket < BUCKETS:
+        if bucket < MOST_BUCKETS:
             if left == 0:
                 return record, left
             place = cursors[bucket]

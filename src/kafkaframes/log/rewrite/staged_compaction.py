@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from kafkaframes.log.cleaner.exchange import BUCKETS, RUN_ENTRIES, Secret
+from kafkaframes.log.cleaner.exchange import RUN_ENTRIES, Secret, buckets_for
 from kafkaframes.log.cleaner.filter import Tally
 from kafkaframes.log.cleaner.plan import RoundPlan, group_segments
 from kafkaframes.log.cleaner.round import sources_of
@@ -54,16 +54,26 @@ class Split:
     Attributes:
         secret: two random numbers of 64 bits, the key of the digests.
         above_bytes: partitions up to this are one task.
-        chunk_bytes: segments are put together up to this; a larger segment is a chunk by itself.
+        workers: how many there are; the tasks of a step are a multiple of it.
+        chunk_bytes: neighbouring segments are one task up to about this; a larger segment is one by itself.
         run_entries: entries that a worker sorts in memory, 32 bytes each.
         judge_entries: entries that one task judges, about.
     """
 
     secret: Secret
     above_bytes: int = 256 << 20
-    chunk_bytes: int = 96 << 20
+    workers: int = 1
+    chunk_bytes: int = 192 << 20
     run_entries: int = RUN_ENTRIES
-    judge_entries: int = 2 << 20
+    judge_entries: int = 8 << 20
+
+    def tasks_for(self, amount: int, most: int) -> int:
+        """Return how many tasks to make of an amount so that each has at most so much, and all workers their share.
+
+        >>> Split(secret=(0, 0), workers=4).tasks_for(900, 100), Split(secret=(0, 0)).tasks_for(0, 100)
+        (12, 1)
+        """
+        return max(-(-amount // (most * self.workers)), 1) * self.workers
 
 
 @dataclass(slots=True)
@@ -98,6 +108,10 @@ class StagedRound:
         return self.target.with_name(self.target.name + SCRATCH)
 
     @property
+    def _buckets(self) -> int:
+        return buckets_for(self.partition.size_bytes)
+
+    @property
     def _aborted(self) -> tuple[Any, ...]:
         plan = self.plan
         return tuple(plan.aborted_between(plan.first_dirty_offset, plan.first_uncleanable_offset))
@@ -105,7 +119,9 @@ class StagedRound:
     def collect(self) -> Iterator[Stage]:
         """Cut the partition; where transactions were aborted, their batches must be known before the first walk."""
         segments = self.plan.segments_between(0, self.plan.first_uncleanable_offset)
-        runs = cut(sources_of(self.plan, segments, self.settings), self.split.chunk_bytes)
+        sources = sources_of(self.plan, segments, self.settings)
+        size = sum(segment.size_bytes for segment in segments)
+        runs = cut(sources, self.split.tasks_for(size, self.split.chunk_bytes))
         ends = [run[0].segment.base_offset for run in runs[1:]] + [self.plan.first_uncleanable_offset]
         self._chunks = [
             Chunk(self.filesystem, number, run, end, str(self.scratch))
@@ -136,6 +152,7 @@ class StagedRound:
                 state,
                 not self._aborted,
                 self.split.secret,
+                self._buckets,
                 self.split.run_entries,
             )
 
@@ -159,20 +176,22 @@ class StagedRound:
             (str(chunk.path("entries")), one.runs) for chunk, one in zip(self._chunks, self._walked, strict=True)
         )
         total = sum(sum(runs) for _, runs in entries)
-        tasks = min(BUCKETS, -(-total // self.split.judge_entries)) or 1
-        bounds = [BUCKETS * number // tasks for number in range(tasks + 1)]
+        tasks = min(self._buckets, self.split.tasks_for(total, self.split.judge_entries))
+        bounds = [self._buckets * number // tasks for number in range(tasks + 1)]
         self._verdicts = [(str(self.scratch / f"verdicts-{first:04}"), first, end) for first, end in pairwise(bounds)]
         for path, first, end in self._verdicts:
-            yield JudgeTask(entries, path, first, end, total * _ENTRY_BYTES // tasks)
-        yield FollowTask(tuple(self._chunks), tuple(self._has_facts), None)
+            yield JudgeTask(entries, path, self._buckets, first, end, total * _ENTRY_BYTES // tasks)
+        if any(self._has_facts):
+            yield FollowTask(tuple(self._chunks), tuple(self._has_facts), None)
 
     def take_judge(self, answers: list[Any]) -> None:
         """Take how the transactions stand where each chunk begins."""
-        if answers:
+        self._states = [CleanedTransactions() for _ in self._chunks]
+        if answers and answers[-1] is not None:
             self._states = answers[-1]
 
     def rewrite(self) -> Iterator[Stage]:
-        """Write what stays of the chunks."""
+        """Write what stays of the chunks, and copy what is not touched."""
         if not self.rises:
             return
         self._groups = group_segments(
@@ -191,21 +210,27 @@ class StagedRound:
                     tuple(counts.items()),
                     walked.runs,
                     tuple(self._verdicts),
+                    self._buckets,
                     self.end_offset - 1,
                     self.plan.producers,
                     state,
                     self.settings,
                 )
+        rewritten = frozenset(group[0].base_offset for group in self._groups)
+        cleaned = frozenset(group_of)
+        size = sum(one.size_bytes for one in self.partition.segments if one.base_offset not in cleaned)
+        gone = cleaned - rewritten
+        yield CopyTask(self.filesystem, self.partition, str(self.target), gone, rewritten, size)
 
-    def take_rewrite(self, answers: list[Rewritten]) -> None:
+    def take_rewrite(self, answers: list[Rewritten | None]) -> None:
         """Take the parts, and add up what was done."""
-        for one in answers:
+        for one in filter(None, answers):
             for part in one.parts:
                 self._parts.setdefault(part.base_offset, []).append(part)
             self.tally.add(one.tally)
 
     def assemble(self) -> Iterator[Stage]:
-        """Put the parts together and copy the rest."""
+        """Put the parts together."""
         if not self.rises:
             return
         directory = str(self.target)
@@ -213,14 +238,10 @@ class StagedRound:
             base = group[0].base_offset
             size = sum(segment.size_bytes for segment in group)
             yield AssembleTask(base, tuple(self._parts[base]), group[-1].log, directory, self.settings, size)
-        rewritten = frozenset(group[0].base_offset for group in self._groups)
-        cleaned = frozenset(segment.base_offset for group in self._groups for segment in group)
-        size = sum(one.size_bytes for one in self.partition.segments if one.base_offset not in cleaned)
-        yield CopyTask(self.filesystem, self.partition, directory, cleaned - rewritten, rewritten, size)
 
     def take_assemble(self, answers: list[Any]) -> None:
         """Take the new segments' sizes."""
-        self.tally.bytes_written = sum(answers[:-1])
+        self.tally.bytes_written = sum(answers)
 
 
 _STEPS = ("collect", "follow_first", "walk", "judge", "rewrite", "assemble")
@@ -234,7 +255,7 @@ def clean_partitions(
     Raises:
         LogDirError: as ``cleaner.clean_partition``; the caller removes the targets then.
     """
-    plans = run(carry_out, [PlanTask(filesystem, partition, settings) for filesystem, partition, _ in jobs])
+    plans = _carried_out([PlanTask(filesystem, partition, settings) for filesystem, partition, _ in jobs], run)
     rounds = [StagedRound(*job[:2], settings, job[2], split, plan) for job, plan in zip(jobs, plans, strict=True)]
     going = [one for one in rounds if not one.plan.is_empty]
     try:
@@ -262,7 +283,12 @@ def _make_room(one: StagedRound) -> None:
 def _step(step: str, rounds: Sequence[StagedRound], run: Run) -> None:
     """Carry out one step of all partitions together."""
     tasks = [(one, task) for one in rounds for task in getattr(one, step)()]
-    answers = list(run(carry_out, [task for _, task in tasks])) if tasks else []
+    answers = _carried_out([task for _, task in tasks], run)
     for one in rounds:
         mine = [answer for (owner, _), answer in zip(tasks, answers, strict=True) if owner is one]
         getattr(one, f"take_{step}")(mine)
+
+
+def _carried_out(tasks: Sequence[Stage], run: Run) -> list[Any]:
+    """Have tasks carried out; one alone is done here, for nobody would work beside it."""
+    return list(run(carry_out, tasks)) if len(tasks) > 1 else [carry_out(task) for task in tasks]

@@ -243,6 +243,7 @@ class WalkTask:
     transactions: CleanedTransactions
     collects: bool
     secret: Secret
+    buckets: int
     run_entries: int
 
     @property
@@ -259,7 +260,9 @@ class WalkTask:
             files.new_file(chunk.path("entries"), durable=False) as entries,
             files.new_file(chunk.path("ledger"), durable=False) as ledger,
         ):
-            writer = EntriesWriter(entries, ledger, secret=self.secret, run_entries=self.run_entries)
+            writer = EntriesWriter(
+                entries, ledger, secret=self.secret, buckets=self.buckets, run_entries=self.run_entries
+            )
             for place, source, window in chunk.windows():
                 if self.collects:
                     facts.add(place, window)
@@ -287,6 +290,7 @@ class JudgeTask:
 
     entries: tuple[tuple[str, tuple[int, ...]], ...]
     verdicts: str
+    buckets: int
     first_bucket: int
     end_bucket: int
     size_bytes: int
@@ -295,7 +299,9 @@ class JudgeTask:
         """Write the verdicts."""
         entries = [(Path(path), runs) for path, runs in self.entries]
         with files.new_file(Path(self.verdicts), durable=False) as out:
-            judge_buckets(entries, out, first_bucket=self.first_bucket, end_bucket=self.end_bucket)
+            judge_buckets(
+                entries, out, buckets=self.buckets, first_bucket=self.first_bucket, end_bucket=self.end_bucket
+            )
 
 
 # ----------------------------------------------------------------------------------------------- the second walk
@@ -336,6 +342,7 @@ class RewriteTask:
     groups: tuple[tuple[int, int], ...]
     runs: tuple[int, ...]
     verdicts: tuple[tuple[str, int, int], ...]
+    buckets: int
     latest_offset: int
     producers: ProducerStates
     transactions: CleanedTransactions
@@ -356,6 +363,7 @@ class RewriteTask:
             self.runs,
             chunk.path("ledger"),
             verdicts,
+            buckets=self.buckets,
             latest_offset=self.latest_offset,
         )
         filter_ = Filter(self.producers, self.settings, known, self.transactions)
@@ -434,15 +442,15 @@ class CopyTask:
             copy_rest(self.filesystem, self.partition, target, gone=set(self.gone), rewritten=set(self.rewritten))
 
 
-def cut(sources: Sequence[SourceSegment], chunk_bytes: int) -> list[tuple[SourceSegment, ...]]:
-    """Cut segments into runs of neighbours of about so many bytes."""
-    found: list[tuple[SourceSegment, ...]] = []
-    run: list[SourceSegment] = []
-    size = 0
+def cut(sources: Sequence[SourceSegment], count: int) -> list[tuple[SourceSegment, ...]]:
+    """Cut segments into up to ``count`` runs of neighbours of about the same size; none is empty."""
+    total = sum(source.segment.size_bytes for source in sources)
+    found: list[list[SourceSegment]] = [[]]
+    before = 0
     for source in sources:
-        if run and size + source.segment.size_bytes > chunk_bytes:
-            found.append(tuple(run))
-            run, size = [], 0
-        run.append(source)
-        size += source.segment.size_bytes
-    return [*found, tuple(run)] if run else found
+        middle = before + source.segment.size_bytes / 2
+        if found[-1] and middle * count >= len(found) * total:
+            found.append([])
+        found[-1].append(source)
+        before += source.segment.size_bytes
+    return [tuple(run) for run in found if run]
