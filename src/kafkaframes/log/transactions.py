@@ -54,12 +54,14 @@ class TransactionState:
         open: producer id to the first offset of the transaction that has no marker yet.
         log_end_offset: the offset after the last batch.
         problems: transaction indexes that were not believed.
+        has_producers: whether any batch was written by an idempotent or transactional producer.
     """
 
     aborted: tuple[AbortedTransaction, ...] = ()
     open: dict[int, int] = field(default_factory=dict)
     log_end_offset: int = 0
     problems: tuple[LogDirError, ...] = ()
+    has_producers: bool = False
 
     @property
     def last_stable_offset(self) -> int:
@@ -136,7 +138,7 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
     follow = OpenTransactions()
     aborted: list[AbortedTransaction] = []
     problems: list[LogDirError] = []
-    end = partition.log_start_offset
+    end, has_producers = partition.log_start_offset, False
     settled = _settled(filesystem, partition, follow, aborted) if use_indexes else 0
     if settled:
         end = max(end, (partition.segments[settled - 1].end_offset or 0) + 1)
@@ -146,10 +148,11 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
             for header in reader.producer_headers():
                 found += _follow(reader, header, follow)
                 end = max(end, header.last_offset + 1)
+                has_producers = has_producers or header.has_producer
         indexed = _indexed(filesystem, segment, problems) if use_indexes else None
         aborted += found if indexed is None else indexed
     aborted.sort(key=lambda one: one.last_offset)
-    return TransactionState(tuple(aborted), dict(follow.first_offsets), end, tuple(problems))
+    return TransactionState(tuple(aborted), dict(follow.first_offsets), end, tuple(problems), has_producers)
 
 
 def _settled(

@@ -70,9 +70,11 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
     """
     state = transactions_of(filesystem, partition)
     end = state.log_end_offset
-    producers = load_producer_states(
-        filesystem, partition, now_ms=settings.now_ms, end_offset=end, expiration_ms=settings.expiration_ms
-    )
+    producers = ProducerStates()
+    if state.has_producers or partition.producer_snapshots:
+        producers = load_producer_states(
+            filesystem, partition, now_ms=settings.now_ms, end_offset=end, expiration_ms=settings.expiration_ms
+        )
     high_watermark = end if settings.high_watermark is None else settings.high_watermark
     dirty = _first_dirty(partition, settings, end)
     limits = [(partition.segments[-1].base_offset, "the active segment is never cleaned")] if partition.segments else []
