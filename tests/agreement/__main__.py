@@ -29,6 +29,7 @@ from tests.agreement.kinds import (
     messages,
     record_sets,
     spec,
+    tiered,
     unclean,
 )
 
@@ -47,6 +48,7 @@ KINDS: tuple[Kind, ...] = (
     unclean.KIND,
     append.KIND,
     cleaned.KIND,
+    tiered.KIND,
 )
 _BY_NAME = {kind.name: kind for kind in KINDS}
 MOST_LINES = 10  # printed for one case

@@ -51,7 +51,7 @@ def discover_logs(paths: tuple[str, ...], *, storage: Mapping[str, Any] | None =
     for directory in discover(paths, options=storage):
         for partition in directory.partitions:
             by_directory[partition.directory] = Log(directory.filesystem, partition)
-            segments += _segments_of(partition, named)
+            segments += segments_of(partition, named)
     return FoundLogs(segments, by_directory, whole=not any(_names_a_file(path) for path in paths))
 
 
@@ -65,7 +65,8 @@ def _names_a_file(path: str) -> bool:
     return FileName.parse(name) is not None or ".log" in name or ".checkpoint" in name
 
 
-def _segments_of(partition: Partition, named: set[str]) -> Iterator[Segment]:
+def segments_of(partition: Partition, named: set[str]) -> Iterator[Segment]:
+    """Yield the live segments of a partition, and those of any kind whose paths were ``named``."""
     is_named = partition.directory in named
     for segment in (*partition.segments, *partition.kraft_snapshots):
         file_named = segment.path in named

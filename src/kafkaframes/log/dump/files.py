@@ -6,12 +6,15 @@ their names, partition by partition. A file that is named itself is taken whatev
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.filesystem import FileInfo, FileSystem, filesystem_for, has_magic, plain_path
+from kafkaframes.log.directory import discover
+from kafkaframes.log.filesystem import VIEW_MARK, FileInfo, FileSystem, filesystem_for, has_magic, plain_path, split
 from kafkaframes.log.names import DirectoryName, FileName
+from kafkaframes.log.tiered.filesystem import TieredFileSystem, object_view
 
 RECORDS = ("log", "checkpoint")
 INDEXES = ("index", "timeindex")
@@ -48,24 +51,59 @@ def kind_of(name: str) -> str:
     return kind if kind in KINDS else ""
 
 
-def files_to_dump(paths: Iterable[str], *, kinds: Collection[str] = RECORDS, temporary: bool = False) -> list[DumpFile]:
+def files_to_dump(
+    paths: Iterable[str],
+    *,
+    kinds: Collection[str] = RECORDS,
+    temporary: bool = False,
+    options: Mapping[str, Any] | None = None,
+) -> list[DumpFile]:
     """Return the files under ``paths``, in the order in which they were named.
 
     Args:
         paths: files, directories, patterns; on a disk or by URL.
         kinds: which files of a directory are wanted.
         temporary: whether a directory's ``.deleted``, ``.swap`` and ``.cleaned`` files are wanted too.
+        options: of the stores; ``key_files`` of encrypted tiered segments.
 
     Raises:
         LogDirError: a path does not exist or cannot be read, or a directory holds no such file.
     """
-    found: list[DumpFile] = []
-    for given in paths:
+    listed, found = list(paths), list[DumpFile]()
+    for given in listed:
         path = plain_path(given)
-        filesystem = filesystem_for(path)
+        filesystem = filesystem_for(path, options=options)
         for match in _expand(filesystem, path):
-            found += _under(filesystem, match, kinds, temporary=temporary)
+            files = _under(filesystem, match, kinds, temporary=temporary, options=options)
+            if files is None:  # no partition of Kafka's: a tiered store, or nothing
+                files = _of_stores(listed, kinds, options=options).pop(match.rstrip("/"), None)
+            if files is None:
+                raise LogDirError("holds no log directory, partition or segment of Kafka's", file=path)
+            found += files
     return found
+
+
+def _of_stores(
+    paths: list[str], kinds: Collection[str], *, options: Mapping[str, Any] | None
+) -> dict[str, list[DumpFile]]:
+    """Return the files of tiered stores, by the path that leads there; what the other paths know helps to choose."""
+    found: dict[str, list[DumpFile]] = {}
+    for directory in discover(paths, options=options):
+        if isinstance(directory.filesystem, TieredFileSystem):
+            for partition in directory.partitions:
+                entries = directory.filesystem.list_directory(partition.directory)
+                files = _wanted(directory.filesystem, entries, kinds, temporary=False)
+                for place in _places_above(partition.directory):
+                    found.setdefault(place, []).extend(files)
+    return found
+
+
+def _places_above(view_directory: str) -> list[str]:
+    """Return the paths that lead to a partition of a tiered store: its folder, its topic's, and those above."""
+    places = [view_directory.partition(VIEW_MARK)[0]]
+    while split(places[-1])[0] not in (places[-1], "."):
+        places.append(split(places[-1])[0])
+    return places
 
 
 def _expand(filesystem: FileSystem, path: str) -> list[str]:
@@ -77,18 +115,41 @@ def _expand(filesystem: FileSystem, path: str) -> list[str]:
     return matches
 
 
-def _under(filesystem: FileSystem, path: str, kinds: Collection[str], *, temporary: bool) -> list[DumpFile]:
+def _under(
+    filesystem: FileSystem,
+    path: str,
+    kinds: Collection[str],
+    *,
+    temporary: bool,
+    options: Mapping[str, Any] | None,
+) -> list[DumpFile] | None:
+    """Return the files at a path; None where a directory has no partition at or below it."""
     info = filesystem.stat(path)
     if info is None:
         raise LogDirError("no such file or directory", file=path)
     if not info.is_directory:
-        return [DumpFile(filesystem, path, kind_of(info.name), info.size_bytes)]
+        return [_one_file(filesystem, path, info, options)]
     partitions = list(_partitions(filesystem, path.rstrip("/") or "/", NESTED_DEPTH))
     if not partitions:
-        raise LogDirError("holds no log directory, partition or segment of Kafka's", file=path)
+        return None
+    return [one for entries in partitions for one in _wanted(filesystem, entries, kinds, temporary=temporary)]
+
+
+def _one_file(filesystem: FileSystem, path: str, info: FileInfo, options: Mapping[str, Any] | None) -> DumpFile:
+    """Return a file that was named; of a tiered segment's object, the segment."""
+    view = object_view(path, options=options)
+    if view == path:
+        return DumpFile(filesystem, path, kind_of(info.name), info.size_bytes)
+    tiered = filesystem_for(view, options=options)
+    found = tiered.stat(view)
+    return DumpFile(tiered, view, kind_of(view), info.size_bytes if found is None else found.size_bytes)
+
+
+def _wanted(
+    filesystem: FileSystem, entries: Iterable[FileInfo], kinds: Collection[str], *, temporary: bool
+) -> list[DumpFile]:
     return [
         DumpFile(filesystem, entry.path, kind_of(entry.name), entry.size_bytes)
-        for entries in partitions
         for entry in entries
         if _is_wanted(entry, kinds, temporary=temporary)
     ]

@@ -95,7 +95,7 @@ def show(store: Store, knowledge: Knowledge, *, key_files: Sequence[str] = ()) -
     filesystem = TieredFileSystem(store.filesystem, tuple(key_files), listings)
     partitions = []
     for folder in store.folders:
-        shown = _decided(filesystem, folder, knowledge)
+        shown = decide(filesystem, folder, knowledge)
         partitions.append(_partition(filesystem, shown, store.path, knowledge, listings))
     listings[store.path] = tuple(
         FileInfo(one.directory, str(one.topic_partition), is_directory=True) for one in partitions
@@ -115,7 +115,12 @@ def listed_again(filesystem: TieredFileSystem, view: ViewPath) -> list[FileInfo]
     return shown.filesystem.list_directory(str(view))
 
 
-def _decided(filesystem: TieredFileSystem, folder: PartitionFolder, knowledge: Knowledge) -> Shown:
+def decide(filesystem: TieredFileSystem, folder: PartitionFolder, knowledge: Knowledge) -> Shown:
+    """Say of the uploads of one partition which are its log, and why the others are not.
+
+    Raises:
+        LogDirError: the store cannot be read, or a key is needed that was not given.
+    """
     shown = Shown(folder, TopicPartition(folder.topic.name, folder.partition))
     for stem, objects in sorted(folder.uploads.items()):
         try:

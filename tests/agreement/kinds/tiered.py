@@ -1,0 +1,429 @@
+"""Kind ``tiered``: stores of tiered segments beside the broker's log directory, as a real broker and plugin left them.
+
+The product is given ``store/``, ``local/`` and the private keys. Compared are: every field of each upload (what is
+there, state and records in the metadata topic, whether it is part of the log, manifest, chunk sizes, the segment and
+each index rebuilt from the objects, by size and SHA-256); that the store alone leads to the same segments; every line
+about each batch, record and end of each segment, remote or local, with what Kafka's classes read; the partitions'
+offsets and checkpoints; and what live consumers got, under both isolation levels. Left out: ``made_by_hand`` and
+``copy_of`` (how a case was made), Kafka's words for an error, and of ``why_not`` what follows its colon.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.agreement.kind import Case, Kind, differences
+from tests.agreement.kinds.logs import lines
+
+from kafkaframes.log.checkpoints import write_leader_epochs
+from kafkaframes.log.directory import LogDirectory, Partition, discover
+from kafkaframes.log.filesystem import LocalFileSystem
+from kafkaframes.log.names import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT, LOG_START_CHECKPOINT
+from kafkaframes.log.tiered import names, view
+from kafkaframes.log.tiered.filesystem import TieredFileSystem
+from kafkaframes.log.tiered.listing import Store, find_store
+from kafkaframes.log.tiered.names import INDEX_OF_FILE, ObjectName, ViewPath
+from kafkaframes.log.tiered.remote_log_metadata import MetadataEntry
+
+_FREE = ("made_by_hand", "copy_of")
+_NOT_NAMED = "not in the metadata topic"
+_OTHER_HISTORY = "its leader epochs are not those of the log"
+ISOLATIONS = ("read_committed", "read_uncommitted")
+ENOUGH = 40
+
+
+def cases(folder: Path) -> Iterator[Case]:
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            yield Case(path.name, str(path))
+
+
+def disagreements(case: Case) -> Iterator[str]:
+    folder = Path(case.payload)
+    missing = [name for name in ("store", "local", "truth", "index.json") if not (folder / name).exists()]
+    if missing:
+        yield f"missing: {', '.join(missing)}"
+        return
+    truth = json.loads((folder / "index.json").read_text())
+    product = _Product(folder)
+    yield from differences(_segments(truth["segments"]), dict(product.segments()), "segments")
+    yield from product.store_alone(truth["segments"])
+    yield from differences(
+        _partitions(truth["partitions"]), dict(product.partitions(truth["partitions"])), "partitions"
+    )
+    yield from _records(folder, product)
+
+
+def _segments(listed: list[dict[str, Any]]) -> dict[str, Any]:
+    """The truth about uploads, by object; the words after the colon of a reason are the corpus's own."""
+    found = {}
+    for entry in listed:
+        kept = {name: value for name, value in entry.items() if name not in _FREE}
+        if "why_not" in kept:
+            kept["why_not"] = kept["why_not"].partition(":")[0]
+        found[entry["object"]] = kept
+    return found
+
+
+def _partitions(listed: list[dict[str, Any]]) -> dict[str, Any]:
+    return {f"{one['topic']}-{one['partition']}": one for one in listed}
+
+
+class _Product:
+    """What the product says about one case."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = folder / "store"
+        self.options = {"key_files": tuple(map(str, sorted(folder.glob("*.private.pem"))))}
+        found = discover([str(folder / "local"), str(self.store)], options=self.options)
+        self.local, self.tiered = found[0], found[1:]
+        self.knowledge = view.Knowledge.of([self.local])
+
+    def segments(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield every upload of the store, and every segment that only the metadata topic names."""
+        entries: dict[str, list[MetadataEntry]] = {}
+        for entry in self.knowledge.metadata.entries:
+            if entry.segment_id is not None:
+                entries.setdefault(entry.segment_id, []).append(entry)
+        seen = set()
+        for directory in self.tiered:
+            assert isinstance(directory.filesystem, TieredFileSystem)
+            for store in _stores(directory):
+                for folder in store.folders:
+                    shown = view.decide(directory.filesystem, folder, self.knowledge)
+                    for stem in folder.uploads:
+                        name = ObjectName.parse(f"{stem}.{names.LOG}")
+                        assert name is not None
+                        seen.add(name.segment_id)
+                        yield self._upload(directory, shown, stem, name, entries.get(name.segment_id, []))
+        for segment_id, named in entries.items():
+            if segment_id not in seen:
+                yield self._gone(named)
+
+    def _upload(
+        self,
+        directory: LogDirectory,
+        shown: view.Shown,
+        stem: str,
+        name: ObjectName,
+        entries: list[MetadataEntry],
+    ) -> tuple[str, dict[str, Any]]:
+        key = Path(shown.folder.path, stem).relative_to(self.store).as_posix()
+        valid = name.segment_id in {one.segment_id for one in shown.chain.segments}
+        facts: dict[str, Any] = {
+            "object": key,
+            "objects_present": sorted(shown.folder.uploads[stem]),
+            "topic": shown.topic_partition.topic,
+            "topic_id": shown.folder.topic.topic_id,
+            "partition": shown.folder.partition,
+            "base_offset": name.base_offset,
+            "segment_id": name.segment_id,
+            "state": entries[-1].state if entries else None,
+            "metadata_records": list(map(_entry, entries)),
+            "valid": valid,
+        }
+        if not valid:
+            facts["why_not"] = _why_not(entries, shown.notes.get(stem, ""))
+        upload = shown.uploads.get(name.segment_id)
+        return key, facts if upload is None else facts | self._manifest(directory, upload, shown)
+
+    def _manifest(self, directory: LogDirectory, upload: view.Upload, shown: view.Shown) -> dict[str, Any]:
+        manifest, read = upload.manifest, directory.filesystem.read
+        own, chunks = manifest.metadata, manifest.chunks
+        directory_name = str(shown.topic_partition)
+        log = ViewPath(upload.main, directory_name, f"{own.start_offset:020d}.log")
+        plain = read(str(log))
+        suffixes = {index: suffix for suffix, index in INDEX_OF_FILE.items()}
+        indexes: dict[str, Any] = dict.fromkeys(suffixes.keys())
+        for index, place in manifest.indexes.items():
+            suffix = suffixes[index]
+            file = suffix if suffix == LEADER_EPOCH_CHECKPOINT else f"{own.start_offset:020d}.{suffix}"
+            raw = read(str(ViewPath(upload.main, directory_name, file)))
+            indexes[index] = {
+                "position": place.position,
+                "size": place.size,
+                "original_size": len(raw),
+                "original_sha256": hashlib.sha256(raw).hexdigest(),
+            } | ({"text": raw.decode()} if index == "leaderEpoch" else {})
+        beside = Path(self.local.path, directory_name, f"{own.start_offset:020d}.log")
+        return {
+            "end_offset": own.end_offset,
+            "max_timestamp_ms": own.max_timestamp_ms,
+            "broker_id": own.broker_id,
+            "leader_epochs": {str(one.leader_epoch): one.start_offset for one in own.leader_epochs},
+            "original_size": len(plain),
+            "original_sha256": hashlib.sha256(plain).hexdigest(),
+            "log_object_size": chunks.stored_size,
+            "compressed": manifest.compressed,
+            "encrypted": manifest.encryption is not None,
+            "encryption_key_id": manifest.encryption.key_id if manifest.encryption else None,
+            "chunk_index": chunks.kind,
+            "original_chunk_size": chunks.original_chunk_size,
+            "transformed_chunk_sizes": chunks.sizes(),
+            "indexes": indexes,
+            "also_local": beside.exists() and beside.read_bytes() == plain,
+        }
+
+    def _gone(self, entries: list[MetadataEntry]) -> tuple[str, dict[str, Any]]:
+        """A segment whose objects are deleted, as the metadata topic has it."""
+        first = entries[0]
+        prefix = entries[1].facts.get("custom_metadata", {}).get("OBJECT_PREFIX", "") if len(entries) > 1 else ""
+        stem = f"{first.facts['start_offset']:020d}-{first.segment_id}"
+        key = f"{prefix}{first.topic}-{first.topic_id}/{first.of_partition}/{stem}"
+        return key, {
+            "object": key,
+            "objects_present": [],
+            "topic": first.topic,
+            "topic_id": first.topic_id,
+            "partition": first.of_partition,
+            "base_offset": first.facts["start_offset"],
+            "segment_id": first.segment_id,
+            "state": entries[-1].state,
+            "metadata_records": list(map(_entry, entries)),
+            "valid": False,
+            "why_not": _why_not(entries, ""),
+            "end_offset": first.facts["end_offset"],
+        }
+
+    def store_alone(self, truth: list[dict[str, Any]]) -> Iterator[str]:
+        """Without metadata topic and local log the same offsets come from the same bytes, deletions under way aside."""
+        by_object = {entry["object"]: entry for entry in truth}
+        under_way = {key for key, entry in by_object.items() if entry["state"] == "DELETE_SEGMENT_STARTED"}
+        wanted = {_content(entry) for key, entry in by_object.items() if entry["valid"]}
+        found = set()
+        for directory in discover(str(self.store), options=self.options):
+            for partition in directory.partitions:
+                for segment in partition.segments:
+                    main = names.ViewPath.parse(segment.path)
+                    assert main is not None
+                    key = Path(main.main).relative_to(self.store).as_posix()
+                    if key not in under_way:
+                        found.add(_content(by_object.get(key, {"object": key})))
+        for one in sorted(wanted ^ found, key=str):
+            yield f"the store alone: {'missing' if one in wanted else 'surplus'} segment {one}"
+
+    def partitions(self, truth: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield each partition of a topic that is tiered, or that the truth names."""
+        named = {f"{one['topic']}-{one['partition']}": one for one in truth}
+        remote = {
+            str(one.topic_partition): (one, directory) for directory in self.tiered for one in directory.partitions
+        }
+        local = {str(one.topic_partition): one for one in self.local.partitions}
+        for name in sorted(remote.keys() | named.keys()):
+            yield name, self._partition(name, remote.get(name), local.get(name), named.get(name, {}))
+
+    def _partition(
+        self,
+        name: str,
+        remote: tuple[Partition, LogDirectory] | None,
+        local: Partition | None,
+        truth: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        tiered = remote[0] if remote else Partition(local.topic_partition, "") if local else None
+        if tiered is None:
+            return {}
+        local = local or Partition(tiered.topic_partition, "")
+        far = [one.base_offset for one in tiered.segments]
+        near = [one.base_offset for one in local.segments]
+        announced = {
+            entry.facts["start_offset"]
+            for entry in self.knowledge.metadata.entries
+            if (entry.topic, entry.of_partition) == (tiered.topic, tiered.partition) and "start_offset" in entry.facts
+        }
+        both = sorted({*far, *near})
+        log = Log(tiered, local, remote[1].filesystem if remote else LocalFileSystem())
+        facts = {
+            "topic": tiered.topic,
+            "partition": tiered.partition,
+            "remote_base_offsets": far,
+            "local_base_offsets": near,
+            "both": sorted({*far} & {*near}),
+            "segments_in_store_or_local": both,
+            "log_start_offset_checkpoint": local.checkpointed.get(LOG_START_CHECKPOINT),
+            "checkpoints": {LEADER_EPOCH_CHECKPOINT: write_leader_epochs(local.leader_epochs or ()).decode()},
+            "live": {"log_start_offset": log.partition.log_start_offset, "high_watermark": _high_watermark(local)}
+            | {isolation: _consumed(log, isolation, self.options) for isolation in ISOLATIONS},
+        }
+        return facts | self._original(truth, announced, both, log)
+
+    def _original(self, truth: Mapping[str, Any], announced: set[int], have: list[int], log: Log) -> dict[str, Any]:
+        """The segments that there once were, and what was in them if all are still here.
+
+        Lost histories were announced too, and what was deleted is only counted in the truth.
+        """
+        ever = truth.get("original_base_offsets", [])
+        empty = {one.base_offset for one in log.partition.segments if one.size_bytes == 0}
+        have = [base for base in have if base in ever or base not in empty]  # the last may have been rolled meanwhile
+        facts: dict[str, Any] = {"original_base_offsets": sorted({*have, *(announced & {*ever})})}
+        if ever == have:
+            counts = log.counts()
+            return facts | {"original_records": counts[0], "original_batches": counts[1]}
+        return facts | {name: truth[name] for name in ("original_records", "original_batches") if name in truth}
+
+    def log_lines(self) -> Iterator[tuple[str, dict[tuple[str, str], list[bytes]]]]:
+        """Yield each partition's lines by segment: those of the store, and those of the local directory."""
+        for directory in (*self.tiered, self.local):
+            for partition in directory.partitions:
+                yield str(partition.topic_partition), _dumped(directory, partition)
+
+
+class Log:
+    """A partition whose older segments are remote, as a broker serves it: remote up to where the local ones begin."""
+
+    def __init__(self, tiered: Partition, local: Partition, filesystem: Any) -> None:
+        begin = local.segments[0].base_offset if local.segments else None
+        older = [one for one in tiered.segments if begin is None or one.base_offset < begin]
+        self.filesystem = filesystem
+        self.partition = replace(
+            local,
+            segments=(*older, *local.segments),
+            producer_snapshots=(*tiered.producer_snapshots, *local.producer_snapshots),
+        )
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many records, markers aside, and how many batches there are."""
+        records = batches = 0
+        for segment in self.partition.segments:
+            for line in map(json.loads, _json_lines(self.filesystem, segment.path)):
+                records += line["type"] == "record" and "control_type" not in line
+                batches += line["type"] == "batch"
+        return records, batches
+
+
+def _stores(directory: LogDirectory) -> Iterator[Store]:
+    filesystem = directory.filesystem
+    assert isinstance(filesystem, TieredFileSystem)
+    store = find_store(filesystem.inner, directory.path, filesystem.inner.list_directory(directory.path))
+    if store is not None:
+        yield store
+
+
+def _entry(entry: MetadataEntry) -> dict[str, Any]:
+    facts = dict(entry.facts)
+    if "leader_epochs" in facts:
+        facts["leader_epochs"] = {str(epoch): start for epoch, start in facts["leader_epochs"].items()}
+    return {
+        "metadata_partition": entry.partition,
+        "metadata_offset": entry.offset,
+        "record": entry.record,
+        "state": entry.state,
+    } | facts
+
+
+def _why_not(entries: list[MetadataEntry], note: str) -> str:
+    if not entries:
+        return _NOT_NAMED
+    return "deleted" if entries[-1].state.startswith("DELETE") else note.partition(":")[0]
+
+
+def _content(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(entry.get(name) for name in ("topic_id", "partition", "base_offset", "end_offset", "original_sha256"))
+
+
+def _high_watermark(local: Partition) -> int | None:
+    return local.checkpointed.get(HIGH_WATERMARK_CHECKPOINT)
+
+
+def _consumed(log: Log, isolation: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``kafka-log`` gives, in the truth's words."""
+    from kafkaframes.spark import discovery, planning, reading, resolve
+    from kafkaframes.spark.columns import choose_columns
+    from kafkaframes.spark.options import ReadOptions
+
+    asked = {"path": log.partition.directory, "isolation": isolation, "keyFile": ",".join(options["key_files"])}
+    parsed = ReadOptions.parse(asked)
+    segments: list[planning.Segment] = list(discovery.segments_of(log.partition, set()))
+    by_directory = {log.partition.directory: discovery.Log(log.filesystem, log.partition)}
+    plan = resolve.plan_found(discovery.FoundLogs(segments, by_directory, whole=True), parsed, cores=1)
+    digest, offsets = hashlib.sha256(), []
+    for work in plan.works:
+        for batch in reading.read_work(work, choose_columns(("offset", "key", "value")), parsed):
+            offsets += batch.column(0).to_pylist()
+            for pair in zip(batch.column(1).to_pylist(), batch.column(2).to_pylist(), strict=True):
+                for part in pair:
+                    digest.update(b"-" if part is None else b"%d:%b" % (len(part), part))
+    return {"count": len(offsets), "ranges": _ranges(offsets), "sha256_of_keys_and_values": digest.hexdigest()}
+
+
+def _ranges(offsets: Iterable[int]) -> list[list[int]]:
+    ranges: list[list[int]] = []
+    for offset in offsets:
+        if ranges and ranges[-1][1] == offset - 1:
+            ranges[-1][1] = offset
+        else:
+            ranges.append([offset, offset])
+    return ranges
+
+
+def _json_lines(filesystem: Any, path: str) -> Iterator[bytes]:
+    from kafkaframes.log.dump.files import DumpFile
+    from kafkaframes.log.dump.jsonl import JsonDump, JsonOptions
+
+    for chunk in JsonDump(DumpFile(filesystem, path, "log", filesystem.stat(path).size_bytes), JsonOptions()):
+        yield from bytes(chunk).splitlines()
+
+
+def _dumped(directory: LogDirectory, partition: Partition) -> dict[tuple[str, str], list[bytes]]:
+    return {
+        (str(partition.topic_partition), str(segment.log.name)): list(_json_lines(directory.filesystem, segment.path))
+        for segment in partition.segments
+    }
+
+
+def _records(folder: Path, product: _Product) -> Iterator[str]:
+    """Compare every line about every segment, of the store and of the local directory, with Kafka's classes."""
+    truths: dict[str, dict[tuple[str, str], list[bytes]]] = {}
+    for path in sorted((folder / "truth").glob("*.records.jsonl.gz")):
+        truths[path.name.removesuffix(".records.jsonl.gz")] = _by_segment(gzip.decompress(path.read_bytes()))
+    seen: dict[str, set[tuple[str, str]]] = {name: set() for name in truths}
+    for name, found in product.log_lines():
+        if name not in truths:
+            continue
+        for segment, got in found.items():
+            seen[name].add(segment)
+            if segment not in truths[name]:
+                if all(json.loads(line)["type"] == "end" for line in got):
+                    continue  # rolled after the truth was taken, and still empty
+                yield f"{name}: the truth has no segment {segment[1]}"
+                continue
+            pairs = differences(list(lines(truths[name][segment])), list(lines(got)), f"{name}/{segment[1]}")
+            yield from (line for _, line in zip(range(ENOUGH), pairs, strict=False))
+    yield from _unseen(product, truths, seen)
+
+
+def _unseen(
+    product: _Product, truths: dict[str, dict[tuple[str, str], list[bytes]]], seen: dict[str, set[tuple[str, str]]]
+) -> Iterator[str]:
+    """Tell segments of the truth that are neither in the store nor local, those aside that Kafka has deleted."""
+    deleted = {
+        (f"{entry.topic}-{entry.of_partition}", entry.facts["start_offset"])
+        for entry in product.knowledge.metadata.entries
+        if "start_offset" in entry.facts
+        and str(product.knowledge.metadata.states.get(entry.segment_id or "")).startswith("DELETE")
+    }
+    for name, segments in truths.items():
+        for segment in sorted(segments.keys() - seen[name]):
+            if (name, int(segment[1][:20])) not in deleted:
+                yield f"{name}: segment {segment[1]} of the truth is neither in the store nor local"
+
+
+def _by_segment(text: bytes) -> dict[tuple[str, str], list[bytes]]:
+    """Put the lines of a truth by segment; a record's line follows that of its batch, which names the segment."""
+    found: dict[tuple[str, str], list[bytes]] = {}
+    current: list[bytes] = []
+    for line in text.splitlines():
+        fields = json.loads(line)
+        if "segment" in fields:
+            current = found.setdefault((fields["directory"], fields["segment"]), [])
+        current.append(line)
+    return found
+
+
+KIND = Kind("tiered", ("tiered",), cases, disagreements)
