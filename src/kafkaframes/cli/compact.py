@@ -11,6 +11,7 @@ import click
 
 from kafkaframes.cli import rewriting
 from kafkaframes.cli.info import size_text
+from kafkaframes.cli.stores import store_options
 from kafkaframes.cli.tables import print_table
 from kafkaframes.errors import OptionError
 from kafkaframes.log.cleaner.settings import SEMANTICS, CleanerSettings
@@ -40,6 +41,7 @@ def command(
     as_json: bool,
     jobs: int | None,
     master: str | None,
+    key_files: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Compact topics as a broker's cleaner does: of each key the last record stays.
@@ -63,9 +65,10 @@ def command(
         if to is not None or dry_run:
             settings = CleanerSettings(now_ms=time.time_ns() // 1_000_000, **options)
             split = None if master is None else rewriting.split()
-            report = compact(source, to, settings, topics=topics, run=run, split=split)
+            storage = store_options(key_files)
+            report = compact(source, to, settings, topics=topics, run=run, split=split, storage=storage)
         if prove_gone is not None:
-            proof = prove(to or source, _key(prove_gone), run=run)
+            proof = prove(to or source, _key(prove_gone), run=run, storage=store_options(key_files))
     _print(report, proof, as_json=as_json)
     if proof is not None and not proof.is_gone:
         sys.exit(EXIT_FOUND)

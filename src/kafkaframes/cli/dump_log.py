@@ -17,6 +17,7 @@ import click
 import pyarrow as pa
 import pyarrow.csv
 
+from kafkaframes.cli.stores import key_file_option, store_options
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.log.dump import files, kcat, table
 from kafkaframes.log.dump.chunks import Chunk, ChunkReader, Place
@@ -97,6 +98,7 @@ class Report:
 @click.option("--full-values", is_flag=True, help=f"JSON lines: no digests for values above {VALUE_LIMIT} bytes.")
 @click.option("--base64", is_flag=True, help="CSV: keys, values and header values in base64, so that no byte is lost.")
 @click.option("--output", type=click.Path(dir_okay=False), help="Write to a file, not to standard output.")
+@key_file_option
 def command(**given: Any) -> None:
     """Print the files of Kafka logs: segments, indexes, snapshots; without a broker and without Java.
 
@@ -149,7 +151,8 @@ class _Options:
 
     def wanted(self, *, control: bool = True, temporary: bool = False) -> Iterator[Wanted]:
         """Yield the files to print, and what is wanted of each."""
-        found = files.files_to_dump(self.paths, kinds=self.kinds(), temporary=temporary)
+        options = store_options(self.given["key_files"])
+        found = files.files_to_dump(self.paths, kinds=self.kinds(), temporary=temporary, options=options)
         conditions = self.conditions if control else _without_control(self.conditions)
         return wanted_files(found, conditions, limit=self.given["count"])
 

@@ -13,6 +13,7 @@ import click
 
 from kafkaframes.cli import workers
 from kafkaframes.cli.dump_log import milliseconds
+from kafkaframes.cli.stores import key_file_option, key_option
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.log.dump.filters import Filter, key_pattern
 from kafkaframes.log.export.run import Outcome, export
@@ -55,6 +56,7 @@ SMALL_BYTES = 32 << 20  # of log: done before other processes have started
 @click.option("--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ... Default: processes here.")
 @click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
+@key_file_option
 def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int | None, **given: Any) -> None:
     """Export the records of Kafka logs to files, one for each segment, or to a table of Delta or Iceberg.
 
@@ -123,6 +125,7 @@ def _read_options(paths: Sequence[str], given: dict[str, Any], *, to_table: bool
     check_accepted(list(options), to_table=to_table)
     if given["topics"]:
         options["subscribe"] = ",".join(given["topics"])
+    options |= key_option(given["key_files"])
     return ReadOptions.parse({"path": "", "paths": json.dumps(list(paths)), **options})
 
 
@@ -147,7 +150,9 @@ def _settings(options: ReadOptions, given: dict[str, Any]) -> Settings:
         control=options.include_control,
     )
     has_headers = options.include_headers or not _is_given(given["options"], "includeheaders")
-    settings = Settings(to, given["form"], keep, mode=options.mode, verify_crc=options.verify_crc)
+    settings = Settings(
+        to, given["form"], keep, mode=options.mode, verify_crc=options.verify_crc, storage=options.storage
+    )
     return replace(settings, headers=has_headers, base64=given["base64"])
 
 

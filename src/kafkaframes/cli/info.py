@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli import workers
+from kafkaframes.cli.stores import key_file_option, store_options
 from kafkaframes.log import summary
 from kafkaframes.log.directory import LogDirectory, Segment, discover
 from kafkaframes.log.filesystem import FileSystem
@@ -131,6 +132,7 @@ def _as_json(directory: LogDirectory, partitions: list[PartitionSummary]) -> dic
         "node_id": directory.meta.node_id if directory.meta else None,
         "clean_shutdown": directory.clean_shutdown is not None,
         "problems": [str(problem) for problem in directory.problems],
+        "left_out": [note for partition in directory.partitions for note in partition.notes],
         "partitions": [one.as_json() for one in partitions],
     }
 
@@ -167,6 +169,8 @@ def _print(console: Console, directory: LogDirectory, partitions: list[Partition
     console.print(_footing(partitions, is_deep=is_deep), highlight=False, markup=False)
     for problem in directory.problems:
         console.print(f"! {problem}", highlight=False, markup=False, style="yellow")
+    for note in (note for partition in directory.partitions for note in partition.notes):
+        console.print(f"left out: {note}", highlight=False, markup=False, style="dim")
     console.print()
 
 
@@ -198,12 +202,16 @@ def _footing(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
     "--by", type=click.Choice(["topic", "partition"]), help="One line a topic or a partition; many are by topic."
 )
 @click.option("--workers", "jobs", type=click.IntRange(1), help="Processes for --deep; the cores by default.")
-def command(paths: tuple[str, ...], deep: bool, as_json: bool, by: str | None, jobs: int | None) -> None:
+@key_file_option
+def command(
+    paths: tuple[str, ...], deep: bool, as_json: bool, by: str | None, jobs: int | None, key_files: tuple[str, ...]
+) -> None:
     """Say what is in LOGDIR: topics, partitions, offsets, sizes, codecs, formats, times.
 
-    LOGDIR is a broker's log directory, a directory of them, a partition, a segment, a pattern, or a URL of such.
+    LOGDIR is a broker's log directory, a directory of them, a partition, a segment, a store of tiered segments, a
+    pattern, or a URL of such.
     """
-    found = _summaries(discover(paths), deep=deep, jobs=jobs)
+    found = _summaries(discover(paths, options=store_options(key_files)), deep=deep, jobs=jobs)
     if as_json:
         for directory, partitions in found:
             click.echo(json.dumps(_as_json(directory, partitions)))

@@ -14,6 +14,7 @@ import click
 from kafkaframes.cli import rewriting
 from kafkaframes.cli.dump_log import milliseconds
 from kafkaframes.cli.info import size_text
+from kafkaframes.cli.stores import store_options
 from kafkaframes.cli.tables import print_table
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.log.restore.kraft import DEFAULT_RELEASE, RELEASES, id_text
@@ -57,7 +58,14 @@ EXIT_LOST = 1
 @click.option("--leader-epoch", type=click.IntRange(0), help="Into every batch; 0 with --into-cluster-ids.")
 @rewriting.run_options
 def command(
-    sources: tuple[str, ...], to: str, dry_run: bool, as_json: bool, jobs: int | None, master: str | None, **given: Any
+    sources: tuple[str, ...],
+    to: str,
+    dry_run: bool,
+    as_json: bool,
+    jobs: int | None,
+    master: str | None,
+    key_files: tuple[str, ...],
+    **given: Any,
 ) -> None:
     """Make a log directory of segments that a real broker opens: with indexes, checkpoints, topic ids, group offsets.
 
@@ -76,7 +84,16 @@ def command(
     settings = _settings(given)
     clock, new_id = time.time_ns() // 1_000_000, lambda: id_text(uuid.uuid4())
     with rewriting.runner(master, jobs, label="restoring") as run:
-        report = restore(sources, to, settings, now_ms=clock, new_id=new_id, run=run, dry_run=dry_run)
+        report = restore(
+            sources,
+            to,
+            settings,
+            now_ms=clock,
+            new_id=new_id,
+            run=run,
+            dry_run=dry_run,
+            storage=store_options(key_files),
+        )
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:

@@ -13,6 +13,7 @@ import click
 
 from kafkaframes.cli import workers
 from kafkaframes.cli.info import size_text
+from kafkaframes.cli.stores import key_file_option, store_options
 from kafkaframes.cli.tables import print_table
 from kafkaframes.errors import OptionError
 from kafkaframes.records.layout import CODECS
@@ -29,6 +30,7 @@ _RUN_OPTIONS = (
     click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object."),
     click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default."),
     click.option("--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ..."),
+    key_file_option,
 )
 _OUTPUT_OPTIONS = (
     click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete."),
@@ -92,6 +94,7 @@ def rewrite(
     jobs: int | None,
     master: str | None,
     as_json: bool,
+    key_files: tuple[str, ...] = (),
 ) -> None:
     """Run a conversion and show what it did."""
     from kafkaframes.log.rewrite.in_place import convert_in_place
@@ -103,7 +106,7 @@ def rewrite(
         if backup is not None:
             report = convert_in_place(source, backup, settings, run=run)
         else:
-            report = convert(source, Path(str(to)), settings, run=run)
+            report = convert(source, Path(str(to)), settings, run=run, storage=store_options(key_files))
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:

@@ -12,8 +12,9 @@ import click
 
 from kafkaframes.cli import workers
 from kafkaframes.cli.info import size_text
+from kafkaframes.cli.stores import key_file_option, store_options
 from kafkaframes.log import verify
-from kafkaframes.log.directory import discover
+from kafkaframes.log.directory import LogDirectory, discover
 from kafkaframes.log.findings import Severity
 from kafkaframes.log.verify import Report, Task
 from kafkaframes.log.verify_segment import SegmentFacts
@@ -31,13 +32,12 @@ def _run(tasks: Iterable[Task], *, jobs: int | None) -> Iterator[SegmentFacts]:
     return workers.in_order(verify.run_task, list(tasks), size_of=_size, workers=jobs, label="verifying")
 
 
-def _report(paths: tuple[str, ...], *, deep: bool, jobs: int | None, master: str | None) -> Report:
+def _report(found: tuple[LogDirectory, ...], *, deep: bool, jobs: int | None, master: str | None) -> Report:
     """Verify in processes of this machine, or on Spark; the report is the same."""
     if master is None:
-        return verify.verify(discover(paths), deep=deep, run=partial(_run, jobs=jobs))
+        return verify.verify(found, deep=deep, run=partial(_run, jobs=jobs))
     from kafkaframes.spark.jobs import run_on_spark, session_at
 
-    found = discover(paths)
     with session_at("kafkaframes verify", master) as spark:
 
         def run(tasks: Iterable[Task]) -> Iterator[SegmentFacts]:
@@ -84,6 +84,7 @@ def _summary(report: Report) -> str:
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings, too.")
 @click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
 @click.option("--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ... Default: processes here.")
+@key_file_option
 def command(
     paths: tuple[str, ...],
     deep: bool,
@@ -92,13 +93,15 @@ def command(
     strict: bool,
     jobs: int | None,
     master: str | None,
+    key_files: tuple[str, ...],
 ) -> None:
     """Verify logs: CRCs, framing, offsets, epochs, sequences, indexes, transactions, checkpoints.
 
     Exit status: 0 sound, 1 damaged (an error was found; with --strict a warning, too), 2 nothing to verify.
     Notes and warnings lose no record: a broker rebuilds indexes and snapshots.
     """
-    report = _report(paths, deep=deep, jobs=jobs, master=master)
+    found = discover(paths, options=store_options(key_files))
+    report = _report(found, deep=deep, jobs=jobs, master=master)
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:

@@ -91,6 +91,7 @@ ACCEPTED = (
     "includeHeaders",
     "mode",
     "verifyCrc",
+    "keyFile",
 )
 
 

@@ -102,6 +102,7 @@ def restore(
     run: Runner = run_here,
     filesystem: Any = None,
     dry_run: bool = False,
+    storage: Mapping[str, Any] | None = None,
 ) -> RestoreReport:
     """Restore segments into ``destination``, a directory that does not exist yet.
 
@@ -111,6 +112,7 @@ def restore(
         run: carries tasks out, in their order.
         filesystem: for the sources; by default their own.
         dry_run: say what would be done; committed offsets and listings are read, segments are not.
+        storage: options of the stores that have the sources; ``key_files`` of encrypted tiered segments.
 
     Raises:
         LogDirError: something is damaged, contradicts something else, cannot be read or written, or exists; nothing
@@ -119,7 +121,7 @@ def restore(
     """
     settings, target = settings or RestoreSettings(), Path(destination)
     named = [sources] if isinstance(sources, str) else list(sources)
-    found = discover(named, filesystem=filesystem)
+    found = discover(named, filesystem=filesystem, options=storage)
     report = RestoreReport(named, str(target), described(settings), _fingerprint(found), dry_run=dry_run)
     if dry_run:
         _Job(found, settings, report, now_ms, new_id).preview()

@@ -7,7 +7,7 @@ nothing to clean, are copied as they are; ``cleaner-offset-checkpoint`` says aft
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -123,6 +123,7 @@ def compact(
     topics: Sequence[str] = (),
     run: Runner = run_here,
     split: Split | None = None,
+    storage: Mapping[str, Any] | None = None,
 ) -> CompactionReport:
     """Compact a log directory (or one partition) into ``destination``; ``None``: say what would be removed.
 
@@ -132,12 +133,13 @@ def compact(
             compacted, records without a key would go.
         split: share out large partitions, each to many tasks; without it a partition is one task. Both make the same
             files.
+        storage: options of the store that has ``source``; ``key_files`` of encrypted tiered segments.
 
     Raises:
         LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
         OptionError: no topic is to be compacted.
     """
-    log = one_log(source)
+    log = one_log(source, storage=storage)
     chosen = _chosen(log, topics)
     report = CompactionReport(
         source, "" if destination is None else str(destination), _settings(settings, topics), log.fingerprint
@@ -274,13 +276,13 @@ class Proof:
         return not self.found and not self.unread
 
 
-def prove_gone(path: str, key: bytes, *, run: Runner = run_here) -> Proof:
+def prove_gone(path: str, key: bytes, *, run: Runner = run_here, storage: Mapping[str, Any] | None = None) -> Proof:
     """Read every record below ``path`` and look for a key: segments, snapshots, temporary and renamed ones, too.
 
     Raises:
         LogDirError: there is nothing, or it cannot be read.
     """
-    log = one_log(path, half_done=True)
+    log = one_log(path, half_done=True, storage=storage)
     top = log.path if log.kind != "segment" else log.directory.partitions[0].directory
     listed = [info for info in _walk(log.filesystem, top) if _has_records(info)]
     tasks = [SearchTask(log.filesystem, info.path, info.size_bytes, key) for info in listed]

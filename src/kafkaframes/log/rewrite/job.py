@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,13 @@ def run_here(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterable[A
 
 
 def convert(
-    source: str, destination: str | Path, settings: RewriteSettings, *, run: Runner = run_here, filesystem: Any = None
+    source: str,
+    destination: str | Path,
+    settings: RewriteSettings,
+    *,
+    run: Runner = run_here,
+    filesystem: Any = None,
+    storage: Mapping[str, Any] | None = None,
 ) -> JobReport:
     """Write the log at ``source`` into ``destination`` in the format and codec of ``settings``.
 
@@ -100,6 +106,7 @@ def convert(
         destination: a local path that does not exist; it appears, complete, at the end.
         run: carries tasks out, in their order.
         filesystem: for ``source``; by default its own.
+        storage: options of the store that has ``source``; ``key_files`` of encrypted tiered segments.
 
     Returns:
         The report; that of the run that finished, if an earlier one did with the same source and settings.
@@ -110,7 +117,7 @@ def convert(
     """
     target = Path(destination)
     with files.locked(target):
-        log = one_log(source, filesystem)
+        log = one_log(source, filesystem, storage=storage)
         report = JobReport(source, str(target), described(settings), log.fingerprint)
         if target.exists():
             return _as_report(earlier(target, report.as_json()))
@@ -225,14 +232,16 @@ class Log:
                 (report.left_out if is_left_out else report.copied).append(info.path)
 
 
-def one_log(source: str, filesystem: Any = None, *, half_done: bool = False) -> Log:
+def one_log(
+    source: str, filesystem: Any = None, *, half_done: bool = False, storage: Mapping[str, Any] | None = None
+) -> Log:
     """Find the one log that is to be rewritten; ``half_done``: or read, half-finished swaps and all.
 
     Raises:
         OptionError: there are several.
         LogDirError: there is none, or a swap of its segments is half-finished.
     """
-    found = discover(source, filesystem=filesystem)
+    found = discover(source, filesystem=filesystem, options=storage)
     path = plain_path(source).rstrip("/") or "/"
     if len(found) != 1:
         several = ", ".join(one.path for one in found[:5])
