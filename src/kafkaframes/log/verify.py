@@ -142,21 +142,24 @@ def _epochs(partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding
     """Leader epochs never fall, and the checkpoint knows where each began.
 
     A broker with message format 0 or 1 clears its checkpoint: after an upgrade it begins later than the batches do.
+    An epoch that ended below the log start offset is forgotten.
     """
     starts = {entry.leader_epoch: entry.start_offset for entry in partition.leader_epochs or ()}
+    first_kept = partition.log_start_offset
+    found = [(one.path, *epoch) for one in facts for epoch in one.epochs]
+    ends = [offset for _, _, offset, _ in found[1:]] + [first_kept + 1]
     last = -1
-    for one in facts:
-        for epoch, offset, position in one.epochs:
-            if epoch < last:
-                message = f"leader epoch {epoch} follows {last}"
-                yield Finding(Severity.WARNING, "epoch-order", message, one.path, position, offset)
-            elif partition.leader_epochs is not None and epoch not in starts:
-                message = f"leader-epoch-checkpoint does not have leader epoch {epoch}"
-                yield Finding(Severity.WARNING, "epoch-checkpoint", message, one.path, position, offset)
-            elif starts.get(epoch, offset) > max(offset, partition.log_start_offset):
-                message = f"leader-epoch-checkpoint has leader epoch {epoch} only from offset {starts[epoch]} on"
-                yield Finding(Severity.NOTE, "epoch-start", message, one.path, position, offset)
-            last = max(last, epoch)
+    for (path, epoch, offset, position), end in zip(found, ends, strict=False):
+        if epoch < last:
+            message = f"leader epoch {epoch} follows {last}"
+            yield Finding(Severity.WARNING, "epoch-order", message, path, position, offset)
+        elif partition.leader_epochs is not None and epoch not in starts and end > first_kept:
+            message = f"leader-epoch-checkpoint does not have leader epoch {epoch}"
+            yield Finding(Severity.WARNING, "epoch-checkpoint", message, path, position, offset)
+        elif starts.get(epoch, offset) > max(offset, first_kept):
+            message = f"leader-epoch-checkpoint has leader epoch {epoch} only from offset {starts[epoch]} on"
+            yield Finding(Severity.NOTE, "epoch-start", message, path, position, offset)
+        last = max(last, epoch)
 
 
 def _sequences(facts: list[SegmentFacts]) -> Iterator[Finding]:

@@ -352,14 +352,22 @@ class PartitionLog:
         parts.recovery_point = self.log_end_offset
         self.unflushed_since_ms = now_ms
 
-    def tick(self, now_ms: int) -> None:
-        """Do what is due by the clock: flush by time, retention, deletion of files, expiry of producers.
+    def flush_if_due(self, *, now_ms: int) -> None:
+        """Flush what has waited for ``flush.ms``.
 
         Raises:
             StorageError: the disk fails.
         """
         if self.log_end_offset > self.recovery_point and now_ms - self.unflushed_since_ms >= self.settings.flush_ms:
             self.flush(now_ms=now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        """Do what is due by the clock: flush by time, retention, deletion of files, expiry of producers.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        self.flush_if_due(now_ms=now_ms)
         self.delete_old_segments(now_ms=now_ms)
         self.remove_deleted_files(now_ms=now_ms)
         self.producers.drop_expired(now_ms)
@@ -377,6 +385,7 @@ class PartitionLog:
         self.flush(now_ms=now_ms)
         parts.snapshots.take(self.log_end_offset, parts.producers.entries())
         parts.disk.sync_directory(parts.directory)
+        parts.epochs.write()
         self.abandon()
 
     def abandon(self) -> None:

@@ -43,6 +43,7 @@ def delete_old_segments(log: PartitionLog, *, now_ms: int) -> int:
     log.maybe_increment_log_start_offset(first_kept.base_offset)
     _remove(log, deletable, now_ms)
     log.parts.disk.sync_directory(log.directory)
+    log.parts.epochs.segments_begin_at(first_kept.base_offset)
     return len(deletable)
 
 
