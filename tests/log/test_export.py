@@ -15,11 +15,11 @@ import pytest
 import kafkaframes
 from kafkaframes.errors import OptionError
 from kafkaframes.log.dump.filters import Filter, key_pattern
-from kafkaframes.log.export import run
+from kafkaframes.log.export import run, sharing
 from kafkaframes.log.export.run import export
 from kafkaframes.log.export.settings import ExportTask, Settings
 from kafkaframes.log.export.tally import CONTROL_RECORDS, NOT_ASKED_FOR
-from kafkaframes.log.export.task import export_group, export_segment
+from kafkaframes.log.export.task import export_file, export_group
 from kafkaframes.log.job_summary import Dropped
 
 START = 1_700_000_000_000
@@ -43,6 +43,12 @@ def write_segment(directory, base, records, **options):
     path = directory / f"{base:020}.log"
     path.write_bytes(kafkaframes.build_records(records, batch_records=50, **options))
     return ExportTask(str(path), path.stat().st_size, base, directory.name[:-2], int(directory.name[-1]))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_small(monkeypatch):
+    """A file for each segment; ``test_export_sharing`` has the others."""
+    monkeypatch.setattr(sharing, "SMALL_BYTES", 0)
 
 
 @pytest.fixture
@@ -328,8 +334,8 @@ def test_two_exports_into_one_place_are_kept_apart(tasks, settings):
 
 def test_small_segments_go_together(settings):
     tasks = [ExportTask(f"{n}.log", 1 << 20, n, "t", 0) for n in range(100)]
-    jobs = run.groups(tasks, settings)
-    assert [task for _, group in jobs for task in group] == tasks
+    jobs = run.groups([(task,) for task in tasks], settings)
+    assert [task for _, files in jobs for (task,) in files] == tasks
     assert 3 <= len(jobs) <= 5
 
 
@@ -338,4 +344,4 @@ def test_an_empty_segment_writes_nothing(tmp_path, settings):
     outcome = export([task], settings)
     assert visible(settings) == []
     assert outcome.summary.records == 0
-    assert export_segment(task, settings).output is None
+    assert export_file((task,), settings)[0].output is None

@@ -176,8 +176,8 @@ def _pool(worker: Callable[[Any], Any], jobs: int | None) -> Callable[[Sequence[
 
 
 def _size(job: Any) -> int:
-    tasks: Sequence[ExportTask] = job[1] if isinstance(job, tuple) else job.tasks
-    return sum(task.size_bytes - task.start for task in tasks)
+    files: Iterable[Sequence[ExportTask]] = job[1] if isinstance(job, tuple) else (job.tasks,)
+    return sum(task.size_bytes - task.start for tasks in files for task in tasks)
 
 
 def _on_spark(asked: Callable[..., Outcome], worker: Callable[[Any], Any], master: str, *, quiet: bool) -> Outcome:

@@ -10,16 +10,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kafkaframes.errors import OptionError
 from kafkaframes.log.export import journal
 from kafkaframes.log.export.settings import ExportTask, Settings
+from kafkaframes.log.export.sharing import done_before, files_of, remove_unrecorded
 from kafkaframes.log.export.tally import Counts
-from kafkaframes.log.export.task import SegmentResult, export_group
+from kafkaframes.log.export.task import FileTasks, SegmentResult, export_group
 from kafkaframes.log.job_summary import CodecSummary, Dropped, Summary, TopicSummary
 
-Job = tuple[Settings, tuple[ExportTask, ...]]
+Job = tuple[Settings, tuple[FileTasks, ...]]
 Run = Callable[[Sequence[Job]], Iterator[list[SegmentResult]]]
-GROUP_BYTES = 32 << 20  # small segments go to a worker together
+GROUP_BYTES = 32 << 20  # small files go to a worker together
 OPEN_COST = 64 << 10  # bytes that are exported in the time it takes to open a segment and its output
 
 
@@ -98,89 +98,38 @@ def export(
     """
     started = time.monotonic()
     with journal.open_destination(settings.to, settings.fingerprint(), overwrite=overwrite):
-        done = _done(settings, tasks)
-        left = [task for task in tasks if task.name not in done]
+        done = done_before(settings, tasks)
+        files = files_of(tasks, done)
         success = Path(settings.to, journal.SUCCESS)
-        if left:
+        if files:
             success.unlink(missing_ok=True)
-        fresh = {result.task.name: result for results in run(groups(left, settings)) for result in results}
-        results = tuple(fresh[task.name] if task.name in fresh else done[task.name] for task in tasks)
+        remove_unrecorded(settings, done, files)
+        fresh = {result.task.name: result for results in run(groups(files, settings)) for result in results}
+        results = tuple(fresh[task.name] if task.name in fresh else done.results[task.name] for task in tasks)
         summary = summed_up(results, internal_topics, settings.to, time.monotonic() - started)
-        size_bytes = sum(result.output_bytes for result in results)
-        outcome = Outcome(summary, len(fresh), len(done), size_bytes, results)
+        size_bytes = sum({result.output: result.output_bytes for result in results}.values())
+        outcome = Outcome(summary, len(fresh), len(done.results), size_bytes, results)
         journal.write_whole(Path(settings.to, journal.OWN, "summary.json"), json.dumps(outcome.as_json()))
         if not outcome.failed:
-            journal.flush(Path(settings.to, result.output) for result in fresh.values() if result.output is not None)
+            outputs = {result.output for result in fresh.values() if result.output is not None}
+            journal.flush(Path(settings.to, output) for output in sorted(outputs))
             journal.write_whole(success, "")
     return outcome
 
 
-def groups(tasks: Iterable[ExportTask], settings: Settings) -> list[Job]:
-    """Put neighbouring small segments together, so that the cost of a task is paid once for many."""
+def groups(files: Iterable[FileTasks], settings: Settings) -> list[Job]:
+    """Put neighbouring small files together, so that the cost of a task is paid once for many."""
     jobs: list[Job] = []
-    current: list[ExportTask] = []
+    current: list[FileTasks] = []
     size_bytes = 0
-    for task in tasks:
-        cost = task.size_bytes + OPEN_COST
+    for tasks in files:
+        cost = sum(task.size_bytes for task in tasks) + OPEN_COST
         if current and size_bytes + cost > GROUP_BYTES:
             jobs.append((settings, tuple(current)))
             current, size_bytes = [], 0
-        current.append(task)
+        current.append(tasks)
         size_bytes += cost
     return [*jobs, (settings, tuple(current))] if current else jobs
-
-
-def _done(settings: Settings, tasks: Sequence[ExportTask]) -> dict[str, SegmentResult]:
-    """Return what the journal says of the segments as they are now, where its file is still there.
-
-    Raises:
-        OptionError: segments were exported that the log does not have any more, amid others that it has.
-    """
-    recorded: dict[str, SegmentResult] = {}
-    for values in journal.read_journal(settings.to):
-        try:
-            result = SegmentResult.from_json(values)
-        except (KeyError, TypeError, AttributeError):
-            continue
-        recorded[result.task.name] = result
-    _check_none_merged(recorded, tasks)
-    done = {}
-    for task in tasks:
-        known = recorded.get(task.name)
-        if known is not None and _same(known.task, task) and _is_there(settings.to, known):
-            done[task.name] = known
-    return done
-
-
-def _same(one: ExportTask, other: ExportTask) -> bool:
-    return (one.size_bytes, one.first_offset, one.end_offset) == (
-        other.size_bytes,
-        other.first_offset,
-        other.end_offset,
-    )
-
-
-def _is_there(to: str, result: SegmentResult) -> bool:
-    if result.output is None:
-        return True
-    path = Path(to, result.output)
-    return path.exists() and path.stat().st_size == result.output_bytes
-
-
-def _check_none_merged(recorded: dict[str, SegmentResult], tasks: Sequence[ExportTask]) -> None:
-    """The cleaner puts segments together: the records of one that is gone would be exported twice."""
-    first: dict[tuple[str, int], int] = {}
-    for task in tasks:
-        first.setdefault((task.topic, task.partition), task.base_offset)
-    names = {task.name for task in tasks}
-    for name, result in recorded.items():
-        task = result.task
-        begin = first.get((task.topic, task.partition))
-        if name not in names and begin is not None and task.base_offset > begin and result.output is not None:
-            raise OptionError(
-                f"{task.path} was exported and is not in the log any more, but older segments are: was the log "
-                "compacted? Its records may be in other segments now: export to a new directory, or with --overwrite"
-            )
 
 
 def summed_up(results: Sequence[SegmentResult], internal: tuple[str, ...], output: str, seconds: float) -> Summary:

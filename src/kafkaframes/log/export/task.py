@@ -1,16 +1,19 @@
-"""Export one segment: its records into one file, which appears under its name when it is whole. The work of a worker.
+"""Export segments: one, or several small ones, into a file, which appears under its name when it is whole.
 
-A file is written under a temporary name below ``_kafkaframes/tmp``, closed, renamed, and then recorded in the journal.
-Killed at any moment, a worker leaves a temporary file, or a whole file that the next run replaces by an equal one.
+The work of a worker. A file is written under a temporary name below ``_kafkaframes/tmp``, closed, renamed, and then
+recorded in the journal. Killed at any moment, a worker leaves a temporary file, or a whole file that the next run
+replaces or removes.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.scan import FILE, Batches, End
 
+FileTasks = tuple[ExportTask, ...]
 Look = Callable[[Batches], npt.NDArray[np.bool_]]
 MOST_FAULTS = 20  # told of one segment
 
@@ -38,7 +42,9 @@ class SegmentResult:
     """What became of one segment.
 
     Attributes:
-        output: the file below the destination; None where no record was wanted, or the segment failed.
+        output: the file below the destination, which other segments may share; None where no record was wanted, or the
+            segment failed.
+        output_bytes: the size of the file.
         faults: damage, as text with file and position; the first MOST_FAULTS of ``fault_count``.
         failed: why the segment was not exported; None where it was.
     """
@@ -69,51 +75,90 @@ class SegmentResult:
         return cls(**(values | parsed))
 
 
-def export_group(job: tuple[Settings, tuple[ExportTask, ...]]) -> list[SegmentResult]:
-    """Export some segments and record each in the journal: what a worker process is given.
+def export_group(job: tuple[Settings, tuple[FileTasks, ...]]) -> list[SegmentResult]:
+    """Export some files and record each in the journal: what a worker process is given.
 
     Raises:
         OptionError: the destination cannot be written.
     """
-    settings, tasks = job
-    results = []
+    settings, files = job
+    results: list[SegmentResult] = []
     with writing(settings.to), JournalWriter(settings.to) as journal:
-        for task in tasks:
-            results.append(export_segment(task, settings))
-            if results[-1].failed is None:
-                journal.record(results[-1].as_json())
+        for tasks in files:
+            made = export_file(tasks, settings)
+            for line in lines_of(made):
+                journal.record(line)
+            results += made
     return results
 
 
-def export_segment(task: ExportTask, settings: Settings) -> SegmentResult:
-    """Export one segment. The file is there afterwards, whole, or there is none.
+def lines_of(results: Iterable[SegmentResult]) -> Iterator[dict[str, Any]]:
+    """Yield the lines of the journal: one for each file, with all its segments, so that none is there without the rest.
 
-    A segment that cannot be read, or in mode FAILFAST is damaged, is told in ``failed`` and leaves nothing.
+    Those that failed are not recorded: the next run tries them again.
+    """
+    done = [result for result in results if result.failed is None]
+    for output, members in groupby(done, key=lambda result: result.output):
+        if output is None:
+            yield from (result.as_json() for result in members)
+        else:
+            yield {"segments": [result.as_json() for result in members]}
+
+
+def parse_line(values: dict[str, Any]) -> list[SegmentResult]:
+    """Read a line of the journal.
+
+    Raises:
+        KeyError, TypeError, AttributeError: it is none.
+    """
+    return [SegmentResult.from_json(one) for one in values.get("segments", [values])]
+
+
+def export_file(tasks: FileTasks, settings: Settings) -> list[SegmentResult]:
+    """Export segments of one topic partition into one file. It is there afterwards, whole, or there is none.
+
+    A segment that cannot be read, or in mode FAILFAST is damaged, is told in ``failed`` and leaves nothing; those that
+    were to share its file then get files of their own.
 
     Raises:
         OptionError: the destination cannot be written.
     """
-    result = SegmentResult(task)
-    final = Path(settings.to, f"{task.name}.{settings.form}")
+    first = tasks[0]
+    final = Path(settings.to, f"{first.name}.{settings.form}")
     temporary = Path(settings.to, TEMPORARY, f"{uuid.uuid4().hex}.{settings.form}")
-    metadata = {"topic": task.topic, "partition": str(task.partition), "segment": task.path}
+    results = [SegmentResult(task) for task in tasks]
     with writing(settings.to):
         try:
-            output = Output(str(temporary), settings.form, base64=settings.base64, metadata=metadata)
+            output = Output(str(temporary), settings.form, base64=settings.base64, metadata=_metadata(tasks))
             with output:
-                copy_segment(result, settings, lambda batch: output.write(row_batch(batch, headers=settings.headers)))
+                for result in results:
+                    copy_segment(
+                        result, settings, lambda batch: output.write(row_batch(batch, headers=settings.headers))
+                    )
         except (LogDirError, CorruptRecordError) as error:
             temporary.unlink(missing_ok=True)
-            return SegmentResult(task, failed=str(error))
+            if len(tasks) == 1:
+                return [SegmentResult(first, failed=str(error))]
+            final.unlink(missing_ok=True)  # of a run before: it has the records of all
+            return [result for task in tasks for result in export_file((task,), settings)]
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
         if output.is_begun:
             _commit(temporary, final)
-            result.output, result.output_bytes = str(final.relative_to(settings.to)), final.stat().st_size
+            size_bytes = final.stat().st_size
+            for result in results:
+                result.output, result.output_bytes = str(final.relative_to(settings.to)), size_bytes
         else:
-            final.unlink(missing_ok=True)  # of a run before, when the segment was another one
-    return result
+            final.unlink(missing_ok=True)  # of a run before, when the segments were other ones
+    return results
+
+
+def _metadata(tasks: FileTasks) -> dict[str, str]:
+    """Return what a file says of itself, where its format has room for that."""
+    first = tasks[0]
+    told = {"topic": first.topic, "partition": str(first.partition), "segment": first.path}
+    return told if len(tasks) == 1 else told | {"segments": json.dumps([task.path for task in tasks])}
 
 
 def copy_segment(

@@ -29,7 +29,7 @@ from kafkaframes.log.tables.state import Commit, Ends, Gap, RacedError, TableSta
 from kafkaframes.log.tables.table import Table
 
 WAVE_BYTES = 8 << 30  # of log
-FILE_BYTES = 128 << 20  # of log: small segments of a topic partition go to one file up to that
+FILE_BYTES = 64 << 20  # of log: small segments of a topic partition go to one file up to that
 COMMIT_ATTEMPTS = 20
 WAIT_SECONDS = 0.05
 
