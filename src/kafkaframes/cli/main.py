@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "summarize": ("kafkaframes.cli.summarize", "read logs with Spark, write Parquet, print what was in them"),
     "export": ("kafkaframes.cli.export", "records to Parquet, Arrow, CSV or JSON; goes on after a stop"),
     "info": ("kafkaframes.cli.info", "what is in a log: topics, offsets, sizes, codecs, times"),
+    "report": ("kafkaframes.cli.report", "one page on a log: sizes, times, producers, keys, copies, damage"),
     "verify": ("kafkaframes.cli.verify", "check every CRC, offset, index and checkpoint of a log"),
     "repair": ("kafkaframes.cli.repair", "keep a damaged log's good batches; or recover as Kafka does"),
     "convert": ("kafkaframes.cli.convert", "a log in another record format, offline"),

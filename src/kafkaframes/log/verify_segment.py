@@ -8,7 +8,7 @@ reports healthy followers (KAFKA-806).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,6 +31,7 @@ from kafkaframes.records.layout import CODEC_MASK, CONTROL, PLACE
 from kafkaframes.records.reasons import END_REASONS, TORN
 from kafkaframes.records.scan import Batches, Ints
 
+Observe = Callable[[Window], None]
 KEPT = ("position", "last_offset", "base_offset", "max_timestamp", "leader_epoch", "magic")
 PRODUCER_COLUMNS = (
     "producer_id",
@@ -76,13 +77,16 @@ class SegmentFacts:
         self.findings.append(Finding(Severity.ERROR, check, message, self.path, position, offset))
 
 
-def verify_segment(filesystem: FileSystem, segment: Segment, *, deep: bool = False) -> SegmentFacts:
+def verify_segment(
+    filesystem: FileSystem, segment: Segment, *, deep: bool = False, observe: Observe = lambda window: None
+) -> SegmentFacts:
     """Verify one segment and its two indexes.
 
     Args:
         filesystem, segment: from the discovery.
         deep: decompress and read every record; otherwise only those of formats 0 and 1, whose inner CRCs the
             outer one does not replace.
+        observe: is shown every window with its bytes, so that who wants to know more need not read the file again.
 
     Returns:
         What it holds and what is wrong with it. A segment that cannot be read is a finding, too.
@@ -91,14 +95,14 @@ def verify_segment(filesystem: FileSystem, segment: Segment, *, deep: bool = Fal
     facts = SegmentFacts(segment.path, base_offset, segment.size_bytes)
     try:
         with filesystem.open(segment.path) as read_at:
-            kept = _verify_batches(read_at, facts, deep)
+            kept = _verify_batches(read_at, facts, deep, observe)
             _verify_indexes(filesystem, segment, facts, kept)
     except LogDirError as problem:
         facts.error("unreadable", problem.reason)
     return facts
 
 
-def _verify_batches(read_at: ReadAt, facts: SegmentFacts, deep: bool) -> dict[str, Ints]:
+def _verify_batches(read_at: ReadAt, facts: SegmentFacts, deep: bool, observe: Observe) -> dict[str, Ints]:
     tables: list[Ints] = []
     producers: list[Ints] = []
     end = scan.End(0, 0)
@@ -106,6 +110,7 @@ def _verify_batches(read_at: ReadAt, facts: SegmentFacts, deep: bool) -> dict[st
         end = window.batches.end
         if len(window.batches) == 0:
             continue
+        observe(window)
         _verify_crcs(window, facts)
         _read_records(window, facts, deep)
         producers.append(_producers(window.batches))
