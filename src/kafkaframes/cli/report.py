@@ -14,6 +14,7 @@ import click
 
 from kafkaframes import __version__
 from kafkaframes.cli import workers
+from kafkaframes.cli.stores import key_file_option, store_options
 from kafkaframes.errors import OptionError
 from kafkaframes.log.directory import discover
 from kafkaframes.report.measure import Measured, Task, measure_segment
@@ -89,14 +90,22 @@ def _said(report: Report, output: str) -> str:
 )
 @click.option("--generated-at", metavar="TIME", help="The time on the page (ISO 8601, UTC); by default now.")
 @click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
-def command(paths: tuple[str, ...], output: str | None, kind: str, generated_at: str | None, jobs: int | None) -> None:
+@key_file_option
+def command(
+    paths: tuple[str, ...],
+    output: str | None,
+    kind: str,
+    generated_at: str | None,
+    jobs: int | None,
+    key_files: tuple[str, ...],
+) -> None:
     """Report what is in Kafka logs on one page that needs no network.
 
     Sizes by topic and codec, compression, record sizes, records over time, producers, transactions, distinct
     keys, record formats, copies that differ, damage. Every record is read, nothing is changed.
 
-    PATH is a broker's log directory, a directory of such, a partition, a segment, a pattern, or a URL. Give the
-    directories of several brokers to compare their copies.
+    PATH is a broker's log directory, a directory of such, a partition, a segment, a pattern, a tiered store, or a
+    URL of one of these. Give the directories of several brokers to compare their copies.
 
     Exit status: 0 when the report was written, whatever it says; 2 when there is nothing to report on.
 
@@ -105,8 +114,9 @@ def command(paths: tuple[str, ...], output: str | None, kind: str, generated_at:
     to = output or ("report.html" if kind == PAGE else _STANDARD_OUTPUT)
     when = _milliseconds(generated_at)
     _check(to)
+    found = discover(paths, options=store_options(key_files))
     run = partial(_run, jobs=jobs)
-    report = make_report(discover(paths), paths=paths, version=__version__, generated_at=when, run=run)
+    report = make_report(found, paths=paths, version=__version__, generated_at=when, run=run)
     _write(report_page(report) if kind == PAGE else json.dumps(report.as_json()), to)
     if to != _STANDARD_OUTPUT:
         click.echo(_said(report, to))

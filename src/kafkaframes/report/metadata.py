@@ -85,11 +85,11 @@ def _records(filesystem: FileSystem, segments: Iterable[Segment]) -> Iterator[tu
         left -= segment.size_bytes
         if left < 0:
             return
-        source = StoredSegment(segment.path, segment.size_bytes, filesystem)
         try:
-            for batch in RecordReader(source, options):
-                for key, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                    if value is not None:
-                        yield key, value
+            with filesystem.open(segment.path) as read_at:
+                for batch in RecordReader(StoredSegment(segment.path, segment.size_bytes, read_at), options):
+                    for key, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                        if value is not None:
+                            yield key, value
         except KafkaframesError:
             return
