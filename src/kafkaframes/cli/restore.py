@@ -21,7 +21,7 @@ from kafkaframes.log.restore.kraft import DEFAULT_RELEASE, RELEASES, id_text
 from kafkaframes.log.restore.settings import ABORT, KEEP, KRAFT, NO_BOOTSTRAP, REASSIGN, SKIP, STOP, RestoreSettings
 
 if TYPE_CHECKING:
-    from kafkaframes.log.restore.job import RestoreReport
+    from kafkaframes.log.restore.report import RestoreReport
 
 EXIT_LOST = 1
 

@@ -102,9 +102,15 @@ def test_batches_are_copied_byte_for_byte_and_the_log_is_in_order(tmp_path, sour
     for name, partition in old.items():
         if name.topic == "__consumer_offsets":
             continue
+        if not rows(partition):
+            assert rows(new[name]) == []
+            assert new[name].log_start_offset == partition.log_start_offset
+            continue
         assert [one.base_offset for one in new[name].segments] == [one.base_offset for one in partition.segments]
         for theirs, ours in zip(partition.segments, new[name].segments, strict=True):
-            assert Path(ours.path).read_bytes() == Path(theirs.path).read_bytes()
+            whole, copy = Path(theirs.path).read_bytes(), Path(ours.path).read_bytes()
+            is_cut = theirs.base_offset < partition.log_start_offset  # records that were deleted do not come back
+            assert whole.endswith(copy) if is_cut else copy == whole
             assert not ours.size_bytes or ours.log.mtime_ms == theirs.log.mtime_ms
         assert new[name].log_start_offset == partition.log_start_offset
         assert new[name].metadata.topic_id == (partition.metadata or new[name].metadata).topic_id
