@@ -64,7 +64,7 @@ class Completion:
                 write_all(directory, iter([(GROUP_OFFSETS_CSV, csv_text(commits).encode())]))
             write_all(directory, checkpoint_files(logs))
             return
-        if commits:
+        if commits or self._settings.offsets_partitions:
             ends = self._write_groups(directory, commits, groups)
             logs |= {partition: Ends(0, 0, end) for partition, end in ends.items()}
         write_all(directory, checkpoint_files(logs))

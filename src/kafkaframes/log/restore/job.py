@@ -8,7 +8,7 @@ it as ``_SUCCESS``: a broker looks at directories only, so it may stay, and anot
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,11 +69,21 @@ def restore(
         _Job(found, settings, report, now_ms, new_id).preview()
         return report
     _refuse_inside(target, found)
+    return carry_out(report, lambda directory: _Job(found, settings, report, now_ms, new_id).write(directory, run))
+
+
+def carry_out(report: RestoreReport, write: Callable[[Path], None]) -> RestoreReport:
+    """Have ``write`` fill an empty directory, and put it in its place with the report; or return an earlier run's.
+
+    Raises:
+        LogDirError: another job is at it, something else exists there, or the disk fails; nothing is left behind.
+    """
+    target = Path(report.destination)
     with files.locked(target):
         if target.exists():
             return replace(RestoreReport.from_json(earlier(target, _comparable(report))), done_before=True)
         with files.unfinished(target) as directory:
-            _Job(found, settings, report, now_ms, new_id).write(directory, run)
+            write(directory)
             write_report(directory, report)
     return report
 

@@ -104,7 +104,7 @@ def plan_restore(
     plan.topic_ids = _topic_ids(copies, settings, new_id)
     if settings.bootstrap == KRAFT:  # an existing cluster has the others
         counts = {settings.new_name(topic): count for topic, count in (partition_counts or {}).items()}
-        plan.partitions += list(_missing(plan.partitions, counts))
+        plan.partitions += [PlannedPartition(one) for one in missing([one.target for one in plan.partitions], counts)]
     plan.partitions.sort(key=lambda one: one.target)
     return plan
 
@@ -150,13 +150,19 @@ def _check_names(copies: Mapping[TopicPartition, list[_Copy]], settings: Restore
             raise OptionError(f"the topic map names {old}, which is not restored")
         if new in topics and settings.new_name(new) == new:
             raise OptionError(f"the topic map makes two topics {new}")
-        if new.startswith("__") or not _is_topic_name(new):
-            raise OptionError(f"{new!r} is no name for a topic")
+        check_topic_name(new)
 
 
-def _is_topic_name(name: str) -> bool:
-    allowed = name.replace(".", "").replace("_", "").replace("-", "")
-    return name not in (".", "..") and 0 < len(name) <= 249 and name.isascii() and (allowed.isalnum() or not allowed)
+def check_topic_name(name: str) -> None:
+    """Refuse what Kafka does not let a user call a topic.
+
+    Raises:
+        OptionError: names it.
+    """
+    letters = name.replace(".", "").replace("_", "").replace("-", "")
+    is_plain = name.isascii() and (letters.isalnum() or not letters)
+    if not is_plain or name in ("", ".", "..") or len(name) > 249 or name.startswith("__"):
+        raise OptionError(f"{name!r} is no name for a topic")
 
 
 # ------------------------------------------------------------------------------------------------------- partitions
@@ -195,15 +201,17 @@ def _parts(directory: LogDirectory, partition: Partition) -> Iterator[SegmentPar
         )
 
 
-def _missing(planned: Iterable[PlannedPartition], counts: Mapping[str, int]) -> Iterator[PlannedPartition]:
-    """Yield the empty partitions that a topic needs: Kafka numbers them from 0 without a gap."""
+def missing(planned: Iterable[TopicPartition], counts: Mapping[str, int]) -> list[TopicPartition]:
+    """Return the empty partitions that topics need: Kafka numbers them from 0 without a gap, up to its count."""
     numbers: dict[str, set[int]] = {}
     for one in planned:
-        numbers.setdefault(one.target.topic, set()).add(one.target.partition)
-    for topic, have in numbers.items():
-        for number in range(max(max(have) + 1, counts.get(topic, 0))):
-            if number not in have:
-                yield PlannedPartition(TopicPartition(topic, number))
+        numbers.setdefault(one.topic, set()).add(one.partition)
+    return [
+        TopicPartition(topic, number)
+        for topic, have in numbers.items()
+        for number in range(max(max(have) + 1, counts.get(topic, 0)))
+        if number not in have
+    ]
 
 
 # -------------------------------------------------------------------------------------------------------- topic ids

@@ -9,6 +9,8 @@ from kafkaframes.errors import OptionError
 from kafkaframes.log.rebuild import INDEX_INTERVAL_BYTES
 from kafkaframes.log.restore.kraft import DEFAULT_RELEASE, RELEASES, uuid_of
 from kafkaframes.log.segment_writer import LARGEST_SEGMENT
+from kafkaframes.records.build import DEFAULT_BATCH_BYTES
+from kafkaframes.records.codecs import codec_of
 
 KEEP, REASSIGN = "keep", "reassign"
 STOP, SKIP = "stop", "skip"
@@ -45,6 +47,7 @@ class RestoreSettings:
         groups: whether committed offsets are restored.
         offsets_partitions: how many partitions ``__consumer_offsets`` gets; by default as many as the source's.
         keep_commit_times: leave the times of commits; otherwise they are the restore's, so that none expires at once.
+        record_format, codec, level, batch_bytes: of the batches that are built of rows (Parquet, DataFrames).
         bootstrap: ``kraft``: also what a new single node starts from; ``none``: partitions for an existing cluster.
         node_id, cluster_id, release: of the new node; an id is generated where none is given.
     """
@@ -69,6 +72,10 @@ class RestoreSettings:
     groups: bool = True
     offsets_partitions: int | None = None
     keep_commit_times: bool = False
+    record_format: int = 2
+    codec: str = "none"
+    level: int | None = None
+    batch_bytes: int = DEFAULT_BATCH_BYTES
     bootstrap: str = KRAFT
     node_id: int = 1
     cluster_id: str | None = None
@@ -91,6 +98,9 @@ class RestoreSettings:
             raise OptionError(f"segment_bytes is 1 to 2^31 - 1, not {self.segment_bytes}")
         if self.offsets_partitions is not None and self.offsets_partitions < 1:
             raise OptionError("offsets_partitions is at least 1")
+        if self.record_format not in (0, 1, 2):
+            raise OptionError(f"no record format {self.record_format!r}; there are 0, 1 and 2")
+        codec_of(self.codec)
         self._check_names()
 
     def _check_names(self) -> None:

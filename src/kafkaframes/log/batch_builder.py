@@ -1,0 +1,163 @@
+"""Rows of one partition become batches, cut the same however the rows arrive: one by one, or by the million.
+
+A batch ends before it would grow beyond ``batch_bytes``, where the type of timestamps changes, and (time of append)
+where the timestamp does. The last batch is held back until more rows have come, or until ``finish``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.records.build import DEFAULT_BATCH_BYTES, build_records
+from kafkaframes.records.codecs import codec_of
+from kafkaframes.records.scan import scan_all
+
+BUILD_BYTES = 8 << 20
+COLUMNS = ("offset", "timestamp", "key", "value", "headers")
+_TYPE_COLUMNS = ("timestampType", "timestamp_type")
+_TYPES = {"NoTimestampType": 0, "CreateTime": 0, "LogAppendTime": 1}
+_CREATE_TIME = 0
+
+
+class BatchBuilder:
+    """Builds the batches of one partition.
+
+    Attributes:
+        next_offset: the offset after the last row that was given.
+
+    Args:
+        base_offset: the first offset, where rows have none of their own.
+        reassign: pass over the rows' own offsets.
+        magic, codec, level, batch_bytes, leader_epoch: as for ``build_records``.
+    """
+
+    def __init__(
+        self,
+        *,
+        base_offset: int = 0,
+        reassign: bool = False,
+        magic: int = 2,
+        codec: str = "none",
+        level: int | None = None,
+        batch_bytes: int = DEFAULT_BATCH_BYTES,
+        leader_epoch: int = -1,
+    ) -> None:
+        if magic not in (0, 1, 2):
+            raise OptionError(f"no record format {magic!r}; there are 0, 1 and 2")
+        codec_of(codec)
+        self.next_offset = base_offset
+        self._reassign = reassign
+        self._options: dict[str, Any] = {"magic": magic, "codec": codec, "level": level, "batch_bytes": batch_bytes}
+        self._options["leader_epoch"] = leader_epoch
+        self._waiting: list[pa.Table] = []
+        self._bytes = 0
+        self._type = _CREATE_TIME
+
+    def add(self, rows: pa.Table | pa.RecordBatch) -> Iterator[bytes]:
+        """Take rows in the order of their offsets; yield batches that are complete.
+
+        Raises:
+            EncodeError: a value does not fit; ``path`` names the column and the row of those that were waiting.
+        """
+        table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+        types = _timestamp_types(table)
+        plain = self._numbered(table)
+        edges = [0, *(np.flatnonzero(types[1:] != types[:-1]) + 1).tolist(), len(types)]
+        for start, stop in pairwise(edges):
+            if start == stop:
+                continue
+            if self._type != types[start]:
+                yield from self.finish()
+                self._type = int(types[start])
+            self._waiting.append(plain.slice(start, stop - start))
+            self._bytes += self._waiting[-1].nbytes
+            if self._bytes >= BUILD_BYTES:
+                yield from self._build(hold_back=True)
+
+    def finish(self) -> Iterator[bytes]:
+        """Yield what was held back."""
+        yield from self._build(hold_back=False)
+
+    def _numbered(self, table: pa.Table) -> pa.Table:
+        """Return the columns that records have, with offsets."""
+        names = [name for name in COLUMNS if name in table.column_names]
+        if "offset" in names and not self._reassign:
+            self.next_offset = _last(table.column("offset"), self.next_offset)
+        else:
+            names = [name for name in names if name != "offset"]
+            offsets = pa.array(np.arange(self.next_offset, self.next_offset + table.num_rows))
+            table = table.select(names).append_column("offset", offsets)
+            self.next_offset += table.num_rows
+            names.append("offset")
+        plain = table.select(names)
+        if self._options["magic"] < 2 and "headers" in names and not _has_headers(plain.column("headers")):
+            plain = plain.drop_columns(["headers"])
+        return _without_null_times(plain)
+
+    def _build(self, *, hold_back: bool) -> Iterator[bytes]:
+        if not self._waiting:
+            return
+        rows = pa.concat_tables(self._waiting, promote_options="permissive").combine_chunks()
+        self._waiting, self._bytes = [], 0
+        options = self._options
+        if options["magic"] == 0:
+            rows = rows.drop_columns([name for name in ("timestamp",) if name in rows.column_names])
+        kind = self._type if options["magic"] else _CREATE_TIME
+        data = build_records(rows, timestamp_type=kind, **options)
+        if not hold_back:
+            yield data
+            return
+        batches = scan_all(data)
+        if len(batches) > 1:
+            last = int(batches.column("position")[-1])
+            before = int(batches.column("last_offset")[-2])
+            yield data[:last]
+            rows = rows.filter(pc.greater(rows.column("offset"), before))
+        self._waiting = [rows]
+        self._bytes = 0 if len(batches) > 1 else rows.nbytes // 2  # one batch that grows is not built for every row
+
+
+def _last(offsets: pa.ChunkedArray, otherwise: int) -> int:
+    """Return the offset after the last."""
+    if len(offsets) == 0:
+        return otherwise
+    last = offsets[len(offsets) - 1].as_py()
+    if not isinstance(last, int):
+        raise EncodeError(f"{last!r} is no offset").within(len(offsets) - 1).within("offset")
+    return last + 1
+
+
+def _has_headers(column: pa.ChunkedArray) -> bool:
+    return bool(pc.any(pc.greater(pc.fill_null(pc.list_value_length(column), 0), 0)).as_py())
+
+
+def _without_null_times(table: pa.Table) -> pa.Table:
+    """Put -1, which is Kafka's word for no timestamp, where there is none."""
+    if "timestamp" not in table.column_names or table.column("timestamp").null_count == 0:
+        return table
+    column = table.column("timestamp")
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+    place = table.column_names.index("timestamp")
+    return table.set_column(place, "timestamp", pc.fill_null(column, -1))
+
+
+def _timestamp_types(table: pa.Table) -> Any:
+    """Return 0 or 1 for each row: the time of creation (also where nothing is said), or that of the append."""
+    name = next((name for name in _TYPE_COLUMNS if name in table.column_names), None)
+    if name is None:
+        return np.zeros(table.num_rows, np.int64)
+    column = table.column(name)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return np.array([_TYPES.get(one, 0) for one in column.to_pylist()], np.int64)
+    filled = pc.fill_null(column, _CREATE_TIME).to_numpy()
+    return (filled == 1).astype(np.int64)
