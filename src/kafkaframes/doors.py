@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkaframes.log.reading import RecordBatches
+    from kafkaframes.log.restore.report import RestoreReport
     from kafkaframes.messages import Message
     from kafkaframes.messages.kafka import message as message
     from kafkaframes.messages.registry import Specs
@@ -159,6 +160,28 @@ def build_records(
         control=control,
         delete_horizon_ms=delete_horizon_ms,
     )
+
+
+def restore_log(sources: Path | Sequence[Path], to: Path, **settings: Any) -> RestoreReport:
+    """Make a log directory that a real broker opens, of segments or of Parquet files.
+
+    With indexes, checkpoints, topic ids and committed offsets, and (``bootstrap="kraft"``) what a new single node
+    needs to know of its topics. ``to`` must not exist; it appears complete. The sources are only read. A DataFrame goes
+    through ``kafkaframes.spark.restore_log``.
+
+    Args:
+        sources: log directories, partitions or segments; or one Parquet file or directory.
+        to: the new log directory.
+        settings: as ``kafkaframes.log.restore.settings.RestoreSettings`` has them: ``topics``, ``topic_map``,
+            ``offsets="keep"`` or ``"reassign"``, ``from_offset``, ``until_timestamp_ms``, ``damaged="skip"``, ...
+
+    Raises:
+        LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
+        OptionError: there is nothing to restore, or a setting does not fit.
+    """
+    from kafkaframes.log.restore.door import restore_log as restore
+
+    return restore(sources, to, settings)
 
 
 if not TYPE_CHECKING:  # a type checker sees an overload for each name (messages/kafka.pyi)

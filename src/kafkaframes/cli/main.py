@@ -28,7 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "convert": ("kafkaframes.cli.convert", "a log in another record format, offline"),
     "recompress": ("kafkaframes.cli.recompress", "a log in another codec, offline"),
     "compact": ("kafkaframes.cli.compact", "Kafka's log compaction offline, and the proof that a key is gone"),
-    "restore": ("kafkaframes.cli.restore", "a log directory that a real broker opens, from segments"),
+    "restore": ("kafkaframes.cli.restore", "a log directory that a real broker opens, from segments or Parquet"),
     "doctor": ("kafkaframes.cli.doctor", "print what was found on this machine and what to do about it"),
 }
 

@@ -1,11 +1,9 @@
-"""``kafkaframes restore SRC... --to DIR``: segments into a log directory that a broker opens."""
+"""``kafkaframes restore SRC... --to DIR``: segments or Parquet into a log directory that a broker opens."""
 
 from __future__ import annotations
 
 import json
 import sys
-import time
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +15,7 @@ from kafkaframes.cli.info import size_text
 from kafkaframes.cli.stores import store_options
 from kafkaframes.cli.tables import print_table
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.log.restore.kraft import DEFAULT_RELEASE, RELEASES, id_text
+from kafkaframes.log.restore.kraft import DEFAULT_RELEASE, RELEASES
 from kafkaframes.log.restore.settings import ABORT, KEEP, KRAFT, NO_BOOTSTRAP, REASSIGN, SKIP, STOP, RestoreSettings
 
 if TYPE_CHECKING:
@@ -50,6 +48,11 @@ EXIT_LOST = 1
 @click.option(
     "--topic-id", "topic_ids", multiple=True, metavar="TOPIC=ID", help="Instead of the source's, or a new one."
 )
+@click.option("--from", "kind", type=click.Choice(("auto", "segments", "parquet")), default="auto", show_default=True)
+@click.option("--record-format", type=click.Choice(tuple(rewriting.FORMATS)), default="v2", help="From Parquet.")
+@rewriting.codec_option(default="none", help="From Parquet: of the new batches.")
+@rewriting.level_option
+@click.option("--batch-bytes", type=click.IntRange(1), default=16384, show_default=True, help="From Parquet.")
 @click.option("--bootstrap", type=click.Choice((KRAFT, NO_BOOTSTRAP)), default=KRAFT, show_default=True)
 @click.option("--node-id", type=click.IntRange(0), default=1, show_default=True, help="Of the new single node.")
 @click.option("--cluster-id", help="Of the new single node; a new one by default.")
@@ -67,11 +70,12 @@ def command(
     key_files: tuple[str, ...],
     **given: Any,
 ) -> None:
-    """Make a log directory of segments that a real broker opens: with indexes, checkpoints, topic ids, group offsets.
+    """Make a log directory that a real broker opens: with indexes, checkpoints, topic ids and group offsets.
 
     SRC is a log directory, a partition's directory or a segment, several of them, or a backup with such in it, on a
-    disk or by URL; it is only read. DIR is for a new single KRaft node (3.9 to 4.3), which finds the topics in it;
-    or, with --into-cluster-ids, its partitions are for the brokers of a cluster that has those topics already.
+    disk or by URL; or Parquet as `export` writes it, or with columns topic, partition, value. It is only read. DIR is
+    for a new single KRaft node (3.9 to 4.3), which finds the topics in it; or, with --into-cluster-ids, its partitions
+    are for the brokers of a cluster that has those topics already.
 
     Exit status: 0 done; 1 done, but damaged batches were left out; 2 refused.
 
@@ -79,20 +83,13 @@ def command(
     kafkaframes restore /backup/kafka-logs --to /var/lib/kafka/restored
     kafkaframes restore /backup/kafka-logs --to restored --topic orders --until-time 2026-01-31T12:00 --offsets reassign
     """
-    from kafkaframes.log.restore.job import restore
+    from kafkaframes.log.restore.door import restore_log
 
+    kind = given.pop("kind")
     settings = _settings(given)
-    clock, new_id = time.time_ns() // 1_000_000, lambda: id_text(uuid.uuid4())
     with rewriting.runner(master, jobs, label="restoring") as run:
-        report = restore(
-            sources,
-            to,
-            settings,
-            now_ms=clock,
-            new_id=new_id,
-            run=run,
-            dry_run=dry_run,
-            storage=store_options(key_files),
+        report = restore_log(
+            sources, to, settings, kind=kind, run=run, dry_run=dry_run, storage=store_options(key_files)
         )
     if as_json:
         click.echo(json.dumps(report.as_json()))
@@ -103,6 +100,7 @@ def command(
 
 
 def _settings(given: dict[str, Any]) -> RestoreSettings:
+    given["record_format"] = rewriting.FORMATS[given["record_format"]]
     ids_file, no_groups = given.pop("into_cluster_ids"), given.pop("no_groups")
     times = {name: given.pop(name) for name in ("from_time", "until_time")}
     for name, value in times.items():

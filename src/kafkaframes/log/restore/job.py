@@ -8,7 +8,7 @@ it as ``_SUCCESS``: a broker looks at directories only, so it may stay, and anot
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,7 @@
 """Restore one partition from rows in Arrow: batches are built of them; transactions are not made again.
 
-Rows come in the order of their offsets. Offsets are kept, holes and all, or assigned. What a row does not say (a leader
-epoch, a producer) the batches do not have.
+Rows come in the order of their offsets. Offsets are kept, holes and all, or assigned. What a row does not say (a
+producer) the batches do not have; their leader epoch is the first, 0, unless one is asked for.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RowsWriter:
             codec=settings.codec,
             level=settings.level,
             batch_bytes=settings.batch_bytes,
-            leader_epoch=settings.leader_epoch if settings.leader_epoch is not None else -1,
+            leader_epoch=(settings.leader_epoch or 0) if settings.record_format == 2 else -1,
         )
         self._writer: PartitionWriter | None = None
         self._first_offset: int | None = None

@@ -1,0 +1,212 @@
+"""Restore a DataFrame of records into a log directory that a real broker opens.
+
+Spark brings the rows of each topic partition together and sorts them by offset, spilling where they are many; a Python
+worker then writes the partition's segments itself. It writes into a directory of its own attempt, and the driver moves
+those that succeeded into place: what a lost or a second attempt wrote is never seen. Driver and workers must see the
+same path.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import translate
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.spark import _compat
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+    from kafkaframes.log.names import TopicPartition
+    from kafkaframes.log.restore.partition import PartitionReport
+    from kafkaframes.log.restore.report import RestoreReport
+    from kafkaframes.log.restore.settings import RestoreSettings
+
+_ATTEMPT = ".kafkaframes-attempt-"
+_ORDER = "_kafkaframes_order"
+_READ = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
+
+
+def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
+    """Write the records of ``df`` into ``to``, a log directory that a broker opens; it must not exist yet.
+
+    >>> restore_log(spark.read.parquet("/backup/orders"), "/var/lib/kafka/restored", codec="lz4")  # doctest: +SKIP
+
+    Args:
+        df: columns ``topic``, ``partition`` and ``value``; ``key``, ``headers``, ``offset``, ``timestamp`` and
+            ``timestampType`` where there are such. Offsets are kept where they are given, holes and all; otherwise rows
+            are numbered in the frame's order. A partition is written by one task. Transactions are not made again.
+        to: a directory that the driver and the workers see under the same path.
+        settings: as ``kafkaframes.log.restore.settings.RestoreSettings`` has them: ``topics``, ``topic_map``,
+            ``offsets``, ``codec``, ``batch_bytes``, ``segment_bytes``, ``record_format``, ``bootstrap``, ...
+
+    Raises:
+        OptionError: a column is missing, or a setting does not fit.
+        LogDirError: something else exists there, or the disk fails; nothing is left behind.
+        KafkaframesError: a row cannot be written.
+    """
+    from kafkaframes.log.restore.job import carry_out
+    from kafkaframes.log.restore.parquet import complete
+    from kafkaframes.log.restore.report import RestoreReport
+    from kafkaframes.log.restore.rows import check_columns
+    from kafkaframes.log.restore.settings import RestoreSettings
+    from kafkaframes.log.rewrite.job import described
+
+    chosen = RestoreSettings(**settings)
+    check_columns(df.columns, chosen)
+    target = Path(to).absolute()
+    report = RestoreReport(["DataFrame"], str(target), described(chosen), str(df.semanticHash()))
+
+    def write(directory: Path) -> None:
+        report.partitions += _written(_by_partition(df, chosen), directory, chosen)
+        if not report.partitions:
+            raise OptionError("nothing to restore: the frame has no rows of what is asked for")
+        given = dict(chosen.topic_ids)
+        for topic in sorted({one.topic for one in report.partitions}):
+            report.topic_ids[topic] = given.get(topic) or _new_id()
+        _write_ids(directory, report)
+        complete(directory, report, chosen, now_ms=time.time_ns() // 1_000_000, new_id=_new_id)
+
+    return carry_out(report, write)
+
+
+def _new_id() -> str:
+    from kafkaframes.log.restore.kraft import id_text
+
+    return id_text(uuid.uuid4())
+
+
+def _by_partition(df: DataFrame, settings: RestoreSettings) -> DataFrame:
+    """Bring each partition's rows together, in order."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    have = {name.lower(): name for name in df.columns}
+    rows = df.select(*(F.col(have[name.lower()]).alias(name) for name in _READ if name.lower() in have))
+    rows = rows.where(_wanted(settings)).withColumn("topic", F.col("topic").cast("string"))
+    rows = rows.withColumn("partition", F.col("partition").cast("int"))
+    if "offset" in rows.columns:
+        rows = rows.withColumn("offset", F.col("offset").cast("bigint"))
+    else:
+        rows = rows.withColumn(_ORDER, F.monotonically_increasing_id())
+    order = "offset" if "offset" in rows.columns else _ORDER
+    return rows.repartition("topic", "partition").sortWithinPartitions("topic", "partition", order)
+
+
+def _wanted(settings: RestoreSettings) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    topic = F.col("topic")
+    found = ~topic.startswith("__") | topic.isNull()
+    if settings.topics:
+        found = topic.rlike("|".join(translate(pattern) for pattern in settings.topics))
+    if settings.partitions:
+        found &= F.col("partition").isin(list(settings.partitions))
+    return found
+
+
+def _written(rows: DataFrame, directory: Path, settings: RestoreSettings) -> list[PartitionReport]:
+    from kafkaframes.log.restore.partition import PartitionReport
+
+    with _sparks_errors():
+        done = rows.mapInArrow(_Write(str(directory), settings), "attempt string, report string").collect()
+    reports = []
+    for row in done:
+        report = PartitionReport.from_json(json.loads(row["report"]))
+        name = f"{report.topic}-{report.partition}"
+        Path(directory, row["attempt"], name).rename(directory / name)
+        reports.append(report)
+    for left_over in directory.glob(f"{_ATTEMPT}*"):
+        shutil.rmtree(left_over)
+    return reports
+
+
+@contextmanager
+def _sparks_errors() -> Iterator[None]:
+    """Raise what a worker raised as one of ours."""
+    try:
+        yield
+    except Exception as error:
+        reason = _compat.reason_of(error)
+        if reason is None or isinstance(error, KafkaframesError):
+            raise
+        raise KafkaframesError(reason) from None
+
+
+@dataclass(frozen=True)
+class _Write:
+    """What a task does with its rows: partition after partition, each in the order of its offsets."""
+
+    directory: str
+    settings: RestoreSettings
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        from kafkaframes.log.names import TopicPartition
+        from kafkaframes.log.restore.plan import check_topic_name
+        from kafkaframes.log.restore.rows import RowsWriter
+
+        attempt = Path(self.directory, f"{_ATTEMPT}{uuid.uuid4().hex}")
+        current: TopicPartition | None = None
+        writer: RowsWriter | None = None
+
+        def done(finished: RowsWriter) -> pa.RecordBatch:
+            report = json.dumps(finished.close().as_json())
+            return pa.RecordBatch.from_pydict({"attempt": [attempt.name], "report": [report]})
+
+        try:
+            for source, rows in _runs(batches):
+                if source != current:
+                    if writer is not None:
+                        yield done(writer)
+                    target = TopicPartition(self.settings.new_name(source.topic), source.partition)
+                    check_topic_name(target.topic)
+                    Path(attempt, str(target)).mkdir(parents=True)
+                    writer, current = RowsWriter(Path(attempt, str(target)), target, self.settings), source
+                if writer is not None:
+                    writer.add(rows)
+            if writer is not None:
+                yield done(writer)
+                writer = None
+        finally:
+            if writer is not None:
+                writer.abandon()
+
+
+def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    """Cut batches where the topic or the partition changes."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    from kafkaframes.log.names import TopicPartition
+
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        topics, numbers = batch.column("topic"), batch.column("partition")
+        if topics.null_count or numbers.null_count or pc.min(numbers).as_py() < 0:
+            raise OptionError("a row has no topic or no partition")
+        changes = pc.or_(pc.not_equal(topics[1:], topics[:-1]), pc.not_equal(numbers[1:], numbers[:-1]))
+        edges = [0, *(np.flatnonzero(changes.to_numpy(zero_copy_only=False)) + 1).tolist(), batch.num_rows]
+        for start, stop in pairwise(edges):
+            yield TopicPartition(topics[start].as_py(), numbers[start].as_py()), batch.slice(start, stop - start)
+
+
+def _write_ids(directory: Path, report: RestoreReport) -> None:
+    from kafkaframes.log import names
+    from kafkaframes.log.checkpoints import PartitionMetadata, write_partition_metadata
+    from kafkaframes.log.restore.cluster import write_all
+
+    for one in report.partitions:
+        raw = write_partition_metadata(PartitionMetadata(report.topic_ids[one.topic]))
+        write_all(directory / f"{one.topic}-{one.partition}", iter([(names.PARTITION_METADATA, raw)]))
