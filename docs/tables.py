@@ -11,6 +11,7 @@ from pathlib import Path
 
 import kafkaframes
 from kafkaframes.errors import EncodeError
+from kafkaframes.log.copies.decisions import CHECKS
 from kafkaframes.records.layout import CODECS
 from kafkaframes.spark.columns import BATCHES, INTERNAL, RECORDS, SEGMENTS, SPARKS_OWN, choose_columns
 from kafkaframes.spark.options import OPTIONS
@@ -82,6 +83,14 @@ def _tried(magic: int, codec: str) -> str:
 
 
 READING = ROOT / "docs" / "reading-logs.md"
+
+
+def decisions_table() -> str:
+    """One row for each thing that is decided where copies of a partition differ."""
+    body = [(f"`{check}`", severity.name.lower(), meaning) for check, (severity, meaning) in CHECKS.items()]
+    return rows(("check", "severity", "meaning"), body)
+
+
 TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "formats": (ROOT / "README.md", formats_table),
     "options": (READING, options_table),
@@ -90,6 +99,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "internal": (READING, internal_table),
     "segments": (READING, segments_table),
     "storage": (READING, storage_table),
+    "decisions": (ROOT / "docs" / "many-copies.md", decisions_table),
 }
 
 

@@ -14,6 +14,7 @@ from kafkaframes.spark.planning import (
     NO_START,
     Segment,
     Slice,
+    check_no_replicas,
     pack,
     plan_read,
     prune,
@@ -110,11 +111,11 @@ def test_what_is_not_there_is_an_error(asked, message):
         select_segments(LOG, options(**asked))
 
 
-def test_two_replicas_are_not_read_as_one_log():
+def test_a_reader_of_one_log_refuses_two_replicas():
     twice = [*LOG, Segment("/other/orders-0/00000000000000000000.log", MB, 0, "orders", 0, "/other/orders-0")]
     with pytest.raises(OptionError, match="orders-0 is in two directories, /logs/orders-0 and /other/orders-0"):
-        select_segments(twice, options())
-    assert select_segments(twice, options(subscribe=frozenset({"payments"})))
+        check_no_replicas(select_segments(twice, options()))
+    check_no_replicas(select_segments(twice, options(subscribe=frozenset({"payments"}))))
 
 
 def test_segments_without_a_range_asked_for_are_read_whole_and_empty_ones_not_at_all():

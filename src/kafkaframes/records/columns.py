@@ -242,6 +242,8 @@ class ReadOptions(NamedTuple):
         limit_bytes: the largest decompressed size of a batch.
         chunk_bytes: how much is decoded at once, about.
         unwanted: says of each batch whether to leave it out unread (aborted transactions); None leaves none out.
+        heal: given a chunk and its damaged batches, returns the chunk with those it could replace by whole ones (from
+            another copy of the log), None if none; what it replaces is no damage.
     """
 
     columns: Sequence[str] = DEFAULT_COLUMNS
@@ -254,6 +256,7 @@ class ReadOptions(NamedTuple):
     limit_bytes: int = decode.DEFAULT_LIMIT_BYTES
     chunk_bytes: int = CHUNK_BYTES
     unwanted: Callable[[Batches], npt.NDArray[np.bool_]] | None = None
+    heal: Callable[[Chunk, npt.NDArray[np.bool_]], Chunk | None] | None = None
 
     def checked(self) -> ReadOptions:
         """Return self.
@@ -345,19 +348,25 @@ class RecordReader:
                 yield from self._long(made)
             elif made.damaged or (made.records and not self._ready):
                 found = self._as_decoded(made)
+                bad = self._bad(found, made.kinds == SKIPPED) if made.damaged else None
+                whole = self._healed(made.chunk, bad)
+                if whole is not None:
+                    yield from self._long(whole, is_healed=True)
+                    continue
+                self._told(found, bad)
                 if made.records:
                     yield self._arrow(found)
             elif made.records:
                 yield pa.RecordBatch.from_arrays([made.columns[name] for name in self._names], schema=self.schema)
 
-    def _long(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+    def _long(self, chunk: Chunk, *, is_healed: bool = False) -> Iterator[pa.RecordBatch]:
         for piece in pieces(chunk, self._ratio, self._target()):
-            found = self._decode(piece)
+            found = self._decode(piece, is_healed=is_healed)
             if found.index.offsets.size:
                 yield self._arrow(found)
 
     def _as_decoded(self, made: Made) -> Decoded:
-        """Give a piece that is made already the form of one that is not, and report what is damaged in it."""
+        """Give a piece that is made already the form of one that is not."""
         chunk = made.chunk
         sections = Sections(chunk.data, _NO_INTS, _NO_INTS, made.kinds, made.problems)
         offsets, stamps = (
@@ -368,8 +377,6 @@ class RecordReader:
         index = Index(offsets, stamps, *_NO_PLACES, rows, statuses, wheres)
         found = Decoded(chunk, sections, index, made.told(TOLD_CRC) if self._checks else None, self._memory.array)
         found.made = made.columns
-        if made.damaged:
-            self._damaged(found, made.kinds == SKIPPED)
         return found
 
     def _target(self) -> int:
@@ -380,7 +387,7 @@ class RecordReader:
         arrays = [_column(name, found) for name in self.options.columns]
         return pa.RecordBatch.from_arrays(arrays, names=list(self.options.columns))
 
-    def _decode(self, chunk: Chunk) -> Decoded:
+    def _decode(self, chunk: Chunk, *, is_healed: bool = False) -> Decoded:
         """Decode a chunk the long way: decompress all, index all, and make of each column what is kept."""
         options, batches, allocate = self.options, chunk.batches, self._memory.array
         skip = self._unwanted(chunk)
@@ -392,7 +399,11 @@ class RecordReader:
         valid = check_crcs(chunk.data, batches) if self._checks else None
         index = decode.index_records(batches, sections, allocate=allocate)
         found = Decoded(chunk, sections, index, valid, allocate)
-        damaged = self._damaged(found, skip)
+        bad = self._bad(found, skip)
+        whole = None if is_healed else self._healed(chunk, bad)
+        if whole is not None:
+            return self._decode(whole, is_healed=True)
+        damaged = self._told(found, bad)
         return self._filtered(found, damaged if options.mode == DROPMALFORMED else None)
 
     def _unwanted(self, chunk: Chunk) -> npt.NDArray[np.bool_] | None:
@@ -413,17 +424,23 @@ class RecordReader:
             unwanted |= options.unwanted(batches)
         return unwanted
 
-    def _damaged(self, found: Decoded, skip: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
-        """Report what is damaged; return which batches are."""
+    def _bad(self, found: Decoded, skip: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
+        """Return which batches are damaged; None where none is."""
         bad: npt.NDArray[np.bool_] = found.index.statuses != 0
         if found.sections.problems:
             bad[list(found.sections.problems)] = True
         if self.options.verify_crc and found.valid is not None:
             wrong = found.valid == 0
             bad |= wrong if skip is None else wrong & ~skip
-        if not bad.any():
-            return None
-        for row in np.flatnonzero(bad).tolist():
+        return bad if bad.any() else None
+
+    def _healed(self, chunk: Chunk, bad: npt.NDArray[np.bool_] | None) -> Chunk | None:
+        """Return a chunk with batches of another copy in place of damaged ones; None where that is not to be had."""
+        return None if bad is None or self.options.heal is None else self.options.heal(chunk, bad)
+
+    def _told(self, found: Decoded, bad: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
+        """Report what is damaged; return which batches are."""
+        for row in [] if bad is None else np.flatnonzero(bad).tolist():
             problem = decode.problem_of(row, found.index, found.sections)
             self._report(
                 ReadError(

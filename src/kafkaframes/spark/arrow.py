@@ -36,6 +36,7 @@ _OF_SEGMENT: dict[str, Callable[[Segment], Any]] = {
     "topic": lambda segment: segment.topic,
     "partition": lambda segment: segment.partition,
     "file": lambda segment: segment.path,
+    "source": lambda segment: segment.source,
 }
 
 

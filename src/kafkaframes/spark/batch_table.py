@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kafkaframes.log.copies.healing import Healer
 from kafkaframes.log.segment_source import Meter
 from kafkaframes.records import decode
 from kafkaframes.records.chunks import Chunk, Chunks, pieces
@@ -25,7 +26,7 @@ from kafkaframes.spark.columns import Column
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import Slice
 from kafkaframes.spark.rebatch import TARGET_BYTES, rebatch
-from kafkaframes.spark.source import aborted_batches, go_on, open_slice
+from kafkaframes.spark.source import aborted_batches, go_on, healer_of, open_slice, tell_healed
 
 _GUESSED_RATIO = 4.0  # of compression, for how many batches are opened at once
 
@@ -33,8 +34,11 @@ _GUESSED_RATIO = 4.0  # of compression, for how many batches are opened at once
 class Scanned:
     """What is known of the batches of a chunk; ``kept`` are those with an offset that is asked for."""
 
-    def __init__(self, chunk: Chunk, piece: Slice, options: ReadOptions) -> None:
+    def __init__(self, chunk: Chunk, piece: Slice, options: ReadOptions, healer: Healer | None = None) -> None:
         self.base = chunk.base
+        bad = None if healer is None or not options.verify_crc else check_crcs(chunk.data, chunk.batches) == 0
+        if healer is not None and bad is not None and bad.any():
+            chunk = healer(chunk, bad) or chunk
         self.batches: Batches = chunk.batches
         self.valid = check_crcs(chunk.data, chunk.batches).astype(bool) if options.verify_crc else None
         self.readable: Ints | None = None
@@ -81,7 +85,7 @@ def _read_slice(
     with open_slice(piece, options, meter=meter) as opened:
         if opened is None:
             return
-        piece = opened.piece
+        piece, healer = opened.piece, healer_of(opened.piece, options)
         start: int | None = piece.start
         while start is not None:
             chunks = Chunks(
@@ -89,9 +93,10 @@ def _read_slice(
             )
             for chunk in chunks:
                 for part in pieces(chunk, _GUESSED_RATIO if options.deep else 1.0, TARGET_BYTES):
-                    scanned = Scanned(part, piece, options)
+                    scanned = Scanned(part, piece, options, healer)
                     arrays = [_array(column, scanned, piece) for column in columns]
                     yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+            tell_healed(healer)
             start = go_on(opened, chunks.end, options)
             if chunks.end is not None and chunks.end.position < (piece.end if start is None else start):
                 yield _rest(chunks.end, piece, schema, end_position=start)
@@ -111,6 +116,7 @@ def _rest(end: End, piece: Slice, schema: pa.Schema, *, end_position: int | None
         "position": end.position,
         "sizeBytes": (piece.end if end_position is None else end_position) - end.position,
         "error": end.reason,
+        "source": piece.segment.source,
     }
     return pa.RecordBatch.from_pylist([known], schema=schema)
 

@@ -34,6 +34,7 @@ class Column:
     source: str = ""
 
 
+SOURCE = Column("source", "string", "the log directory that the copy lies in")
 RECORDS = (
     Column("key", "binary", "null where the record has none", "key"),
     Column("value", "binary", "null for a tombstone", "value"),
@@ -57,6 +58,7 @@ RECORDS = (
     Column("control", "boolean", "a transaction marker (see includeControlRecords)", "control"),
     Column("crcOk", "boolean", "the batch's checksum is right", "crc_ok"),
     Column("file", "string", "path of the segment"),
+    SOURCE,
 )
 BATCHES = (
     Column("topic", "string", "from the directory's name"),
@@ -80,6 +82,7 @@ BATCHES = (
     Column("control", "boolean", "a transaction marker, or another control record"),
     Column("crcOk", "boolean", "the checksum is right; null with verifyCrc=false"),
     Column("error", "string", "what is wrong: the checksum, the framing; with deepIteration the records too"),
+    SOURCE,
 )
 INTERNAL = (
     *RECORDS[2:6],
@@ -115,6 +118,7 @@ SEGMENTS = (
     Column("records", "bigint", "with deepIteration, as the headers say; null with formats 0 and 1"),
     Column("beside", NAMES_TYPE, "names of the index and snapshot files of this segment"),
     Column("error", "string", "why it could not be read"),
+    SOURCE,
 )
 TABLES: Mapping[str, tuple[Column, ...]] = {
     "records": RECORDS,
@@ -125,16 +129,18 @@ TABLES: Mapping[str, tuple[Column, ...]] = {
 SPARKS_OWN = tuple(column.name for column in RECORDS[:7])
 _DEFAULTS = {
     "records": SPARKS_OWN,
-    "batches": tuple(column.name for column in BATCHES),
+    "batches": tuple(column.name for column in BATCHES if column is not SOURCE),
     "internal": (*(column.name for column in RECORDS[2:6]), *DECODED),
-    "segments": tuple(column.name for column in SEGMENTS),
+    "segments": tuple(column.name for column in SEGMENTS if column is not SOURCE),
 }
 
 
 def choose_columns(
-    wanted: Sequence[str] | None, *, include_headers: bool = False, table: str = "records"
+    wanted: Sequence[str] | None, *, include_headers: bool = False, table: str = "records", source: bool = False
 ) -> tuple[Column, ...]:
     """Return the columns in the order wanted; by default those of Spark's Kafka source, or all of ``batches``.
+
+    ``source`` adds that column, without which the rows of two copies could not be told apart.
 
     Raises:
         OptionError: a name is unknown or given twice.
@@ -142,6 +148,8 @@ def choose_columns(
     names = list(wanted or _DEFAULTS[table])
     if include_headers and table in ("records", "internal") and "headers" not in [name.lower() for name in names]:
         names.append("headers")
+    if source and SOURCE.name not in [name.lower() for name in names]:
+        names.append(SOURCE.name)
     known = {column.name.lower(): column for column in TABLES[table]}
     chosen = tuple(_column(name, known) for name in names)
     for position, column in enumerate(chosen):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafkaframes.log.directory import Partition, discover
+from kafkaframes.log.directory import LogDirectory, Partition, discover
 from kafkaframes.log.directory import Segment as StoredFiles
 from kafkaframes.log.filesystem import FileSystem, has_magic, plain_path, split
 from kafkaframes.log.names import FileName
@@ -15,10 +15,11 @@ from kafkaframes.spark.planning import NO_START, Segment
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One topic partition, and who answers for its files."""
+    """One topic partition, who answers for its files, and the log directory it was found in."""
 
     filesystem: FileSystem
     partition: Partition
+    log_directory: LogDirectory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def discover_logs(paths: tuple[str, ...], *, storage: Mapping[str, Any] | None =
     by_directory: dict[str, Log] = {}
     for directory in discover(paths, options=storage):
         for partition in directory.partitions:
-            by_directory[partition.directory] = Log(directory.filesystem, partition)
+            by_directory[partition.directory] = Log(directory.filesystem, partition, directory)
             segments += segments_of(partition, named)
     return FoundLogs(segments, by_directory, whole=not any(_names_a_file(path) for path in paths))
 
@@ -83,6 +84,7 @@ def segments_of(partition: Partition, named: set[str]) -> Iterator[Segment]:
             named=is_named or file_named,
             log_start_offset=_start(partition, segment),
             stored=segment,
+            source=partition.log_directory,
         )
 
 

@@ -6,15 +6,17 @@ travels to the JVM. Planning does not import pyspark: an export without Spark is
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.log.export.settings import ExportTask
 from kafkaframes.log.export.task import export_group
-from kafkaframes.spark.discovery import discover_segments
+from kafkaframes.spark.discovery import discover_logs
 from kafkaframes.spark.options import ReadOptions
-from kafkaframes.spark.planning import INTERNAL_TOPICS, NO_END, NO_START, Slice, prune, select_segments
+from kafkaframes.spark.planning import INTERNAL_TOPICS, NO_END, NO_START, Segment, Slice, prune, select_segments
+from kafkaframes.spark.replicas import copies_apart, merge_chosen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,20 +35,25 @@ def plan_export(
         OptionError: the options do not fit what is there.
         LogDirError: a path does not exist or cannot be read.
     """
-    segments = discover_segments(options.paths, storage=options.storage)
-    chosen = select_segments(segments, options)
-    topics = {segment.topic for segment in segments} - {segment.topic for segment in chosen}
-    slices = prune(chosen, options)
-    tasks = [_task(piece, from_offset, until_offset) for piece in slices]
-    kept = [
-        task
-        for task, following in zip(tasks, [*tasks[1:], None], strict=True)
-        if _can_hold(task, following) and (until_offset is None or task.base_offset < until_offset)
-    ]
+    found = discover_logs(options.paths, storage=options.storage)
+    chosen = select_segments(found.segments, options)
+    topics = {segment.topic for segment in found.segments} - {segment.topic for segment in chosen}
+    if options.replicas == "all":
+        parts = list(copies_apart(chosen, options))
+    else:
+        parts = [(merge_chosen(found, chosen, options, cores=os.cpu_count() or 1).segments, options)]
+    kept: list[ExportTask] = []
+    for segments, asked in parts:
+        tasks = [_task(piece, from_offset, until_offset, options) for piece in prune(segments, asked)]
+        kept += [
+            task
+            for task, following in zip(tasks, [*tasks[1:], None], strict=True)
+            if _can_hold(task, following) and (until_offset is None or task.base_offset < until_offset)
+        ]
     return kept, tuple(sorted(topics & INTERNAL_TOPICS))
 
 
-def _task(piece: Slice, from_offset: int | None, until_offset: int | None) -> ExportTask:
+def _task(piece: Slice, from_offset: int | None, until_offset: int | None, options: ReadOptions) -> ExportTask:
     segment = piece.segment
     firsts = [one for one in (from_offset, piece.first_offset) if one is not None and one != NO_START]
     ends = [one for one in (until_offset, piece.end_offset) if one is not None and one != NO_END]
@@ -58,7 +65,16 @@ def _task(piece: Slice, from_offset: int | None, until_offset: int | None) -> Ex
         segment.partition,
         first_offset=max(firsts, default=None),
         end_offset=min(ends, default=None),
+        start=piece.start,
+        source=segment.source if options.replicas == "all" else "",
+        label=label_of(segment),
+        alternates=segment.alternates,
     )
+
+
+def label_of(segment: Segment) -> str:
+    """Return what the output of a part of a merged log is called; empty for a segment that is read as it is."""
+    return f"{segment.base_offset:020}" if segment.alternates or segment.start else ""
 
 
 def _can_hold(task: ExportTask, following: ExportTask | None) -> bool:
@@ -90,6 +106,7 @@ ACCEPTED = (
     "includeControlRecords",
     "includeHeaders",
     "mode",
+    "replicas",
     "verifyCrc",
     "keyFile",
 )

@@ -18,7 +18,7 @@ from kafkaframes.log.segment_reader import open_segment
 from kafkaframes.log.transactions import transactions_of
 from kafkaframes.spark.discovery import FoundLogs, Log, discover_logs
 from kafkaframes.spark.options import EARLIEST, LATEST, ReadOptions
-from kafkaframes.spark.planning import offset_of, per_partition, select_segments
+from kafkaframes.spark.planning import check_no_replicas, offset_of, per_partition, select_segments
 from kafkaframes.spark.resolve import Logs, ReadPlan, check_loss, end_of, logs_of, plan_found, resolve_offsets
 
 log = logging.getLogger("kafkaframes.spark")
@@ -57,6 +57,8 @@ class Follower:
         """
         if self.options.table != "records":
             raise OptionError(f"table={self.options.table} is for batch reads; a stream reads records")
+        if self.options.replicas == "all":
+            raise OptionError("replicas=all is for batch reads; a stream follows one copy of each partition")
         if self.options.ending != LATEST or self.options.ending_times is not None:
             raise OptionError("a stream has no end: endingOffsets and ending timestamps are for batch reads")
         return self
@@ -131,7 +133,9 @@ class Follower:
 
     def _logs(self) -> tuple[FoundLogs, Logs]:
         found = discover_logs(self.options.paths, storage=self.options.storage)
-        return found, logs_of(found, select_segments(found.segments, self.options))
+        chosen = select_segments(found.segments, self.options)
+        check_no_replicas(chosen)
+        return found, logs_of(found, chosen)
 
     def _end(self, one: Log) -> int:
         if self.options.isolation == "read_committed":

@@ -56,7 +56,11 @@ class KafkaLogDataSource(DataSource):
     def schema(self) -> str:
         """Return the schema of Spark's Kafka source, or of the columns asked for."""
         options = self.parsed
-        return ddl(choose_columns(options.columns, include_headers=options.include_headers, table=options.layout))
+        every_copy = options.replicas == "all"
+        chosen = choose_columns(
+            options.columns, include_headers=options.include_headers, table=options.layout, source=every_copy
+        )
+        return ddl(chosen)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns of ``schema``: ours, or what ``spark.read.schema(...)`` named."""

@@ -23,6 +23,7 @@ TABLES = ("records", "batches", "segments")
 ISOLATIONS = ("read_uncommitted", "read_committed")
 STRATEGIES = ("error", "latest")
 DECODERS = ("none", "internal")
+REPLICAS = ("merge", "all")
 MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 DEFAULT_BYTES_PER_PARTITION = 128 << 20
 
@@ -59,6 +60,7 @@ class ReadOptions:
     include_internal: bool = False
     table: str = "records"
     decode: str = "none"
+    replicas: str = "merge"
     deep: bool = False
     mode: str = "PERMISSIVE"
     verify_crc: bool = True
@@ -311,6 +313,13 @@ _ROWS = (
     Option("includeControlRecords", "include_control", _boolean, "false", "transaction markers become rows too"),
     Option("includeInternalTopics", "include_internal", _boolean, "false", "reads __consumer_offsets and its kind too"),
     Option("decode", "decode", _one_of(DECODERS), "none", "internal: Kafka's own topics only, decoded (see below)"),
+    Option(
+        "replicas",
+        "replicas",
+        _one_of(REPLICAS),
+        "merge",
+        "copies of a partition: one log of them; or all, with source",
+    ),
     Option("table", "table", _one_of(TABLES), "records", "a row for each of these: records, batches, segments"),
     Option("deepIteration", "deep", _boolean, "false", "batches: opens each; segments: walks all headers"),
     Option(

@@ -22,6 +22,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from kafkaframes.errors import OptionError
+from kafkaframes.log.copies.healing import Alternate
 from kafkaframes.log.directory import Segment as StoredFiles
 from kafkaframes.log.txn_index import AbortedTransaction
 from kafkaframes.spark.options import EARLIEST, LATEST, Assignment, PartitionOffsets, ReadOptions
@@ -47,6 +48,11 @@ class Segment:
         named: the user's path led to this very partition or segment, so that no default hides it.
         log_start_offset: no record below it is served (DeleteRecords).
         stored: the segment with its companions; only for the table of segments.
+        source: the log directory that it lies in.
+        start: the first byte that counts, where a part of the file stands in a log merged from copies; ``size_bytes``
+            is then the byte after it.
+        end_offset: records at or above it are not this part's.
+        alternates: where other copies have the same offsets, for batches that turn out to be damaged.
     """
 
     path: str
@@ -59,6 +65,10 @@ class Segment:
     named: bool = False
     log_start_offset: int = NO_START
     stored: StoredFiles | None = None
+    source: str = ""
+    start: int = 0
+    end_offset: int = NO_END
+    alternates: tuple[Alternate, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +107,7 @@ def select_segments(segments: Iterable[Segment], options: ReadOptions) -> list[S
     to the partition itself) or ``includeInternalTopics``, as a Kafka consumer's pattern leaves them out.
 
     Raises:
-        OptionError: a chosen topic or partition is not there, or one is there twice (two replicas).
+        OptionError: a chosen topic or partition is not there.
     """
     segments = list(segments)
     chosen = [segment for segment in segments if _is_chosen(segment, options)]
@@ -105,7 +115,6 @@ def select_segments(segments: Iterable[Segment], options: ReadOptions) -> list[S
     if options.decode == "internal":
         chosen = _internal(chosen, options)
     chosen.sort(key=lambda s: (s.topic, s.partition, s.base_offset, s.path))
-    _check_no_replicas(chosen)
     return chosen
 
 
@@ -146,7 +155,12 @@ def _asked_partitions(assignment: Assignment) -> list[tuple[str, int]]:
     return [(topic, partition) for topic, partitions in assignment.items() for partition in partitions]
 
 
-def _check_no_replicas(segments: Sequence[Segment]) -> None:
+def check_no_replicas(segments: Iterable[Segment]) -> None:
+    """Refuse a topic partition of which there are several copies, for a reader that follows one log.
+
+    Raises:
+        OptionError: there is one.
+    """
     directories: dict[tuple[str, int], str] = {}
     for segment in segments:
         name = segment.topic, segment.partition
@@ -154,7 +168,7 @@ def _check_no_replicas(segments: Sequence[Segment]) -> None:
         if first != segment.directory:
             raise OptionError(
                 f"topic partition {_text(name)} is in two directories, {first} and {segment.directory}: "
-                "these are replicas of one log; load one of them"
+                "these are replicas of one log; a stream follows one of them (a batch read merges them)"
             )
 
 
@@ -218,8 +232,8 @@ def prune(segments: Sequence[Segment], options: ReadOptions) -> list[Slice]:
         first, end = ranges[segment.topic, segment.partition]
         following = segments[position + 1] if position + 1 < len(segments) else None
         limit, wanted = _reach(segment, following)
-        first, end = max(first, segment.log_start_offset), min(end, wanted)
-        is_row = segment.size_bytes > 0 or options.table == "segments"
+        first, end = max(first, segment.log_start_offset), min(end, wanted, segment.end_offset)
+        is_row = segment.size_bytes > segment.start or options.table == "segments"
         if is_row and segment.base_offset < end and limit > first:
             slices.append(_bounded(segment, first, end, limit))
     return slices
@@ -239,10 +253,10 @@ def _bounded(segment: Segment, first: int, end: int, limit: int) -> Slice:
     """Return the whole segment; bounds that cut nothing are left out, since to compare with them costs time."""
     return Slice(
         segment,
-        0,
+        segment.start,
         segment.size_bytes,
-        NO_START if first <= segment.base_offset else first,
-        NO_END if limit <= end else end,
+        NO_START if first <= segment.base_offset and segment.end_offset == NO_END else first,
+        NO_END if limit <= end and segment.end_offset == NO_END else end,
     )
 
 

@@ -33,7 +33,7 @@ from kafkaframes.spark.columns import Column
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import NO_END, NO_START, Slice
 from kafkaframes.spark.rebatch import TARGET_BYTES, rebatch
-from kafkaframes.spark.source import aborted_batches, go_on, open_slice
+from kafkaframes.spark.source import aborted_batches, go_on, healer_of, open_slice, tell_healed
 
 log = logging.getLogger("kafkaframes.spark")
 
@@ -61,7 +61,9 @@ def _read_slice(
     with open_slice(piece, options, meter=meter) as opened:
         if opened is None:
             return
-        piece, wanted = opened.piece, record_options(opened.piece, columns, options)
+        piece = opened.piece
+        healer = healer_of(piece, options)
+        wanted = record_options(piece, columns, options)._replace(heal=healer)
         start: int | None = piece.start
         while start is not None:
             reader = RecordReader(opened.source, wanted, start=start, end=piece.end)
@@ -70,6 +72,7 @@ def _read_slice(
                 told = _tell(reader.errors, told)
                 yield to_spark(batch, columns, schema, piece.segment)
             _tell(reader.errors, told)
+            tell_healed(healer)
             start = go_on(opened, reader.end, options)
             if start is None and reader.end is not None and reader.end.position < piece.end:
                 _tell_rest(reader.end, piece)

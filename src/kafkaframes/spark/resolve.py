@@ -20,6 +20,8 @@ from itertools import pairwise
 import numpy as np
 
 from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.log.copies.decisions import Decision
+from kafkaframes.log.copies.view import MergedFileSystem
 from kafkaframes.log.headers import BatchHeader
 from kafkaframes.log.lookup import log_end_offset, offset_for_timestamp
 from kafkaframes.log.offset_index import read_offset_index
@@ -43,6 +45,7 @@ from kafkaframes.spark.planning import (
     select_segments,
     share_out,
 )
+from kafkaframes.spark.replicas import OneOfEach, copies_apart, merge_chosen
 
 log = logging.getLogger("kafkaframes.spark")
 
@@ -58,12 +61,14 @@ class ReadPlan:
         works: the slices of each task.
         segments: how many segments the chosen topic partitions have, and ``log_bytes`` how large they are.
         bytes_to_fetch: of tiered segments, the stored bytes of the chunks that are needed; of others what is read.
+        decisions: what was decided where several copies of a partition were found; the gravest first.
     """
 
     works: tuple[tuple[Slice, ...], ...]
     segments: int
     log_bytes: int
     bytes_to_fetch: int = 0
+    decisions: tuple[Decision, ...] = ()
 
     @property
     def tasks(self) -> int:
@@ -95,6 +100,24 @@ def plan_log(options: ReadOptions, *, cores: int) -> ReadPlan:
 def plan_found(found: FoundLogs, options: ReadOptions, *, cores: int) -> ReadPlan:
     """Plan the read of logs that are listed already; raises as ``plan_log``."""
     chosen = select_segments(found.segments, options)
+    if options.replicas == "all":
+        parts = [(OneOfEach(found, part), asked) for part, asked in copies_apart(chosen, options)]
+    else:
+        parts = [(merge_chosen(found, chosen, options, cores=cores), options)]
+    planned = [piece for part, asked in parts for piece in _slices(part, asked)]
+    slices = [_light(piece, options) for piece, _ in planned]
+    fetched = sum(_fetched(piece, one) for piece, one in planned)
+    boundaries = partial(find_boundaries, storage=options.storage)
+    works = share_out(slices, options, cores=cores, boundaries=boundaries)
+    segments = [segment for part, _ in parts for segment in part.segments]
+    log_bytes = sum(segment.size_bytes - segment.start for segment in segments)
+    decisions = tuple(decision for part, _ in parts for decision in part.decisions)
+    return ReadPlan(tuple(works), len({one.path for one in segments}), log_bytes, fetched, decisions)
+
+
+def _slices(part: OneOfEach, options: ReadOptions) -> list[tuple[Slice, Log]]:
+    """Return what is read of segments of which no two are copies, each slice with the log it is of."""
+    found, chosen = part.found, part.segments
     logs = logs_of(found, chosen)
     resolved = resolve_offsets(options, logs)
     if found.whole:
@@ -109,14 +132,13 @@ def plan_found(found: FoundLogs, options: ReadOptions, *, cores: int) -> ReadPla
     else:
         slices = [narrowed for piece in slices if (narrowed := narrow(piece, logs)).size_bytes > 0]
         slices = with_aborted(slices, chosen, states)
-    boundaries = partial(find_boundaries, storage=options.storage)
-    works = share_out([_light(piece, options) for piece in slices], options, cores=cores, boundaries=boundaries)
-    fetched = sum(_fetched(piece, logs) for work in works for piece in work)
-    return ReadPlan(tuple(works), len(chosen), sum(segment.size_bytes for segment in chosen), fetched)
+    return [(piece, logs[piece.segment.topic, piece.segment.partition]) for piece in slices]
 
 
-def _fetched(piece: Slice, logs: Logs) -> int:
-    filesystem = logs[piece.segment.topic, piece.segment.partition].filesystem
+def _fetched(piece: Slice, one: Log) -> int:
+    filesystem = one.filesystem
+    if isinstance(filesystem, MergedFileSystem):
+        filesystem = filesystem.other(piece.segment.path)
     if isinstance(filesystem, TieredFileSystem):
         return filesystem.fetched_bytes(piece.segment.path, piece.start, piece.end)
     return piece.size_bytes
@@ -226,6 +248,7 @@ def narrow(piece: Slice, logs: Logs) -> Slice:
             last, _ = _first_reaching(reader, piece.end_offset, end)
             if last is not None:  # a wrapper of format 0 or 1 says its last offset only
                 end = last.position if last.magic >= 2 and last.base_offset >= piece.end_offset else last.end
+    start, end = max(start, piece.start), max(min(end, piece.end), piece.start)
     return replace(piece, start=min(start, end), end=end)
 
 
@@ -271,13 +294,13 @@ def with_aborted(
 ) -> list[Slice]:
     """Tell each slice which aborted transactions can have batches in its segment."""
     following = {
-        before.path: after.base_offset if after.directory == before.directory else NO_END
+        (before.path, before.start): after.base_offset if after.directory == before.directory else NO_END
         for before, after in pairwise(chosen)
     }
     told = []
     for piece in slices:
         state = states.get((piece.segment.topic, piece.segment.partition))
-        first, limit = piece.segment.base_offset, following.get(piece.segment.path, NO_END)
+        first, limit = piece.segment.base_offset, following.get((piece.segment.path, piece.segment.start), NO_END)
         aborted: tuple[AbortedTransaction, ...] = ()
         if state is not None:
             aborted = tuple(one for one in state.aborted if one.last_offset > first and one.first_offset < limit)

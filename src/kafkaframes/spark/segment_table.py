@@ -50,6 +50,7 @@ def _row(piece: Slice, options: ReadOptions) -> dict[str, Any]:
         "file": segment.path,
         "baseOffset": segment.base_offset,
         "sizeBytes": segment.size_bytes,
+        "source": segment.source,
     }
     if segment.stored is None:
         return row

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.log.copies.healing import Healer
 from kafkaframes.log.filesystem import ReadAt, filesystem_for
 from kafkaframes.log.headers import BatchHeader, HeaderWalk
 from kafkaframes.log.segment_source import Meter, StoredSegment, check_not_cut, damage_of, open_planned, resume
@@ -95,6 +96,21 @@ def go_on(opened: OpenSlice, end: End | None, options: ReadOptions) -> int | Non
     rest = f"read on at byte {start}" if start is not None else "nothing behind it is read"
     log.warning("%s; bytes %d to %d of %s are lost, %s", damage, *damage.lost, piece.segment.path, rest)
     return start
+
+
+def healer_of(piece: Slice, options: ReadOptions) -> Healer | None:
+    """Return what replaces damaged batches of a slice by those of other copies; None where there are no copies."""
+    if not piece.segment.alternates:
+        return None
+    return Healer(piece.segment.path, piece.segment.alternates, options.storage)
+
+
+def tell_healed(healer: Healer | None) -> None:
+    """Say what was read from other copies, once."""
+    if healer is not None:
+        for text in healer.healed:
+            log.warning("%s", text)
+        healer.healed.clear()
 
 
 def aborted_batches(piece: Slice) -> Callable[[Batches], npt.NDArray[np.bool_]] | None:

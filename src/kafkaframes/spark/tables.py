@@ -5,6 +5,7 @@ No pyspark. The log is looked at as for a read (``resolve``): whole logs, ends b
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ from kafkaframes.log.tables.run import Plan, TablePlan
 from kafkaframes.log.tables.state import Gap, TableState, TopicPartition, topic_number
 from kafkaframes.log.transactions import TransactionState, transactions_of
 from kafkaframes.spark.discovery import Log, discover_logs
+from kafkaframes.spark.export import label_of
 from kafkaframes.spark.options import LATEST, ReadOptions
 from kafkaframes.spark.planning import (
     INTERNAL_TOPICS,
@@ -26,6 +28,7 @@ from kafkaframes.spark.planning import (
     prune,
     select_segments,
 )
+from kafkaframes.spark.replicas import merge_chosen
 from kafkaframes.spark.resolve import Logs, logs_of, narrow, with_aborted
 
 ALLOWED = "-o failOnDataLoss=false accepts that, and records it in the table"
@@ -51,14 +54,18 @@ def table_plan(options: ReadOptions, *, from_offset: int | None = None, until_of
         found = discover_logs(options.paths)
         if not found.whole:
             raise OptionError("an export into a table needs whole logs: name their directories, not single files")
+        if options.replicas == "all":
+            raise OptionError("replicas=all: a table holds each record once, so that copies are merged into one log")
         chosen = select_segments(found.segments, options)
+        internal = {one.topic for one in found.segments} - {one.topic for one in chosen}
+        merged = merge_chosen(found, chosen, options, cores=os.cpu_count() or 1)
+        found, chosen = merged.found, merged.segments
         logs = logs_of(found, chosen)
         ranges = offset_ranges(chosen, options)
         asked = {
             name: _Asked(max(first, NO_START if from_offset is None else from_offset), _least(end, until_offset))
             for name, (first, end) in ranges.items()
         }
-        internal = {one.topic for one in found.segments} - {topic for topic, _ in logs}
         return _planned(options, chosen, logs, asked, state, tuple(sorted(internal & INTERNAL_TOPICS)))
 
     return plan
@@ -117,6 +124,8 @@ def _task(piece: Slice) -> ExportTask:
         end_offset=None if piece.end_offset == NO_END else piece.end_offset,
         start=piece.start,
         aborted=piece.aborted,
+        label=label_of(segment),
+        alternates=segment.alternates,
     )
 
 

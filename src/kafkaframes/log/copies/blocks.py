@@ -22,9 +22,23 @@ from kafkaframes.records.layout import CODEC_MASK, DELETE_HORIZON
 from kafkaframes.records.scan import Batches, Ints
 
 UNKNOWN_CRC = -1
+_DIGESTED = ("attributes", "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "count")
 Rows = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
-COLUMNS = ("segment", "position", "size", "first", "last", "reach", "epoch", "crc", "magic", "thinned", "smooth")
+COLUMNS = (
+    "segment",
+    "position",
+    "size",
+    "first",
+    "last",
+    "reach",
+    "epoch",
+    "crc",
+    "magic",
+    "thinned",
+    "smooth",
+    "fields",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +52,7 @@ class Blocks:
         reach: the least offset that it can hold: ``first``, or for such a message the one after the block before it.
         epoch: the leader's; -1 where the format or an old cleaner gives none.
         crc: the checksum in the header; -1 where it was not read.
+        fields: a digest of the header's other fields: a damaged one differs from its copies in it, or in the records.
         smooth: 1 where it begins at the offset after the block before it in the files, and the next one after it.
         thinned: 1 where compaction has been at it: fewer records than offsets, or a delete horizon.
     """
@@ -151,14 +166,22 @@ def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[Batches]) ->
     made = np.empty((len(COLUMNS), len(found)), np.int64)
     rows = (segment, found.column("position"), found.column("size"), first, last, reach)
     epochs = np.where(is_v2, found.column("leader_epoch"), NO_EPOCH)
-    for place, row in enumerate((*rows, epochs, found.column("crc"), magic, thinned, 1)):
+    for place, row in enumerate((*rows, epochs, found.column("crc"), magic, thinned, 1, _digest(found))):
         made[place] = row
     return Blocks(made)
 
 
+def _digest(batches: Batches) -> Ints:
+    made = np.zeros(len(batches), np.int64)
+    for name in _DIGESTED:
+        made *= 6_364_136_223_846_793_005  # wraps around
+        made += batches.column(name)
+    return made
+
+
 def block_of_segment(segment: int, size_bytes: int, first: int, last: int, epoch: int) -> Blocks:
     """Return a whole segment as one block, its headers unread."""
-    return Blocks(np.array([[segment, 0, size_bytes, first, last, first, epoch, UNKNOWN_CRC, 2, 0, 1]], np.int64).T)
+    return Blocks(np.array([[segment, 0, size_bytes, first, last, first, epoch, UNKNOWN_CRC, 2, 0, 1, 0]], np.int64).T)
 
 
 def joined(parts: Iterable[Blocks]) -> Blocks:

@@ -199,7 +199,7 @@ class Choice:
         rows = np.flatnonzero(stop - start == 1)
         columns = start[rows]
         equal = self.last[columns] == blocks.last[rows]
-        for name in ("crc", "size", "magic"):
+        for name in ("crc", "size", "magic", "fields"):
             equal &= self.of(name, columns) == getattr(blocks, name)[rows]
         equal &= self.first[columns] == blocks.first[rows]
         same[rows] = equal

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 
@@ -64,7 +65,21 @@ def merge(
     return _Merger(topic_partition, without_doubtful(copies, inspector), inspector, check).run()
 
 
-def check_topic_ids(topic_partition: TopicPartition, copies: Sequence[Copy]) -> None:
+class Identified(Protocol):
+    """A copy as far as its topic's id tells."""
+
+    @property
+    def directory(self) -> str:
+        """Of the partition."""
+        ...
+
+    @property
+    def topic_id(self) -> str | None:
+        """None before 2.8."""
+        ...
+
+
+def check_topic_ids(topic_partition: TopicPartition, copies: Sequence[Identified]) -> None:
     """Refuse copies of different topics.
 
     Raises:

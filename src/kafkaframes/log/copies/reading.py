@@ -77,15 +77,15 @@ def open_source(filesystem: FileSystem, segment: Segment) -> Iterator[Source]:
             yield StoredSegment(segment.path, segment.size_bytes, read_at)
 
 
-def read_copy(found: Found) -> Copy:
-    """Read the headers of one copy.
+def read_copy(found: Found, *, scan: bool = False) -> Copy:
+    """Read the headers of one copy; ``scan``: also of segments in a store.
 
     Raises:
         LogDirError: a segment cannot be read.
     """
     partition = found.partition
     segments = tuple(one for one in partition.segments if not one.log.name.temporary)
-    is_scanned = isinstance(found.filesystem, LocalFileSystem) or _must_scan(found)
+    is_scanned = scan or isinstance(found.filesystem, LocalFileSystem) or _must_scan(found)
     parts, broken = [], []
     for place, segment in enumerate(segments):
         if is_scanned:
@@ -132,7 +132,9 @@ def _must_scan(found: Found) -> bool:
 def _unread(found: Found, segments: Sequence[Segment], place: int) -> Blocks:
     """Return a segment as one block; where the last one ends is looked up by its index."""
     segment = segments[place]
-    if place + 1 < len(segments):
+    if segment.end_offset is not None:
+        end = segment.end_offset + 1
+    elif place + 1 < len(segments):
         end = segments[place + 1].base_offset
     else:
         with open_segment(found.filesystem, segment) as reader:

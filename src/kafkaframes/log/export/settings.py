@@ -7,7 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
+from urllib.parse import quote
 
+from kafkaframes.log.copies.healing import Alternate
 from kafkaframes.log.dump.filters import Filter
 from kafkaframes.log.filesystem import split
 from kafkaframes.log.txn_index import AbortedTransaction
@@ -23,6 +25,9 @@ class ExportTask:
         first_offset, end_offset: records outside are left out; None is no bound, the end is exclusive.
         start: the position of the batch to begin with.
         aborted: transactions whose batches are left out.
+        label: what the output is called in place of the segment, where a part of it stands in a log merged from copies.
+        source: the log directory, where each of several copies is exported.
+        alternates: where other copies have the same offsets, for batches that turn out to be damaged.
     """
 
     path: str
@@ -34,11 +39,16 @@ class ExportTask:
     end_offset: int | None = None
     start: int = 0
     aborted: tuple[AbortedTransaction, ...] = ()
+    label: str = ""
+    source: str = ""
+    alternates: tuple[Alternate, ...] = ()
 
     @property
     def name(self) -> str:
         """Where the output lies below the destination, without its suffix."""
-        return f"topic={self.topic}/partition={self.partition}/{split(self.path)[1].replace('.log', '')}"
+        copy = f"/source={quote(self.source, safe='')}" if self.source else ""
+        label = self.label or split(self.path)[1].replace(".log", "")
+        return f"topic={self.topic}/partition={self.partition}{copy}/{label}"
 
 
 NO_CONTROL = Filter(control=False)

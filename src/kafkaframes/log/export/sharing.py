@@ -90,11 +90,10 @@ def _by_output(recorded: Mapping[str, SegmentResult]) -> dict[str, list[SegmentR
 
 
 def _same(one: ExportTask, other: ExportTask) -> bool:
-    return (one.size_bytes, one.first_offset, one.end_offset) == (
-        other.size_bytes,
-        other.first_offset,
-        other.end_offset,
-    )
+    def bounds(task: ExportTask) -> tuple[int | None, ...]:
+        return task.start, task.size_bytes, task.first_offset, task.end_offset
+
+    return bounds(one) == bounds(other)
 
 
 def _is_there(to: str, result: SegmentResult) -> bool:
@@ -104,13 +103,13 @@ def _is_there(to: str, result: SegmentResult) -> bool:
 
 def _check_none_merged(recorded: Mapping[str, SegmentResult], tasks: Sequence[ExportTask]) -> None:
     """The cleaner puts segments together: the records of one that is gone would be exported twice."""
-    first: dict[tuple[str, int], int] = {}
+    first: dict[tuple[str, int, str], int] = {}
     for task in tasks:
-        first.setdefault((task.topic, task.partition), task.base_offset)
+        first.setdefault(_partition(task), task.base_offset)
     names = {task.name for task in tasks}
     for name, result in recorded.items():
         task = result.task
-        begin = first.get((task.topic, task.partition))
+        begin = first.get(_partition(task))
         if name not in names and begin is not None and task.base_offset > begin and result.output is not None:
             raise OptionError(
                 f"{task.path} was exported and is not in the log any more, but older segments are: was the log "
@@ -150,8 +149,8 @@ def files_of(tasks: Iterable[ExportTask], done: Done) -> list[FileTasks]:
     return [*left, tuple(current)] if current else left
 
 
-def _partition(task: ExportTask) -> tuple[str, int]:
-    return task.topic, task.partition
+def _partition(task: ExportTask) -> tuple[str, int, str]:
+    return task.topic, task.partition, task.source
 
 
 def _fits(before: ExportTask, task: ExportTask, done: Done, size_bytes: int, *, is_last: bool) -> bool:
@@ -171,6 +170,6 @@ def remove_unrecorded(settings: Settings, done: Done, files: Iterable[FileTasks]
     """
     root = Path(settings.to)
     replaced = {f"{tasks[0].name}.{settings.form}" for tasks in files} & set(done.again.values())
-    for path in root.glob(f"topic=*/partition=*/*.{settings.form}"):
+    for path in root.glob(f"topic=*/partition=*/**/*.{settings.form}"):
         if str(path.relative_to(root)) not in done.outputs | replaced:
             path.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ replaces or removes.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
+from kafkaframes.log.copies.healing import Alternate, Healer
 from kafkaframes.log.export.journal import TEMPORARY, JournalWriter
 from kafkaframes.log.export.settings import ExportTask, Settings
 from kafkaframes.log.export.tally import SOURCE_COLUMNS, Counts, Tally
@@ -34,6 +36,7 @@ from kafkaframes.records.scan import FILE, Batches, End
 
 FileTasks = tuple[ExportTask, ...]
 Look = Callable[[Batches], npt.NDArray[np.bool_]]
+log = logging.getLogger("kafkaframes.log")
 MOST_FAULTS = 20  # told of one segment
 
 
@@ -188,7 +191,9 @@ def _copy(
     look: Look | None,
 ) -> None:
     task = result.task
-    options = _read_options(task, settings)._replace(unwanted=look)
+    alternates = [Alternate(*one) for one in task.alternates]
+    healer = Healer(task.path, alternates, settings.storage) if alternates else None
+    options = _read_options(task, settings)._replace(unwanted=look, heal=healer)
     start: int | None = task.start
     while start is not None:
         reader = RecordReader(source, options, start=start, end=task.size_bytes)
@@ -197,6 +202,8 @@ def _copy(
         start = _after_damage(source, reader.end, result, settings)
         for error in reader.errors:
             _report(source, error, result)
+    for text in [] if healer is None else healer.healed:
+        log.warning("%s", text)
 
 
 def _after_damage(source: Source, end: End | None, result: SegmentResult, settings: Settings) -> int | None:

@@ -1,0 +1,123 @@
+"""From log directories to one: which partitions are there more than once, and what becomes of them.
+
+``replicas=merge`` is this; ``all`` leaves the directories as they are. Directories that a broker renamed (``-delete``,
+``-future``, ``-stray``) are no copies, unless a path leads to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kafkaframes.log.copies.decisions import Decision, by_severity
+from kafkaframes.log.copies.merge import check_topic_ids, merge
+from kafkaframes.log.copies.pieces import Merged
+from kafkaframes.log.copies.reading import FileInspector, Found, group, read_copy
+from kafkaframes.log.copies.view import ROOT, View
+from kafkaframes.log.directory import LogDirectory, Partition
+
+MERGE, ALL = "merge", "all"
+REPLICAS = (MERGE, ALL)
+_Task = TypeVar("_Task")
+_Answer = TypeVar("_Answer")
+Run = Callable[[Callable[[_Task], _Answer], Sequence[_Task]], Iterable[_Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class OneLog:
+    """Log directories of which each partition is there once.
+
+    Attributes:
+        directories: those given where nothing had to be merged, else the one that shows them all.
+        merged: the partitions that were there more than once.
+    """
+
+    directories: tuple[LogDirectory, ...]
+    merged: tuple[Merged, ...] = ()
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """What was decided, or could not be; the gravest first."""
+        return by_severity(decision for one in self.merged for decision in one.decisions)
+
+    @property
+    def root(self) -> str:
+        """Where the log is found with ``filesystem=directories[0].filesystem``, after a merge."""
+        return ROOT
+
+
+def copies_of(directories: Iterable[LogDirectory], named: Collection[str] = ()) -> list[Found]:
+    """Return the partitions that are read: the live ones, and those that a path leads to."""
+    return [
+        Found(directory, partition)
+        for directory in directories
+        for partition in directory.partitions
+        if partition.is_live or partition.directory in named
+    ]
+
+
+def merge_found(found: Sequence[Found], *, check: bool = False, scan: bool = False, run: Run[Any, Any] = map) -> Merged:
+    """Merge the copies of one topic partition.
+
+    Args:
+        found: two or more.
+        check: verify checksums, see ``merge``.
+        scan: read the headers of segments in stores, too.
+        run: carries out reading of the copies, in their order.
+
+    Raises:
+        LogDirError: the copies are of different topics, or one cannot be read.
+    """
+    check_topic_ids(found[0].partition.topic_partition, [_Id(one.partition) for one in found])
+    copies = list(run(read_scanned if scan else read_copy, found))
+    return merge(found[0].partition.topic_partition, copies, FileInspector(found, copies), check=check)
+
+
+class _Id:
+    """What is known of a copy before its headers are read."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.directory = partition.directory
+        self.topic_id = partition.metadata.topic_id if partition.metadata else None
+
+
+def read_scanned(found: Found) -> Any:
+    """Read the headers of one copy, wherever it lies."""
+    return read_copy(found, scan=True)
+
+
+def one_log_of(
+    directories: Sequence[LogDirectory],
+    *,
+    named: Collection[str] = (),
+    options: Mapping[str, Any] | None = None,
+    check: bool = True,
+) -> OneLog:
+    """Merge what is there more than once, and show everything as one log directory.
+
+    Args:
+        directories: from the discovery.
+        named: paths of directories that were named themselves.
+        options: of the stores.
+        check: verify checksums, and take damaged batches from other copies.
+
+    Raises:
+        LogDirError: copies are of different topics, or cannot be read.
+    """
+    grouped = group(copies_of(directories, named))
+    if all(len(found) == 1 for found in grouped.values()):
+        return OneLog(tuple(directories))
+    view, merged = View(options or {}), []
+    for found in grouped.values():
+        if len(found) == 1:
+            view.add_single(found[0])
+        else:
+            merged.append(merge_found(found, check=check, scan=True))
+            view.add_merged(merged[-1], found)
+    return OneLog((view.directory(directories),), tuple(merged))
+
+
+def repeated(directories: Sequence[LogDirectory], named: Collection[str] = ()) -> Iterator[list[Found]]:
+    """Yield the copies of each topic partition that is there more than once."""
+    yield from (found for found in group(copies_of(directories, named)).values() if len(found) > 1)
