@@ -2,8 +2,8 @@
 
 A log of idempotent batches (16 KiB each by default, two alternating producers), nothing flushed, no indexes but the
 offset index of each segment; the last batch is torn. Timed: every batch's CRC once (``valid_prefix``); the plan and
-what follows from it (``plan_recovery`` and ``work_out``: what a broker does in place); and with ``recover_to``, which
-copies and flushes the log, too. CPU time, for the machine is shared; the wall clock stands beside it.
+what follows from it (``plan_recovery`` and ``work_out``); ``open_log``, which does it in place and opens the log, as a
+broker does; and ``recover_to``, which copies and flushes the log, too.
 
 Run:      python benchmarks/recovery.py [--megabytes 1024] [--batch-bytes 16384]
 Saves:    benchmarks/results/recovery.md
@@ -12,6 +12,7 @@ Saves:    benchmarks/results/recovery.md
 from __future__ import annotations
 
 import argparse
+import shutil
 import struct
 import tempfile
 import time
@@ -21,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from kafkaframes.log.directory import discover
+from kafkaframes.log.partition import open_log
 from kafkaframes.log.recovery import RecoverySettings, recover_to, work_out
 from kafkaframes.log.recovery_plan import plan_recovery, valid_prefix
 from kafkaframes.wire.checksum import crc32c
@@ -86,6 +88,12 @@ def main() -> None:
         read()  # kernels are loaded, the page cache is filled
         figures = {"read with CRC": timed(read)}
         figures["plan and work out"] = timed(lambda: work_out(directory, plan_recovery(directory, partition), settings))
+        copies = iter(range(2))
+        for number in range(2):
+            shutil.copytree(Path(scratch) / "log", Path(scratch) / f"copy{number}")
+        figures["opened in place (open_log)"] = timed(
+            lambda: open_log(f"{scratch}/copy{next(copies)}/bench-0", now_ms=_NOW_MS).abandon()
+        )
         targets = iter(range(2))
         figures["the same, and write a copy"] = timed(
             lambda: recover_to(

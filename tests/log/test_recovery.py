@@ -5,13 +5,14 @@ import itertools
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.agreement.kinds import unclean
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log import leader_epochs
+from kafkaframes.log import leader_epochs, recovery_plan
 from kafkaframes.log.checkpoints import EpochStart
 from kafkaframes.log.directory import discover
 from kafkaframes.log.producer_recovery import Manager, Shelf, in_file_order
@@ -166,3 +167,15 @@ def test_an_epoch_without_records_is_replaced():
     assert leader_epochs.assign(epochs((0, 0)), EpochStart(0, 5)) == epochs((0, 0))
     assert leader_epochs.assign(epochs((0, 0)), EpochStart(-1, 5)) == epochs((0, 0))
     assert leader_epochs.recovered(epochs((3, 0)), epochs((2, 5), (4, 9))) == epochs((3, 0), (4, 9))
+
+
+@pytest.mark.parametrize("most", [0, 30, 10**9])
+def test_headers_that_are_kept_with_a_plan_only_save_a_second_reading(monkeypatch, most):
+    (directory,) = discover(str(BEFORE))
+    monkeypatch.setattr(recovery_plan, "MOST_HEADERS", most)
+    for partition in directory.partitions:
+        plan = plan_recovery(directory, partition)
+        unread = replace(plan, segments=tuple(replace(one, headers=None) for one in plan.segments))
+        assert sum(len(batches) for one in plan.segments for batches in one.headers or ()) <= most
+        settings = RecoverySettings(1_760_000_000_000, index_interval_bytes=1024)
+        assert work_out(directory, plan, settings).files == work_out(directory, unread, settings).files

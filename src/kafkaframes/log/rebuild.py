@@ -9,7 +9,7 @@ aborted transactions, producers, leader epochs. Nothing is written here: the cal
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,6 +102,7 @@ def rebuild_indexes(
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     follow: OpenTransactions | None = None,
     producers: ProducerStates | None = None,
+    headers: Iterable[Batches] | None = None,
 ) -> RebuiltIndexes:
     """Make the indexes of a segment whose batches are known to be whole.
 
@@ -110,6 +111,7 @@ def rebuild_indexes(
         index_interval_bytes: the topic's ``index.interval.bytes``.
         follow: the transactions that were open where the segment begins; it goes on from segment to segment.
         producers: likewise the producers' states.
+        headers: of its batches, if they have been read already.
 
     Raises:
         LogDirError: the segment cannot be read.
@@ -121,11 +123,12 @@ def rebuild_indexes(
     aborted: list[AbortedTransaction] = []
     with filesystem.open(segment.path) as read_at:
         reader = SegmentReader(filesystem, segment, read_at, use_indexes=False)
-        for window in scan_segment(read_at, size_bytes=segment.size_bytes):
+        read = (window.batches for window in scan_segment(read_at, size_bytes=segment.size_bytes))
+        for batches in read if headers is None else headers:
             for name in _KEPT:
-                parts[name].append(window.batches.column(name).copy())
-            epochs += _new_epochs(window.batches, epochs[-1].leader_epoch if epochs else -1)
-            for header, markers in with_producers(reader, window.batches):
+                parts[name].append(batches.column(name).copy())
+            epochs += _new_epochs(batches, epochs[-1].leader_epoch if epochs else -1)
+            for header, markers in with_producers(reader, batches):
                 states.see(header, markers)
                 aborted += _ended(open_transactions, header, markers)
     positions, last_offsets, stamps = (np.concatenate(parts[name]) for name in _KEPT)

@@ -28,6 +28,7 @@ from kafkaframes.log.rewrite import files as atomic
 from kafkaframes.log.time_index import write_time_index
 from kafkaframes.log.transactions import OpenTransactions
 from kafkaframes.log.txn_index import write_txn_index
+from kafkaframes.records.scan import Batches
 
 COPY_BYTES = 4 << 20
 _NONE = -1
@@ -108,6 +109,7 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
     filesystem, partition = directory.filesystem, plan.partition
     files = after_actions(filesystem, plan)
     segments = {one.base_offset: _segment(one.base_offset, one.path, one.size_bytes) for one in plan.segments}
+    headers = {one.base_offset: one.headers for one in plan.segments}
     state = _State(_shelf(filesystem, files, settings), partition.leader_epochs or ())
     replay = replay_of(filesystem, _as_found(plan, segments))
     start_checkpoint = partition.checkpointed.get(names.LOG_START_CHECKPOINT, 0)
@@ -121,7 +123,7 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
                 is_clean=False,
                 replay=replay,
             )
-            _rebuild(filesystem, segments[rebuild.base_offset], manager, state, settings)
+            _rebuild(filesystem, segments[rebuild.base_offset], headers[rebuild.base_offset], manager, state, settings)
     _finish(plan, state, replay, start_checkpoint)
     _put_indexes(files, plan, state)
     _put_snapshots(files, state.shelf)
@@ -173,7 +175,12 @@ def _shelf(filesystem: FileSystem, files: Contents, settings: RecoverySettings) 
 
 
 def _rebuild(
-    filesystem: FileSystem, segment: Segment, manager: Manager, state: _State, settings: RecoverySettings
+    filesystem: FileSystem,
+    segment: Segment,
+    headers: tuple[Batches, ...] | None,
+    manager: Manager,
+    state: _State,
+    settings: RecoverySettings,
 ) -> None:
     """Walk one segment; its producers, transactions and epochs go on from what was before it."""
     follow = OpenTransactions()
@@ -186,6 +193,7 @@ def _rebuild(
         index_interval_bytes=settings.index_interval_bytes,
         follow=follow,
         producers=manager.states,
+        headers=headers,
     )
     state.rebuilt[segment.base_offset] = found
     if settings.record_version >= 2:

@@ -32,8 +32,10 @@ from kafkaframes.log.headers import HeaderWalk
 from kafkaframes.log.names import FileName
 from kafkaframes.log.scan import scan_segment
 from kafkaframes.records import scan
+from kafkaframes.records.scan import Batches
 
 MOST_OFFSETS = 2**31 - 1  # in one segment: an index has 31 bits
+MOST_HEADERS = 1 << 19  # kept with a plan, 112 bytes each: what follows from them need not be read again
 
 
 class Kind(StrEnum):
@@ -78,6 +80,7 @@ class KeptSegment:
         size_bytes: up to which byte it is kept.
         next_offset: the offset after its last record; -1 where nobody had to know.
         is_recovered: whether its batches were checked and its indexes will be rebuilt.
+        headers: of its batches, if they were read and are few enough to be kept.
     """
 
     base_offset: int
@@ -86,6 +89,7 @@ class KeptSegment:
     size_bytes: int
     next_offset: int
     is_recovered: bool
+    headers: tuple[Batches, ...] | None = field(default=None, compare=False, repr=False)
 
 
 class Rebuild(NamedTuple):
@@ -132,6 +136,7 @@ class _Draft:
     actions: list[Action] = field(default_factory=list)
     bytes_lost: int = 0
     rebuilds: list[Rebuild] = field(default_factory=list)
+    headers_left: int = field(default_factory=lambda: MOST_HEADERS)
 
     def delete(self, doomed: Iterable[LogFile], reason: str) -> None:
         for file in sorted(doomed, key=lambda one: one.path):
@@ -214,7 +219,20 @@ def valid_prefix(read_at: ReadAt, *, base_offset: int, size_bytes: int) -> tuple
     Raises:
         LogDirError: the file cannot be read.
     """
+    walked = _walk(read_at, base_offset, size_bytes, 0)
+    return walked.end, walked.next_offset
+
+
+class _Walked(NamedTuple):
+    end: int
+    next_offset: int
+    headers: tuple[Batches, ...] | None
+
+
+def _walk(read_at: ReadAt, base_offset: int, size_bytes: int, most_headers: int) -> _Walked:
+    """Do as ``valid_prefix`` says, and keep the headers of the good batches if there are not more than so many."""
     end, next_offset = 0, base_offset
+    headers: list[Batches] = []
     for window in scan_segment(read_at, size_bytes=size_bytes, whole=True):
         distances = window.batches.column("last_offset") - base_offset
         right = scan.check_crcs(window.data, window.in_data()) != 0
@@ -223,9 +241,12 @@ def valid_prefix(read_at: ReadAt, *, base_offset: int, size_bytes: int) -> tuple
         if good:
             end = int(window.batches.column("position")[good - 1] + window.batches.column("size")[good - 1])
             next_offset = base_offset + int(distances[good - 1]) + 1
+        most_headers -= good
+        if most_headers >= 0:
+            headers.append(Batches(window.batches.table[:, :good], window.batches.end))
         if len(wrong):
             break
-    return end, next_offset
+    return _Walked(end, next_offset, tuple(headers) if most_headers >= 0 else None)
 
 
 def _all_files(partition: Partition) -> Iterable[LogFile]:
@@ -310,14 +331,15 @@ def _is_txn_index_corrupt(filesystem: FileSystem, draft: _Draft, base: int) -> b
 
 def _recovered(filesystem: FileSystem, draft: _Draft, segment: KeptSegment, reason: str) -> KeptSegment:
     with filesystem.open(segment.path) as read_at:
-        end, next_offset = valid_prefix(read_at, base_offset=segment.base_offset, size_bytes=segment.size_bytes)
+        end, next_offset, headers = _walk(read_at, segment.base_offset, segment.size_bytes, draft.headers_left)
+    draft.headers_left -= sum(map(len, headers or ()))
     final = join(split(segment.path)[0], segment.name)
     draft.actions.append(Action(Kind.REBUILD, final, reason))
     if end < segment.size_bytes:
         lost = segment.size_bytes - end
         draft.actions.append(Action(Kind.TRUNCATE, final, f"{lost} bytes are no whole batches", size_bytes=end))
         draft.bytes_lost += lost
-    return replace(segment, size_bytes=end, next_offset=next_offset, is_recovered=True)
+    return replace(segment, size_bytes=end, next_offset=next_offset, is_recovered=True, headers=headers)
 
 
 def _recover_from(

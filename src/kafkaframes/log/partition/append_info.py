@@ -15,11 +15,13 @@ from kafkaframes.log.headers import BatchHeader, parse_header
 from kafkaframes.log.partition.producers import Seen
 from kafkaframes.log.transactions import markers_among
 from kafkaframes.records.batch import read_values
-from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, MIN_SIZE, OVERHEAD_BYTES
+from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, MIN_SIZE, OVERHEAD_BYTES
 from kafkaframes.records.scan import FILE, as_array, scan_all
+from kafkaframes.wire.checksum import crc32c
 
 NO_OFFSET = -1
 _OFFSET_BYTES = 8
+_CRC_FROM = BATCH_V2.end_of("crc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +93,12 @@ def analyze(data: bytes, *, log_end_offset: int, leader_epoch: int | None) -> tu
     Raises:
         AppendRefusedError: damage, offsets that do not increase, or below the log's end.
     """
-    batches = scan_all(as_array(data))
-    valid = ensure_valid(as_array(data), batches)
-    headers = [BatchHeader(*column) for column in batches.table.T.tolist()]
+    headers = _ordinary(data)
+    valid = len(data)
+    if not headers:
+        batches = scan_all(as_array(data))
+        valid = ensure_valid(as_array(data), batches)
+        headers = [BatchHeader(*column) for column in batches.table.T.tolist()]
     if leader_epoch is not None:
         later = next((one for one in headers if one.leader_epoch > leader_epoch), None)
         if later is not None:
@@ -103,6 +108,18 @@ def analyze(data: bytes, *, log_end_offset: int, leader_epoch: int | None) -> tu
         reason = f"offset {first_or_last_offset(headers[0])} lies below the log's end {log_end_offset}"
         raise AppendRefusedError("UnexpectedAppendOffsetException", reason)
     return data if valid == len(data) else data[:valid], headers
+
+
+def _ordinary(data: bytes) -> list[BatchHeader]:
+    """Return the header of one intact batch of format 2, the usual case, without the scan's arrays; else nothing."""
+    if len(data) < BATCH_V2.size or data[BYTES_TO_MAGIC - 1] != 2:
+        return []
+    size = int.from_bytes(data[_OFFSET_BYTES:OVERHEAD_BYTES], "big", signed=True)
+    if size + OVERHEAD_BYTES != len(data):
+        return []
+    header = parse_header(data, at=0, position=0, size=len(data))
+    is_intact = header.codec < len(CODECS) and crc32c(memoryview(data)[_CRC_FROM:]) == header.crc
+    return [header] if is_intact else []
 
 
 def _check_increasing(headers: Sequence[BatchHeader]) -> None:

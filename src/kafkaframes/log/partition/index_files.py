@@ -157,8 +157,10 @@ class TimeIndexFile(_EntryFile):
     @property
     def last_entry(self) -> TimestampOffset:
         """The last entry; (-1, base offset) without one."""
-        count = len(self)
-        return self.entries[count - 1] if count else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        last = len(self) - 1
+        if last < 0:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        return TimestampOffset(int(self._first[last]), int(self._second[last]))
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add an entry, unless its timestamp is not above the last one's."""

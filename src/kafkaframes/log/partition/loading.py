@@ -17,7 +17,8 @@ from kafkaframes.log.names import TopicPartition
 from kafkaframes.log.partition import retention
 from kafkaframes.log.partition.disk import Disk, OnlineDisk, online, write_whole
 from kafkaframes.log.partition.epochs import LeaderEpochs
-from kafkaframes.log.partition.log import PartitionLog, Parts
+from kafkaframes.log.partition.log import PartitionLog
+from kafkaframes.log.partition.parts import Parts
 from kafkaframes.log.partition.producers import Producers
 from kafkaframes.log.partition.segment import DELETED, LogSegment
 from kafkaframes.log.partition.segments import Segments

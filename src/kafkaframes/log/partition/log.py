@@ -9,18 +9,16 @@ Not thread-safe: one owner, as a partition has one leader.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from kafkaframes.errors import OffsetOutOfRangeError, OptionError
-from kafkaframes.log.append import AppendRefusedError, AppendSettings, validate_and_assign
+from kafkaframes.log.append import AppendSettings, validate_and_assign
 from kafkaframes.log.append.settings import LOG_APPEND_TIME
 from kafkaframes.log.checkpoints import PartitionMetadata, write_partition_metadata
 from kafkaframes.log.filesystem import join
-from kafkaframes.log.headers import BatchHeader
 from kafkaframes.log.lookup import FoundOffset
 from kafkaframes.log.names import PARTITION_METADATA, TopicPartition
-from kafkaframes.log.partition import fetch, retention
+from kafkaframes.log.partition import appending, fetch, retention
 from kafkaframes.log.partition.append_info import (
     NO_OFFSET,
     LogAppendInfo,
@@ -28,37 +26,14 @@ from kafkaframes.log.partition.append_info import (
     check_client_offset,
     first_or_last_offset,
     headers_of,
-    seen_of,
 )
-from kafkaframes.log.partition.disk import OnlineDisk, replace_file
+from kafkaframes.log.partition.disk import replace_file
 from kafkaframes.log.partition.epochs import LeaderEpochs
 from kafkaframes.log.partition.fetch import FetchData
+from kafkaframes.log.partition.parts import Parts
 from kafkaframes.log.partition.producers import CLIENT, REPLICATION, Producers
 from kafkaframes.log.partition.segment import LogSegment
-from kafkaframes.log.partition.segments import Segments
-from kafkaframes.log.partition.settings import LARGEST_INT32, LogSettings
-from kafkaframes.log.partition.snapshots import Snapshots
-
-NO_TIME = -1
-
-
-@dataclass(slots=True, kw_only=True)
-class Parts:
-    """What a log is made of; ``loading`` puts it together."""
-
-    disk: OnlineDisk
-    directory: str
-    topic_partition: TopicPartition
-    settings: LogSettings
-    segments: Segments
-    epochs: LeaderEpochs
-    producers: Producers
-    snapshots: Snapshots
-    log_start_offset: int
-    log_end_offset: int
-    recovery_point: int
-    now_ms: int
-    topic_id: str | None = None
+from kafkaframes.log.partition.settings import LogSettings
 
 
 @dataclass(slots=True)
@@ -77,6 +52,7 @@ class PartitionLog:
     unflushed_since_ms: int = 0
     deleted: list[retention.Deleted] = field(default_factory=list)
     is_closed: bool = False
+    _appending: tuple[tuple[LogSettings, int, int, str], AppendSettings] | None = None
 
     def __post_init__(self) -> None:
         self.high_watermark = max(self.high_watermark, self.parts.log_start_offset)
@@ -192,7 +168,7 @@ class PartitionLog:
         start = self.log_end_offset
         appended = validate_and_assign(records, start, settings)
         headers = headers_of(appended.records) if appended.records else []
-        info = self._append(appended.records, headers, first_offset=start, now_ms=now_ms, origin=origin)
+        info = appending.append(self, appended.records, headers, first_offset=start, now_ms=now_ms, origin=origin)
         if settings.timestamp_type != LOG_APPEND_TIME and not appended.recompressed_bytes:
             return info if info.valid_bytes == appended.valid_bytes else replace(info, valid_bytes=appended.valid_bytes)
         return replace(
@@ -216,9 +192,17 @@ class PartitionLog:
         """
         data, headers = analyze(records, log_end_offset=self.log_end_offset, leader_epoch=leader_epoch)
         first = first_or_last_offset(headers[0]) if headers else NO_OFFSET
-        return self._append(data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)
+        return appending.append(self, data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)
 
     def _append_settings(self, leader_epoch: int, now_ms: int, origin: str) -> AppendSettings:
+        """Return the validator's settings; under load many appends share a millisecond, and these."""
+        settings = self.settings
+        wanted = settings, leader_epoch, now_ms, origin
+        if self._appending is None or self._appending[0] != wanted:
+            self._appending = wanted, self._new_append_settings(leader_epoch, now_ms, origin)
+        return self._appending[1]
+
+    def _new_append_settings(self, leader_epoch: int, now_ms: int, origin: str) -> AppendSettings:
         settings = self.settings
         return AppendSettings(
             magic=settings.magic,
@@ -233,83 +217,6 @@ class PartitionLog:
             leader_epoch=leader_epoch,
             max_batch_bytes=settings.max_message_bytes,
         )
-
-    def _append(
-        self, data: bytes, headers: Sequence[BatchHeader], *, first_offset: int, now_ms: int, origin: str
-    ) -> LogAppendInfo:
-        parts = self.parts
-        if self.is_closed:
-            raise OptionError(f"the log of {self.topic_partition} is closed")
-        if not headers:
-            return self._info(first_offset, first_offset - 1, None, valid_bytes=len(data))
-        if len(data) > parts.settings.segment_bytes:
-            reason = f"{len(data)} bytes do not fit into a segment of {parts.settings.segment_bytes}"
-            raise AppendRefusedError("RecordBatchTooLargeException", reason)
-        prepared = parts.producers.prepare(seen_of(data, headers), origin=origin)
-        if prepared.duplicate is not None:
-            one = prepared.duplicate
-            info = self._info(one.first_offset, one.last_offset, None, valid_bytes=len(data))
-            return replace(info, is_duplicate=True, append_time_ms=one.timestamp)
-        segment, rolled = self._segment_for(data, headers, first_offset, now_ms)
-        if headers[-1].last_offset - segment.base_offset > LARGEST_INT32:
-            reason = f"offset {headers[-1].last_offset} is too far from the segment's base {segment.base_offset}"
-            raise AppendRefusedError("LogSegmentOffsetOverflowException", reason)
-        self._assign_epochs(headers)
-        segment.append(data, headers, parts.settings)
-        parts.log_end_offset = headers[-1].last_offset + 1
-        for aborted in parts.producers.commit(prepared):
-            segment.add_aborted(aborted)
-        if self.log_end_offset - self.recovery_point >= parts.settings.flush_messages:
-            self.flush(now_ms=now_ms)
-        return self._info(first_offset, headers[-1].last_offset, headers, valid_bytes=len(data), rolled=rolled)
-
-    def _info(
-        self,
-        first_offset: int,
-        last_offset: int,
-        headers: Sequence[BatchHeader] | None,
-        *,
-        valid_bytes: int,
-        rolled: bool = False,
-    ) -> LogAppendInfo:
-        return LogAppendInfo(
-            first_offset,
-            last_offset,
-            headers[-1].leader_epoch if headers else -1,
-            max(header.max_timestamp for header in headers) if headers else NO_TIME,
-            NO_TIME,
-            self.log_start_offset,
-            self.log_end_offset,
-            valid_bytes,
-            rolled=rolled,
-        )
-
-    def _segment_for(
-        self, data: bytes, headers: Sequence[BatchHeader], first_offset: int, now_ms: int
-    ) -> tuple[LogSegment, bool]:
-        """Return the active segment, a new one if the append does not belong into it (UnifiedLog.maybeRoll)."""
-        active = self.parts.segments.active
-        is_due = active.should_roll(
-            self.settings,
-            size_bytes=len(data),
-            max_timestamp=max(header.max_timestamp for header in headers),
-            last_offset=headers[-1].last_offset,
-            now_ms=now_ms,
-        )
-        if not is_due:
-            return active, False
-        is_known = headers[0].magic >= 2  # else the first offset is in a compressed set, and surely not below this one
-        self.roll(first_offset if is_known else headers[-1].last_offset - LARGEST_INT32, now_ms=now_ms)
-        return self.parts.segments.active, True
-
-    def _assign_epochs(self, headers: Sequence[BatchHeader]) -> None:
-        epochs = self.parts.epochs
-        for header in headers:
-            if header.magic < 2:
-                if epochs.entries:  # an old leader takes part: what was known of epochs is of no use
-                    epochs.clear()
-            elif header.leader_epoch > epochs.latest:
-                epochs.assign(header.leader_epoch, header.base_offset)
 
     def roll(self, expected_offset: int = 0, *, now_ms: int) -> int:
         """Close the active segment and begin the next one; return its base offset.

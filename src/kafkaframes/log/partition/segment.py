@@ -84,7 +84,7 @@ class LogSegment:
         start = self.size_bytes
         self._file.write(start, data)
         if start == 0:
-            self._first_timestamp = max(header.max_timestamp for header in batches)
+            self._first_timestamp = max([header.max_timestamp for header in batches])
         if settings.index_per_batch:
             for header in batches:
                 self._note((header,), start + header.position, header.size, settings)

@@ -1,0 +1,160 @@
+"""How fast does a partition's log take appends, beside the same bytes written plainly?
+
+Batches of format 2 (16 KiB of 100-byte JSON records, lz4). Timed: a plain ``write`` of each batch into a file with an
+fsync for each segment; ``append_as_follower`` (CRC, offsets, indexes, producers, rolls) of one batch and of 64 at once;
+``append_as_leader`` (also decompressed and checked, as Kafka's leader does) with and without a producer id. All fsync
+at rolls only. MB are the bytes that are written; beside them those of the records.
+
+Run:      python benchmarks/partition_log.py [--megabytes 256]
+Saves:    benchmarks/results/partition_log.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import struct
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from kafkaframes.log.partition import LogSettings, create_log
+from kafkaframes.records.build import build_records
+from kafkaframes.records.layout import BATCH_V2
+from kafkaframes.wire.checksum import crc32c
+
+RESULTS = Path(__file__).parent / "results" / "partition_log.md"
+NOW_MS = 1_795_255_143_423
+BATCH_RECORDS, VALUE_BYTES, KINDS = 120, 100, 64
+SEGMENT_BYTES = 64 << 20
+Timed = tuple[float, float]
+
+
+def batches(*, idempotent: bool = False) -> list[bytes]:
+    """Build some different batches of about 16 KiB before compression."""
+    choose = np.random.default_rng(5)
+    found = []
+    for number in range(KINDS):
+        values = [
+            b'{"id":%d,"customer":"c%d","amount":%d,"currency":"EUR","note":"%s"}'
+            % (
+                number * BATCH_RECORDS + row,
+                choose.integers(9999),
+                choose.integers(10**6),
+                choose.bytes(16).hex().encode(),
+            )
+            for row in range(BATCH_RECORDS)
+        ]
+        columns = {
+            "key": [None] * BATCH_RECORDS,
+            "value": [value.ljust(VALUE_BYTES)[:VALUE_BYTES] for value in values],
+            "timestamp": [NOW_MS + row for row in range(BATCH_RECORDS)],
+        }
+        producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0} if idempotent else {}
+        found.append(build_records(columns, codec="lz4", batch_bytes=1 << 20, **producer))
+    return found
+
+
+def placed(pieces: list[bytes], count: int) -> list[bytes]:
+    """Return so many batches with offsets one after the other, as a leader hands them out."""
+    return [struct.pack(">q", number * BATCH_RECORDS) + pieces[number % KINDS][8:] for number in range(count)]
+
+
+def plain(directory: Path, ready: list[bytes]) -> None:
+    """Write the batches, and nothing else; fsync where a segment would end."""
+    number, written = 0, 0
+    out = os.open(directory / "0", os.O_CREAT | os.O_WRONLY)
+    for piece in ready:
+        if written + len(piece) > SEGMENT_BYTES:
+            os.fsync(out)
+            os.close(out)
+            number, written = number + 1, 0
+            out = os.open(directory / str(number), os.O_CREAT | os.O_WRONLY)
+        written += os.write(out, piece)
+    os.fsync(out)
+    os.close(out)
+
+
+def follow(directory: Path, ready: list[bytes], at_once: int) -> None:
+    """Append as a follower, so many batches at once."""
+    log = create_log(str(directory / "bench-0"), settings=LogSettings(segment_bytes=SEGMENT_BYTES), now_ms=NOW_MS)
+    for start in range(0, len(ready), at_once):
+        log.append_as_follower(b"".join(ready[start : start + at_once]), now_ms=NOW_MS)
+    log.close(now_ms=NOW_MS)
+
+
+def lead(directory: Path, ready: list[bytes]) -> None:
+    """Append as a leader, a batch at a time."""
+    log = create_log(str(directory / "bench-0"), settings=LogSettings(segment_bytes=SEGMENT_BYTES), now_ms=NOW_MS)
+    for piece in ready:
+        log.append_as_leader(piece, leader_epoch=0, now_ms=NOW_MS)
+    log.close(now_ms=NOW_MS)
+
+
+def with_sequences(pieces: list[bytes], count: int) -> list[bytes]:
+    """Return batches of one idempotent producer; only the header differs (its CRC is made again)."""
+    found = []
+    for number in range(count):
+        raw = bytearray(pieces[number % KINDS])
+        struct.pack_into(">i", raw, BATCH_V2.place_of("base_sequence"), number * BATCH_RECORDS)
+        struct.pack_into(">I", raw, BATCH_V2.place_of("crc"), crc32c(bytes(raw[BATCH_V2.end_of("crc") :])))
+        found.append(bytes(raw))
+    return found
+
+
+def timed(work: Callable[[Path], object]) -> Timed:
+    """Return CPU and wall seconds, the best of two."""
+    best = (float("inf"), float("inf"))
+    for _ in range(2):
+        with tempfile.TemporaryDirectory() as scratch:
+            os.sync()
+            cpu, wall = time.process_time(), time.perf_counter()
+            work(Path(scratch))
+            best = min(best, (time.process_time() - cpu, time.perf_counter() - wall))
+    return best
+
+
+def main() -> None:
+    """Run, print and save the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--megabytes", type=int, default=256)
+    asked = parser.parse_args()
+    pieces, clients = batches(), batches(idempotent=True)
+    mean = sum(map(len, pieces)) / KINDS
+    count = int(asked.megabytes * 1e6 / mean)
+    ready, client = placed(pieces, count), [pieces[number % KINDS] for number in range(count)]
+    sequences = with_sequences(clients, count)
+    lead(Path(tempfile.mkdtemp()), sequences[:100])  # kernels are loaded
+    figures = {
+        "plain write": timed(lambda path: plain(path, ready)),
+        "append_as_follower, 64 batches at once": timed(lambda path: follow(path, ready, 64)),
+        "append_as_follower, one batch at once": timed(lambda path: follow(path, ready, 1)),
+        "append_as_leader": timed(lambda path: lead(path, client)),
+        "append_as_leader, idempotent": timed(lambda path: lead(path, sequences)),
+    }
+    size = sum(map(len, ready)) / 1e6
+    records = count * BATCH_RECORDS * (VALUE_BYTES + 8) / 1e6
+    base = figures["plain write"]
+    lines = [
+        f"# Appends to a partition's log: {size:.0f} MB in {count} batches of {mean / 1000:.1f} kB (lz4)",
+        "",
+        f"2026-11-21, 2 cores shared, Python 3.11. {records:.0f} MB of records before compression; fsync at rolls",
+        f"({SEGMENT_BYTES >> 20} MiB) and at the end. Ratio: CPU time beside the plain write.",
+        "",
+        "| | CPU s | MB/s of CPU | records' MB/s | us a batch | ratio | wall s | MB/s |",
+        "|---|---|---|---|---|---|---|---|",
+        *(
+            f"| {name} | {cpu:.2f} | {size / cpu:.0f} | {records / cpu:.0f} | {cpu / count * 1e6:.0f} "
+            f"| {cpu / base[0]:.2f} | {wall:.2f} | {size / wall:.0f} |"
+            for name, (cpu, wall) in figures.items()
+        ),
+    ]
+    print("\n".join(lines))
+    RESULTS.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
