@@ -40,7 +40,8 @@ class Distinct:
         if self.hashes.size == MOST:
             hashes = hashes[hashes <= self.hashes[-1]]
         if hashes.size:
-            found = np.unique(np.concatenate((self.hashes, hashes)))
+            found = np.sort(np.concatenate((self.hashes, hashes)))  # np.unique took three times as long (numpy 2.4)
+            found = found[np.append(found[1:] != found[:-1], True)]
             self.is_exact = self.is_exact and found.size <= MOST
             self.hashes = found[:MOST].copy()
 

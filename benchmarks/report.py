@@ -1,0 +1,107 @@
+"""How long does ``kafkaframes report`` take for a log of 1 GB? Asked: 30 s.
+
+The log is made here: orders of about 100 bytes in batches of 16 KiB before compression, keys among 200,000, 1 GB in
+the files, a quarter of it in each of zstd, lz4, gzip and no codec, in segments of 64 MB. Beside it, in the same run,
+``verify`` of the same log: what a report costs beyond the check of every CRC.
+
+    python benchmarks/report.py [--megabytes 1000] [--rounds 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import kafkaframes
+
+ASKED_SECONDS = 30
+CODECS = ("zstd", "lz4", "gzip", "none")
+SEGMENT_BYTES = 64 << 20
+MOTIF_RECORDS = 60_000
+START_MS = 1_790_000_000_000
+CITIES = ("Oslo", "Lima", "Pune", "Kyiv", "Bonn")
+
+
+def motif(codec):
+    """Return the batches that the log repeats: (bytes, records)."""
+    rng = random.Random(7)
+    rows = [
+        {
+            "key": b"%d" % rng.randrange(200_000),
+            "value": b'{"order":%d,"city":"%s","cents":%d,"note":"%x"}'
+            % (rng.randrange(10**8), rng.choice(CITIES).encode(), rng.randrange(10**6), rng.getrandbits(120)),
+            "timestamp": START_MS + number * 7,
+        }
+        for number in range(MOTIF_RECORDS)
+    ]
+    raw = kafkaframes.build_records(rows, codec=codec, batch_bytes=16 << 10, producer_id=1000)
+    return [
+        (raw[one["position"] : one["position"] + one["size"]], one["count"])
+        for one in kafkaframes.read_batches(raw).to_pylist()
+    ]
+
+
+def write_topic(directory, codec, size_bytes):
+    """Write segments of repeated batches with offsets of their own (these lie outside the CRC); return the records."""
+    batches, offset, left = motif(codec), 0, size_bytes
+    directory.mkdir(parents=True)
+    place = 0
+    while left > 0:
+        with open(directory / f"{offset:020}.log", "wb") as log:
+            written = 0
+            while written < min(SEGMENT_BYTES, left):
+                raw, records = batches[place % len(batches)]
+                log.write(offset.to_bytes(8, "big") + raw[8:])
+                offset, written, place = offset + records, written + len(raw), place + 1
+        left -= written
+    return offset
+
+
+def timed(*arguments):
+    """Run a command; return its seconds and what it printed."""
+    started = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkaframes", *arguments], capture_output=True, text=True, check=False
+    )
+    seconds = time.perf_counter() - started
+    if done.returncode > 1:
+        raise SystemExit(done.stderr)
+    return seconds, done.stdout
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--megabytes", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=1)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="kafkaframes-report-") as folder:
+        log, page = Path(folder, "log"), Path(folder, "report.html")
+        share = given.megabytes * 1_000_000 // len(CODECS)
+        records = sum(write_topic(log / f"orders.{codec}-0", codec, share) for codec in CODECS)
+        report, verify = float("inf"), float("inf")
+        for _ in range(given.rounds):
+            seconds, said = timed("report", str(log), "-o", str(page))
+            if f"{records:,} records" not in said:
+                raise SystemExit(f"{records:,} records were written; the report says: {said}")
+            report = min(report, seconds)
+            verify = min(verify, timed("verify", str(log))[0])
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
+        print(
+            f"{datetime.date.today()}: {given.megabytes} MB, {records:,} records, 2 processes, best of {given.rounds}\n"
+        )
+        print("| | seconds | asked | MB/s |\n|---|---|---|---|")
+        print(f"| report | {report:.1f} | <= {ASKED_SECONDS} | {given.megabytes / report:.0f} |")
+        print(f"| verify | {verify:.1f} | | {given.megabytes / verify:.0f} |")
+        print(f"\nreport / verify: {report / verify:.1f}x; page {page.stat().st_size >> 10} KiB; ", end="")
+        print(f"peak memory of a process {peak} MiB")
+
+
+if __name__ == "__main__":
+    main()
