@@ -22,6 +22,7 @@ from kafkaframes.log.offset_index import ENTRY as OFFSET_ENTRY
 from kafkaframes.log.offset_index import read_offset_index
 from kafkaframes.log.recovery_plan import MOST_OFFSETS
 from kafkaframes.log.scan import Window, scan_segment
+from kafkaframes.log.sound_records import UNSURE, count_sound
 from kafkaframes.log.time_index import ENTRY as TIME_ENTRY
 from kafkaframes.log.time_index import read_time_index
 from kafkaframes.records import scan
@@ -141,7 +142,12 @@ def _read_records(window: Window, facts: SegmentFacts, deep: bool) -> None:
     wanted = (magics < 2) & compressed | (magics >= 2) & ((attributes & CONTROL) != 0) | deep
     facts.records += int(((magics < 2) & ~compressed & ~wanted).sum())
     positions, sizes = window.batches.column("position"), window.batches.column("size")
-    for row in np.flatnonzero(wanted).tolist():
+    rows = np.flatnonzero(wanted)
+    counts = count_sound(window.data, Batches(window.in_data().table[:, rows], window.batches.end))
+    is_control = (magics[rows] >= 2) & ((attributes[rows] & CONTROL) != 0)  # read for its markers, even if it is sound
+    is_done = (counts != UNSURE) & ~is_control
+    facts.records += int(counts[is_done & (magics[rows] < 2)].sum())
+    for row in rows[~is_done].tolist():
         start = int(positions[row]) - window.start
         raw = window.data[start : start + int(sizes[row])]
         for batch in read_values(raw, rules=scan.FILE):
