@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaframes.errors import OptionError
+from kafkaframes.log.filesystem import KEY_FILES
 from kafkaframes.spark.storage import NAMES as STORAGE_NAMES
 from kafkaframes.spark.storage import split_storage
 
@@ -108,6 +109,8 @@ class ReadOptions:
             option = OPTIONS[name]
             if option.field != "paths":
                 values[option.field] = _parsed(option, text)
+        if "key_files" in values:
+            storage[KEY_FILES] = values.pop("key_files")
         chosen = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in given]
         if len(chosen) > 1:
             raise OptionError(f"only one of {', '.join(chosen)} can be given")
@@ -326,6 +329,13 @@ _ROWS = (
         "mode", "mode", _one_of(MODES), "PERMISSIVE", "what to do with damage: PERMISSIVE, DROPMALFORMED or FAILFAST"
     ),
     Option("verifyCrc", "verify_crc", _boolean, "true", "checks each batch's checksum"),
+    Option(
+        "keyFile",
+        "key_files",
+        _text_list,
+        "",
+        "tiered: private RSA keys (PEM), [id=]path, comma separated, on each worker",
+    ),
     Option("minPartitions", "min_partitions", _positive, "1", "cuts the input into at least about this many tasks"),
     Option("maxBytesPerPartition", "max_bytes_per_partition", parse_size, "128m", "the most bytes of log in one task"),
     Option(

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.log.filesystem import KEY_FILES
 
 _HADOOP = "spark.hadoop."
 WHOLE = "storageoptions"
@@ -28,17 +27,12 @@ def _endpoint(text: str) -> str:
     return text if "://" in text else f"https://{text}"
 
 
-def _files(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
 def _addressing(text: str) -> str:
     return "path" if _flag(text) else "auto"
 
 
 # Spark's or fsspec's name -> the place in fsspec's keyword arguments, and how the text is read.
 NAMES: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
-    "keyfile": ((KEY_FILES,), _files),  # of encrypted tiered segments; it never gets to fsspec
     "endpoint_url": (("endpoint_url",), _endpoint),
     "region": (("client_kwargs", "region_name"), str),
     "key": (("key",), str),
