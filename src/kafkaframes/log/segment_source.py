@@ -15,6 +15,7 @@ from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.log.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, filesystem_for
 from kafkaframes.log.offset_index import read_offset_index
 from kafkaframes.log.segment_file import open_segment_file
+from kafkaframes.log.tiered.chunks import ChunkReader
 from kafkaframes.log.tiered.filesystem import TieredFileSystem
 from kafkaframes.log.tiered.names import ViewPath
 from kafkaframes.records.chunks import Source
@@ -111,6 +112,33 @@ class StoredSegment:
 
 
 @dataclass(slots=True)
+class ChunkedSegment:
+    """A tiered segment of which chunks are undone; never one that lies behind ``size_bytes``.
+
+    Attributes:
+        damage: as of ``StoredSegment``.
+    """
+
+    name: str
+    size_bytes: int
+    read_at: ChunkReader
+    damage: DamagedChunkError | None = None
+
+    def read(self, position: int, length: int) -> bytes | memoryview:
+        """Return up to ``length`` bytes from ``position`` on; fewer before a damaged chunk. Raises as it does there."""
+        length = max(min(length, self.size_bytes - position), 0)
+        self.read_at.read_ahead(self.size_bytes)
+        try:
+            return self.read_at.view(position, length)
+        except DamagedChunkError as damage:
+            self.damage = damage
+            return self.read_at.view(position, damage.lost[0] - position) if position < damage.lost[0] else b""
+
+
+TieredSource = StoredSegment | ChunkedSegment
+
+
+@dataclass(slots=True)
 class Metered:
     """A source that counts what is read of it."""
 
@@ -159,7 +187,11 @@ def open_planned(
         return
     size_bytes = check_not_cut(path, end or 0, options=options)
     with _counting(filesystem, counted).open(path) as read_at:
-        yield StoredSegment(path, size_bytes if end is None else end, read_at)
+        size_bytes = size_bytes if end is None else end
+        if isinstance(read_at, ChunkReader):
+            yield ChunkedSegment(path, size_bytes, read_at)
+        else:
+            yield StoredSegment(path, size_bytes, read_at)
 
 
 def _counting(filesystem: FileSystem, meter: Meter) -> FileSystem:
@@ -185,9 +217,9 @@ def check_not_cut(path: str, end: int, *, options: Mapping[str, Any] | None = No
 
 def damage_of(source: Source) -> DamagedChunkError | None:
     """Return the damaged chunk at which a source ended, once; None where it did not."""
-    damage = source.damage if isinstance(source, StoredSegment) else None
-    if isinstance(source, StoredSegment):
-        source.damage = None
+    if not isinstance(source, TieredSource):
+        return None
+    damage, source.damage = source.damage, None
     return damage
 
 

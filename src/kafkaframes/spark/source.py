@@ -14,7 +14,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.log.copies.healing import Healer
 from kafkaframes.log.filesystem import ReadAt, filesystem_for
 from kafkaframes.log.headers import BatchHeader, HeaderWalk
-from kafkaframes.log.segment_source import Meter, StoredSegment, check_not_cut, damage_of, open_planned, resume
+from kafkaframes.log.segment_source import Meter, TieredSource, check_not_cut, damage_of, open_planned, resume
 from kafkaframes.log.transactions import TransactionState
 from kafkaframes.records.chunks import Source
 from kafkaframes.records.layout import BATCH_V2
@@ -48,7 +48,7 @@ def open_slice(piece: Slice, options: ReadOptions, *, meter: Meter | None = None
         return
     with open_planned(path, piece.end, options=options.storage, meter=meter) as source:
         proven = piece
-        if isinstance(source, StoredSegment) and any(piece.unproven):
+        if isinstance(source, TieredSource) and any(piece.unproven):
             proven = _proven(piece, source.read_at)
             source.size_bytes = proven.end
         yield OpenSlice(source, proven)

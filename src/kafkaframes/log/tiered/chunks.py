@@ -6,8 +6,9 @@ of the segment are lost with it. The bytes that a manifest promises are allocate
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
 import zstandard
@@ -20,7 +21,10 @@ from kafkaframes.log.tiered.manifest import Manifest
 IV_BYTES: Final = 12
 TAG_BYTES: Final = 16
 FETCH_BYTES: Final = 16 << 20  # of the object, asked for at once
-KEPT_BYTES: Final = 16 << 20  # undone and kept: batches cross the borders of chunks, and so do windows of headers
+KEPT_BYTES: Final = 8 << 20  # undone and kept: batches cross the borders of chunks, and so do windows of headers
+AHEAD_BYTES: Final = 4 << 20  # of the segment, undone before they are asked for
+AHEAD_BLOCKS: Final = 2  # so many times
+LARGEST_AHEAD: Final = 16 << 20  # a larger chunk is not undone before it is asked for: several would be held
 AT_ONCE_BYTES: Final = 64 << 20  # a larger chunk is decompressed piece by piece: its size is only claimed so far
 Decrypt = Callable[[bytes | memoryview], bytes]
 
@@ -53,8 +57,13 @@ def decryptor(key: bytes, aad: bytes) -> Decrypt:
     return decrypt
 
 
-def decompress(frame: bytes | memoryview, size: int) -> bytes:
+def decompress(frame: bytes | memoryview, size: int, spare: list[bytearray] | None = None) -> bytes | memoryview:
     """Return the ``size`` bytes that a whole zstd frame says it holds.
+
+    Args:
+        frame: the frame, and nothing behind it.
+        size: how many bytes there have to be.
+        spare: buffers that nobody needs any more; one that is large enough is taken and written to.
 
     Raises:
         UndoError: it is none, or holds another number of bytes.
@@ -63,15 +72,30 @@ def decompress(frame: bytes | memoryview, size: int) -> bytes:
         claimed = zstandard.get_frame_parameters(frame).content_size
         if claimed != size:
             raise UndoError(f"a zstd frame of {claimed} bytes, not {size}")
-        if size <= AT_ONCE_BYTES:
-            plain: bytes = _decompressor(size).decompress(frame, max_output_size=size, allow_extra_data=False)
-        else:
-            plain = _piece_by_piece(frame, size)
+        plain = _at_once(frame, size, spare or []) if size <= AT_ONCE_BYTES else _piece_by_piece(frame, size)
     except zstandard.ZstdError as error:
         raise UndoError(f"zstd: {error}") from None
     if len(plain) != size:
         raise UndoError(f"the zstd frame holds {len(plain)} bytes, not {size}")
     return plain
+
+
+_idle: list[zstandard.ZstdDecompressor] = []  # one serves one thread at a time; to make one costs as much as 100 KB
+
+
+def _at_once(frame: bytes | memoryview, size: int, spare: list[bytearray]) -> memoryview:
+    """Decompress into a buffer that was used before: to touch new memory costs as much as half of the work."""
+    try:
+        decompressor = _idle.pop()
+    except IndexError:
+        decompressor = _decompressor(AT_ONCE_BYTES)
+    buffer = spare.pop() if spare and len(spare[-1]) >= size else bytearray(size)
+    with decompressor.stream_reader(frame, read_across_frames=True) as reader:
+        count = reader.readinto(memoryview(buffer)[:size])
+        if count == size and reader.read(1):
+            raise UndoError("there are bytes behind the zstd frame")
+    _idle.append(decompressor)
+    return memoryview(buffer)[:count]
 
 
 def _decompressor(size: int) -> zstandard.ZstdDecompressor:
@@ -90,7 +114,7 @@ def _piece_by_piece(frame: bytes | memoryview, size: int) -> bytes:
 
 
 class ChunkReader:
-    """Reads ranges of a segment from the chunks of its object.
+    """Reads ranges of a segment from the chunks of its object; close it if it was told to read ahead.
 
     Args:
         read_stored: reads ranges of the object.
@@ -105,7 +129,12 @@ class ChunkReader:
         self._compressed = manifest.compressed
         self._decrypt = decrypt
         self._file = file
-        self._kept: OrderedDict[int, bytes] = OrderedDict()
+        self._kept: OrderedDict[int, bytes | memoryview] = OrderedDict()
+        self._spare: list[bytearray] = []
+        self._joined = bytearray()
+        self._ahead_to = -1
+        self._pool: ThreadPoolExecutor | None = None
+        self._pending: deque[tuple[range, Future[dict[int, bytes | memoryview]]]] = deque()
 
     def __call__(self, position: int, length: int) -> bytes:
         """Return up to ``length`` bytes of the segment from ``position`` on, all for -1; fewer where it ends.
@@ -114,6 +143,10 @@ class ChunkReader:
             DamagedChunkError: a chunk cannot be undone.
             LogDirError: the object cannot be read.
         """
+        return bytes(self.view(position, length))
+
+    def view(self, position: int, length: int) -> bytes | memoryview:
+        """Return the same, valid until the next call; raises as a call does."""
         size = self._index.original_file_size
         end = size if length < 0 else min(position + length, size)
         if position >= end:
@@ -123,41 +156,86 @@ class ChunkReader:
         pieces = []
         for chunk in range(first, last + 1):
             start = chunk * chunk_size
-            plain = self._chunk(chunk, last)
-            cut = plain if position <= start and end >= start + len(plain) else memoryview(plain)
-            pieces.append(cut if cut is plain else cut[max(position - start, 0) : end - start])
-        return pieces[0] if len(pieces) == 1 and isinstance(pieces[0], bytes) else b"".join(pieces)
+            pieces.append(memoryview(self._chunk(chunk, last))[max(position - start, 0) : end - start])
+        return pieces[0] if len(pieces) == 1 else self._in_one(pieces, end - position)
 
-    def _chunk(self, chunk: int, last: int) -> bytes:
+    def _in_one(self, pieces: list[memoryview], size: int) -> memoryview:
+        if len(self._joined) < size:
+            self._joined = bytearray(size)
+        joined, at = memoryview(self._joined), 0
+        for piece in pieces:
+            joined[at : at + len(piece)] = piece
+            at += len(piece)
+        return joined[:at]
+
+    def read_ahead(self, end: int) -> None:
+        """Undo chunks before they are asked for, in another thread, up to the segment's byte ``end``.
+
+        Decompression and the kernels that read records both leave the interpreter to others, and a store's answer
+        takes its time.
+        """
+        if self._index.original_chunk_size <= LARGEST_AHEAD:
+            self._ahead_to = (end - 1) // self._index.original_chunk_size
+
+    def close(self) -> None:
+        """End the thread that reads ahead."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _chunk(self, chunk: int, last: int) -> bytes | memoryview:
         """Return a chunk; those behind it, up to ``last``, are fetched along with it."""
+        self._look_ahead(chunk)
+        while chunk not in self._kept and self._pending and self._pending[0][0].start <= chunk:
+            self._keep(self._pending.popleft()[1].result(), wanted=chunk)
+            self._look_ahead(chunk)
         if chunk not in self._kept:
-            self._fetch(chunk, last)
+            self._keep(self._fetch(chunk, self._run(chunk, last)), wanted=chunk)
         self._kept.move_to_end(chunk)
         return self._kept[chunk]
 
-    def _fetch(self, chunk: int, last: int) -> None:
-        start, end = self._index.stored_range(chunk)
-        until = chunk + 1
-        while until <= last and until not in self._kept and self._index.stored_range(until)[1] - start <= FETCH_BYTES:
-            end = self._index.stored_range(until)[1]
-            until += 1
+    def _run(self, chunk: int, last: int) -> int:
+        """Return up to which chunk they are fetched together, from ``chunk`` on: no further than ``last``."""
+        start = self._index.stored_range(chunk)[0]
+        most = min(last, chunk + max(FETCH_BYTES // self._index.original_chunk_size, 1) - 1)
+        while most > chunk and self._index.stored_range(most)[1] - start > FETCH_BYTES:
+            most -= 1
+        return most
+
+    def _look_ahead(self, chunk: int) -> None:
+        """Have the chunks from ``chunk`` on undone, some at a time, those that are not yet."""
+        if self._ahead_to < 0:
+            return
+        following = self._pending[-1][0].stop if self._pending else chunk
+        while following in self._kept:
+            following += 1
+        while following <= self._ahead_to and len(self._pending) < AHEAD_BLOCKS:
+            few = max(AHEAD_BYTES // self._index.original_chunk_size, 1)
+            last = self._run(following, min(self._ahead_to, following + few - 1))
+            self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="kafkaframes chunks")
+            self._pending.append((range(following, last + 1), self._pool.submit(self._fetch, following, last)))
+            following = last + 1
+
+    def _fetch(self, chunk: int, last: int) -> dict[int, bytes | memoryview]:
+        """Fetch chunks that lie side by side, and undo them, up to one that cannot be undone."""
+        start, end = self._index.stored_range(chunk)[0], self._index.stored_range(last)[1]
         stored = memoryview(self._read_stored(start, end - start))
-        for one in range(chunk, until):
+        undone: dict[int, bytes | memoryview] = {}
+        for one in range(chunk, last + 1):
             begin, stop = self._index.stored_range(one)
             try:
-                plain = self._undone(one, stored[begin - start : stop - start], stop - begin)
+                undone[one] = self._undone(one, stored[begin - start : stop - start], stop - begin)
             except UndoError as problem:
-                if one > chunk:  # told when it is asked for itself; the chunks before it are good
-                    return
+                if undone:  # told when it is asked for itself; the chunks before it are good
+                    break
                 raise self._damage(one, str(problem)) from None
-            self._keep(one, plain, wanted=chunk)
+        return undone
 
-    def _undone(self, chunk: int, stored: memoryview, size: int) -> bytes:
+    def _undone(self, chunk: int, stored: memoryview, size: int) -> bytes | memoryview:
         if len(stored) < size:
             raise UndoError(f"the object has {len(stored)} of its {size} bytes")
         start, end = self._index.plain_range(chunk)
         piece: bytes | memoryview = stored if self._decrypt is None else self._decrypt(stored)
-        plain = decompress(piece, end - start) if self._compressed else bytes(piece)
+        plain = decompress(piece, end - start, self._spare) if self._compressed else piece
         if len(plain) != end - start:
             raise UndoError(f"it holds {len(plain)} bytes, not {end - start}")
         return plain
@@ -167,10 +245,13 @@ class ChunkReader:
         text = f"chunk {chunk} of {self._index.count} cannot be undone: {reason}"
         return DamagedChunkError(text, position=self._index.stored_range(chunk)[0], file=self._file, lost=lost)
 
-    def _keep(self, chunk: int, plain: bytes, *, wanted: int) -> None:
-        self._kept[chunk] = plain
+    def _keep(self, chunks: dict[int, bytes | memoryview], *, wanted: int) -> None:
+        self._kept |= chunks
         held = sum(map(len, self._kept.values()))
         for old in list(self._kept):
             if held <= KEPT_BYTES or len(self._kept) <= 2 or old >= wanted:
                 break
-            held -= len(self._kept.pop(old))
+            gone = self._kept.pop(old)
+            held -= len(gone)
+            if isinstance(gone, memoryview) and isinstance(gone.obj, bytearray):
+                self._spare.append(gone.obj)

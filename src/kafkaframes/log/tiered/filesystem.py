@@ -98,7 +98,12 @@ class TieredFileSystem:
         else:
             manifest = self.manifest(view.main)
             with self.inner.open(view.object(names.LOG)) as stored:
-                yield self._segment(view, manifest, stored)
+                read_at = self._segment(view, manifest, stored)
+                try:
+                    yield read_at
+                finally:
+                    if isinstance(read_at, ChunkReader):
+                        read_at.close()
 
     def glob(self, pattern: str) -> list[str]:
         """Return the paths of the inner file system that match."""

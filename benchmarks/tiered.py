@@ -1,0 +1,209 @@
+"""Tiered segments beside the same segments on disk: the rate of reading all, and the bytes fetched for a little.
+
+A partition of several segments of 16 KiB batches, on disk and as tiered objects (plain, zstd chunks, encrypted zstd
+chunks; chunks of 4 MiB, the plugin's default), all on the local file system. Both sides are read by ``kafka-log``'s own
+task code (key, value, topic, partition, offset, timestamp, timestampType), in turn, in one process; the best of the
+rounds counts. The bytes of a query are counted where they are read from the disk, planning and reading together.
+
+    python benchmarks/tiered.py [--megabytes 400] [--segments 4] [--rounds 5] [--spark]
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import shutil
+import struct
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.log.tiered.store import KeyPair, TieredStore
+
+from kafkaframes.log import filesystem
+from kafkaframes.log.directory import discover
+from kafkaframes.log.offset_index import write_offset_index
+from kafkaframes.log.rebuild import rebuild_indexes
+from kafkaframes.log.time_index import write_time_index
+from kafkaframes.spark.columns import choose_columns
+from kafkaframes.spark.options import ReadOptions
+from kafkaframes.spark.reading import read_work
+from kafkaframes.spark.resolve import plan_log
+from spark_source import BATCH_BYTES, build_batches
+
+ASKED_RATE, ASKED_SHARE = 0.70, 0.03
+CHUNK_BYTES = 4 << 20
+RANGES = 10  # of one percent each, spread over the log
+
+
+def write_segments(directory, codec, plain_bytes, count):
+    """Write segments with their indexes; return the offset behind each."""
+    batches, offset, ends = build_batches(codec), 0, []
+    directory.mkdir(parents=True)
+    for number in range(count):
+        path = directory / f"{offset:020}.log"
+        with open(path, "wb") as log:
+            for written in range(plain_bytes // count // BATCH_BYTES):
+                raw, records = batches[(written + number) % len(batches)]
+                log.write(struct.pack(">q", offset) + raw[8:])
+                offset += records
+        ends.append(offset)
+    (found,) = discover(str(directory))
+    for segment in found.partitions[0].segments:
+        built = rebuild_indexes(found.filesystem, segment)
+        Path(segment.path).with_suffix(".index").write_bytes(write_offset_index(built.offset_index))
+        Path(segment.path).with_suffix(".timeindex").write_bytes(write_time_index(built.time_index))
+    (directory / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    return ends
+
+
+def upload(root, directory, ends, **settings):
+    store = TieredStore(root, chunk_size=CHUNK_BYTES, **settings)
+    for path, end in zip(sorted(directory.glob("*.log")), ends, strict=True):
+        store.upload(path, end_offset=end - 1, epochs={0: int(path.name[:20])}, checkpoint="0\n1\n0 0\n")
+    return store
+
+
+def read_all(options):
+    """Read everything; return seconds of the clock, of the processor, and records."""
+    columns, rows = choose_columns(None), 0
+    started, used = time.perf_counter(), time.process_time()
+    for work in plan_log(options, cores=1).works:
+        for batch in read_work(work, columns, options):
+            rows += batch.num_rows
+    return time.perf_counter() - started, time.process_time() - used, rows
+
+
+def rates(sides, rounds):
+    """Read the sides in turn; return the best seconds of each, by the clock and of the processor, and the records."""
+    best, rows = {}, {}
+    for _ in range(rounds):
+        for name, options in sides.items():
+            *seconds, rows[name] = read_all(options)
+            best[name] = tuple(map(min, best.get(name, seconds), seconds))
+    assert len(set(rows.values())) == 1, rows
+    return best, next(iter(rows.values()))
+
+
+class Counted:
+    """Counts what is read from the disk while it is entered, and how often."""
+
+    def __enter__(self):
+        self.bytes, self.reads, self.own = 0, 0, filesystem._pread
+        filesystem._pread = self.read
+        return self
+
+    def read(self, descriptor, position, length):
+        data = self.own(descriptor, position, length)
+        self.bytes += len(data)
+        self.reads += 1
+        return data
+
+    def __exit__(self, *_):
+        filesystem._pread = self.own
+
+
+def query(options, first, end):
+    """Read a range of offsets; return the bytes read from the disk, and those the plan announced."""
+    given = {"orders": {"0": first}}, {"orders": {"0": end}}
+    asked = {"startingOffsets": json.dumps(given[0]), "endingOffsets": json.dumps(given[1])}
+    parsed = ReadOptions.parse({"path": options.paths[0], **asked, **key_of(options)})
+    with Counted() as counted:
+        plan, rows = plan_log(parsed, cores=1), 0
+        for work in plan.works:
+            rows += sum(batch.num_rows for batch in read_work(work, choose_columns(None), parsed))
+    assert rows == end - first, (rows, first, end)
+    return counted.bytes, plan.bytes_to_fetch
+
+
+def key_of(options):
+    return {"keyFile": ",".join(options.storage["key_files"])} if options.storage else {}
+
+
+def queries(options, records, stored_bytes):
+    """Return the shares of the stored bytes that queries for one percent fetch: the mean and the largest."""
+    step, shares = records // RANGES, []
+    for number in range(RANGES):
+        first = number * step + step // 3
+        fetched, _ = query(options, first, first + records // 100)
+        shares.append(fetched / stored_bytes)
+    return sum(shares) / len(shares), max(shares)
+
+
+def measure(codec, plain_bytes, segments, rounds, root):
+    directory = root / codec / "disk" / "orders-0"
+    ends = write_segments(directory, codec, plain_bytes, segments)
+    pair = KeyPair.make("one")
+    (root / codec / "one.pem").write_bytes(pair.pem)
+    kinds = {"plain": {}, "zstd": {"compress": True}, "zstd, encrypted": {"compress": True, "keys": pair}}
+    stores = {name: upload(root / codec / name, directory, ends, **settings) for name, settings in kinds.items()}
+    key = {"keyFile": str(root / codec / "one.pem")}
+    sides = {"disk": ReadOptions.parse({"path": str(directory.parent)})}
+    for name, store in stores.items():
+        sides[name] = ReadOptions.parse({"path": str(store.root), **(key if store.keys else {})})
+    best, records = rates(sides, rounds)
+    log_bytes = sum(path.stat().st_size for path in directory.glob("*.log"))
+    for name, store in stores.items():
+        stored = sum(Path(f"{main}.log").stat().st_size for main in store.written)
+        mean, largest = queries(sides[name], records, stored)
+        yield {
+            "batches": codec,
+            "chunks": name,
+            "log, MB": log_bytes / 1e6,
+            "stored, MB": stored / 1e6,
+            "disk, MB/s": log_bytes / 1e6 / best["disk"][0],
+            "tiered, MB/s": log_bytes / 1e6 / best[name][0],
+            "rate": best["disk"][0] / best[name][0],
+            "cpu": best["disk"][1] / best[name][1],
+            "share, mean": mean,
+            "share, most": largest,
+        }
+
+
+def table(rows):
+    lines = ["| batches | chunks | MB | stored | disk, MB/s | tiered | of disk | of CPU | 1 % of the offsets fetches |"]
+    lines += ["|---|---|---|---|---|---|---|---|---|"]
+    for row in rows:
+        lines.append(
+            f"| {row['batches']} | {row['chunks']} | {row['log, MB']:.0f} | {row['stored, MB']:.0f} "
+            f"| {row['disk, MB/s']:.0f} | {row['tiered, MB/s']:.0f} | {row['rate']:.0%} | {row['cpu']:.0%} "
+            f"| {row['share, mean']:.1%} (most {row['share, most']:.1%}) |"
+        )
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=400)
+    parser.add_argument("--segments", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--codecs", default="none,lz4")
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    root = Path(tempfile.mkdtemp(prefix="kafkaframes-tiered-"))
+    try:
+        rows = [
+            row
+            for codec in given.codecs.split(",")
+            for row in measure(codec, given.megabytes << 20, given.segments, given.rounds, root)
+        ]
+    finally:
+        shutil.rmtree(root)
+    today, load = datetime.date.today(), os.getloadavg()[0]
+    text = f"# Tiered segments beside the same on disk, one process, {today}, 2 cores shared, load {load:.1f}\n\n"
+    text += (
+        table(rows)
+        + f"\n\nAsked: {ASKED_RATE:.0%} of the disk's rate with zstd chunks; {ASKED_SHARE:.0%} of the bytes.\n"
+    )
+    print(text)
+    if given.write:
+        (Path(__file__).parent / "results" / "tiered.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()
