@@ -110,12 +110,12 @@ def short_varint(buf, position):
 
 
 @inlined
-def quick_record(buf, start, end):
-    """Index a whole, ordinary record that starts at ``start``, or give up.
+def quick_fields(buf, start, end):
+    """Find the fields of a whole, ordinary record that starts at ``start``, or give up.
 
     Ordinary: varints of up to three bytes, 40 bytes of the section still to come (so that none needs its bounds
-    checked), fewer than 64 headers. It accepts nothing that the careful path would refuse: all places only grow, and
-    the last one must be where the record's length says. Returns the next position or -1, and what is stored otherwise.
+    checked), fewer than 64 headers. It accepts nothing that the careful path would refuse, if only the headers end
+    where the record's length says: all places only grow. Returns that end or -1, and what is stored otherwise.
     """
     length, body = short_varint(buf, start)
     if length < 0 or length & 1:
@@ -144,19 +144,19 @@ def quick_record(buf, start, end):
     if position >= stop:
         return -1, 0, 0, 0, 0, 0, 0, 0, 0
     count = load_u8(buf, position)
-    headers_at = position + 1
-    if count == 0:
-        position += 1
-    elif count & 0x81 == 0:
-        status, position = _skip_headers(buf, headers_at, stop, count >> 1)
-        if status != WHOLE:
-            return -1, 0, 0, 0, 0, 0, 0, 0, 0
-    if position != stop:
+    if count & 0x81:
         return -1, 0, 0, 0, 0, 0, 0, 0, 0
     return (
         stop, (stamp >> 1) ^ -(stamp & 1), (delta >> 1) ^ -(delta & 1),
-        key_at, key_size, value_at, value_size, headers_at, count >> 1,
+        key_at, key_size, value_at, value_size, position + 1, count >> 1,
     )  # fmt: skip
+
+
+@device
+def headers_end_at(buf, position, stop, count):
+    """Tell whether ``count`` headers that Kafka would read end exactly at ``stop``."""
+    status, position = _skip_headers(buf, position, stop, count)
+    return status == WHOLE and position == stop
 
 
 @device
@@ -180,16 +180,17 @@ def _index_v2(
         if not lenient and done + 1 < count and end - at >= QUICK_BYTES:
             here, there = row + done, slot + done
             (
-                position, stamp_delta, offset_delta,
+                stop, stamp_delta, offset_delta,
                 key_at[there], key_size[there], value_at[there], value_size[there],
-                headers_at[there], header_counts[there],
-            ) = quick_record(buf, at, end)  # fmt: skip
-            if position >= 0:
+                place, length,
+            ) = quick_fields(buf, at, end)  # fmt: skip
+            if stop >= 0 and (place == stop if length == 0 else headers_end_at(buf, place, stop, length)):
+                headers_at[there], header_counts[there] = place, length
                 offsets[here] = base + offset_delta
                 stamps[here] = append_stamp if append else stamp + stamp_delta
+                position = stop
                 done += 1
                 continue
-            position = at
         status, length, position = read_varint(buf, position, end)
         if status != OK:
             if status == TRUNCATED:
