@@ -1,0 +1,96 @@
+"""A DataFrame becomes the log that the same rows become without Spark, byte for byte; what fails leaves nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import kafkaframes
+from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
+from kafkaframes.log.directory import discover
+from kafkaframes.log.verify import verify
+from kafkaframes.spark import jobs
+
+DATA = Path(__file__).parents[1] / "data"
+EXAMPLE = str(DATA / "examples" / "kafka-4.3")
+IDS = {"topic_ids": (("orders", "A" * 22), ("payments", "A" * 21 + "Q"))}
+
+
+def records_of(spark, path):
+    return spark.read.format("kafka-log").option("includeHeaders", "true").load(str(path))
+
+
+def logs_of(path):
+    return {
+        str(one.relative_to(path)): one.read_bytes()
+        for one in sorted(Path(path).rglob("*"))
+        if one.is_file() and one.parent != Path(path)
+    }
+
+
+def test_a_frame_gives_the_same_files_as_parquet_and_as_tasks_on_spark(spark, tmp_path):
+    frame = records_of(spark, EXAMPLE)
+    frame = frame.where("topic in ('orders', 'payments')")
+    frame.repartition(3, "offset").write.parquet(str(tmp_path / "parquet"))
+    options = {"codec": "lz4", "segment_bytes": 30_000, **IDS}
+    report = kafkaframes.spark.restore_log(frame, str(tmp_path / "frame"), **options)
+    here = kafkaframes.restore_log(tmp_path / "parquet", tmp_path / "here", **options)
+    assert logs_of(tmp_path / "frame") == logs_of(tmp_path / "here")
+    assert [(one.topic, one.partition, one.batches, one.log_end_offset) for one in report.partitions] == [
+        (one.topic, one.partition, one.batches, one.log_end_offset) for one in here.partitions
+    ]
+    assert len(report.partitions) == 5
+    assert verify(discover(str(tmp_path / "frame"))).findings == []
+    assert kafkaframes.spark.restore_log(frame, str(tmp_path / "frame"), **options).done_before
+    restored = records_of(spark, tmp_path / "frame")
+    assert sorted(map(repr, restored.collect())) == sorted(map(repr, frame.collect()))
+
+
+def test_segments_are_restored_by_sparks_workers_with_the_same_result(spark, tmp_path):
+    from kafkaframes.log.restore.door import restore_log
+
+    options = {"topics": ("orders", "payments"), "offsets": "reassign", **IDS}
+    there = restore_log(EXAMPLE, tmp_path / "there", options, run=jobs.runner(spark))
+    here = restore_log(EXAMPLE, tmp_path / "here", options)
+    assert there.partitions == here.partitions
+    of_users = {name: raw for name, raw in logs_of(tmp_path / "here").items() if not name.startswith("__")}
+    assert {name: raw for name, raw in logs_of(tmp_path / "there").items() if not name.startswith("__")} == of_users
+
+
+def test_rows_without_offsets_are_numbered_in_the_frames_order(spark, tmp_path):
+    frame = spark.createDataFrame(
+        [("t", 0, f"v{number}") for number in range(100)], "topic string, partition int, value string"
+    ).coalesce(1)
+    kafkaframes.spark.restore_log(frame, str(tmp_path / "new"), start_offset=7, offsets="reassign", codec="zstd")
+    found = records_of(spark, tmp_path / "new").orderBy("offset").collect()
+    assert [(row["offset"], bytes(row["value"])) for row in found] == [(7 + n, b"v%d" % n) for n in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "schema", "settings", "error", "reason"),
+    [
+        ([("t", b"v")], "topic string, value binary", {}, OptionError, "no column partition"),
+        ([(None, 0, b"v")], "topic string, partition int, value binary", {}, KafkaframesError, "no topic"),
+        ([("t", 0, b"v")], "topic string, partition int, value binary", {"topics": ("u",)}, OptionError, "nothing"),
+        ([("t", 0, b"v")], "topic string, partition int, value binary", {"codec": "no"}, OptionError, "codec"),
+        (
+            [("t", 0, b"v", 1)] * 2,
+            "topic string, partition int, value binary, offset long",
+            {},
+            KafkaframesError,
+            "incr",
+        ),
+    ],
+)
+def test_what_cannot_be_written_leaves_nothing(spark, tmp_path, rows, schema, settings, error, reason):
+    with pytest.raises(error, match=reason):
+        kafkaframes.spark.restore_log(spark.createDataFrame(rows, schema), str(tmp_path / "new"), **settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_something_else_that_is_there_is_not_touched(spark, tmp_path):
+    (tmp_path / "new").mkdir()
+    frame = spark.createDataFrame([("t", 0, b"v")], "topic string, partition int, value binary")
+    with pytest.raises(LogDirError, match="exists already"):
+        kafkaframes.spark.restore_log(frame, str(tmp_path / "new"))
