@@ -1,0 +1,173 @@
+"""Real brokers and ``PartitionLog`` take turns on one log directory: each opens what the other has written."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from tests.interop import brokers
+from tests.log.partition.builders import batch, idempotent, marker, transactional
+
+from kafkaframes.log.checkpoints import MetaProperties
+from kafkaframes.log.directory import discover
+from kafkaframes.log.names import TopicPartition
+from kafkaframes.log.partition import LogManager, LogSettings, open_log_directory
+from kafkaframes.log.restore.kraft import TopicLayout, bootstrap_checkpoint
+from kafkaframes.log.verify import verify
+
+ISOLATIONS = ("read_uncommitted", "read_committed")
+CLUSTER_ID, DIRECTORY_ID = "Y29ycHVzLWNsdXN0ZXItMQ", "xwUKgqnBToqxLV2jFAXHkQ"
+TOPICS = {"orders": ("IU6NTFbUTQiJMTtf1e--4g", 2), "payments": ("T94MVoTrQAGJCtEN-gI9Cw", 1)}
+SETTINGS = LogSettings(segment_bytes=1 << 20, segment_index_bytes=65536, index_interval_bytes=1024)
+SERVER = {"log.segment.bytes": 1 << 20, "log.index.size.max.bytes": 65536, "log.index.interval.bytes": 1024}
+APPENDED = 3
+COMPARED = (".log", ".index", ".timeindex", ".txnindex")
+
+
+@pytest.fixture(scope="module", params=brokers.VERSIONS)
+def kafka(request, oracle):
+    """A function that makes a broker of a version for a directory."""
+    module = brokers.real_kafka(oracle)
+    try:
+        module.fetch(request.param)
+    except module.KafkaFailed as failure:
+        pytest.skip(f"Kafka {request.param} cannot be fetched: {failure}")
+    return lambda path: module.RealKafka(request.param, path, SERVER)
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def manager_of(path: Path) -> LogManager:
+    identity = {"version": "1", "node.id": "1", "cluster.id": CLUSTER_ID, "directory.id": DIRECTORY_ID}
+    return open_log_directory(str(path), now_ms=now_ms(), settings_of=SETTINGS, meta=MetaProperties(identity))
+
+
+def write_logs(manager: LogManager) -> None:
+    """Fill three logs: codecs, producers, transactions, several segments, two epochs, deleted records."""
+    for topic, (topic_id, count) in TOPICS.items():
+        for number in range(count):
+            manager.create(TopicPartition(topic, number), topic_id=topic_id, now_ms=now_ms())
+    plain, orders, payments = (
+        manager.logs[TopicPartition(*name)] for name in (("orders", 0), ("orders", 1), ("payments", 0))
+    )
+    for turn in range(60):
+        epoch, clock = turn // 30, now_ms()
+        codec = ("none", "gzip", "snappy", "lz4", "zstd")[turn % 5]
+        plain.append_as_leader(batch(3, timestamp=clock, codec=codec), leader_epoch=epoch, now_ms=clock)
+        big = idempotent(7, turn * 2, 2, timestamp=clock, value=bytes(30_000))
+        orders.append_as_leader(big, leader_epoch=epoch, now_ms=clock)
+        for producer in (8, 9):
+            raw = transactional(producer, turn, timestamp=clock)
+            payments.append_as_leader(raw, leader_epoch=epoch, now_ms=clock)
+        ended = marker(8 + turn % 2, commit=turn % 3 > 0)
+        payments.append_as_leader(ended, leader_epoch=epoch, now_ms=clock, origin="COORDINATOR")
+    for producer in (8, 9):
+        ended = marker(producer, commit=True)
+        payments.append_as_leader(ended, leader_epoch=1, now_ms=now_ms(), origin="COORDINATOR")
+    for log in manager.logs.values():
+        log.update_high_watermark(log.log_end_offset)
+    plain.delete_records(5)
+    assert len(orders.segment_bases) > 2
+
+
+def write_bootstrap(path: Path) -> None:
+    layouts = [TopicLayout(name, topic_id, (2,) * count) for name, (topic_id, count) in TOPICS.items()]
+    raw = bootstrap_checkpoint(layouts, node_id=1, directory_id=DIRECTORY_ID, now_ms=now_ms(), next_producer_id=1000)
+    (path / "bootstrap.checkpoint").write_bytes(raw)
+
+
+def read(java, node, *, isolation="read_uncommitted", appended=0):
+    return brokers.parse(java("ReadCluster", node.bootstrap, isolation, str(appended)))
+
+
+def users(found):
+    return {key: value for key, value in found.items() if key[0] in TOPICS}
+
+
+def files_of(path: Path) -> dict[str, bytes]:
+    return {
+        f"{file.parent.name}/{file.name}": file.read_bytes()
+        for topic in TOPICS
+        for file in path.glob(f"{topic}-*/*")
+        if file.suffix in COMPARED
+    }
+
+
+def check_sound(path: Path) -> None:
+    assert [str(one) for one in verify(discover(str(path))).findings if one.severity > 0] == []
+
+
+def append_more(manager: LogManager) -> None:
+    for log in manager.logs.values():
+        if log.topic_partition.topic in TOPICS:
+            epoch = log.leader_epochs.latest + 1
+            log.append_as_leader(batch(2, timestamp=now_ms()), leader_epoch=epoch, now_ms=now_ms())
+            log.update_high_watermark(log.log_end_offset)
+
+
+def test_a_broker_and_our_log_take_turns(kafka, java, tmp_path):
+    data = tmp_path / "data"
+    node = kafka(tmp_path)
+    manager = manager_of(data)
+    write_logs(manager)
+    manager.close(now_ms=now_ms(), broker_epoch=-1)
+    write_bootstrap(data)
+    before = {level: users(brokers.expected_records(data, isolation=level)) for level in ISOLATIONS}
+    assert len(before["read_uncommitted"]["payments", 0]) > len(before["read_committed"]["payments", 0]) > 50
+    with node:
+        for level in ISOLATIONS:
+            assert users(read(java, node, isolation=level).records) == before[level]
+        seen = read(java, node, appended=APPENDED)
+        node.stop()
+        log = (tmp_path / "kafka.out").read_text()
+        assert "stray" not in log
+        assert " ERROR " not in log
+        assert "Recovering unflushed segment" not in log
+
+        manager = manager_of(data)
+        assert manager.was_clean
+        ends = {(key.topic, key.partition): one.log_end_offset for key, one in manager.logs.items()}
+        assert users(ends) == {key: end + APPENDED for key, (_, end) in users(seen.ends).items()}
+        append_more(manager)
+        manager.close(now_ms=now_ms(), broker_epoch=-1)
+        check_sound(data)
+        expected = users(brokers.expected_records(data))
+
+        node.start()
+        assert users(read(java, node).records) == expected
+        read(java, node, appended=APPENDED)
+        node.kill()
+
+        manager = manager_of(data)
+        assert not manager.was_clean
+        found = {(key.topic, key.partition): one.log_end_offset for key, one in manager.logs.items()}
+        assert users(found) == {key: end + APPENDED + 2 + APPENDED for key, (_, end) in users(seen.ends).items()}
+        append_more(manager)
+        manager.close(now_ms=now_ms(), broker_epoch=-1)
+        check_sound(data)
+        expected = users(brokers.expected_records(data))
+        node.start()
+        assert users(read(java, node).records) == expected
+
+
+def test_a_broker_recovers_our_unclean_log_to_the_files_that_we_recover_it_to(kafka, java, tmp_path):
+    data, ours = tmp_path / "data", tmp_path / "ours"
+    node = kafka(tmp_path)
+    manager = manager_of(data)
+    write_logs(manager)
+    manager.abandon()
+    active = next(data.glob("payments-0/*.log"))
+    active.write_bytes(active.read_bytes()[:-7])  # torn
+    write_bootstrap(data)
+    shutil.copytree(data, ours)
+    recovered = manager_of(ours)
+    recovered.close(now_ms=now_ms())
+    with node:
+        assert users(read(java, node).records) == users(brokers.expected_records(ours))
+        node.stop()
+    assert files_of(data) == files_of(ours)
+    check_sound(ours)
