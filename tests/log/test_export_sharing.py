@@ -167,5 +167,6 @@ def test_every_segment_that_is_left_goes_into_one_file_with_its_neighbours(given
 
 def test_small_neighbours_do_share():
     tasks = [task("a", n, 1 << 20) for n in range(100)]
-    sizes = [len(file) for file in files_of(tasks, NOTHING)]
-    assert sizes == [32, 32, 32, 3, 1]
+    assert [len(file) for file in files_of(tasks, NOTHING)] == [6] * 16 + [3, 1]
+    tasks = [task("a", n, 4 << 20) for n in range(1000)]
+    assert [len(file) for file in files_of(tasks, NOTHING)][:-2] == [8] * 124

@@ -290,12 +290,13 @@ class RecordReader:
         start: int = 0,
         end: int | None = None,
         errors: list[ReadError] | None = None,
+        memory: Recycler | None = None,
     ) -> None:
         self.options = options.checked()
         self.schema = options.schema
         self.errors: list[ReadError] = [] if errors is None else errors
         self._source = source
-        self._memory = Recycler()
+        self._memory = Recycler() if memory is None else memory  # one for many readers of small sources
         self._chunks = Chunks(
             source,
             rules=options.rules,

@@ -51,7 +51,7 @@ def table_plan(options: ReadOptions, *, from_offset: int | None = None, until_of
     """
 
     def plan(state: TableState | None) -> TablePlan:
-        found = discover_logs(options.paths)
+        found = discover_logs(options.paths, storage=options.storage)
         if not found.whole:
             raise OptionError("an export into a table needs whole logs: name their directories, not single files")
         if options.replicas == "all":

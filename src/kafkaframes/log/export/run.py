@@ -12,7 +12,7 @@ from typing import Any
 
 from kafkaframes.log.export import journal
 from kafkaframes.log.export.settings import ExportTask, Settings
-from kafkaframes.log.export.sharing import done_before, files_of, remove_unrecorded
+from kafkaframes.log.export.sharing import done_before, files_of, part_bytes, remove_unrecorded
 from kafkaframes.log.export.tally import Counts
 from kafkaframes.log.export.task import FileTasks, SegmentResult, export_group
 from kafkaframes.log.job_summary import CodecSummary, Dropped, Summary, TopicSummary
@@ -119,12 +119,13 @@ def export(
 
 def groups(files: Iterable[FileTasks], settings: Settings) -> list[Job]:
     """Put neighbouring small files together, so that the cost of a task is paid once for many."""
+    costs = {tasks: sum(task.size_bytes for task in tasks) + OPEN_COST for tasks in files}
+    limit = part_bytes(sum(costs.values()), GROUP_BYTES)
     jobs: list[Job] = []
     current: list[FileTasks] = []
     size_bytes = 0
-    for tasks in files:
-        cost = sum(task.size_bytes for task in tasks) + OPEN_COST
-        if current and size_bytes + cost > GROUP_BYTES:
+    for tasks, cost in costs.items():
+        if current and size_bytes + cost > limit:
             jobs.append((settings, tuple(current)))
             current, size_bytes = [], 0
         current.append(tasks)

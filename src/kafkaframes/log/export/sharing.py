@@ -26,6 +26,7 @@ from kafkaframes.log.export.task import FileTasks, SegmentResult, parse_line
 
 SMALL_BYTES = 4 << 20  # segments up to that share a file
 SHARED_BYTES = 32 << 20  # of log in a file that segments share
+PARTS = 16  # into which work is cut where it is little: enough for some cores to share it evenly
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +130,19 @@ def _check_all_here(
         )
 
 
-def files_of(tasks: Iterable[ExportTask], done: Done) -> list[FileTasks]:
+def files_of(tasks: Sequence[ExportTask], done: Done) -> list[FileTasks]:
     """Return what is left to do: which segments go into which file."""
     left: list[FileTasks] = []
     current: list[ExportTask] = []
     size_bytes = 0
     before: ExportTask | None = None
+    limit = part_bytes(sum(task.size_bytes for task in tasks if task.name not in done.results), SHARED_BYTES)
     for task, following in pairwise([*tasks, None]):
         if task is None or task.name in done.results:
             before = None
             continue
         is_last = following is None or _partition(following) != _partition(task)
-        if before is None or not _fits(before, task, done, size_bytes, is_last=is_last):
+        if before is None or not _fits(before, task, done, limit - size_bytes, is_last=is_last):
             left += [tuple(current)] if current else []
             current, size_bytes = [], 0
         current.append(task)
@@ -149,16 +151,25 @@ def files_of(tasks: Iterable[ExportTask], done: Done) -> list[FileTasks]:
     return [*left, tuple(current)] if current else left
 
 
+def part_bytes(total: int, most: int) -> int:
+    """Return how much of some work should go together: at most so much, less where that leaves cores without work.
+
+    >>> part_bytes(10 << 30, 32 << 20) >> 20, part_bytes(100 << 20, 32 << 20) >> 20, part_bytes(1, 32 << 20) >> 20
+    (32, 6, 4)
+    """
+    return min(most, max(total // PARTS, 4 << 20))
+
+
 def _partition(task: ExportTask) -> tuple[str, int, str]:
     return task.topic, task.partition, task.source
 
 
-def _fits(before: ExportTask, task: ExportTask, done: Done, size_bytes: int, *, is_last: bool) -> bool:
+def _fits(before: ExportTask, task: ExportTask, done: Done, room: int, *, is_last: bool) -> bool:
     """Tell whether a segment goes into the file of its neighbour: those that shared one do so again."""
     one, other = done.again.get(before.name), done.again.get(task.name)
     if one is not None or other is not None:
         return one == other
-    is_small = max(before.size_bytes, task.size_bytes) <= SMALL_BYTES and size_bytes + task.size_bytes <= SHARED_BYTES
+    is_small = max(before.size_bytes, task.size_bytes) <= SMALL_BYTES and task.size_bytes <= room
     return is_small and not is_last and _partition(before) == _partition(task)
 
 

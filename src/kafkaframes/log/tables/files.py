@@ -24,6 +24,7 @@ from kafkaframes.log.export.writers import Output, row_batch
 from kafkaframes.log.filesystem import join
 from kafkaframes.log.tables.schema import TIMESTAMP
 from kafkaframes.log.transactions import TransactionState
+from kafkaframes.records.memory import Recycler
 from kafkaframes.records.scan import Batches
 
 ABORTED = "records of aborted transactions"
@@ -134,14 +135,14 @@ def write_data_file(job: FileJob) -> DataFile:
 
 def _attempt(job: FileJob, tasks: tuple[ExportTask, ...]) -> DataFile:
     """Write these segments; without a file where one fails."""
-    made, path = DataFile(job, []), job.new_path()
+    made, path, memory = DataFile(job, []), job.new_path(), Recycler()
     _make_directory(job.directory)
     output = Output(path, "parquet", base64=False, metadata={"topic": tasks[0].topic})
     try:
         with output:
             for task in tasks:
                 made.results.append(SegmentResult(task))
-                _copy(made, job, output)
+                _copy(made, job, output, memory)
     except (LogDirError, CorruptRecordError) as error:
         remove(path)
         made.results[-1] = SegmentResult(tasks[len(made.results) - 1], failed=str(error))
@@ -154,10 +155,10 @@ def _attempt(job: FileJob, tasks: tuple[ExportTask, ...]) -> DataFile:
     return made
 
 
-def _copy(made: DataFile, job: FileJob, output: Output) -> None:
+def _copy(made: DataFile, job: FileJob, output: Output, memory: Recycler) -> None:
     result = made.results[-1]
     watch = _Watch(result)
-    copy_segment(result, job.settings, lambda batch: output.write(table_batch(batch, job)), look=watch)
+    copy_segment(result, job.settings, lambda batch: output.write(table_batch(batch, job)), memory=memory, look=watch)
     if watch.end_offset is not None:
         limit = result.task.end_offset
         reached = watch.end_offset if limit is None else min(watch.end_offset, limit)

@@ -21,6 +21,7 @@ from typing import Any
 from kafkaframes.errors import OptionError
 from kafkaframes.log.export.run import Outcome, summed_up
 from kafkaframes.log.export.settings import ExportTask, Settings
+from kafkaframes.log.export.sharing import part_bytes
 from kafkaframes.log.export.task import SegmentResult
 from kafkaframes.log.tables import claims
 from kafkaframes.log.tables.files import DataFile, FileJob, remove, write_data_file
@@ -317,12 +318,14 @@ def _is_beyond(end: int, before: int | None) -> bool:
 
 def neighbours(tasks: Iterable[ExportTask]) -> Iterator[tuple[ExportTask, ...]]:
     """Put small segments of one topic partition together, up to ``FILE_BYTES`` a file."""
+    listed = list(tasks)
+    limit = part_bytes(sum(task.size_bytes - task.start for task in listed), FILE_BYTES)
     group: list[ExportTask] = []
     size_bytes = 0
-    for task in tasks:
+    for task in listed:
         cost = task.size_bytes - task.start
         fits = group and (task.topic, task.partition) == (group[0].topic, group[0].partition)
-        if group and not (fits and size_bytes + cost <= FILE_BYTES):
+        if group and not (fits and size_bytes + cost <= limit):
             yield tuple(group)
             group, size_bytes = [], 0
         group.append(task)
