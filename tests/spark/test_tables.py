@@ -575,7 +575,21 @@ def test_single_files_are_refused(kind, log):
         export(kind, log / f"{0:020}.log")
 
 
-def test_logs_with_several_copies_are_refused_as_elsewhere(kind, log, tmp_path):
-    shutil.copytree(log, tmp_path / "copy" / "t-0")
-    with pytest.raises(OptionError, match="two directories"):
-        export(kind, tmp_path, subscribe="t")
+def test_several_copies_are_one_log(kind, log, tmp_path):
+    other = tmp_path / "other" / "t-0"
+    shutil.copytree(log, other)
+    append(log, 200, 30)
+    both = ReadOptions.parse({"paths": json.dumps([str(log.parent), str(other.parent)])})
+    settings = Settings(str(kind.root))
+
+    def run():
+        job = TableExport(kind.table(), settings, table_settings(settings, isolation=both.isolation))
+        return job.export(table_plan(both), incremental=True)
+
+    assert run().summary.records == 230
+    append(other, 200, 30)
+    append(other, 230, 10)
+    assert run().summary.records == 10
+    assert held(kind) == list(range(240))
+    with pytest.raises(OptionError, match="a table holds each record once"):
+        export(kind, log, replicas="all")
