@@ -249,9 +249,31 @@ class _Product:
             "log_start_offset_checkpoint": local.checkpointed.get(LOG_START_CHECKPOINT),
             "checkpoints": {LEADER_EPOCH_CHECKPOINT: write_leader_epochs(local.leader_epochs or ()).decode()},
             "live": {"log_start_offset": log.partition.log_start_offset, "high_watermark": _high_watermark(local)}
-            | {isolation: _consumed(log, isolation, self.options) for isolation in ISOLATIONS},
+            | {isolation: self._consumed(tiered, isolation) for isolation in ISOLATIONS},
         }
         return facts | self._original(truth, announced, both, log)
+
+    def _consumed(self, partition: Partition, isolation: str) -> dict[str, Any]:
+        """What ``kafka-log`` gives for the store and the local directory together, in the truth's words."""
+        from kafkaframes.spark import reading, resolve
+        from kafkaframes.spark.columns import choose_columns
+        from kafkaframes.spark.options import ReadOptions
+
+        asked = {
+            "paths": json.dumps([str(self.folder / "local"), str(self.store)]),
+            "assign": json.dumps({partition.topic: [partition.partition]}),
+            "isolation": isolation,
+        }
+        keys = ",".join(self.options["key_files"])
+        parsed = ReadOptions.parse(asked | ({"keyFile": keys} if keys else {}))
+        digest, offsets = hashlib.sha256(), []
+        for work in resolve.plan_log(parsed, cores=1).works:
+            for batch in reading.read_work(work, choose_columns(("offset", "key", "value")), parsed):
+                offsets += batch.column(0).to_pylist()
+                for pair in zip(batch.column(1).to_pylist(), batch.column(2).to_pylist(), strict=True):
+                    for part in pair:
+                        digest.update(b"-" if part is None else b"%d:%b" % (len(part), part))
+        return {"count": len(offsets), "ranges": _ranges(offsets), "sha256_of_keys_and_values": digest.hexdigest()}
 
     def _original(self, truth: Mapping[str, Any], announced: set[int], have: list[int], log: Log) -> dict[str, Any]:
         """The segments that there once were, and what was in them if all are still here.
@@ -329,27 +351,6 @@ def _content(entry: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _high_watermark(local: Partition) -> int | None:
     return local.checkpointed.get(HIGH_WATERMARK_CHECKPOINT)
-
-
-def _consumed(log: Log, isolation: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``kafka-log`` gives, in the truth's words."""
-    from kafkaframes.spark import discovery, planning, reading, resolve
-    from kafkaframes.spark.columns import choose_columns
-    from kafkaframes.spark.options import ReadOptions
-
-    asked = {"path": log.partition.directory, "isolation": isolation, "keyFile": ",".join(options["key_files"])}
-    parsed = ReadOptions.parse(asked)
-    segments: list[planning.Segment] = list(discovery.segments_of(log.partition, set()))
-    by_directory = {log.partition.directory: discovery.Log(log.filesystem, log.partition)}
-    plan = resolve.plan_found(discovery.FoundLogs(segments, by_directory, whole=True), parsed, cores=1)
-    digest, offsets = hashlib.sha256(), []
-    for work in plan.works:
-        for batch in reading.read_work(work, choose_columns(("offset", "key", "value")), parsed):
-            offsets += batch.column(0).to_pylist()
-            for pair in zip(batch.column(1).to_pylist(), batch.column(2).to_pylist(), strict=True):
-                for part in pair:
-                    digest.update(b"-" if part is None else b"%d:%b" % (len(part), part))
-    return {"count": len(offsets), "ranges": _ranges(offsets), "sha256_of_keys_and_values": digest.hexdigest()}
 
 
 def _ranges(offsets: Iterable[int]) -> list[list[int]]:

@@ -31,7 +31,7 @@ from kafkaframes.log.copies.blocks import (
     lineage_of,
 )
 from kafkaframes.log.copies.compaction import COMPACTED_TOPICS
-from kafkaframes.log.copies.lineage import last_epoch
+from kafkaframes.log.copies.lineage import NO_EPOCH, last_epoch
 from kafkaframes.log.directory import LogDirectory, Partition, Segment
 from kafkaframes.log.filesystem import FileSystem, LocalFileSystem
 from kafkaframes.log.segment_file import open_segment_file
@@ -142,7 +142,9 @@ def _unread(found: Found, segments: Sequence[Segment], place: int) -> Blocks:
     if end <= segment.base_offset or segment.size_bytes == 0:
         return NO_BLOCKS
     lineage = tuple(one for one in found.partition.leader_epochs or () if one.start_offset < end)
-    return block_of_segment(place, segment.size_bytes, segment.base_offset, end - 1, last_epoch(lineage))
+    is_one = not lineage or lineage[-1].start_offset <= segment.base_offset  # else several epochs wrote in it
+    epoch = last_epoch(lineage) if is_one else NO_EPOCH
+    return block_of_segment(place, segment.size_bytes, segment.base_offset, end - 1, epoch)
 
 
 def _scan(filesystem: FileSystem, place: int, segment: Segment) -> tuple[Blocks, End | None]:

@@ -1,0 +1,143 @@
+"""The kind ``tiered`` notices a truth that was tampered with, and a store that is not what the truth says."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.agreement.kind import Case, differences, judge
+from tests.agreement.kinds import tiered
+
+DATA = Path(__file__).parent.parent / "data" / "tiered"
+NAME = "deleted-records"
+LEFT_OUT = set(tiered._FREE)
+
+
+@pytest.fixture
+def case(tmp_path):
+    return Path(shutil.copytree(DATA / NAME, tmp_path / NAME))
+
+
+def judged(folder):
+    return judge((tiered.KIND, Case(folder.name, str(folder))))[2]
+
+
+def leaves(value, path=()):
+    if isinstance(value, dict | list) and value:
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from leaves(value[key], (*path, key))
+    else:
+        yield path
+
+
+def poisoned(value, path):
+    if not path:
+        return "poison" if not isinstance(value, int) or isinstance(value, bool) else value + 1
+    out = copy.copy(value)
+    out[path[0]] = poisoned(value[path[0]], path[1:])
+    return out
+
+
+def test_every_value_about_uploads_and_partitions_counts():
+    """Of each: another value, and none."""
+    truth = json.loads((DATA / NAME / "index.json").read_text())
+    product = tiered._Product(DATA / NAME)
+    segments, partitions = dict(product.segments()), dict(product.partitions(truth["partitions"]))
+    assert not list(differences(tiered._segments(truth["segments"]), segments))
+    assert not list(differences(tiered._partitions(truth["partitions"]), partitions))
+    deleted = next(place for place, one in enumerate(truth["segments"]) if not one["valid"])
+    valid = next(place for place, one in enumerate(truth["segments"]) if one["valid"])
+    for place in (deleted, valid):
+        for path in leaves(truth["segments"][place]):
+            if path[0] not in LEFT_OUT:
+                bad = poisoned(truth["segments"], (place, *path))
+                assert list(differences(tiered._segments(bad), segments)), path
+    for path in leaves(truth["partitions"][0]):
+        bad = poisoned(truth["partitions"], (0, *path))
+        if not path[0].startswith("original"):
+            assert list(differences(tiered._partitions(bad), partitions)), path
+    for path in (("original_base_offsets", 2), ("original_base_offsets", 0)):
+        bad = poisoned(truth["partitions"], (0, *path))
+        assert list(differences(tiered._partitions(bad), dict(product.partitions(bad)))), path
+
+
+def test_counts_of_a_partition_that_is_all_there_count(tmp_path):
+    name = "settings-changed"
+    truth = json.loads((DATA / name / "index.json").read_text())
+    product = tiered._Product(DATA / name)
+    for field in ("original_records", "original_batches"):
+        bad = poisoned(truth["partitions"], (0, field))
+        assert list(differences(tiered._partitions(bad), dict(product.partitions(bad)))), field
+
+
+def change_line(path, change):
+    lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+    path.write_bytes(gzip.compress(b"".join(change(lines)), 1))
+
+
+def first_far(lines, kind):
+    """A line about a segment that is in the store: neither deleted nor local."""
+    start = next(number for number, line in enumerate(lines) if b'"base_offset":990' in line)
+    return next(number for number, line in enumerate(lines) if number >= start and kind in line)
+
+
+def without(kind):
+    def change(lines):
+        number = first_far(lines, kind)
+        return lines[:number] + lines[number + 1 :]
+
+    return change
+
+
+def twice(kind):
+    def change(lines):
+        number = first_far(lines, kind)
+        return lines[: number + 1] + lines[number:]
+
+    return change
+
+
+def other_key(lines):
+    number = first_far(lines, b'"type":"record"')
+    line = json.loads(lines[number]) | {"key": "cG9pc29u"}
+    return [*lines[:number], json.dumps(line).encode() + b"\n", *lines[number + 1 :]]
+
+
+@pytest.mark.parametrize(
+    "change", [without(b'"type":"record"'), without(b'"type":"batch"'), twice(b'"type":"record"'), other_key]
+)
+def test_records_that_differ_are_noticed(case, change):
+    change_line(case / "truth" / "orders-short-0.records.jsonl.gz", change)
+    assert judged(case)
+
+
+def test_missing_and_surplus_files_are_noticed(case):
+    assert not judged(case)
+    objects = sorted((case / "store").glob("orders-short-*/0/*1320-*"))
+    kept = {path: path.read_bytes() for path in objects}
+    for path in objects:
+        path.unlink()
+    assert judged(case)
+    for path, raw in kept.items():
+        path.write_bytes(raw)
+        path.with_name(path.name[:21] + "A" * 22 + path.name[43:]).write_bytes(raw)
+    assert judged(case)
+
+
+def test_a_changed_byte_of_an_object_is_noticed(case):
+    path = next((case / "store").glob("orders-short-*/0/*1650-*.log"))
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1
+    path.write_bytes(raw)
+    assert judged(case)
+
+
+@pytest.mark.parametrize("gone", ["index.json", "local", "truth"])
+def test_a_case_without_a_part_is_no_agreement(case, gone):
+    path = case / gone
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert judged(case)
