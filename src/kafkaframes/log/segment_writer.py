@@ -104,6 +104,7 @@ class PartitionWriter:
         directory: exists, and is empty.
         start_offset: the base offset of the first segment, at most the first batch's.
         topic_id: for ``partition.metadata``; none is written without it.
+        epochs, producers: what the log has before ``start_offset``, where it goes on there.
     """
 
     def __init__(
@@ -113,14 +114,16 @@ class PartitionWriter:
         start_offset: int = 0,
         settings: SegmentSettings | None = None,
         topic_id: str | None = None,
+        epochs: tuple[EpochStart, ...] = (),
+        producers: ProducerStates | None = None,
     ) -> None:
-        self.written = WrittenPartition(start_offset, start_offset)
+        self.written = WrittenPartition(start_offset, start_offset, epochs=epochs)
         self._directory = Path(directory)
         self._settings = settings or SegmentSettings()
         self._topic_id = topic_id
         self._segment: _OpenSegment | None = None
         self._transactions = OpenTransactions()
-        self._producers = ProducerStates()
+        self._producers = ProducerStates() if producers is None else producers
         self._last_snapshot = start_offset
 
     def __enter__(self) -> PartitionWriter:

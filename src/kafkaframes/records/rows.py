@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError
 
-__all__ = ["NO_TIMESTAMP", "Blobs", "Rows", "rows_of"]
+__all__ = ["NO_TIMESTAMP", "Blobs", "Rows", "blobs_of", "rows_of"]
 
 NO_TIMESTAMP = -1
 _COLUMNS = ("offset", "timestamp", "key", "value", "headers")
@@ -82,8 +82,8 @@ def rows_of(columns: Any, *, base_offset: int = 0, ignore: Iterable[str] = ()) -
     return Rows(
         _offsets(arrays.get("offset"), base_offset, count),
         _timestamps(arrays.get("timestamp"), count),
-        _blobs("key", arrays.get("key", none)),
-        _blobs("value", arrays.get("value", none)),
+        blobs_of("key", arrays.get("key", none)),
+        blobs_of("value", arrays.get("value", none)),
         header_starts,
         names,
         values,
@@ -217,7 +217,7 @@ def _timestamps(array: pa.Array | None, count: int) -> Int64s:
 _VARIABLE = {pa.binary(): np.int32, pa.string(): np.int32, pa.large_binary(): np.int64, pa.large_string(): np.int64}
 
 
-def _blobs(name: str, array: pa.Array) -> Blobs:
+def blobs_of(name: str, array: pa.Array) -> Blobs:
     """Lay out byte strings; types that are not simply offsets into bytes are cast first."""
     kind = array.type
     if kind not in _VARIABLE:
@@ -263,7 +263,7 @@ def _headers(array: pa.Array | None) -> tuple[Int64s, Blobs, Blobs]:
     starts = _list_bounds(array)
     if starts[0] == starts[-1]:
         return nothing
-    name_blobs, value_blobs = _blobs("headers", names), _blobs("headers", values)
+    name_blobs, value_blobs = blobs_of("headers", names), blobs_of("headers", values)
     _refuse_null_names(name_blobs, starts)
     return starts, name_blobs, value_blobs
 

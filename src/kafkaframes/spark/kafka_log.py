@@ -1,4 +1,4 @@
-"""``spark.read.format("kafka-log")``: the segments of a log as rows, with no broker and no jar.
+"""``spark.read.format("kafka-log")``: the segments of a log as rows, with no broker and no jar; and the way back.
 
 Thin on purpose: options, planning and reading are plain Python in the files of those names. What Spark does when:
 
@@ -15,12 +15,21 @@ and columns are narrowed by options instead.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.columns import Column, choose_columns, ddl
@@ -45,8 +54,13 @@ class KafkaLogDataSource(DataSource):
     """The data source ``kafka-log``."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        self.parsed = ReadOptions.parse(options)
+        self._options = dict(options)
         self._starts = any(name.lower() == "startingoffsets" for name in options)
+
+    @cached_property
+    def parsed(self) -> ReadOptions:
+        """The options of a read; those of a write are others."""
+        return ReadOptions.parse(self._options)
 
     @classmethod
     def name(cls) -> str:
@@ -65,6 +79,21 @@ class KafkaLogDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns of ``schema``: ours, or what ``spark.read.schema(...)`` named."""
         return KafkaLogReader(self.parsed, _columns_of(schema, self.parsed.layout))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the writer of a DataFrame; ``overwrite``: mode overwrite, else append."""
+        from kafkaframes.spark.log_writer import KafkaLogWriter
+        from kafkaframes.spark.write_options import parse_write
+
+        path, values = parse_write(self._options)
+        return KafkaLogWriter(path, values, schema, overwrite=overwrite, now_ms=time.time_ns() // 1_000_000)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
+        """Refuse: a stream is written batch by batch, with foreachBatch."""
+        raise OptionError(
+            "kafka-log does not write streams by itself: use foreachBatch, and in it "
+            'batch.write.format("kafka-log").mode("append").save(path); a batch that is repeated is written twice'
+        )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a stream; it starts at latest where no offset is given, as Spark's Kafka source does."""

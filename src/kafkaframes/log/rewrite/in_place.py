@@ -41,7 +41,7 @@ def convert_in_place(
         if kept.exists():
             raise LogDirError("the backup exists already: this directory has been rewritten", file=str(kept))
         _check(old, kept)
-        with _broker_lock(old):
+        with broker_lock(old):
             if new.exists():  # of a job that was killed; a broker may have written since
                 shutil.rmtree(new)
             report = convert(str(old), new, settings, run=run)
@@ -72,7 +72,7 @@ def _check(old: Path, kept: Path) -> None:
 
 
 @contextmanager
-def _broker_lock(directory: Path) -> Iterator[None]:
+def broker_lock(directory: Path) -> Iterator[None]:
     """Hold the lock that a broker takes on its directory (Java's ``FileChannel.tryLock``).
 
     Raises:

@@ -1,0 +1,47 @@
+"""Kafka's hash of keys (numba). Start reading at ``routing.py``, not here.
+
+Arrays in, arrays out. The plain twin is ``_reference.py``; one test runs both.
+"""
+
+import numpy as np
+from numba import types
+
+from kafkaframes.wire._jit import BYTES, INT64S, OUT_INT64S, device, kernel
+from kafkaframes.wire._kernels import address_of, load_u8
+
+_SEED = np.uint32(0x9747B28C)
+_M = np.uint32(0x5BD1E995)
+
+
+@device
+def _murmur2(address, start, size):
+    """Hash a key as ``Utils.murmur2`` does, without its sign (``toPositive``)."""
+    h = _SEED ^ np.uint32(size)
+    position, end = start, start + size
+    while end - position >= 4:
+        word = (
+            load_u8(address, position)
+            | load_u8(address, position + 1) << 8
+            | load_u8(address, position + 2) << 16
+            | load_u8(address, position + 3) << 24
+        )
+        k = np.uint32(np.uint32(word) * _M)
+        k = np.uint32(k ^ (k >> np.uint32(24)))
+        h = np.uint32(np.uint32(h * _M) ^ np.uint32(k * _M))
+        position += 4
+    left = end - position
+    if left:
+        for byte in range(left):
+            h = np.uint32(h ^ (np.uint32(load_u8(address, position + byte)) << np.uint32(8 * byte)))
+        h = np.uint32(h * _M)
+    h = np.uint32(np.uint32(h ^ (h >> np.uint32(13))) * _M)
+    return np.int64(np.uint32(h ^ (h >> np.uint32(15))) & np.uint32(0x7FFFFFFF))
+
+
+@kernel(types.void(BYTES, INT64S, INT64S, INT64S, OUT_INT64S))
+def partition_keys(buf, starts, lengths, counts, partitions):
+    """Choose the partition of each row that has a key and none yet (-1), of ``counts`` partitions."""
+    address = address_of(buf)
+    for row in range(partitions.size):
+        if partitions[row] < 0 and lengths[row] >= 0:
+            partitions[row] = _murmur2(address, starts[row], lengths[row]) % counts[row]

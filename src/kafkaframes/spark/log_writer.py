@@ -1,0 +1,114 @@
+"""``df.write.format("kafka-log")``: rows into a log directory that a broker opens; see ``log/writing``.
+
+What Spark does when: ``writer`` is called once, in a planner process on the driver's machine; ``write`` in a worker for
+each task, perhaps more than once; then ``commit`` with what all tasks returned, or ``abort``, on the driver's machine
+again. A task writes into a directory of its own below a staging directory beside the log; whatever happens, that
+directory is gone in the end, unless the driver itself is killed.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.log.rewrite import files
+from kafkaframes.log.writing import Commit, Run, RunWriter, Target, WriteSettings
+from kafkaframes.spark.write_options import COLUMN_TYPES, check_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+STAGING = ".kafkaframes-staging"
+
+
+@dataclass
+class TaskRuns(WriterCommitMessage):
+    """What one task wrote."""
+
+    task: int
+    runs: list[Run]
+
+
+class KafkaLogWriter(DataSourceArrowWriter):
+    """One write; pickled to the tasks and to the commit."""
+
+    def __init__(self, path: str, values: Mapping[str, Any], schema: StructType, *, overwrite: bool, now_ms: int):
+        target = Target.look(path)
+        counts = {} if overwrite else dict(target.counts)
+        self.settings = WriteSettings(now_ms=now_ms, partitions=counts, **values)
+        check_columns({field.name: field.dataType.simpleString() for field in schema}, self.settings)
+        self.target = target
+        self.overwrite = overwrite
+        top = Path(target.path)
+        self.staging = str(top.with_name(f"{top.name}{STAGING}-{uuid.uuid4().hex}"))
+        with files.writing(Path(self.staging)):
+            Path(self.staging).mkdir(parents=True)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one task's rows as runs."""
+        context = TaskContext.get()
+        number = context.partitionId() if context else 0
+        directory = Path(self.staging) / f"task-{number:06}-{uuid.uuid4().hex}"
+        with files.writing(directory):
+            directory.mkdir()
+        try:
+            writer = RunWriter(directory, self.settings, task=number)
+            for rows in iterator:
+                writer.add(_known(rows))
+            return TaskRuns(number, writer.finish())
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Put all runs into the log, those of a partition in the order of the tasks."""
+        tasks = sorted((one for one in messages if isinstance(one, TaskRuns)), key=lambda one: one.task)
+        runs = [run for one in tasks for run in one.runs]
+        try:
+            _check_there(runs)
+            Commit(self.target, self.settings, self.overwrite, new_topic_id, _in_threads).commit(runs)
+        finally:
+            shutil.rmtree(self.staging, ignore_errors=True)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove what the tasks wrote."""
+        shutil.rmtree(self.staging, ignore_errors=True)
+
+
+def _known(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the columns that are written; a column of nulls only is as good as none."""
+    names = [field.name for field in rows.schema if field.name in COLUMN_TYPES and not pa.types.is_null(field.type)]
+    return rows.select(names)
+
+
+def _check_there(runs: Iterable[Run]) -> None:
+    for run in runs:
+        path = Path(run.path)
+        if not path.exists() or path.stat().st_size != run.size_bytes:
+            reason = "is not what a task wrote: workers and driver must see the same files at the path written to"
+            raise LogDirError(reason, file=run.path)
+
+
+def _in_threads(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+    """Carry out the tasks of a commit side by side: they copy, and sum up in kernels, without Python's lock."""
+    if len(tasks) < 2:
+        return [function(task) for task in tasks]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(function, tasks))
+
+
+def new_topic_id() -> str:
+    """Return a random topic id: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

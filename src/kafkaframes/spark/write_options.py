@@ -1,0 +1,156 @@
+"""Options of ``df.write.format("kafka-log")`` and the columns that it takes. No pyspark, no I/O.
+
+Columns are those of Spark's Kafka sink, and ``timestamp`` and ``offset``. What else the source gives
+(``timestampType``, ``magic``, ...) says nothing to a writer and may be there; any other column is an error.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafkaframes.errors import OptionError
+from kafkaframes.log.writing.settings import DEFAULT_MAX_MESSAGE_BYTES, WriteSettings
+from kafkaframes.spark.columns import RECORDS
+from kafkaframes.spark.options import parse_size
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOption:
+    """One option: its name, the setting it fills, how its text is read."""
+
+    name: str
+    field: str
+    parse: Callable[[str], Any]
+    default: str
+    meaning: str
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError("a number above 0 is wanted")
+    return number
+
+
+def _format(text: str) -> int:
+    known = {"v0": 0, "v1": 1, "v2": 2, "0": 0, "1": 1, "2": 2}
+    if text.lower() not in known:
+        raise ValueError("v2, v1 or v0 is wanted")
+    return known[text.lower()]
+
+
+def _keeps(text: str) -> bool:
+    if text.lower() not in ("assign", "keep"):
+        raise ValueError("assign or keep is wanted")
+    return text.lower() == "keep"
+
+
+def _ids(text: str) -> dict[str, str]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        raise ValueError('JSON such as {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"} is wanted')
+    return found
+
+
+_ROWS = (
+    WriteOption("topic", "topic", str, "", "the topic of all rows; stronger than the column topic"),
+    WriteOption("numPartitions", "num_partitions", _positive, "1", "partitions of each new topic; keys decide which"),
+    WriteOption("codec", "codec", str.lower, "none", "none, gzip, snappy, lz4 or zstd"),
+    WriteOption("level", "level", int, "", "of the codec; Kafka's default if not given"),
+    WriteOption("messageFormat", "magic", _format, "v2", "v2, v1 or v0"),
+    WriteOption("batchSize", "batch_bytes", parse_size, "16384", "a batch ends before it would be larger (batch.size)"),
+    WriteOption("batchRecords", "batch_records", _positive, "", "or would have more records"),
+    WriteOption("segmentSize", "segment_bytes", parse_size, "1g", "a segment ends before it would be larger"),
+    WriteOption(
+        "maxMessageBytes",
+        "max_message_bytes",
+        parse_size,
+        str(DEFAULT_MAX_MESSAGE_BYTES),
+        "a record that needs a larger batch is an error (message.max.bytes)",
+    ),
+    WriteOption("offsets", "keep_offsets", _keeps, "assign", "keep: the column offset counts, holes and all"),
+    WriteOption(
+        "topicIds", "topic_ids", _ids, "", '{"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}; other new topics get new ids'
+    ),
+)
+WRITE_OPTIONS: Mapping[str, WriteOption] = {option.name.lower(): option for option in _ROWS}
+
+
+def parse_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    """Return the path and the settings that options say, in any letter case.
+
+    >>> parse_write({"path": "/data/new", "NUMPARTITIONS": "3", "codec": "zstd"})
+    ('/data/new', {'num_partitions': 3, 'codec': 'zstd'})
+
+    Raises:
+        OptionError: an option is unknown or has a bad value, or there is no path.
+    """
+    path, values = "", {}
+    for name, text in options.items():
+        lower = name.lower()
+        if lower == "path":
+            path = text
+            continue
+        option = WRITE_OPTIONS.get(lower)
+        if option is None:
+            raise OptionError(_unknown(name))
+        try:
+            values[option.field] = option.parse(text)
+        except ValueError as error:
+            raise OptionError(f"option {option.name}={text}: {error}") from None
+    if not path:
+        raise OptionError(
+            'kafka-log needs a path: df.write.format("kafka-log").mode("append").save("/backup/new-logs")'
+        )
+    WriteSettings(now_ms=0, **values)
+    return path, values
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name.lower(), WRITE_OPTIONS, n=1, cutoff=0.6)
+    if near:
+        return f"unknown option {name}: did you mean {WRITE_OPTIONS[near[0]].name}?"
+    return f"unknown option {name}; to write, kafka-log knows {', '.join(option.name for option in _ROWS)}"
+
+
+# column -> the types that it may have, as Spark's simpleString
+_TEXT = ("binary", "string")
+COLUMN_TYPES: Mapping[str, Sequence[str]] = {
+    "key": _TEXT,
+    "value": _TEXT,
+    "topic": ("string",),
+    "partition": ("int",),
+    "offset": ("bigint",),
+    "timestamp": ("timestamp", "bigint"),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
+_SAYS_NOTHING = frozenset(column.name for column in RECORDS) - frozenset(COLUMN_TYPES)
+
+
+def check_columns(columns: Mapping[str, str], settings: WriteSettings) -> None:
+    """Refuse a DataFrame that cannot be written; ``columns``: names to types.
+
+    Raises:
+        OptionError: names the column.
+    """
+    for name, kind in columns.items():
+        if name in _SAYS_NOTHING:
+            continue
+        allowed = COLUMN_TYPES.get(name)
+        if allowed is None:
+            raise OptionError(f"column {name}: records have {', '.join(COLUMN_TYPES)}; drop it, or put it into one")
+        if kind not in (*allowed, "void"):
+            raise OptionError(f"column {name} is {' or '.join(allowed)}, not {kind}")
+    if "value" not in columns:
+        raise OptionError("a column value is wanted; nulls in it are tombstones")
+    if settings.topic is None and "topic" not in columns:
+        raise OptionError("no topic: give the option topic, or a column topic")
+    if settings.keep_offsets and "offset" not in columns:
+        raise OptionError("offsets=keep needs a column offset")

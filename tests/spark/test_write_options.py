@@ -1,0 +1,58 @@
+"""Options and columns of a write, without a JVM."""
+
+import pytest
+
+from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.log.writing import WriteSettings
+from kafkaframes.spark.write_options import check_columns, parse_write
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"codek": "lz4"}, "unknown option codek: did you mean codec"),
+        ({"colour": "red"}, "unknown option colour; to write, kafka-log knows topic, numPartitions"),
+        ({"numPartitions": "0"}, "option numPartitions=0: a number above 0"),
+        ({"messageFormat": "v3"}, "option messageFormat=v3: v2, v1 or v0"),
+        ({"topicIds": "[1]"}, "option topicIds="),
+        ({"offsets": "maybe"}, "assign or keep"),
+        ({"codec": "brotli"}, "brotli"),
+        ({"messageFormat": "v1", "codec": "zstd"}, "zstd needs format 2"),
+        ({"topic": "a/b"}, "'a/b' is no topic's name"),
+        ({"segmentSize": "4g"}, "segment_bytes is 1 to"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(KafkaframesError, match=message):
+        parse_write({"path": "/data"} | options)
+
+
+def test_a_path_is_wanted():
+    with pytest.raises(OptionError, match="needs a path"):
+        parse_write({"topic": "t"})
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"key": "binary"}, "a column value is wanted"),
+        ({"value": "int"}, "column value is binary or string, not int"),
+        ({"value": "binary", "partition": "string"}, "column partition is int, not string"),
+        ({"value": "binary", "colour": "string"}, "column colour: records have key, value"),
+    ],
+)
+def test_bad_columns_are_named(columns, message):
+    with pytest.raises(OptionError, match=message):
+        check_columns(columns, WriteSettings(now_ms=0, topic="t"))
+
+
+def test_a_topic_and_offsets_to_keep_are_wanted():
+    with pytest.raises(OptionError, match="no topic"):
+        check_columns({"value": "binary"}, WriteSettings(now_ms=0))
+    with pytest.raises(OptionError, match="needs a column offset"):
+        check_columns({"value": "binary"}, WriteSettings(now_ms=0, topic="t", keep_offsets=True))
+
+
+def test_what_the_source_gives_may_be_written():
+    columns = {"key": "binary", "value": "binary", "topic": "string", "timestampType": "int", "magic": "tinyint"}
+    check_columns(columns, WriteSettings(now_ms=0))
