@@ -41,7 +41,7 @@ def read_records(
             those of its file iterator.
         columns: ``offset, timestamp, timestamp_type, key, value, headers`` by default; also ``base_offset, position,
             magic, codec, producer_id, producer_epoch, sequence, leader_epoch, transactional, control, crc_ok`` and the
-            others of ``kafkaframes.records.columns.COLUMNS``. A column that is not asked for costs nothing.
+            others of ``kafkaframes.records.makers.COLUMNS``. A column that is not asked for costs nothing.
         mode: PERMISSIVE gives the records that Kafka would (those before the damage in a damaged batch), DROPMALFORMED
             leaves damaged batches out, FAILFAST raises at the first.
         verify_crc: whether a wrong CRC counts as damage. PERMISSIVE gives such a batch's records all the same.

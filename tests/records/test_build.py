@@ -17,7 +17,7 @@ from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records import _kernels_build, _reference_build, build
 from kafkaframes.records.build import BatchFields, build_batch, build_empty_batch, build_end_transaction, build_records
 from kafkaframes.records.codecs import Codec, decompress
-from kafkaframes.records.columns import COLUMNS
+from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.rows import rows_of
 from kafkaframes.wire.checksum import crc32c
 

@@ -14,7 +14,8 @@ from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.records import layout
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.chunks import Chunks, Memory
-from kafkaframes.records.columns import COLUMNS, ReadOptions, RecordReader
+from kafkaframes.records.columns import ReadOptions, RecordReader
+from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.reasons import DAMAGED_STREAM, RECORD_REASONS, SMALL_SIZE
 from kafkaframes.records.scan import FILE, MEMORY, as_array
 
@@ -271,13 +272,18 @@ def test_a_size_of_two_gigabytes_allocates_nothing():
 
 
 def test_no_column_that_is_not_asked_for_is_made(monkeypatch):
-    from kafkaframes.records import columns
+    from kafkaframes.records import fused, makers
 
-    def refuse(*_):
+    def refuse(*_, **__):
         raise AssertionError("a value was copied")
 
-    monkeypatch.setattr(columns, "binary_array", refuse)
-    assert offsets(vector("v2_ok_two_batches"))[0]
+    monkeypatch.setattr(makers, "binary_array", refuse)
+    monkeypatch.setattr(fused._Cut, "binary", refuse)
+    data = vector("v2_ok_two_batches")
+    assert offsets(data)[0]
+    assert list(kafkaframes.read_records(data, columns=["offset", "value_size"]))
+    with pytest.raises(AssertionError, match="copied"):
+        list(kafkaframes.read_records(data, columns=["value"]))
 
 
 def test_empty_input_has_the_schema_and_no_batch():

@@ -11,7 +11,7 @@ from tests.records.test_columns import assert_same
 import kafkaframes
 from kafkaframes.records import fused
 from kafkaframes.records.chunks import Memory
-from kafkaframes.records.columns import ReadOptions, RecordReader
+from kafkaframes.records.columns import MODES, ReadOptions, RecordReader
 from kafkaframes.records.scan import as_array
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -69,6 +69,40 @@ def test_odd_streams_give_the_same(seed):
     made = [streams.stream(choose) for _ in range(choose.randrange(1, 6))]
     data = b"".join(streams.batch(number * 1000, *one) for number, one in enumerate(made))
     assert_same(data)
+
+
+def rows(data, columns, **options):
+    reader = RecordReader(Memory(as_array(data)), ReadOptions(columns=columns, **options))
+    return [row for batch in reader for row in batch.select(COLUMNS).to_pylist()], reader.errors
+
+
+COLUMNS = ["offset", "timestamp", "key", "value", "headers", "position", "crc_ok"]
+
+
+@given(st.integers(0, 1 << 30), st.integers(0, 2), st.sampled_from(MODES[:2]))
+def test_offsets_and_modes_give_the_same(seed, damages, mode):
+    data, choose = bytearray(some_log(seed)), random.Random(seed)
+    for _ in range(damages):
+        data[choose.randrange(len(data))] ^= 1 << choose.randrange(8)
+    for first, end in ((None, None), (3, None), (None, 40), (5, 33), (40, 40), (0, 1 << 40)):
+        options = {
+            "mode": mode,
+            "first_offset": first,
+            "end_offset": end,
+            "chunk_bytes": choose.choice([3000, 1 << 20]),
+        }
+        assert rows(data, COLUMNS, **options) == rows(data, [*COLUMNS, "key_size"], **options)
+
+
+def test_headers_that_are_given_up_leave_no_null_behind():
+    """A record that is refused half-way had a null header; the next batch's header in its place is none."""
+    pairs = [[("a", None), ("b", b"x")], [("c", None), ("d", b"12345678901234567890123456789012345678")]]
+    data = bytearray(kafkaframes.build_records({"value": [b"v", b"w"], "headers": pairs}))
+    place = data.index(b"1234567890") - 1
+    assert data[place] == 38 << 1
+    data[place] = 63 << 1
+    more = kafkaframes.build_records({"value": [b"v" * 60], "headers": [[("e", b"y"), ("f", b"z")]]}, base_offset=9)
+    assert len(assert_same(bytes(data) + more)) == 1
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -1,11 +1,13 @@
 """Records as Python values: the doctests' promises and the values of a hand-made batch."""
 
 import doctest
+import gzip
 
 import pytest
 
+from kafkaframes import build_records
 from kafkaframes.errors import CorruptRecordError
-from kafkaframes.records import batch, control, layout
+from kafkaframes.records import batch, control, layout, reasons
 from kafkaframes.wire import text
 
 
@@ -32,3 +34,17 @@ def test_malformed_text_is_replaced_as_java_does():
     assert text.java_text(b"\xe1\x80x") == "\ufffdx"
     assert text.java_text(b"\xf8\x80\x80") == "\ufffd\ufffd\ufffd"
     assert text.java_text("é€😀".encode()) == "é€😀"
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("wrapper_offset", [0, 57])
+def test_a_compressed_message_starts_at_its_first_offset_even_where_that_record_cannot_be_read(magic, wrapper_offset):
+    inner = bytearray(build_records({"value": [b"v"] * 3, "offset": [2, 5, 9]}, magic=magic))
+    body = (layout.MESSAGE_V0 if magic == 0 else layout.MESSAGE_V1).size
+    inner[body : body + 4] = (1000).to_bytes(4, "big")  # the first key is longer than its message
+    raw = build_records({"value": [gzip.compress(bytes(inner))], "offset": [wrapper_offset]}, magic=magic)
+    wrapper = bytearray(raw)
+    wrapper[layout.MESSAGE_V0.place_of("attributes")] = 1
+    (found,) = batch.read_values(bytes(wrapper))
+    assert (found.records, found.damage.status, found.damage.reached) == ((), reasons.UNREADABLE_FIELD, 1)
+    assert found.base_offset == (2 + 57 - 9 if magic == 1 and wrapper_offset else 2)

@@ -7,6 +7,7 @@ damage is a value (``Batch.damage``, ``Walk.end``).
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from kafkaframes.records.layout import (
     CONTROL,
     DELETE_HORIZON,
     LOG_APPEND_TIME,
+    OVERHEAD_BYTES,
     PLACE,
     TIMESTAMP_TYPES,
     TRANSACTIONAL,
@@ -167,11 +169,13 @@ class Walk:
         for row, count in enumerate(index.rows.tolist()):
             fields = dict(zip(PLACE, batches.table[:, row].tolist(), strict=True))
             problem = decode.problem_of(row, index, sections)
-            damage = None
+            damage, base = None, records[first].offset if count else None
             if problem is not None:
                 unreadable = problem.status == UNREADABLE_FIELD and row not in sections.problems
                 damage = Damage(problem.status, problem.reason, count + unreadable)
-            yield _batch(fields, bool(valid[row]), tuple(records[first : first + count]), damage)
+                if unreadable and not count:
+                    base = _first_inner_offset(sections.buf[sections.starts[row] : sections.ends[row]].data, fields)
+            yield _batch(fields, bool(valid[row]), tuple(records[first : first + count]), damage, base)
             first += count
 
 
@@ -268,11 +272,28 @@ def _int32(value: int) -> int:
     return (value + 2**31) % 2**32 - 2**31
 
 
+def _first_inner_offset(inner: memoryview, fields: dict[str, int]) -> int:
+    """Return the offset of the first message in a compressed one, which can be read where its key or value cannot.
+
+    Inner offsets of format 1 are relative: the last one's is the wrapper's (KIP-31), unless that is 0.
+    """
+    first, size = struct.unpack_from(">qi", inner)
+    last, position = first, 0
+    while position + OVERHEAD_BYTES <= len(inner):
+        offset, size = struct.unpack_from(">qi", inner, position)
+        position += OVERHEAD_BYTES + size
+        last = offset if position <= len(inner) else last
+    is_relative = fields["magic"] == 1 and fields["base_offset"] != 0
+    return int(first + (fields["base_offset"] - last if is_relative else 0))
+
+
 def _timestamp_type(magic: int, attributes: int) -> str:
     return TIMESTAMP_TYPES[-1 if magic == 0 else int(bool(attributes & LOG_APPEND_TIME))]
 
 
-def _batch(fields: dict[str, int], valid: bool, records: tuple[Record, ...], damage: Damage | None) -> Batch:
+def _batch(
+    fields: dict[str, int], valid: bool, records: tuple[Record, ...], damage: Damage | None, first_offset: int | None
+) -> Batch:
     is_v2, flags = fields["magic"] >= 2, fields["attributes"]
     number = flags & CODEC_MASK
 
@@ -282,7 +303,7 @@ def _batch(fields: dict[str, int], valid: bool, records: tuple[Record, ...], dam
 
     base_offset: int | None = fields["base_offset"]
     if not is_v2 and number:  # what Kafka calls the base offset here is the first record's; there may be none
-        base_offset = records[0].offset if records else None
+        base_offset = first_offset
     base_sequence, last_offset = get("base_sequence"), get("last_offset")
     last_sequence = None
     if base_sequence is not None and last_offset is not None:

@@ -24,7 +24,6 @@ import numpy as np
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records import _kernels_build as kernels
 from kafkaframes.records.codecs import Codec, codec_of, compress
-from kafkaframes.records.columns import COLUMNS
 from kafkaframes.records.fields import (
     CREATE_TIME,
     LARGEST_INT32,
@@ -35,6 +34,7 @@ from kafkaframes.records.fields import (
     BatchFields,
     check_options,
 )
+from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.rows import Bytes, Int64s, Rows, rows_of
 from kafkaframes.wire.checksum import crc32, crc32c
 

@@ -116,6 +116,19 @@ class Made(NamedTuple):
         """What was wrong with batches, by their numbers in the piece."""
         return {row - self.first: found for row, found in self.state.problems.items() if self.first <= row < self.last}
 
+    @property
+    def offsets(self) -> Ints:
+        """The records' offsets."""
+        return self._numbers("offset")
+
+    @property
+    def timestamps(self) -> Ints:
+        """The records' timestamps, in ms."""
+        return self._numbers("timestamp")
+
+    def _numbers(self, name: str) -> Ints:
+        return np.frombuffer(self.columns[name].buffers()[1] if self.records else b"", np.int64)
+
     def told(self, what: int) -> Ints:
         """What the kernel said of each batch."""
         row: Ints = self.state.told[what, self.first : self.last]

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.records.chunks import Chunk, Chunks, Source
-from kafkaframes.records.columns import CODEC, TIMESTAMP, codec_array
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, DELETE_HORIZON, TRANSACTIONAL
+from kafkaframes.records.makers import CODEC, TIMESTAMP, codec_array
 from kafkaframes.records.scan import timestamp_types
 
 _PLAIN = {

@@ -17,8 +17,8 @@ from kafkaframes.log.copies.healing import Healer
 from kafkaframes.log.segment_source import Meter
 from kafkaframes.records import decode
 from kafkaframes.records.chunks import Chunk, Chunks, pieces
-from kafkaframes.records.columns import codec_array
 from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
+from kafkaframes.records.makers import codec_array
 from kafkaframes.records.reasons import CRC_MISMATCH
 from kafkaframes.records.scan import FILE, Batches, End, Ints, check_crcs, timestamp_types
 from kafkaframes.spark.arrow import arrow_schema, instants, repeated

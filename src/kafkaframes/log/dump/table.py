@@ -19,7 +19,7 @@ from kafkaframes.log.dump.chunks import Chunk, Place
 from kafkaframes.log.dump.columns import record_columns
 from kafkaframes.log.dump.headers import index_headers
 from kafkaframes.log.dump.lines import Base64, Line, Slices, plan_line, slices_of
-from kafkaframes.records.columns import binary_array
+from kafkaframes.records.makers import binary_array
 from kafkaframes.wire.text import java_text
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
-from kafkaframes.records.columns import HEADERS
+from kafkaframes.records.makers import HEADERS
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 PARTITIONED_BY = ("topic", "partition")

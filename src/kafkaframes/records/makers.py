@@ -1,0 +1,202 @@
+"""The columns that records can be read into: names, Arrow types, and how each is made of the index of records.
+
+What is not asked for costs nothing: a column is made by its own function in ``COLUMNS``, and keys, values and headers
+are copied only then. The six columns of ``fused.READY`` are mostly made there, together, and only found here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafkaframes.errors import CorruptRecordError
+from kafkaframes.records import _kernels_gather
+from kafkaframes.records._kernels_gather import SLACK_BYTES
+from kafkaframes.records.chunks import Chunk
+from kafkaframes.records.decode import Allocate, Index, Ints32, Sections
+from kafkaframes.records.layout import CODEC_MASK, CODECS, CONTROL, DELETE_HORIZON, TRANSACTIONAL
+from kafkaframes.records.scan import Bytes, Ints, timestamp_types
+from kafkaframes.wire.text import java_text
+
+HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
+TIMESTAMP = pa.timestamp("ms", tz="UTC")
+CODEC = pa.dictionary(pa.int8(), pa.string())
+_CODEC_NAMES = pa.array([*CODECS, "unknown"])
+
+
+class Decoded:
+    """The index of a chunk's records, and what the columns are made from."""
+
+    def __init__(
+        self,
+        chunk: Chunk,
+        sections: Sections,
+        index: Index,
+        valid: npt.NDArray[Any] | None,
+        allocate: Allocate = np.empty,
+    ) -> None:
+        self.chunk = chunk
+        self.batches = chunk.batches
+        self.sections = sections
+        self.index = index
+        self.valid = valid
+        self.allocate = allocate
+        self.made: dict[str, pa.Array] = {}
+
+    @cached_property
+    def owners(self) -> Ints:
+        """The batch of each record."""
+        return np.repeat(np.arange(len(self.batches)), self.index.rows)
+
+    def of_batch(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Repeat a batch's value for each of its records."""
+        return np.repeat(values, self.index.rows)
+
+    def binary(self, places: Ints, sizes: Ints32) -> pa.Array:
+        """Copy byte strings of the records."""
+        return binary_array(self.sections.buf, places, sizes, allocate=self.allocate)
+
+    def flags(self, mask: int) -> npt.NDArray[np.bool_]:
+        """Tell for each batch whether a flag of format 2 is set."""
+        found: npt.NDArray[np.bool_] = (self.batches.column("magic") >= 2) & (
+            (self.batches.column("attributes") & mask) != 0
+        )
+        return found
+
+    def base_offsets(self) -> Ints:
+        """The batches' base offsets; of a compressed message its first record's (its own offset is the last's)."""
+        bases = self.batches.column("base_offset")
+        wrappers = (self.batches.column("magic") < 2) & (self.batches.column("attributes") & CODEC_MASK != 0)
+        wrappers &= self.index.rows > 0
+        if wrappers.any():
+            bases = bases.copy()
+            bases[wrappers] = self.index.offsets[(np.cumsum(self.index.rows) - self.index.rows)[wrappers]]
+        return bases
+
+
+def binary_array(buf: Bytes, places: Ints, sizes: Ints32, *, allocate: Allocate = np.empty) -> pa.Array:
+    """Copy byte strings out of ``buf``; a size below zero is null.
+
+    Raises:
+        CorruptRecordError: more bytes than Arrow's 32-bit offsets can count.
+    """
+    count = sizes.size
+    total = int(sizes.sum(where=sizes > 0, dtype=np.int64))
+    if total > 2**31 - 1:
+        raise CorruptRecordError(f"{total} bytes of one column in one batch are more than Arrow's binary holds")
+    offsets, data = allocate(count + 1, np.int32), allocate(total + SLACK_BYTES, np.uint8)
+    validity = allocate((count + 7) // 8, np.uint8)
+    nulls = _kernels_gather.gather_binary(buf, places, sizes, count, offsets, data, validity)
+    buffers = [pa.py_buffer(validity) if nulls else None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), count, buffers, null_count=nulls)
+
+
+def _headers(found: Decoded) -> pa.Array:
+    places, counts = found.index.headers_at, found.index.header_counts
+    total, records = int(counts.sum(dtype=np.int64)), counts.size
+    allocate = found.allocate
+    lists = allocate(records + 1, np.int32)
+    parts = [allocate(total, dtype) for dtype in (np.int64, np.int32, np.int64, np.int32)]
+    _kernels_gather.index_headers(found.sections.buf, places, counts, records, lists, *parts)
+    keys = java_text_array(binary_array(found.sections.buf, parts[0], parts[1], allocate=allocate))
+    values = binary_array(found.sections.buf, parts[2], parts[3], allocate=allocate)
+    pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS.value_type))
+    return pa.Array.from_buffers(HEADERS, records, [None, pa.py_buffer(lists)], null_count=0, children=[pairs])
+
+
+def java_text_array(raw: pa.Array) -> pa.Array:
+    """Return text as Java reads it; only keys that are no UTF-8 are looked at one by one."""
+    data = np.frombuffer(raw.buffers()[2], np.uint8)
+    if data.size and data.max() < 0x80:  # ASCII needs no further look
+        return pa.Array.from_buffers(pa.string(), len(raw), raw.buffers(), null_count=0)
+    try:
+        return raw.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([java_text(one) for one in raw.to_pylist()], pa.string())
+
+
+def _sequences(found: Decoded) -> npt.NDArray[np.int32]:
+    """Add offset deltas to base sequences as Kafka does: from 2^31 - 1 on to 0."""
+    bases = found.of_batch(found.batches.column("base_sequence"))
+    deltas = found.index.offsets - found.of_batch(found.batches.column("base_offset"))
+    deltas = deltas.astype(np.int32).astype(np.int64)
+    room = ((2**31 - 1) - deltas).astype(np.int32)
+    summed = np.where(bases > room, deltas - ((2**31 - 1) - bases) - 1, bases + deltas)
+    return np.where(bases >= 0, summed, -1).astype(np.int32)
+
+
+def codec_array(attributes: Ints) -> pa.Array:
+    """Name codecs by the attributes of their batches; ``unknown`` for the numbers that Kafka does not know."""
+    numbers = np.minimum(attributes & CODEC_MASK, len(CODECS)).astype(np.int8)
+    return pa.DictionaryArray.from_arrays(pa.array(numbers), _CODEC_NAMES)
+
+
+def _numbers(name: str, dtype: Any) -> Callable[[Decoded], Any]:
+    return lambda found: found.of_batch(found.batches.column(name).astype(dtype))
+
+
+def _flag(mask: int) -> Callable[[Decoded], Any]:
+    return lambda found: found.of_batch(found.flags(mask))
+
+
+def _delete_horizons(found: Decoded) -> pa.Array:
+    has = found.of_batch(found.flags(DELETE_HORIZON))
+    return pa.array(found.of_batch(found.batches.column("base_timestamp")), mask=~has).cast(TIMESTAMP)
+
+
+class Column(NamedTuple):
+    """A column's Arrow type, and how it is made."""
+
+    type: pa.DataType
+    make: Callable[[Decoded], Any]
+
+
+COLUMNS: dict[str, Column] = {
+    "offset": Column(pa.int64(), lambda found: found.index.offsets),
+    "timestamp": Column(TIMESTAMP, lambda found: found.index.timestamps),
+    "timestamp_type": Column(
+        pa.int32(),
+        lambda found: found.of_batch(
+            timestamp_types(found.batches.column("magic"), found.batches.column("attributes"))
+        ),
+    ),
+    "key": Column(pa.binary(), lambda found: found.binary(found.index.key_at, found.index.key_size)),
+    "value": Column(pa.binary(), lambda found: found.binary(found.index.value_at, found.index.value_size)),
+    "headers": Column(HEADERS, _headers),
+    "base_offset": Column(pa.int64(), lambda found: found.of_batch(found.base_offsets())),
+    "position": Column(pa.int64(), lambda found: found.of_batch(found.batches.column("position") + found.chunk.base)),
+    "magic": Column(pa.int8(), _numbers("magic", np.int8)),
+    "codec": Column(CODEC, lambda found: codec_array(found.of_batch(found.batches.column("attributes")))),
+    "producer_id": Column(pa.int64(), _numbers("producer_id", np.int64)),
+    "producer_epoch": Column(pa.int16(), _numbers("producer_epoch", np.int16)),
+    "sequence": Column(pa.int32(), _sequences),
+    "leader_epoch": Column(pa.int32(), _numbers("leader_epoch", np.int32)),
+    "transactional": Column(pa.bool_(), _flag(TRANSACTIONAL)),
+    "control": Column(pa.bool_(), _flag(CONTROL)),
+    "crc_ok": Column(pa.bool_(), lambda found: found.of_batch(np.asarray(found.valid, np.bool_))),
+    "last_offset": Column(pa.int64(), _numbers("last_offset", np.int64)),
+    "batch_size": Column(pa.int32(), _numbers("size", np.int32)),
+    "delete_horizon": Column(TIMESTAMP, _delete_horizons),
+    "key_size": Column(pa.int32(), lambda found: np.maximum(found.index.key_size, -1)),
+    "value_size": Column(pa.int32(), lambda found: np.maximum(found.index.value_size, -1)),
+}
+
+
+def arrow_column(name: str, found: Decoded) -> pa.Array:
+    """Return a column, made now unless it is there already."""
+    ready = found.made.get(name)
+    return _as_arrow(COLUMNS[name], found) if ready is None else ready
+
+
+def _as_arrow(column: Column, found: Decoded) -> pa.Array:
+    made = column.make(found)
+    if isinstance(made, pa.Array):
+        return made
+    if made.dtype == np.bool_:
+        return pa.array(made)
+    return pa.Array.from_buffers(column.type, made.size, [None, pa.py_buffer(np.ascontiguousarray(made))], null_count=0)
