@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +11,10 @@ import pytest
 from tests.interop import brokers
 
 from kafkaframes.log.directory import discover
+from kafkaframes.log.restore.groups import read_groups
 from kafkaframes.log.verify import verify
 
 DATA = Path(__file__).parents[1] / "data"
-SHARED = Path(__file__).parents[3] / "shared" / "corpus"
 APPENDED = 3
 
 
@@ -25,7 +26,12 @@ def kafka(request, oracle):
         module.fetch(request.param)
     except module.KafkaFailed as failure:
         pytest.skip(f"Kafka {request.param} cannot be fetched: {failure}")
-    return lambda path: module.RealKafka(request.param, path)
+
+    def start(path):
+        return module.RealKafka(request.param, path)
+
+    start.version = request.param
+    return start
 
 
 def run(*arguments) -> str:
@@ -84,3 +90,114 @@ def test_a_broker_opens_a_restored_log_and_goes_on(kafka, java, tmp_path, source
         assert [record[0] for record in again.records[partition][-APPENDED:]] == [end, end + 1, end + 2]
         assert again.ends[partition][0] == begin
     check_in_order(tmp_path / "data")
+
+
+def test_an_export_is_opened_after_its_restore_from_parquet(kafka, java, tmp_path):
+    source = DATA / "examples" / "kafka-4.3"
+    run("export", source, "--to", tmp_path / "parquet")
+    run("restore", tmp_path / "parquet", "--to", tmp_path / "data", "--codec", "lz4", "--segment-bytes", 40_000)
+    with kafka(tmp_path) as node:
+        seen = read(java, node, appended=APPENDED)
+        node.stop()
+    assert users(seen.records) == users(brokers.expected_records(source))
+    assert seen.configs["orders"]["retention.ms"] == "-1"
+    check_in_order(tmp_path / "data")
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["kept", "moved"])
+def test_groups_go_on_where_they_were(kafka, java, tmp_path, moved):
+    source = DATA / "logs" / "kraft-4x-transactions"
+    (found,) = discover(str(source))
+    copies = [(found, one) for one in found.partitions if one.topic == "__consumer_offsets"]
+    old = {key: commit.offset for key, commit in read_groups(copies).commits.items()}
+    options = ("--offsets", "reassign", "--start-offset", 1000, "--open-transactions", "abort") if moved else ()
+    run("restore", source, "--to", tmp_path / "data", "--offsets-partitions", 5, *options)
+    with kafka(tmp_path) as node:
+        seen = read(java, node)
+        node.stop()
+    assert seen.groups.keys() == old.keys()
+    before, expected = users(seen.records), users(brokers.expected_records(source))
+    for (group, topic, partition), offset in seen.groups.items():
+        unread = [record[1:] for record in before.get((topic, partition), []) if record[0] >= offset]
+        wanted = expected.get((topic, partition), [])
+        assert unread == [record[1:] for record in wanted if record[0] >= old[group, topic, partition]]
+        assert moved == (offset != old[group, topic, partition])
+    assert seen.topics["__consumer_offsets"][1] == 5
+    check_in_order(tmp_path / "data")
+
+
+def test_a_node_of_the_releases_own_features_opens_it(kafka, java, tmp_path):
+    if not kafka.version.startswith("4."):
+        pytest.skip("an older broker does not know the features of a later release")
+    source = DATA / "examples" / "kafka-4.3"
+    run("restore", source, "--to", tmp_path / "data", "--release", "4.3")
+    with kafka(tmp_path) as node:
+        seen = read(java, node, appended=APPENDED)
+        node.stop()
+    assert users(seen.records) == users(brokers.expected_records(source))
+    check_in_order(tmp_path / "data")
+
+
+def test_an_existing_cluster_takes_partitions_with_its_own_ids(kafka, java, tmp_path):
+    """The documented way: create the topics, stop the broker, put the restored partitions in their places, start it."""
+    source = DATA / "logs" / "kraft-4x-transactions"
+    expected = users(brokers.expected_records(source, isolation="read_committed"))
+    with kafka(tmp_path) as node:
+        java("CreateTopics", node.bootstrap, "payments:2", "idempotent:2")
+        created = read(java, node)
+        node.stop()
+        ids = "".join(
+            f"Topic: {name}\tTopicId: {said[0]}\tPartitionCount: 2\n" for name, said in created.topics.items()
+        )
+        (tmp_path / "ids").write_text(ids)
+        run("restore", source, "--to", tmp_path / "new", "--into-cluster-ids", tmp_path / "ids")
+        for path in (tmp_path / "new").glob("*-*/"):
+            if path.is_dir():
+                shutil.rmtree(tmp_path / "data" / path.name)
+                shutil.move(path, tmp_path / "data" / path.name)
+        node.start()
+        seen = read(java, node, isolation="read_committed", appended=APPENDED)
+        node.stop()
+    for name in ("payments", "idempotent"):
+        assert seen.topics[name] == created.topics[name]
+        for number in range(2):
+            assert seen.records[name, number] == expected[name, number]
+    check_in_order(tmp_path / "data")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("compact", "--topic", "customers", "--topic", "orders"),
+        ("convert", "--to-format", "v2"),
+        ("recompress", "--codec", "zstd"),
+        ("repair",),
+    ],
+    ids=lambda given: given[0],
+)
+def test_a_broker_opens_what_our_other_commands_write(kafka, java, tmp_path, arguments):
+    """The log is put under a node that knows its topics: the one that a restore of the same source makes."""
+    command, *options = arguments
+    name = "kafka-2.8-format-1" if command == "convert" else "kafka-4.3"
+    source = DATA / "examples" / name
+    run("restore", source, "--to", tmp_path / "data", "--no-groups")
+    before = tmp_path / "before"
+    shutil.copytree(tmp_path / "data", before)
+    run(command, before, "--to", tmp_path / "written", *options)
+    expected = users(brokers.expected_records(tmp_path / "written"))
+    if command != "compact":
+        assert _without_format(expected) == _without_format(users(brokers.expected_records(source)))
+    shutil.rmtree(tmp_path / "data")
+    shutil.move(tmp_path / "written", tmp_path / "data")
+    with kafka(tmp_path) as node:
+        seen = read(java, node, appended=APPENDED)
+        node.stop()
+        log = (tmp_path / "kafka.out").read_text()
+    assert users(seen.records) == expected
+    assert "stray" not in log
+    check_in_order(tmp_path / "data")
+
+
+def _without_format(found):
+    """Format 1 has no headers, and its timestamps' types are those of format 2."""
+    return {partition: [record[:2] + record[3:] for record in records] for partition, records in found.items()}
