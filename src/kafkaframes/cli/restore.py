@@ -95,7 +95,7 @@ def command(
         click.echo(json.dumps(report.as_json()))
     else:
         _show(report, settings)
-    if report.bytes_lost:
+    if not report.is_whole:
         sys.exit(EXIT_LOST)
 
 
@@ -163,7 +163,8 @@ def _show(report: RestoreReport, settings: RestoreSettings) -> None:
 
 
 def _remarks(report: RestoreReport) -> list[str]:
-    said = [f"left out: {directory}: {reason}" for directory, reason in report.left_out if reason != "not asked for"]
+    said = [f"{one['severity']}: {one['topic']}-{one['partition']}: {one['message']}" for one in report.decisions]
+    said += [f"left out: {directory}: {reason}" for directory, reason in report.left_out if reason != "not asked for"]
     for one in report.partitions:
         name = f"{one.topic}-{one.partition}"
         said += [f"{lost.file}: bytes {lost.start:,} to {lost.end:,} are left out: {lost.reason}" for lost in one.lost]

@@ -139,15 +139,29 @@ def test_nothing_is_written_when_it_is_only_planned(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_log_of_several_backups_is_joined_and_two_copies_are_refused(tmp_path):
-    one = write_log(tmp_path / "one", [records(0, 10)])
-    two = write_log(tmp_path / "two", [records(10, 10)], base=10)
-    again = write_log(tmp_path / "again", [records(5, 10)], base=5)
+def test_several_backups_of_a_log_are_one_log(tmp_path):
+    batches = [records(first, 10, leader_epoch=0) for first in range(0, 60, 10)]
+    one = write_log(tmp_path / "one", batches[:3])
+    two = write_log(tmp_path / "two", batches[3:], base=30)
     restored([one, two], tmp_path / "new")
-    assert [row["offset"] for row in rows(log_of(tmp_path / "new")[TopicPartition("t", 0)])] == list(range(20))
-    with pytest.raises(LogDirError, match=r"t-0 is in .*one/t-0, too"):
-        restored([one, again], tmp_path / "other")
-    assert not (tmp_path / "other").exists()
+    assert [row["offset"] for row in rows(log_of(tmp_path / "new")[TopicPartition("t", 0)])] == list(range(60))
+    bad = bytearray(b"".join(batches[:5]))
+    bad[len(batches[0]) + 70] ^= 1
+    damaged = write_log(tmp_path / "damaged", [bytes(bad)])
+    report = restored([damaged, one, two], tmp_path / "healed")
+    assert b"".join(
+        Path(one.path).read_bytes() for one in log_of(tmp_path / "healed")[TopicPartition("t", 0)].segments
+    ) == (b"".join(batches))
+    assert "taken-from-copy" in {said["check"] for said in report.decisions}
+    assert report.is_whole
+    with pytest.raises(LogDirError, match="nothing was restored"):
+        restored([damaged, write_log(tmp_path / "same", [bytes(bad)])], tmp_path / "bad")
+    report = restored([damaged, tmp_path / "same"], tmp_path / "skipped", damaged="skip")
+    assert not report.is_whole
+    assert [row["offset"] for row in rows(log_of(tmp_path / "skipped")[TopicPartition("t", 0)])] == [
+        *range(10),
+        *range(20, 50),
+    ]
 
 
 def test_topic_ids_are_checked_given_and_made(tmp_path):

@@ -66,10 +66,12 @@ def restore(
     found = discover(named, filesystem=filesystem, options=storage)
     report = RestoreReport(named, str(target), described(settings), _fingerprint(found), dry_run=dry_run)
     if dry_run:
-        _Job(found, settings, report, now_ms, new_id).preview()
+        _Job(found, settings, report, now_ms, new_id, storage).preview()
         return report
     _refuse_inside(target, found)
-    return carry_out(report, lambda directory: _Job(found, settings, report, now_ms, new_id).write(directory, run))
+    return carry_out(
+        report, lambda directory: _Job(found, settings, report, now_ms, new_id, storage).write(directory, run)
+    )
 
 
 def carry_out(report: RestoreReport, write: Callable[[Path], None]) -> RestoreReport:
@@ -125,13 +127,15 @@ class _Job:
         report: RestoreReport,
         now_ms: int,
         new_id: NewId,
+        storage: Mapping[str, Any] | None,
     ) -> None:
         self._settings, self._report, self._now_ms = settings, report, now_ms
         metadata = metadata_of(found)
         counts = {topic: said.partitions for topic, said in metadata.topics.items()}
-        self._plan: RestorePlan = plan_restore(found, settings, new_id=new_id, partition_counts=counts)
+        self._plan: RestorePlan = plan_restore(found, settings, new_id=new_id, partition_counts=counts, storage=storage)
         self._groups = read_groups(self._plan.offsets_copies) if settings.groups else Groups()
         report.topic_ids, report.left_out = self._plan.topic_ids, self._plan.left_out
+        report.decisions = [one.as_json() for one in self._plan.decisions]
         ids = {one.metadata.topic_id for _, one in self._plan.offsets_copies if one.metadata is not None}
         self._end = Completion(
             settings, report, metadata, now_ms=now_ms, new_id=new_id, offsets_topic_ids=tuple(sorted(ids))

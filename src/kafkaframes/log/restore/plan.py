@@ -4,21 +4,26 @@ Kafka's own topics: ``__consumer_offsets`` is made anew from the committed offse
 ``__cluster_metadata`` is read for the topics' settings (``metadata.py``); ``__transaction_state`` and
 ``__share_group_state`` are copied where nothing has moved, for what they say is about offsets and ids of these very
 partitions. Others of its own are left out unless they are named.
+
+A partition that is there more than once (replicas' backups, later parts of one log) is one log from many copies
+(``log/copies``; ``docs/many-copies.md`` has the rules).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from typing import Any
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.log import names
+from kafkaframes.log.copies.decisions import Decision
+from kafkaframes.log.copies.together import one_log_of
 from kafkaframes.log.directory import LogDirectory, Partition, partitions_of
-from kafkaframes.log.lookup import log_end_offset
+from kafkaframes.log.findings import Severity
 from kafkaframes.log.names import TopicPartition
 from kafkaframes.log.recovery_plan import MOST_OFFSETS, plan_layout
-from kafkaframes.log.restore.settings import ABORT, KRAFT, RestoreSettings
+from kafkaframes.log.restore.settings import ABORT, KRAFT, SKIP, RestoreSettings
 from kafkaframes.log.restore.source import LARGEST_OFFSET, SegmentPart
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -37,14 +42,14 @@ class PlannedPartition:
         target: as it will be called.
         source: as the sources call it; None for an empty one that fills a topic up.
         parts: the sources' segments, in order.
-        directories: the sources'.
+        directory: the source's; ``merged/...`` where it is one log from several copies.
     """
 
     target: TopicPartition
     source: TopicPartition | None = None
     parts: tuple[SegmentPart, ...] = ()
     log_start_offset: int = 0
-    directories: tuple[str, ...] = ()
+    directory: str = ""
 
     @property
     def size_bytes(self) -> int:
@@ -60,12 +65,14 @@ class RestorePlan:
         topic_ids: new name to id.
         offsets_copies: the partitions of ``__consumer_offsets`` to read, with their directories.
         left_out: directories that are not restored, with the reason.
+        decisions: what was decided where partitions have several copies.
     """
 
     partitions: list[PlannedPartition] = field(default_factory=list)
     topic_ids: dict[str, str] = field(default_factory=dict)
     offsets_copies: list[_Copy] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
 
 
 def plan_restore(
@@ -74,39 +81,63 @@ def plan_restore(
     *,
     new_id: NewId,
     partition_counts: Mapping[str, int] | None = None,
+    storage: Mapping[str, Any] | None = None,
 ) -> RestorePlan:
-    """Work out what becomes of the sources; they are listed, and at most one segment of a partition is read.
+    """Work out what becomes of the sources. They are listed; of a partition with several copies headers are read.
 
     Args:
         directories: from the discovery.
         new_id: makes an id for a topic that has none.
         partition_counts: of the source's topics, where its metadata says it.
+        storage: options of the stores that have the sources.
 
     Raises:
-        LogDirError: two sources disagree about a topic's id, or both hold the same part of a partition.
+        LogDirError: copies disagree about a topic's id, or (unless damage is skipped) about records.
         OptionError: nothing is left to restore, or a name of the map does not exist.
     """
     plan = RestorePlan()
-    copies: dict[TopicPartition, list[_Copy]] = {}
-    for directory, partition in partitions_of(directories, live=False):
-        if settings.groups and partition.topic == OFFSETS_TOPIC and partition.is_live:
+    one = one_log_of([_chosen_of(directory, settings, plan) for directory in directories], options=storage)
+    plan.decisions = one.decisions
+    _refuse_undecided(plan.decisions, settings)
+    found: dict[TopicPartition, _Copy] = {}
+    for directory, partition in partitions_of(one.directories):
+        if settings.groups and partition.topic == OFFSETS_TOPIC:
             plan.offsets_copies.append((directory, partition))
-        elif reason := _reason_to_leave(partition, settings):
-            plan.left_out.append((partition.directory, reason))
         else:
-            copies.setdefault(partition.topic_partition, []).append((directory, partition))
-    _check_names(copies, settings)
-    for source, found in sorted(copies.items()):
+            found[partition.topic_partition] = (directory, partition)
+    _check_names(found, settings)
+    for source, (directory, partition) in sorted(found.items()):
         target = replace(source, topic=settings.new_name(source.topic))
-        plan.partitions.append(_planned(target, source, found))
+        plan.partitions.append(_planned(target, directory, partition))
     if not plan.partitions:
         raise OptionError("nothing to restore: no live partition of the sources is asked for")
-    plan.topic_ids = _topic_ids(copies, settings, new_id)
+    plan.topic_ids = _topic_ids(found, settings, new_id)
     if settings.bootstrap == KRAFT:  # an existing cluster has the others
         counts = {settings.new_name(topic): count for topic, count in (partition_counts or {}).items()}
         plan.partitions += [PlannedPartition(one) for one in missing([one.target for one in plan.partitions], counts)]
     plan.partitions.sort(key=lambda one: one.target)
     return plan
+
+
+def _chosen_of(directory: LogDirectory, settings: RestoreSettings, plan: RestorePlan) -> LogDirectory:
+    """Return a source with the partitions that are read, and note the others."""
+    chosen = []
+    for partition in directory.partitions:
+        is_offsets = settings.groups and partition.topic == OFFSETS_TOPIC and partition.is_live
+        reason = "" if is_offsets else _reason_to_leave(partition, settings)
+        if reason:
+            plan.left_out.append((partition.directory, reason))
+        else:
+            chosen.append(partition)
+    return replace(directory, partitions=tuple(chosen))
+
+
+def _refuse_undecided(decisions: Iterable[Decision], settings: RestoreSettings) -> None:
+    for one in decisions:
+        if one.severity is Severity.ERROR and settings.damaged != SKIP:
+            place = one.places[0] if one.places else None
+            position = place.position if place else None
+            raise LogDirError(f"{one}: nothing was restored", file=place.file if place else one.copy, position=position)
 
 
 def _reason_to_leave(partition: Partition, settings: RestoreSettings) -> str:
@@ -143,7 +174,7 @@ def is_as_it_was(settings: RestoreSettings) -> bool:
     return not any(changes) and all(one is None for one in ranges)
 
 
-def _check_names(copies: Mapping[TopicPartition, list[_Copy]], settings: RestoreSettings) -> None:
+def _check_names(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings) -> None:
     topics = {one.topic for one in copies}
     for old, new in settings.topic_map:
         if old not in topics:
@@ -168,27 +199,14 @@ def check_topic_name(name: str) -> None:
 # ------------------------------------------------------------------------------------------------------- partitions
 
 
-def _planned(target: TopicPartition, source: TopicPartition, copies: list[_Copy]) -> PlannedPartition:
-    ordered = sorted(copies, key=lambda copy: copy[1].segments[0].base_offset if copy[1].segments else 0)
-    filled = [copy for copy in ordered if copy[1].segments] or ordered[:1]
-    for one, two in pairwise(filled):
-        _check_apart(source, one, two)
-    parts = [part for directory, partition in filled for part in _parts(directory, partition)]
+def _planned(target: TopicPartition, directory: LogDirectory, partition: Partition) -> PlannedPartition:
+    parts = list(_parts(directory, partition))
     nexts = [part.base_offset for part in parts[1:]] + [LARGEST_OFFSET]
     limited = tuple(
         replace(part, end_offset=min(after, part.base_offset + MOST_OFFSETS + 1), is_last=part is parts[-1])
         for part, after in zip(parts, nexts, strict=True)
     )
-    directories = tuple(partition.directory for _, partition in filled)
-    return PlannedPartition(target, source, limited, filled[0][1].log_start_offset, directories)
-
-
-def _check_apart(source: TopicPartition, one: _Copy, two: _Copy) -> None:
-    """Refuse two copies of the same records; a later part of the same log may lie elsewhere."""
-    begins = two[1].segments[0].base_offset
-    if one[1].segments[-1].base_offset >= begins or log_end_offset(one[0].filesystem, one[1]) > begins:
-        reason = f"{source} is in {one[1].directory}, too, with the same offsets: name one of the two"
-        raise LogDirError(reason, file=two[1].directory)
+    return PlannedPartition(target, partition.topic_partition, limited, partition.log_start_offset, partition.directory)
 
 
 def _parts(directory: LogDirectory, partition: Partition) -> Iterator[SegmentPart]:
@@ -217,20 +235,17 @@ def missing(planned: Iterable[TopicPartition], counts: Mapping[str, int]) -> lis
 # -------------------------------------------------------------------------------------------------------- topic ids
 
 
-def _topic_ids(
-    copies: Mapping[TopicPartition, list[_Copy]], settings: RestoreSettings, new_id: NewId
-) -> dict[str, str]:
+def _topic_ids(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings, new_id: NewId) -> dict[str, str]:
     """Return each topic's id: the one that is given, else the sources', else a new one (a renamed topic is another).
 
     Raises:
         LogDirError: the sources disagree about one that is not given.
     """
     found: dict[str, dict[str, str]] = {}
-    for source, several in copies.items():
+    for source, (_, partition) in copies.items():
         of_topic = found.setdefault(source.topic, {})
-        for _, partition in several:
-            if partition.metadata is not None:
-                of_topic.setdefault(partition.metadata.topic_id, partition.directory)
+        if partition.metadata is not None:
+            of_topic.setdefault(partition.metadata.topic_id, partition.directory)
     given = dict(settings.topic_ids)
     if strangers := given.keys() - {settings.new_name(topic) for topic in found}:
         raise OptionError(f"a topic id is given for {', '.join(sorted(strangers))}, which is not restored")

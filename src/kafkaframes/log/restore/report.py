@@ -21,6 +21,7 @@ class RestoreReport:
         topic_ids: name to id.
         groups: what became of the committed offsets; None where none were asked for.
         left_out: directories of the sources that were not restored, with the reason.
+        decisions: what was decided where partitions have several copies.
         held: topics that keep everything (``retention.ms`` is -1) until somebody says otherwise.
         cluster_id: of the new node; empty for an existing cluster.
         done_before: an earlier run of the same job had finished; nothing was done now.
@@ -34,6 +35,7 @@ class RestoreReport:
     topic_ids: dict[str, str] = field(default_factory=dict)
     groups: GroupsReport | None = None
     left_out: list[tuple[str, str]] = field(default_factory=list)
+    decisions: list[dict[str, Any]] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
     cluster_id: str = ""
     dry_run: bool = False
@@ -43,6 +45,11 @@ class RestoreReport:
     def bytes_lost(self) -> int:
         """Bytes of damaged batches that are not in the result; unfinished tails do not count."""
         return sum(one.end - one.start for report in self.partitions for one in report.lost if not one.is_tail)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is missing that the sources should have had."""
+        return not self.bytes_lost and all(one["severity"] != "error" for one in self.decisions)
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as values that JSON has."""
