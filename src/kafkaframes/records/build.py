@@ -46,6 +46,7 @@ __all__ = [
     "build_empty_batch",
     "build_end_transaction",
     "build_records",
+    "build_rows",
     "next_sequence",
 ]
 
@@ -102,6 +103,38 @@ def build_records(
     )
     check_options(magic, known, fields, batch_bytes, batch_records)
     rows = rows_of(columns, base_offset=base_offset, ignore=READER_COLUMNS)
+    return _build(rows, magic, known, level, fields, batch_bytes, batch_records)
+
+
+def build_rows(
+    rows: Rows,
+    *,
+    magic: int = 2,
+    codec: str | int = "none",
+    level: int | None = None,
+    batch_bytes: int = DEFAULT_BATCH_BYTES,
+    batch_records: int | None = None,
+    fields: BatchFields = PLAIN,
+) -> bytes:
+    """Write rows that are laid out already, as ``build_records`` writes columns.
+
+    Raises:
+        EncodeError: a row does not fit into the format; ``path`` names it.
+    """
+    known = codec_of(codec)
+    check_options(magic, known, fields, batch_bytes, batch_records)
+    return _build(rows, magic, known, level, fields, batch_bytes, batch_records)
+
+
+def _build(
+    rows: Rows,
+    magic: int,
+    known: Codec,
+    level: int | None,
+    fields: BatchFields,
+    batch_bytes: int,
+    batch_records: int | None,
+) -> bytes:
     _check_rows(rows, magic)
     starts = _split(rows, magic, known, fields, batch_bytes, batch_records or rows.size + 1)
     return _write(rows, _table(rows, starts, known, fields), magic, known, level, fields)

@@ -46,7 +46,8 @@ def write(path: Path, *tasks: pa.RecordBatch, overwrite: bool = False, **options
         for old in directory.iterdir():
             old.unlink()
         writer = RunWriter(directory, settings, task=number)
-        writer.add(batch)
+        for start in range(0, batch.num_rows, 100):
+            writer.add(batch.slice(start, 100))
         runs += writer.finish()
     return Commit(target, settings, overwrite, lambda: "AAAAAAAAAAAAAAAAAAAAAQ", map).commit(runs)
 
@@ -269,7 +270,6 @@ def test_rows_that_cannot_be_written_are_named(tmp_path, columns, options, messa
 
 def test_many_rows_are_written_in_portions(tmp_path, monkeypatch):
     monkeypatch.setattr("kafkaframes.log.writing.runs.PENDING_BYTES", 5000)
-    monkeypatch.setattr("kafkaframes.log.writing.runs._BUILD_BYTES", 1000)
     keys = [b"%d" % (n % 50) for n in range(3000)]
     write(tmp_path / "logs", rows(key=keys, value=keys), topic="t", num_partitions=4)
     found = [records(tmp_path / "logs", f"t-{n}") for n in range(4)]

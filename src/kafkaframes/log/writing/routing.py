@@ -22,15 +22,15 @@ from kafkaframes.records.rows import Blobs, blobs_of
 
 Ints = npt.NDArray[np.int64]
 _NONE = -1
+_SHORT = 1 << 16
 LARGEST_PARTITION = 2**31 - 1
 
 
 class Routed(NamedTuple):
-    """Rows of one topic partition, in their order; ``numbers`` are their numbers in the task."""
+    """Rows of one topic partition: their places among those given, ascending."""
 
     partition: TopicPartition
-    rows: pa.RecordBatch
-    numbers: Ints
+    places: Ints
 
 
 class Router:
@@ -40,7 +40,6 @@ class Router:
         """``task``: its number; tasks begin with different partitions."""
         self._settings = settings
         self._task = task
-        self._rows = 0
         self._keyless_bytes = 0
         self._checked: set[str] = set()
 
@@ -48,29 +47,25 @@ class Router:
         """Share out rows.
 
         Raises:
-            EncodeError: a row has no topic, or a partition that is none; the message has its number and the task's.
+            EncodeError: a row has no topic, or a partition that is none; ``path`` has its place.
         """
-        numbers: Ints = np.arange(self._rows, self._rows + rows.num_rows)
-        self._rows += rows.num_rows
         topics, topic_of = self._topics(rows)
         counts = np.array([self._count(name) for name in topics], np.int64)[topic_of]
         partitions = self._partitions(rows, topics, topic_of, counts)
-        code = topic_of << 32 | partitions
+        width = int(partitions.max(initial=0)) + 1
+        code = topic_of * width + partitions
+        if len(topics) * width <= _SHORT:  # few enough for numpy to sort by counting
+            code = code.astype(np.uint16)
         order = np.argsort(code, kind="stable")
-        edges = np.flatnonzero(np.diff(code[order], prepend=-1, append=-1))
+        edges = np.flatnonzero(np.diff(code[order].astype(np.int64), prepend=-1, append=-1))
         found = []
         for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-            mine = order[first:end]
-            chosen = rows if len(mine) == rows.num_rows else rows.take(pa.array(mine))
-            where = int(code[mine[0]])
-            found.append(Routed(TopicPartition(topics[where >> 32], where & 0xFFFFFFFF), chosen, numbers[mine]))
+            topic, partition = divmod(int(code[order[first]]), width)
+            found.append(Routed(TopicPartition(topics[topic], partition), order[first:end]))
         return found
 
     def _count(self, topic: str) -> int:
         return self._settings.partitions.get(topic, self._settings.num_partitions or 1)
-
-    def _bad(self, row: int, reason: str) -> EncodeError:
-        return EncodeError(f"task {self._task}, row {row}: {reason}")
 
     def _topics(self, rows: pa.RecordBatch) -> tuple[list[str], Ints]:
         """Return the topics' names, and each row's place among them."""
@@ -78,8 +73,8 @@ class Router:
             return [self._settings.topic], np.zeros(rows.num_rows, np.int64)
         column = rows.column("topic")
         if column.null_count:
-            row = self._number(column.is_null())
-            raise self._bad(row, "no topic: give the option topic, or a column topic without nulls")
+            row = _first(column.is_null())
+            raise _bad(row, "no topic: give the option topic, or a column topic without nulls")
         encoded = column.dictionary_encode()
         names: list[str] = encoded.dictionary.to_pylist()
         indices = encoded.indices.to_numpy().astype(np.int64)
@@ -88,14 +83,9 @@ class Router:
                 try:
                     check_topic(name)
                 except OptionError as error:
-                    raise self._bad(self._number(indices == place), str(error)) from None
+                    raise _bad(_first(indices == place), str(error)) from None
                 self._checked.add(name)
         return names, indices
-
-    def _number(self, flags: pa.Array | npt.NDArray[np.bool_]) -> int:
-        """Return the number of the first row that a flag is set for."""
-        array = np.asarray(flags)
-        return self._rows - len(array) + int(np.flatnonzero(array)[0])
 
     def _partitions(self, rows: pa.RecordBatch, topics: list[str], topic_of: Ints, counts: Ints) -> Ints:
         partitions: Ints = np.full(rows.num_rows, _NONE, np.int64)
@@ -121,8 +111,8 @@ class Router:
         wrong = given & ((asked < 0) | (asked >= limits))
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
-            name, count = topics[topic_of[row]], int(limits[row])
-            raise self._bad(self._number(wrong), f"no partition {asked[row]}: topic {name} has {count}")
+            has = f"has {counts[row]}" if limits[row] <= LARGEST_PARTITION else "numbers them from 0 on"
+            raise _bad(row, f"no partition {asked[row]}: topic {topics[topic_of[row]]} {has}")
 
     def _in_turn(self, rows: pa.RecordBatch, free: Ints, counts: Ints) -> Ints:
         """Choose partitions for rows that say nothing: the next one after about a batch."""
@@ -132,6 +122,15 @@ class Router:
         self._keyless_bytes = int(ends[-1])
         turns: Ints = (self._task + (ends - 1) // self._settings.batch_bytes) % counts[free]
         return turns
+
+
+def _bad(row: int, reason: str) -> EncodeError:
+    return EncodeError(reason).within(row)
+
+
+def _first(flags: pa.Array | npt.NDArray[np.bool_]) -> int:
+    """Return the first row that a flag is set for."""
+    return int(np.flatnonzero(np.asarray(flags))[0])
 
 
 _NO_VALUES = Blobs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))

@@ -1,12 +1,13 @@
 """One task's rows become runs: for each topic partition a file of batches whose offsets count from 0.
 
 A run is in the order of the task's rows. Batches are complete (compressed, with their CRC); what the commit changes
-afterwards stands outside of both. Memory: ``PENDING_BYTES`` of rows, whatever the number of partitions.
+afterwards stands outside of both. Memory: ``PENDING_BYTES`` of rows and what is built of them, whatever the number of
+partitions; so the batches of very many partitions are smaller than asked for.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +19,11 @@ from kafkaframes.log.names import TopicPartition
 from kafkaframes.log.rewrite import files
 from kafkaframes.log.writing.routing import Ints, Routed, Router
 from kafkaframes.log.writing.settings import WriteSettings
-from kafkaframes.records.build import build_records
+from kafkaframes.records.build import build_rows
+from kafkaframes.records.rows import Rows, rows_of
 
-PENDING_BYTES = 64 << 20
-_BUILD_BYTES = 8 << 20
-_RECORD = ("offset", "timestamp", "key", "value", "headers")
+PENDING_BYTES = 32 << 20
+_HEADER_BYTES = 10  # two lengths, at most
 _OVERHEAD_BYTES = 61 + 21  # of a batch with one record, at most, without key, value and headers
 
 
@@ -43,14 +44,11 @@ class Run:
 
 
 @dataclass(slots=True)
-class _Pending:
-    """Rows of a partition that are not written yet, and what is."""
+class _Open:
+    """What is written of a partition so far."""
 
     path: Path
-    rows: list[pa.RecordBatch] = field(default_factory=list)
-    numbers: list[Ints] = field(default_factory=list)
-    waiting_bytes: int = 0
-    written_bytes: int = 0
+    size_bytes: int = 0
     records: int = 0
     first_offset: int = 0
     next_offset: int = 0
@@ -65,8 +63,10 @@ class RunWriter:
         self._settings = settings
         self._task = task
         self._router = Router(settings, task=task)
-        self._pending: dict[TopicPartition, _Pending] = {}
-        self._waiting_bytes = 0
+        self._open: dict[TopicPartition, _Open] = {}
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+        self._rows = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Take rows.
@@ -75,19 +75,10 @@ class RunWriter:
             EncodeError: a row cannot be written; the message has its number and the task's.
             LogDirError: the disk is full, or something is forbidden.
         """
-        for routed in self._router.route(rows):
-            pending = self._of(routed.partition)
-            self._check_sizes(routed)
-            size = routed.rows.nbytes
-            pending.rows.append(routed.rows)
-            pending.numbers.append(routed.numbers)
-            pending.waiting_bytes += size
-            self._waiting_bytes += size
-            if pending.waiting_bytes >= _BUILD_BYTES:
-                self._write(pending)
-        if self._waiting_bytes >= PENDING_BYTES:
-            for pending in self._pending.values():
-                self._write(pending)
+        self._pending.append(rows)
+        self._pending_bytes += rows.nbytes
+        if self._pending_bytes >= PENDING_BYTES:
+            self._flush()
 
     def finish(self) -> list[Run]:
         """Write the rest and say what there is.
@@ -95,106 +86,130 @@ class RunWriter:
         Raises:
             EncodeError, LogDirError: as ``add``.
         """
-        for pending in self._pending.values():
-            self._write(pending)
+        self._flush()
         return [
-            Run(partition, str(one.path), one.written_bytes, one.records, one.first_offset, one.next_offset)
-            for partition, one in sorted(self._pending.items())
+            Run(partition, str(one.path), one.size_bytes, one.records, one.first_offset, one.next_offset)
+            for partition, one in sorted(self._open.items())
         ]
 
-    def _of(self, partition: TopicPartition) -> _Pending:
-        found = self._pending.get(partition)
-        if found is None:
-            found = self._pending[partition] = _Pending(self._directory / f"run-{len(self._pending):06}")
-        return found
+    def _flush(self) -> None:
+        """Route the rows that wait, and write each partition's."""
+        given, self._pending, self._pending_bytes = [one for one in self._pending if one.num_rows], [], 0
+        for rows in _joined(given):
+            try:
+                self._write_all(rows)
+            except EncodeError as error:
+                raise self._located(error) from error
+            self._rows += rows.num_rows
 
-    def _bad(self, number: int, reason: str) -> EncodeError:
-        return EncodeError(f"task {self._task}, row {number}: {reason}")
+    def _write_all(self, rows: pa.RecordBatch) -> None:
+        routed = self._router.route(rows)
+        records = self._laid_out(rows)
+        self._check_sizes(records, routed)
+        offsets = _kept_offsets(rows) if self._settings.keep_offsets else None
+        for one in routed:
+            opened = self._open.get(one.partition)
+            if opened is None:
+                opened = _Open(self._directory / f"run-{len(self._open):06}")
+                self._open[one.partition] = opened
+            mine = self._numbered(one, opened, offsets)
+            data = self._built(records.take(one.places, offsets=mine), one)
+            with files.writing(opened.path), opened.path.open("ab") as out:
+                out.write(data)
+            opened.size_bytes += len(data)
+            opened.records += len(mine)
+            opened.next_offset = int(mine[-1]) + 1
 
-    def _check_sizes(self, routed: Routed) -> None:
+    def _laid_out(self, rows: pa.RecordBatch) -> Rows:
+        magic = self._settings.magic
+        columns = {name: rows.column(name) for name in ("key", "value", "headers") if name in rows.schema.names}
+        if magic > 0:
+            stamps = rows.column("timestamp") if "timestamp" in rows.schema.names else None
+            columns["timestamp"] = _milliseconds(stamps, rows.num_rows, self._settings.now_ms)
+        if magic < 2 and "headers" in columns:
+            _refuse_headers(columns.pop("headers"), magic)
+        return rows_of(columns)
+
+    def _check_sizes(self, records: Rows, routed: list[Routed]) -> None:
         """Refuse a record that no batch can hold."""
-        sizes = np.full(routed.rows.num_rows, _OVERHEAD_BYTES, np.int64)
-        for name in ("key", "value"):
-            if name in routed.rows.schema.names:
-                lengths = pc.fill_null(pc.binary_length(routed.rows.column(name)), 0)
-                sizes += lengths.to_numpy(zero_copy_only=False)
-        large = np.flatnonzero(sizes > self._settings.max_message_bytes)
-        if len(large):
-            row = int(large[0])
-            raise self._bad(
-                int(routed.numbers[row]),
-                f"a record of about {sizes[row]} bytes for {routed.partition} is larger than maxMessageBytes "
-                f"({self._settings.max_message_bytes})",
-            )
+        limit = self._settings.max_message_bytes
+        sizes = _OVERHEAD_BYTES + np.maximum(records.keys.lengths, 0) + np.maximum(records.values.lengths, 0)
+        if len(records.header_starts):
+            entries = records.header_names.lengths + np.maximum(records.header_values.lengths, 0) + _HEADER_BYTES
+            before = np.concatenate(([0], np.cumsum(entries)))
+            sizes += before[records.header_starts[1:]] - before[records.header_starts[:-1]]
+        if sizes.max(initial=0) > limit:
+            row = int(np.flatnonzero(sizes > limit)[0])
+            partition = next(one.partition for one in routed if row in one.places)
+            reason = f"a record of about {sizes[row]} bytes for {partition} is larger than maxMessageBytes ({limit})"
+            raise EncodeError(reason).within(row)
 
-    def _write(self, pending: _Pending) -> None:
-        if not pending.rows:
-            return
-        rows, numbers = pa.Table.from_batches(pending.rows), np.concatenate(pending.numbers)
-        self._waiting_bytes -= pending.waiting_bytes
-        pending.rows, pending.numbers, pending.waiting_bytes = [], [], 0
-        data = self._built(rows, numbers, pending)
-        with files.writing(pending.path), pending.path.open("ab") as out:
-            out.write(data)
-        pending.written_bytes += len(data)
-        pending.records += rows.num_rows
+    def _numbered(self, routed: Routed, opened: _Open, offsets: Ints | None) -> Ints:
+        """Return the offsets of a partition's rows."""
+        if offsets is None:
+            return np.arange(opened.next_offset, opened.next_offset + len(routed.places))
+        mine: Ints = offsets[routed.places]
+        before = opened.next_offset - 1
+        falls = np.flatnonzero(np.diff(mine, prepend=before) <= 0)
+        if len(falls):
+            at = int(falls[0])
+            last = mine[at - 1] if at else before
+            reason = f"offset {mine[at]} after {last} in {routed.partition}: sort each task by partition and offset"
+            raise EncodeError(reason).within(int(routed.places[at]))
+        if not opened.records:
+            opened.first_offset = int(mine[0])
+        return mine
 
-    def _built(self, rows: pa.Table, numbers: Ints, pending: _Pending) -> bytes:
+    def _built(self, records: Rows, routed: Routed) -> bytes:
         settings = self._settings
-        columns = {name: rows.column(name) for name in _RECORD if name in rows.column_names}
-        if settings.keep_offsets:
-            self._keep_offsets(columns["offset"], numbers, pending)
-        else:
-            columns.pop("offset", None)
-        columns["timestamp"] = _milliseconds(columns.get("timestamp"), rows.num_rows, settings.now_ms)
-        if settings.magic == 0:
-            del columns["timestamp"]
-        if settings.magic < 2 and "headers" in columns:
-            self._refuse_headers(columns.pop("headers"), numbers)
         try:
-            data = build_records(
-                columns,
+            return build_rows(
+                records,
                 magic=settings.magic,
                 codec="none" if settings.compresses_late else settings.codec,
                 level=settings.level,
-                base_offset=pending.next_offset,
                 batch_bytes=settings.batch_bytes,
                 batch_records=settings.batch_records,
             )
         except EncodeError as error:
-            raise self._located(error, numbers) from error
-        if not settings.keep_offsets:
-            pending.next_offset += rows.num_rows
-        return data
+            row = _row_of(error)
+            raise EncodeError(error.reason).within(int(routed.places[row])) if row is not None else error from error
 
-    def _located(self, error: EncodeError, numbers: Ints) -> EncodeError:
-        """Name the row of the task where the error names one of those that waited."""
-        row = next((part for part in error.path if isinstance(part, int)), None)
-        return error if row is None or row >= len(numbers) else self._bad(int(numbers[row]), str(error))
-
-    def _keep_offsets(self, column: pa.ChunkedArray, numbers: Ints, pending: _Pending) -> None:
-        if column.null_count:
-            row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
-            raise self._bad(int(numbers[row]), "no offset; with offsets=keep every row has one")
-        offsets = column.to_numpy()
-        before = pending.next_offset - 1 if pending.records else -1
-        falls = np.flatnonzero(np.diff(offsets, prepend=before) <= 0)
-        if len(falls):
-            row = int(falls[0])
-            reason = f"offset {offsets[row]} after {offsets[row - 1] if row else before}: sort each task by offset"
-            raise self._bad(int(numbers[row]), reason)
-        if not pending.records:
-            pending.first_offset = int(offsets[0])
-        pending.next_offset = int(offsets[-1]) + 1
-
-    def _refuse_headers(self, column: pa.ChunkedArray, numbers: Ints) -> None:
-        has_some = pc.fill_null(pc.greater(pc.list_value_length(column), 0), False)
-        if pc.any(has_some).as_py():
-            row = int(np.flatnonzero(np.asarray(has_some))[0])
-            raise self._bad(int(numbers[row]), f"format {self._settings.magic} has no headers")
+    def _located(self, error: EncodeError) -> EncodeError:
+        """Name the row of the task, where the error names one of those that waited."""
+        row = _row_of(error)
+        return error if row is None else EncodeError(f"task {self._task}, row {self._rows + row}: {error.reason}")
 
 
-def _milliseconds(column: pa.ChunkedArray | None, count: int, now_ms: int) -> pa.ChunkedArray | pa.Array:
+def _row_of(error: EncodeError) -> int | None:
+    return next((step for step in error.path if isinstance(step, int)), None)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Put small batches together, where their values fit into one array."""
+    if not batches:
+        return []
+    joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
+
+
+def _kept_offsets(rows: pa.RecordBatch) -> Ints:
+    column = rows.column("offset")
+    if column.null_count:
+        row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
+        raise EncodeError("no offset; with offsets=keep every row has one").within(row)
+    offsets: Ints = column.to_numpy()
+    return offsets
+
+
+def _refuse_headers(column: pa.Array, magic: int) -> None:
+    has_some = pc.fill_null(pc.greater(pc.list_value_length(column), 0), False)
+    if pc.any(has_some).as_py():
+        row = int(np.flatnonzero(np.asarray(has_some))[0])
+        raise EncodeError(f"format {magic} has no headers").within(row)
+
+
+def _milliseconds(column: pa.Array | None, count: int, now_ms: int) -> pa.Array:
     """Return whole milliseconds, rounded down; rows without a timestamp get the time of the write, as producers do."""
     if column is None:
         return pa.array(np.full(count, now_ms))
