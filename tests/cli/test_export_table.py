@@ -128,6 +128,17 @@ def test_a_directory_with_other_files_is_refused(form, tmp_path):
     assert "holds other files" in refused(SHOP, "--to", tmp_path / "files", "--format", form)
 
 
+def test_a_run_that_was_killed_before_its_first_commit_is_no_obstacle(tmp_path):
+    place = tmp_path / "t"
+    (place / "_kafkaframes" / "runs").mkdir(parents=True)
+    (place / "_kafkaframes" / "runs" / "feedbeef.json").write_text("{}")
+    stray = place / "topic=payments" / "partition=0" / f"{0:020}-aa-feedbeef.parquet"
+    stray.parent.mkdir(parents=True)
+    stray.write_bytes(b"half")
+    assert "1 files of runs that were killed" in ask(SHOP, "--to", place, "--format", "delta").output
+    assert not stray.exists()
+
+
 def test_a_catalog_of_pyicebergs_configuration(tmp_path, monkeypatch):
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/own.db")
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{tmp_path}/house")

@@ -1,7 +1,9 @@
 """One suite, two table formats: what arrives, what a later run adds, what is refused. No JVM."""
 
 import json
+import os
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -477,6 +479,48 @@ def test_a_killed_run_shows_nothing_and_the_next_one_cleans_up(kind, log, step, 
     assert outcome.table["commits"] == (0 if landed else 1)
     assert not list(kind.root.rglob("_kafkaframes/runs/*"))
     assert len(data_files(kind)) == len(before) + 2
+
+
+def test_a_first_run_that_is_killed_before_its_commit_leaves_no_obstacle(kind, log, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(TableExport, "_discard", lambda *given, **named: None)
+
+        def commit(self, *given):
+            raise KilledError
+
+        patch.setattr(type(kind.table()), "commit", commit)
+        with pytest.raises(KilledError):
+            export(kind, log, incremental=False)
+    (left,) = data_files(kind)
+    assert export(kind, log, incremental=False).table["removed_orphans"][0].endswith(left)
+    assert held(kind) == list(range(200))
+    assert len(data_files(kind)) == 1
+
+
+def test_a_run_of_another_machine_is_dead_after_a_week(kind, log, monkeypatch):
+    export(kind, log)
+    (runs,) = kind.root.rglob("_kafkaframes/runs")
+    stray = next(kind.root.rglob("topic=t")) / "partition=0" / f"{7:020}-aa-feedbeef.parquet"
+    stray.write_bytes(b"")
+    claim = runs / "feedbeef.json"
+    claim.write_text(json.dumps({"since": kind.versions()[-1], "host": "elsewhere"}))
+    assert export(kind, log).table["removed_orphans"] == []
+    assert stray.exists()
+    old = time.time() - 8 * 24 * 3600
+    os.utime(claim, (old, old))
+    assert export(kind, log).table["removed_orphans"] == [str(stray)]
+    assert not claim.exists()
+
+
+def test_a_file_that_is_gone_before_the_commit_stops_it(kind, log):
+    def lost(jobs):
+        for file in one_by_one(jobs):
+            Path(file.path).unlink()
+            yield file
+
+    with pytest.raises(OptionError, match="is not there as a whole"):
+        export(kind, log, run=lost)
+    assert export(kind, log).table["commits"] == 1
 
 
 def test_files_of_a_run_that_is_alive_are_left_alone(kind, log):

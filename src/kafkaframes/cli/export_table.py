@@ -12,6 +12,7 @@ from kafkaframes.log.export.journal import OWN
 from kafkaframes.log.export.run import Outcome
 from kafkaframes.log.export.settings import Settings
 from kafkaframes.log.tables import delta, iceberg
+from kafkaframes.log.tables.claims import RUNS
 from kafkaframes.log.tables.files import write_data_file
 from kafkaframes.log.tables.run import Run, TableExport
 from kafkaframes.log.tables.state import table_settings
@@ -82,7 +83,8 @@ def _destination(to: str, sign: str) -> str:
         raise OptionError(f"--to {to}: is a file")
     if root.is_dir() and not (root / sign).exists():
         others = [path.name for path in root.iterdir() if path.name != OWN]
-        if others or (root / OWN / "export.json").exists():
+        is_begun = (root / RUNS).is_dir()  # by a run that was killed before its first commit, or is at it now
+        if (others and not is_begun) or (root / OWN / "export.json").exists():
             raise OptionError(f"--to {to}: holds other files, and no table")
     return str(root)
 

@@ -2,7 +2,8 @@
 
 Each run keeps a file ``_kafkaframes/runs/RUN.json`` locked while it writes and commits. The operating system takes the
 lock away with the process, however it ends. A file without a lock belongs to a dead run; its data files (their names
-end with the run's name) are removed if the table's log says that the run never committed, and named otherwise.
+end with the run's name) are removed if the table's log says that the run never committed, and named otherwise. Some
+mounted file systems do not show the locks of other machines: a run of another one is called dead after a week only.
 
 In a store there are no locks: there Delta's VACUUM and Iceberg's ``remove_orphan_files`` do it.
 """
@@ -11,14 +12,19 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
+import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kafkaframes.log.export.journal import OWN
 
 RUNS = f"{OWN}/runs"
+FOREIGN_SECONDS = 7 * 24 * 3600
 HasCommitted = Callable[[str, int | None], bool | None]
 
 
@@ -46,7 +52,7 @@ def claim(root: str, run: str, *, since: int | None) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w") as file:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX)
-        json.dump({"since": since}, file)
+        json.dump({"since": since, "host": socket.gethostname()}, file)
         file.flush()
         yield
         path.unlink(missing_ok=True)
@@ -72,10 +78,10 @@ def remove_orphans(root: str, has_committed: HasCommitted) -> Orphans:
     if "://" in root:
         return Orphans()
     for path in sorted(Path(root, RUNS).glob("*.json")):
-        with _dead(path) as since:
-            if since is _ALIVE:
+        with _dead(path) as said:
+            if said is None:
                 continue
-            files = sorted(files_of(root, path.stem))
+            files, since = sorted(files_of(root, path.stem)), said.get("since")
             committed = has_committed(path.stem, since if isinstance(since, int) else None) if files else True
             if committed is False:
                 for file in files:
@@ -88,24 +94,29 @@ def remove_orphans(root: str, has_committed: HasCommitted) -> Orphans:
     return Orphans(tuple(removed), tuple(doubtful))
 
 
-_ALIVE = object()
-
-
 @contextmanager
-def _dead(path: Path) -> Iterator[object]:
-    """Lock a run's file and yield what it says; ``_ALIVE`` where its owner holds it."""
+def _dead(path: Path) -> Iterator[dict[str, Any] | None]:
+    """Lock a run's file and yield what it says; None where its owner holds it, or may hold it on another machine."""
     try:
         file = open(path, "r+")  # noqa: SIM115 (closed below)
     except FileNotFoundError:
-        yield _ALIVE
+        yield None
         return
     with file:
         try:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            yield _ALIVE
-            return
-        try:
-            yield json.load(file).get("since")
-        except (ValueError, AttributeError):
             yield None
+            return
+        said = _said(file.read())
+        is_ours = said.get("host", socket.gethostname()) == socket.gethostname()
+        age = time.time() - os.fstat(file.fileno()).st_mtime
+        yield said if is_ours or age > FOREIGN_SECONDS else None
+
+
+def _said(text: str) -> dict[str, Any]:
+    try:
+        said = json.loads(text)
+    except ValueError:
+        said = None
+    return said if isinstance(said, dict) else {}

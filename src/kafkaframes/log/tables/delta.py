@@ -68,6 +68,11 @@ class DeltaTable:
         self.root = self.place = root
         self._table: Any = None
 
+    @property
+    def known_root(self) -> str | None:
+        """The table's place, there or not."""
+        return self.root
+
     def read(self) -> TableState | None:
         """Return what the table says now; None where there is none."""
         library = self._library

@@ -120,6 +120,11 @@ class IcebergTable:
             self._create()
         return str(self._table.location()).removeprefix("file://")
 
+    @property
+    def known_root(self) -> str | None:
+        """The table's place; None where there is none yet, for the catalog decides."""
+        return None if self._table is None else self.root
+
     def read(self) -> TableState | None:
         """Return what the table says now; None where there is none."""
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError

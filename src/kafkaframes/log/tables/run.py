@@ -11,6 +11,7 @@ A segment that cannot be read ends its partition's part of the wave: the table n
 
 from __future__ import annotations
 
+import os
 import random
 import time
 import uuid
@@ -107,12 +108,11 @@ class TableExport:
     def _opened(self, incremental: bool, overwrite: bool) -> TableState | None:
         table = self._table
         state = table.read()
-        if state is None:
-            return None
-        if state.settings is None:
+        if state is not None and state.settings is None:
             raise OptionError(f"{table.place}: is a table that no export made")
-        self.orphans = claims.remove_orphans(table.root, lambda run, since: table.has_committed(run, since=since))
-        state = table.read()
+        if (root := table.known_root) is not None:
+            self.orphans = claims.remove_orphans(root, lambda run, since: table.has_committed(run, since=since))
+            state = table.read()
         table.check(self._columns)
         if state is None or not state.ends:
             return state
@@ -206,6 +206,7 @@ class TableExport:
         """
         table = self._table
         since = None if state is None else state.version
+        _check_files(commit)
         for _ in range(COMMIT_ATTEMPTS):
             try:
                 table.commit(commit, state)
@@ -310,6 +311,20 @@ def reached(files: Iterable[DataFile], broken: set[TopicPartition]) -> tuple[dic
 
 def _waiting(task: ExportTask) -> SegmentResult:
     return SegmentResult(task, failed=f"{task.path}: waits for a segment before it that could not be read")
+
+
+def _check_files(commit: Commit) -> None:
+    """See whether the data files are there, as far as this machine can see them: a commit must not name others.
+
+    Raises:
+        OptionError: one is gone, or not whole.
+    """
+    for file in commit.files:
+        if "://" not in file.path and not (os.path.exists(file.path) and os.path.getsize(file.path) == file.size_bytes):
+            raise OptionError(
+                f"{file.path}: was written and is not there as a whole: do the workers see the same directory? Nothing "
+                "was added"
+            )
 
 
 def _is_beyond(end: int, before: int | None) -> bool:

@@ -24,6 +24,10 @@ class Table(Protocol):
     def root(self) -> str:
         """The directory or URL that its data files lie below."""
 
+    @property
+    def known_root(self) -> str | None:
+        """``root``, as long as the table need not be made to know it."""
+
     def read(self) -> TableState | None:
         """Return what the table says now; None where there is none.
 
