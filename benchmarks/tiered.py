@@ -2,10 +2,11 @@
 
 A partition of several segments of 16 KiB batches, on disk and as tiered objects (plain, zstd chunks, encrypted zstd
 chunks; chunks of 4 MiB, the plugin's default), all on the local file system. Both sides are read by ``kafka-log``'s own
-task code (key, value, topic, partition, offset, timestamp, timestampType), in turn, in one process; the best of the
-rounds counts. The bytes of a query are counted where they are read from the disk, planning and reading together.
+task code (key, value, topic, partition, offset, timestamp, timestampType), in turn, in one process, and by an aggregate
+of Spark's in ``local[2]``; the best of the rounds counts. The bytes of a query are counted where they are read from the
+disk, planning and reading together.
 
-    python benchmarks/tiered.py [--megabytes 400] [--segments 4] [--rounds 5] [--spark]
+    python benchmarks/tiered.py [--megabytes 400] [--segments 4] [--rounds 5] [--write]
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.log.tiered.store import KeyPair, TieredStore
 
+import kafkaframes
 from kafkaframes.log import filesystem
 from kafkaframes.log.directory import discover
 from kafkaframes.log.offset_index import write_offset_index
@@ -34,7 +36,7 @@ from kafkaframes.spark.columns import choose_columns
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.reading import read_work
 from kafkaframes.spark.resolve import plan_log
-from spark_source import BATCH_BYTES, build_batches
+from spark_source import BATCH_BYTES, QUERY, best_of, build_batches
 
 ASKED_RATE, ASKED_SHARE = 0.70, 0.03
 CHUNK_BYTES = 4 << 20
@@ -90,6 +92,24 @@ def rates(sides, rounds):
     return best, next(iter(rows.values()))
 
 
+def spark_rates(spark, sides, rounds):
+    """Aggregate over the sides in turn, by Spark; return the best seconds of each, by the clock and of processors."""
+
+    def query_of(options):
+        def ask():
+            frame = spark.read.format("kafka-log").options(columns="offset,timestamp,value", **key_of(options))
+            return frame.load(options.paths[0]).selectExpr(*QUERY).first()
+
+        return ask
+
+    asked = [query_of(options) for options in sides.values()]
+    for one in asked:
+        one()
+    best, answers = best_of(rounds, *asked)
+    assert len(set(map(tuple, answers))) == 1, answers
+    return dict(zip(sides, best, strict=True))
+
+
 class Counted:
     """Counts what is read from the disk while it is entered, and how often."""
 
@@ -135,7 +155,7 @@ def queries(options, records, stored_bytes):
     return sum(shares) / len(shares), max(shares)
 
 
-def measure(codec, plain_bytes, segments, rounds, root):
+def measure(spark, codec, plain_bytes, segments, rounds, root):
     directory = root / codec / "disk" / "orders-0"
     ends = write_segments(directory, codec, plain_bytes, segments)
     pair = KeyPair.make("one")
@@ -147,6 +167,7 @@ def measure(codec, plain_bytes, segments, rounds, root):
     for name, store in stores.items():
         sides[name] = ReadOptions.parse({"path": str(store.root), **(key if store.keys else {})})
     best, records = rates(sides, rounds)
+    in_spark = spark_rates(spark, sides, rounds)
     log_bytes = sum(path.stat().st_size for path in directory.glob("*.log"))
     for name, store in stores.items():
         stored = sum(Path(f"{main}.log").stat().st_size for main in store.written)
@@ -160,21 +181,36 @@ def measure(codec, plain_bytes, segments, rounds, root):
             "tiered, MB/s": log_bytes / 1e6 / best[name][0],
             "rate": best["disk"][0] / best[name][0],
             "cpu": best["disk"][1] / best[name][1],
+            "Spark, disk": records / 1e6 / in_spark["disk"][0],
+            "Spark, tiered": records / 1e6 / in_spark[name][0],
+            "Spark": in_spark["disk"][0] / in_spark[name][0],
+            "Spark, cpu": in_spark["disk"][1] / in_spark[name][1],
             "share, mean": mean,
             "share, most": largest,
         }
 
 
+COLUMNS = {
+    "batches": "{batches}",
+    "chunks": "{chunks}",
+    "MB": "{log, MB:.0f}",
+    "stored": "{stored, MB:.0f}",
+    "one process: MB/s of disk": "{disk, MB/s:.0f}",
+    "tiered": "{tiered, MB/s:.0f}",
+    "of disk": "{rate:.0%}",
+    "of CPU": "{cpu:.0%}",
+    "Spark: M records/s of disk": "{Spark, disk:.2f}",
+    "tiered ": "{Spark, tiered:.2f}",
+    "of disk ": "{Spark:.0%}",
+    "of CPU ": "{Spark, cpu:.0%}",
+    "1 % of the offsets fetches": "{share, mean:.1%} (most {share, most:.1%})",
+}
+
+
 def table(rows):
-    lines = ["| batches | chunks | MB | stored | disk, MB/s | tiered | of disk | of CPU | 1 % of the offsets fetches |"]
-    lines += ["|---|---|---|---|---|---|---|---|---|"]
-    for row in rows:
-        lines.append(
-            f"| {row['batches']} | {row['chunks']} | {row['log, MB']:.0f} | {row['stored, MB']:.0f} "
-            f"| {row['disk, MB/s']:.0f} | {row['tiered, MB/s']:.0f} | {row['rate']:.0%} | {row['cpu']:.0%} "
-            f"| {row['share, mean']:.1%} (most {row['share, most']:.1%}) |"
-        )
-    return "\n".join(lines)
+    lines = [list(COLUMNS), ["---"] * len(COLUMNS)]
+    lines += [[pattern.format_map(row) for pattern in COLUMNS.values()] for row in rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def main():
@@ -185,17 +221,19 @@ def main():
     parser.add_argument("--codecs", default="none,lz4")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
+    spark = kafkaframes.spark.session("benchmark", master="local[2]")
     root = Path(tempfile.mkdtemp(prefix="kafkaframes-tiered-"))
     try:
         rows = [
             row
             for codec in given.codecs.split(",")
-            for row in measure(codec, given.megabytes << 20, given.segments, given.rounds, root)
+            for row in measure(spark, codec, given.megabytes << 20, given.segments, given.rounds, root)
         ]
     finally:
         shutil.rmtree(root)
+        spark.stop()
     today, load = datetime.date.today(), os.getloadavg()[0]
-    text = f"# Tiered segments beside the same on disk, one process, {today}, 2 cores shared, load {load:.1f}\n\n"
+    text = f"# Tiered segments beside the same on disk, {today}, 2 cores shared, load {load:.1f}\n\n"
     text += (
         table(rows)
         + f"\n\nAsked: {ASKED_RATE:.0%} of the disk's rate with zstd chunks; {ASKED_SHARE:.0%} of the bytes.\n"
