@@ -188,8 +188,29 @@ def test_a_plain_object_that_is_cut_is_read_up_to_the_cut(tmp_path, caplog):
         rows = [row["offset"] for row in read(store.root, "offset")]
     assert 1980 <= rows.index(2000) < 2000
     assert "its manifest says" in caplog.text
-    with pytest.raises(DamagedChunkError):
+    with pytest.raises(LogDirError, match="its manifest says"):
         read(store.root, "offset", mode="FAILFAST")
+
+
+def test_what_is_missing_is_told_and_the_rest_is_read(store, caplog):
+    Path(f"{store.written[1]}.log").unlink()
+    with caplog.at_level(logging.WARNING, logger="kafkaframes.spark"):
+        rows = [row["offset"] for row in read(store.root, "offset")]
+    assert rows == [*range(2000), *range(4000, 10_000)]
+    assert (
+        f"a manifest without its .log object: the segment is lost (at {store.written[1]}.rsm-manifest)" in caplog.text
+    )
+    with pytest.raises(LogDirError, match="a manifest without"):
+        read(store.root, "offset", mode="FAILFAST")
+
+
+def test_two_topics_of_one_name_are_named_and_not_mixed(store, tmp_path):
+    other = TieredStore(store.root, topic_id="AAAAAAAAAAAAAAAAAAAAAA", chunk_size=10_000)
+    upload(other, tmp_path, 0)
+    with pytest.raises(LogDirError, match=r"two topics under one name.*has AAAAAAAAAAAAAAAAAAAAAA") as caught:
+        read(store.root, "offset")
+    assert store.topic_id in str(caught.value)
+    assert len(read(other.folder.parent, "offset")) == 2000
 
 
 def test_read_records_takes_objects(store, tmp_path):

@@ -18,6 +18,7 @@ from kafkaframes.log.directory import LogDirectory, Partition, Segment
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.findings import Finding, Severity, worst
 from kafkaframes.log.producer_snapshot import read_producer_snapshot
+from kafkaframes.log.tiered.filesystem import TieredFileSystem
 from kafkaframes.log.transactions import Marker, OpenTransactions
 from kafkaframes.log.txn_index import AbortedTransaction, read_txn_index
 from kafkaframes.log.verify_segment import PRODUCER_COLUMNS, SegmentFacts, verify_segment
@@ -90,7 +91,8 @@ def verify(directories: Iterable[LogDirectory], *, deep: bool = False, run: Run 
     results = run(tasks_of(listed, deep=deep))
     report = Report()
     for directory in listed:
-        report.findings += [_problem(problem) for problem in directory.problems]
+        is_tiered = isinstance(directory.filesystem, TieredFileSystem)
+        report.findings += [_problem(problem, is_tiered=is_tiered) for problem in directory.problems]
         for partition in directory.partitions:
             facts = [next(results) for _ in (*partition.segments, *partition.kraft_snapshots)]
             _count(report, facts)
@@ -108,12 +110,21 @@ def _count(report: Report, facts: list[SegmentFacts]) -> None:
         report.findings += one.findings
 
 
-def _problem(problem: LogDirError) -> Finding:
-    return Finding(Severity.WARNING, "small-file", problem.reason, problem.file or "", problem.position)
+def _problem(problem: LogDirError, *, is_tiered: bool) -> Finding:
+    severity, check = (Severity.ERROR, "tiered") if is_tiered else (Severity.WARNING, "small-file")
+    return Finding(severity, check, problem.reason, problem.file or "", problem.position)
+
+
+def _not_of_the_log(partition: Partition) -> Iterator[Finding]:
+    """Tell uploads in a tiered store that are no part of the log."""
+    for note in partition.notes:
+        file, _, reason = note.partition(": ")
+        yield Finding(Severity.NOTE, "tiered-left-out", reason, file)
 
 
 def _partition_findings(filesystem: FileSystem, partition: Partition, facts: list[SegmentFacts]) -> Iterator[Finding]:
     yield from _left_over(partition)
+    yield from _not_of_the_log(partition)
     yield from _order_across(facts)
     yield from _epochs(partition, facts)
     if partition.topic != GROUP_OFFSETS_TOPIC:

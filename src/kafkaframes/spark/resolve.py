@@ -100,6 +100,7 @@ def plan_log(options: ReadOptions, *, cores: int) -> ReadPlan:
 def plan_found(found: FoundLogs, options: ReadOptions, *, cores: int) -> ReadPlan:
     """Plan the read of logs that are listed already; raises as ``plan_log``."""
     chosen = select_segments(found.segments, options)
+    _tell_tiered(found, chosen, options)
     if options.replicas == "all":
         parts = [(OneOfEach(found, part), asked) for part, asked in copies_apart(chosen, options)]
     else:
@@ -113,6 +114,21 @@ def plan_found(found: FoundLogs, options: ReadOptions, *, cores: int) -> ReadPla
     log_bytes = sum(segment.size_bytes - segment.start for segment in segments)
     decisions = tuple(decision for part, _ in parts for decision in part.decisions)
     return ReadPlan(tuple(works), len({one.path for one in segments}), log_bytes, fetched, decisions)
+
+
+def _tell_tiered(found: FoundLogs, chosen: Iterable[Segment], options: ReadOptions) -> None:
+    """Tell what tiered partitions lack, or contradict: the others of their segments are read.
+
+    Raises:
+        LogDirError: in mode FAILFAST.
+    """
+    for directory in dict.fromkeys(segment.directory for segment in chosen):
+        if ViewPath.parse(directory) is None:
+            continue
+        for problem in found.by_directory[directory].partition.problems:
+            if options.mode == "FAILFAST":
+                raise problem
+            log.warning("%s", problem)
 
 
 def _slices(part: OneOfEach, options: ReadOptions) -> list[tuple[Slice, Log]]:
@@ -271,7 +287,7 @@ def _narrow_by_index(piece: Slice, one: Log) -> Slice:
         return piece
     start, end = piece.start, piece.end
     if piece.first_offset != NO_START:
-        start = index.lookup(piece.first_offset).position
+        start = max(start, index.lookup(piece.first_offset).position)
     if piece.end_offset != NO_END:
         behind = int(np.searchsorted(index.offsets, piece.end_offset - 1)) + 1
         end = int(index.positions[behind]) if behind < len(index) else end

@@ -13,6 +13,7 @@ from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.log.directory import discover
 from kafkaframes.log.filesystem import filesystem_for
 from kafkaframes.log.tiered.names import ViewPath
+from kafkaframes.log.verify import verify
 from kafkaframes.records.build import build_records
 
 CASES = Path(__file__).parents[2] / "data" / "tiered"
@@ -229,3 +230,26 @@ def test_a_topic_that_was_made_again_is_two_partitions_until_the_log_says_which(
     new = TieredStore(old.root, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
     new.upload(segment_file(tmp_path, 0), end_offset=99, epochs={0: 0})
     assert [one.metadata.topic_id for one in shown(old.root).partitions] == ["AAAAAAAAAAAAAAAAAAAAAA", TOPIC_ID]
+
+
+def test_of_two_topics_of_one_name_the_local_log_says_which_lives(tmp_path):
+    old = store_of(tmp_path, [0, 100])
+    new = TieredStore(old.root, topic_id="AAAAAAAAAAAAAAAAAAAAAA")
+    new.upload(segment_file(tmp_path, 0), end_offset=99, epochs={0: 0})
+    local = tmp_path / "local" / "orders-0"
+    local.mkdir(parents=True)
+    shutil.copy(segment_file(tmp_path, 200), local)
+    (local / "partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC_ID}")
+    (partition,) = shown(local.parent, old.root).partitions
+    assert partition.metadata.topic_id == TOPIC_ID
+
+
+def test_verify_names_what_is_wrong_with_a_store(tmp_path):
+    store = store_of(tmp_path, [0, 100, 200])
+    Path(f"{store.written[0]}.rsm-manifest").unlink()
+    Path(f"{store.written[1]}.log").unlink()
+    report = verify(discover(str(store.root)))
+    found = {(one.severity.name, one.check, one.file) for one in report.findings}
+    assert ("NOTE", "tiered-left-out", store.written[0]) in found
+    assert ("ERROR", "tiered", f"{store.written[1]}.rsm-manifest") in found
+    assert not report.is_sound

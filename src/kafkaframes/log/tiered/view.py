@@ -93,16 +93,32 @@ def show(store: Store, knowledge: Knowledge, *, key_files: Sequence[str] = ()) -
     """
     listings: dict[str, tuple[FileInfo, ...]] = {}
     filesystem = TieredFileSystem(store.filesystem, tuple(key_files), listings)
-    partitions = []
-    for folder in store.folders:
-        shown = decide(filesystem, folder, knowledge)
-        partitions.append(_partition(filesystem, shown, store.path, knowledge, listings))
+    decided = [decide(filesystem, folder, knowledge) for folder in store.folders]
+    partitions = [
+        _partition(filesystem, shown, store.path, knowledge, listings)
+        for shown in decided
+        if not _is_former(shown, decided, knowledge)
+    ]
     listings[store.path] = tuple(
         FileInfo(one.directory, str(one.topic_partition), is_directory=True) for one in partitions
     )
     ordered = sorted(partitions, key=lambda one: (one.topic_partition, one.directory))
     problems = tuple(problem for one in ordered for problem in one.problems)
     return LogDirectory(store.path, filesystem, tuple(ordered), problems=(*knowledge.metadata.problems, *problems))
+
+
+def _is_former(shown: Shown, decided: Iterable[Shown], knowledge: Knowledge) -> bool:
+    """Say whether a folder is of a topic that was deleted, and made again under its name.
+
+    That is so only if somebody says it: a local copy with the other topic id, or the metadata topic. Else both are
+    shown, and whoever wants one log of them has to choose.
+    """
+    own = shown.folder.topic.topic_id
+    namesakes = {one.folder.topic.topic_id for one in decided if one.topic_partition == shown.topic_partition} - {own}
+    copies = knowledge.copies.get(shown.topic_partition, ())
+    local = {one.metadata.topic_id for one in copies if one.metadata is not None}
+    is_deleted = (own, shown.folder.partition) in knowledge.metadata.deleted
+    return bool(namesakes) and own not in local and (is_deleted or bool(namesakes & local))
 
 
 def listed_again(filesystem: TieredFileSystem, view: ViewPath) -> list[FileInfo]:
