@@ -52,7 +52,9 @@ def shown_text(shown: int, whole: int, what: str) -> str:
 def codec_legend(topics: Sequence[TopicReport]) -> Markup:
     """Return the legend of the codecs that occur."""
     used = {cell.codec for topic in topics for cell in topic.cells}
-    return charts.legend([(f"codec-{name}", name) for name in CODECS if name in used])
+    unread = any(topic.size_bytes > topic.log_bytes for topic in topics)
+    entries = [(f"codec-{name}", name) for name in CODECS if name in used]
+    return charts.legend(entries + [("bad", "damaged, or no batch")] * unread)
 
 
 def sizes(report: Report) -> Markup:

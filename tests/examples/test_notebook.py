@@ -1,0 +1,53 @@
+"""The notebook runs from its first cell to its last, on the log beside it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat", reason="kafkaframes[notebook] is not installed")
+nbclient = pytest.importorskip("nbclient", reason="kafkaframes[notebook] is not installed")
+pytest.importorskip("ipykernel", reason="kafkaframes[notebook] is not installed")
+pytest.importorskip("matplotlib", reason="kafkaframes[notebook] is not installed")
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NOTEBOOK = EXAMPLES / "explore_a_log.ipynb"
+
+
+def outputs(notebook, kind):
+    """Return what the cells show, of one MIME type."""
+    return [
+        one["data"][kind] for cell in notebook.cells for one in cell.get("outputs", ()) if kind in one.get("data", ())
+    ]
+
+
+def numbers(notebook):
+    """Return the numbers of the tables: their layout is pandas' matter."""
+    return [re.findall(r"[\d.:-]+", text) for text in outputs(notebook, "text/html")]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+def test_the_notebook_runs_and_shows_what_was_kept(monkeypatch):
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    kept = nbformat.read(NOTEBOOK, as_version=4)
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    for cell in notebook.cells:
+        cell.pop("outputs", None)
+        if cell.cell_type == "code":
+            cell["outputs"] = []
+    client = nbclient.NotebookClient(
+        notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(EXAMPLES)}}
+    )
+    client.execute()
+    assert numbers(notebook) == numbers(kept)
+    assert len(outputs(notebook, "image/png")) == len(outputs(kept, "image/png")) == 1
+    assert len(numbers(kept)) == 3
+    assert "6000" in numbers(kept)[0]
+
+
+def test_the_notebook_holds_no_trace_of_a_machine():
+    raw = NOTEBOOK.read_text(encoding="utf-8")
+    assert len(raw) < 200_000
+    assert not re.search(r"/home/|/root/|/work/|/tmp/", raw)
