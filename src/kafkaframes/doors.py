@@ -33,6 +33,7 @@ def read_records(
     offsets: tuple[int | None, int | None] = (None, None),
     limit_bytes: int | None = None,
     key_files: Sequence[str] = (),
+    replicas: str = "merge",
 ) -> RecordBatches:
     """Return an iterator over the records of ``source`` as Arrow record batches of some megabytes.
 
@@ -50,6 +51,8 @@ def read_records(
         limit_bytes: the largest size of a decompressed batch, 512 MiB by default; what is beyond is damage.
         key_files: private RSA keys (``path`` or ``id=path``) of encrypted tiered segments; such a segment is named by
             its ``.log`` object.
+        replicas: ``merge`` makes one log of segments of one partition in several directories
+            (docs/many-copies.md); ``all`` reads each file as it is.
 
     Returns:
         An iterator with ``schema``, and with ``errors``: what was damaged so far (file, position, reason).
@@ -70,6 +73,7 @@ def read_records(
         offsets=offsets,
         limit_bytes=limit_bytes,
         key_files=key_files,
+        replicas=replicas,
     )
 
 

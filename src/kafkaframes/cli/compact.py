@@ -23,7 +23,7 @@ EXIT_FOUND = 1
 
 
 @click.command("compact", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("source", metavar="SRC")
+@click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
 @click.option("--dry-run", is_flag=True, help="Write nothing: show what would be removed, and why.")
 @click.option("--topic", "topics", multiple=True, help="A name or pattern; by default what brokers have compacted.")
@@ -33,7 +33,7 @@ EXIT_FOUND = 1
 @click.option("--prove-gone", metavar="KEY", help="Then (or alone) read every file and look for this key.")
 @rewriting.run_options
 def command(
-    source: str,
+    sources: tuple[str, ...],
     to: str | None,
     dry_run: bool,
     topics: tuple[str, ...],
@@ -47,7 +47,8 @@ def command(
     """Compact topics as a broker's cleaner does: of each key the last record stays.
 
     Without --topic, the topics in SRC's cleaner-offset-checkpoint and Kafka's own compacted ones. The active (last)
-    segment of a partition is never compacted. With --prove-gone alone SRC is read and nothing written; KEY is text, or
+    segment of a partition is never compacted. Several SRC are one log, copies are merged; --prove-gone reads them all.
+    With --prove-gone alone SRC is read and nothing written; KEY is text, or
     0x and hexadecimal digits. Exit status 1: the key is still there, or something could not be read.
 
     With --master, large partitions are shared out by segments: tasks leave files for each other beside DIR, about 18
@@ -55,6 +56,7 @@ def command(
 
     Example: kafkaframes compact /backup/kafka-logs --topic users --to /backup/compacted --prove-gone user-17
     """
+    from kafkaframes.cli.rewriting import source_of
     from kafkaframes.log.rewrite.compaction import compact
     from kafkaframes.log.rewrite.compaction import prove_gone as prove
 
@@ -66,9 +68,9 @@ def command(
             settings = CleanerSettings(now_ms=time.time_ns() // 1_000_000, **options)
             split = None if master is None else rewriting.split()
             storage = store_options(key_files)
-            report = compact(source, to, settings, topics=topics, run=run, split=split, storage=storage)
+            report = compact(source_of(sources), to, settings, topics=topics, run=run, split=split, storage=storage)
         if prove_gone is not None:
-            proof = prove(to or source, _key(prove_gone), run=run, storage=store_options(key_files))
+            proof = prove(to or source_of(sources), _key(prove_gone), run=run, storage=store_options(key_files))
     _print(report, proof, as_json=as_json)
     if proof is not None and not proof.is_gone:
         sys.exit(EXIT_FOUND)

@@ -12,7 +12,7 @@ from kafkaframes.records.codecs import codec_of
 
 
 @click.command("convert", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("source", metavar="SRC")
+@click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option("--to-format", required=True, type=click.Choice(tuple(rewriting.FORMATS)), help="The record format.")
 @rewriting.codec_option(help="Also another codec; each batch keeps its own by default.")
 @rewriting.level_option
@@ -20,7 +20,7 @@ from kafkaframes.records.codecs import codec_of
 @rewriting.output_options
 @rewriting.run_options
 def command(
-    source: str,
+    sources: tuple[str, ...],
     to_format: str,
     codec: str | None,
     level: int | None,
@@ -31,8 +31,10 @@ def command(
 ) -> None:
     """Write a log in another record format: offsets, order, timestamps, keys and values stay.
 
-    SRC is a log directory, a topic partition's directory or a segment. Kafka 4 reads formats v0 and v1 as before (it
-    only stopped writing them), so no upgrade needs this.
+    SRC is a log directory, a topic partition's directory or a segment; several are one
+    log:
+    copies are merged. Kafka 4 reads formats v0 and v1 as before (it only stopped writing them), so no upgrade needs
+    this.
 
     Example: kafkaframes convert /backup/kafka-logs --to-format v2 --to /backup/kafka-logs-v2
     """
@@ -44,4 +46,4 @@ def command(
         on_loss=on_loss,
         keep_damaged=keep_damaged,
     )
-    rewriting.rewrite(source, settings, **options)
+    rewriting.rewrite(sources, settings, **options)

@@ -17,10 +17,12 @@ import click
 import pyarrow as pa
 import pyarrow.csv
 
+from kafkaframes.cli.copies import MERGE, decision_lines, replicas_option
 from kafkaframes.cli.stores import key_file_option, store_options
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.log.dump import files, kcat, table
 from kafkaframes.log.dump.chunks import Chunk, ChunkReader, Place
+from kafkaframes.log.dump.copies import merge_files
 from kafkaframes.log.dump.decoders import DECODERS
 from kafkaframes.log.dump.filters import Filter, key_pattern
 from kafkaframes.log.dump.index_text import MAX_MESSAGE_SIZE
@@ -97,6 +99,7 @@ class Report:
 )
 @click.option("--full-values", is_flag=True, help=f"JSON lines: no digests for values above {VALUE_LIMIT} bytes.")
 @click.option("--base64", is_flag=True, help="CSV: keys, values and header values in base64, so that no byte is lost.")
+@replicas_option
 @click.option("--output", type=click.Path(dir_okay=False), help="Write to a file, not to standard output.")
 @key_file_option
 def command(**given: Any) -> None:
@@ -111,6 +114,9 @@ def command(**given: Any) -> None:
                      .deleted, .swap and .cleaned segments too
     --format csv     the records: key, value, topic, partition, offset, timestamp, timestampType, headers
     --format arrow   the same as an Arrow IPC stream, with the bytes as they are
+
+    Where directories hold a partition more than once (brokers, disks), its segments are printed as one log, each offset
+    once, with what was decided on standard error; files that are named themselves are printed as they are.
 
     Damaged batches are reported on standard error with file and position, what can be read is printed, and the
     exit status is 1. Control records are left out of csv, arrow, -f and -J.
@@ -153,6 +159,10 @@ class _Options:
         """Yield the files to print, and what is wanted of each."""
         options = store_options(self.given["key_files"])
         found = files.files_to_dump(self.paths, kinds=self.kinds(), temporary=temporary, options=options)
+        if self.given["replicas"] == MERGE:
+            found, decisions = merge_files(found, self.paths, options=options)
+            for line in decision_lines(decisions):
+                click.echo(f"kafkaframes: {line}", err=True)
         conditions = self.conditions if control else _without_control(self.conditions)
         return wanted_files(found, conditions, limit=self.given["count"])
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli import workers
+from kafkaframes.cli.copies import replicas_option
 from kafkaframes.cli.dump_log import milliseconds
 from kafkaframes.cli.stores import key_file_option, key_option
 from kafkaframes.errors import KafkaframesError, OptionError
@@ -56,6 +57,7 @@ SMALL_BYTES = 32 << 20  # of log: done before other processes have started
 @click.option("--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ... Default: processes here.")
 @click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
+@replicas_option
 @key_file_option
 def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int | None, **given: Any) -> None:
     """Export the records of Kafka logs to files, one for each segment, or to a table of Delta or Iceberg.
@@ -126,6 +128,7 @@ def _read_options(paths: Sequence[str], given: dict[str, Any], *, to_table: bool
     if given["topics"]:
         options["subscribe"] = ",".join(given["topics"])
     options |= key_option(given["key_files"])
+    options.setdefault("replicas", given["replicas"])
     return ReadOptions.parse({"path": "", "paths": json.dumps(list(paths)), **options})
 
 

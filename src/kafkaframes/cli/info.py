@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli import workers
+from kafkaframes.cli.copies import MERGE, decision_lines, has_copies, one_log, replicas_option
 from kafkaframes.cli.stores import key_file_option, store_options
 from kafkaframes.log import summary
+from kafkaframes.log.copies.decisions import ROOT, Decision
 from kafkaframes.log.directory import LogDirectory, Segment, discover
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.summary import PartitionSummary, SegmentSummary
@@ -202,22 +204,37 @@ def _footing(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
     "--by", type=click.Choice(["topic", "partition"]), help="One line a topic or a partition; many are by topic."
 )
 @click.option("--workers", "jobs", type=click.IntRange(1), help="Processes for --deep; the cores by default.")
+@replicas_option
 @key_file_option
 def command(
-    paths: tuple[str, ...], deep: bool, as_json: bool, by: str | None, jobs: int | None, key_files: tuple[str, ...]
+    paths: tuple[str, ...],
+    deep: bool,
+    as_json: bool,
+    by: str | None,
+    jobs: int | None,
+    replicas: str,
+    key_files: tuple[str, ...],
 ) -> None:
     """Say what is in LOGDIR: topics, partitions, offsets, sizes, codecs, formats, times.
 
     LOGDIR is a broker's log directory, a directory of them, a partition, a segment, a store of tiered segments, a
-    pattern, or a URL of such.
+    pattern, or a URL of such. Where a partition is found more than once (several brokers or disks) its copies are
+    merged and shown as one log, with what was decided.
     """
-    found = _summaries(discover(paths, options=store_options(key_files)), deep=deep, jobs=jobs)
+    directories, decisions = discover(paths, options=store_options(key_files)), list[Decision]()
+    if replicas == MERGE and has_copies(directories, paths):
+        merged = one_log(directories, paths, check=False, options=store_options(key_files))
+        directories, decisions = merged.directories, merged.decisions
+    found = _summaries(directories, deep=deep, jobs=jobs)
     if as_json:
         for directory, partitions in found:
-            click.echo(json.dumps(_as_json(directory, partitions)))
+            told = {"decisions": [one.as_json() for one in decisions]} if directory.path == ROOT else {}
+            click.echo(json.dumps(_as_json(directory, partitions) | told))
         return
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
     for directory, partitions in found:
         _print(console, directory, partitions, by)
+    for line in decision_lines(decisions):
+        console.print(f"! {line}", highlight=False, markup=False, style="yellow")

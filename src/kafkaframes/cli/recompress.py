@@ -12,17 +12,21 @@ from kafkaframes.records.codecs import codec_of
 
 
 @click.command("recompress", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("source", metavar="SRC")
+@click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @rewriting.codec_option(required=True, help="The codec to write.")
 @rewriting.level_option
 @rewriting.output_options
 @rewriting.run_options
-def command(source: str, codec: str, level: int | None, keep_damaged: bool, batch_bytes: int, **options: Any) -> None:
+def command(
+    sources: tuple[str, ...], codec: str, level: int | None, keep_damaged: bool, batch_bytes: int, **options: Any
+) -> None:
     """Compress a log anew; each batch keeps its format, its header and its records.
 
-    SRC is a log directory, a topic partition's directory or a segment. zstd needs format v2 (see convert).
+    SRC is a log directory, a topic partition's directory or a segment; several are one
+    log:
+    copies are merged. zstd needs format v2 (see convert).
 
     Example: kafkaframes recompress /backup/kafka-logs --codec zstd --level 9 --to /backup/smaller
     """
     settings = RewriteSettings(codec=codec_of(codec), level=level, batch_bytes=batch_bytes, keep_damaged=keep_damaged)
-    rewriting.rewrite(source, settings, **options)
+    rewriting.rewrite(sources, settings, **options)

@@ -84,8 +84,13 @@ def _size(task: Any) -> int:
     return int(part.size_bytes)
 
 
+def source_of(sources: tuple[str, ...]) -> str | tuple[str, ...]:
+    """Return the source of a job: one path, or the several that make up one log."""
+    return sources[0] if len(sources) == 1 else sources
+
+
 def rewrite(
-    source: str,
+    sources: tuple[str, ...],
     settings: RewriteSettings,
     *,
     to: str | None,
@@ -104,9 +109,11 @@ def rewrite(
         raise OptionError("give --to DIR, or --in-place --backup DIR")
     with runner(master, jobs, label="rewriting") as run:
         if backup is not None:
-            report = convert_in_place(source, backup, settings, run=run)
+            if len(sources) > 1:
+                raise OptionError("--in-place exchanges one directory: name it alone")
+            report = convert_in_place(sources[0], backup, settings, run=run)
         else:
-            report = convert(source, Path(str(to)), settings, run=run, storage=store_options(key_files))
+            report = convert(source_of(sources), Path(str(to)), settings, run=run, storage=store_options(key_files))
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:

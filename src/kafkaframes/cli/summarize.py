@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.markup import escape
 
+from kafkaframes.cli.copies import replicas_option
 from kafkaframes.cli.stores import key_file_option, key_option
 from kafkaframes.errors import KafkaframesError, OptionError
 
@@ -30,6 +31,7 @@ WIDTH_IN_A_PIPE = 110
 @click.option("--overwrite", is_flag=True, help="Replace what an earlier run wrote to DIR.")
 @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
 @click.option("--option", "-o", "options", multiple=True, metavar="NAME=VALUE", help="An option of kafka-log.")
+@replicas_option
 @key_file_option
 def command(
     paths: tuple[str, ...],
@@ -37,6 +39,7 @@ def command(
     overwrite: bool,
     master: str,
     options: tuple[str, ...],
+    replicas: str,
     key_files: tuple[str, ...],
 ) -> None:
     """Read Kafka logs with Spark, write their records as Parquet and print what was in them.
@@ -47,7 +50,7 @@ def command(
     """
     from rich.console import Console
 
-    given = dict(_pair(option) for option in options) | key_option(key_files)
+    given = {"replicas": replicas} | dict(_pair(option) for option in options) | key_option(key_files)
     _check_input(paths, given)
     _check_target(to, overwrite)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_IN_A_PIPE)

@@ -7,13 +7,17 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import Any
 
 import click
 
 from kafkaframes.cli import workers
+from kafkaframes.cli.copies import MERGE, one_log, replicas_option
 from kafkaframes.cli.info import size_text
 from kafkaframes.cli.stores import key_file_option, store_options
 from kafkaframes.log import verify
+from kafkaframes.log.copies.decisions import Decision
+from kafkaframes.log.copies.together import OneLog
 from kafkaframes.log.directory import LogDirectory, discover
 from kafkaframes.log.findings import Severity
 from kafkaframes.log.verify import Report, Task
@@ -76,6 +80,25 @@ def _summary(report: Report) -> str:
     return f"{verdict}: {read}, {size_text(report.size_bytes)}; {counts or 'nothing found'}"
 
 
+def _lost(merged: OneLog) -> list[Decision]:
+    return [decision for decision in merged.decisions if decision.severity == Severity.ERROR]
+
+
+def _merged_json(merged: OneLog | None) -> dict[str, Any]:
+    if merged is None or not merged.merged:
+        return {}
+    whole = {"merged_partitions": len(merged.merged), "merged_is_whole": not _lost(merged)}
+    return whole | {"decisions": [decision.as_json() for decision in merged.decisions]}
+
+
+def _print_merged(merged: OneLog | None) -> None:
+    if merged is not None and merged.merged:
+        count = len(merged.merged)
+        lost = len({(one.topic_partition, one.first_offset) for one in _lost(merged)})
+        verdict = f"{lost:,} ranges of offsets are lost or undecided" if lost else "every offset is whole in some copy"
+        click.echo(f"merged: {count:,} partitions of which there are several copies; {verdict}")
+
+
 @click.command("verify", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
 @click.option("--deep", is_flag=True, help="Decompress and read every record, too.")
@@ -84,6 +107,7 @@ def _summary(report: Report) -> str:
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings, too.")
 @click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
 @click.option("--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ... Default: processes here.")
+@replicas_option
 @key_file_option
 def command(
     paths: tuple[str, ...],
@@ -93,19 +117,27 @@ def command(
     strict: bool,
     jobs: int | None,
     master: str | None,
+    replicas: str,
     key_files: tuple[str, ...],
 ) -> None:
     """Verify logs: CRCs, framing, offsets, epochs, sequences, indexes, transactions, checkpoints.
 
     Exit status: 0 sound, 1 damaged (an error was found; with --strict a warning, too), 2 nothing to verify.
     Notes and warnings lose no record: a broker rebuilds indexes and snapshots.
+
+    Every copy of a partition is verified. Where there are several (brokers, disks) it is also said what a merge of
+    them decides, and whether it has every offset whole.
     """
     found = discover(paths, options=store_options(key_files))
     report = _report(found, deep=deep, jobs=jobs, master=master)
+    merged = one_log(found, paths, check=True, options=store_options(key_files)) if replicas == MERGE else None
+    if merged is not None:
+        report.findings += [decision.as_finding() for decision in merged.decisions]
     if as_json:
-        click.echo(json.dumps(report.as_json()))
+        click.echo(json.dumps(report.as_json() | _merged_json(merged)))
     else:
         _print(report, show_all=show_all)
+        _print_merged(merged)
     limit = Severity.WARNING if strict else Severity.ERROR
     if any(finding.severity >= limit for finding in report.findings):
         sys.exit(EXIT_DAMAGED)

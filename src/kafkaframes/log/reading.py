@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from kafkaframes.log.filesystem import KEY_FILES
+from kafkaframes.errors import OptionError
+from kafkaframes.log.filesystem import KEY_FILES, VIEW_MARK, plain_path, split
+from kafkaframes.log.findings import Severity
 from kafkaframes.log.segment_source import damage_of, open_planned, resume
 from kafkaframes.log.tiered.filesystem import object_view
 from kafkaframes.records.chunks import Memory
@@ -16,6 +19,8 @@ from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadError, ReadOptions,
 from kafkaframes.records.scan import FILE, MEMORY, as_array
 from kafkaframes.records.table import batches_table
 
+log = logging.getLogger("kafkaframes.log")
+_LEVELS = {Severity.NOTE: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.WARNING}
 _IN_MEMORY = (bytes, bytearray, memoryview)
 
 
@@ -46,6 +51,7 @@ def read_records(
     offsets: tuple[int | None, int | None],
     limit_bytes: int | None,
     key_files: Sequence[str] = (),
+    replicas: str = "merge",
 ) -> RecordBatches:
     """Read as ``kafkaframes.read_records`` says."""
     storage = {KEY_FILES: tuple(key_files)}
@@ -62,8 +68,12 @@ def read_records(
         options = options._replace(limit_bytes=limit_bytes)
     errors: list[ReadError] = []
     batches = _in_memory(source, options.checked(), errors)
+    if replicas not in ("merge", "all"):
+        raise OptionError(f"no replicas {replicas!r}; there are merge, all")
     if options.rules == FILE:
-        batches = _in_files(_paths(source, storage), options, errors, storage)
+        paths = _paths(source, storage)
+        read = _in_copies if replicas == "merge" and _are_copies(paths) else _in_files
+        batches = read(paths, options, errors, storage)
     return RecordBatches(batches, options.schema, errors)
 
 
@@ -85,6 +95,41 @@ def _in_files(
                 start = None if damage is None else resume(path, damage, options=storage)
                 if damage is not None:
                     errors.append(ReadError(path, damage.lost[0], None, None, str(damage), 0))
+
+
+def _are_copies(paths: list[str]) -> bool:
+    """Say whether segments of one partition are named in two directories."""
+    directories: dict[str, str] = {}
+    for path in (path for path in paths if VIEW_MARK not in path):
+        directory = split(plain_path(path))[0]
+        if directories.setdefault(split(directory)[1], directory) != directory:
+            return True
+    return False
+
+
+def _in_copies(
+    paths: list[str], options: ReadOptions, errors: list[ReadError], storage: Mapping[str, Any]
+) -> Iterator[pa.RecordBatch]:
+    """Read segments of several copies as one log, partition by partition."""
+    from kafkaframes.log.copies.reading import group
+    from kafkaframes.log.copies.together import copies_of, merge_found
+    from kafkaframes.log.directory import discover
+
+    directories = discover(paths, options=storage)
+    named = {one.directory for found in directories for one in found.partitions}
+    for copies in group(copies_of(directories, named)).values():
+        if len(copies) == 1:
+            segments = [segment.path for segment in copies[0].partition.segments]
+            yield from _in_files(segments, options, errors, storage)
+            continue
+        merged = merge_found(copies, check=True, scan=True)
+        for decision in merged.decisions:
+            log.log(_LEVELS[decision.severity], "%s", decision)
+        least = max(merged.start_offset, options.first_offset or 0)
+        for piece in merged.pieces:
+            bounded = options._replace(first_offset=least) if piece.first_offset < least else options
+            with open_planned(merged.segment(piece.at).path, piece.at.end, options=storage) as segment:
+                yield from RecordReader(segment, bounded, start=piece.at.start, end=piece.at.end, errors=errors)
 
 
 def _paths(source: Any, storage: Mapping[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from kafkaframes.log.findings import Finding, Severity
 from kafkaframes.log.names import TopicPartition
 
+ROOT = "merged"  # where a merged log is shown as a directory
 # check -> how bad it is, and what it means; the documentation prints this table.
 CHECKS: dict[str, tuple[Severity, str]] = {
     "copy-lags": (Severity.NOTE, "a copy ends before the merged log does"),

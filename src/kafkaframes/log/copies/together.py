@@ -6,17 +6,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from kafkaframes.errors import LogDirError
 from kafkaframes.log.copies.decisions import Decision, by_severity
 from kafkaframes.log.copies.merge import check_topic_ids, merge
 from kafkaframes.log.copies.pieces import Merged
 from kafkaframes.log.copies.reading import FileInspector, Found, group, read_copy
-from kafkaframes.log.copies.view import ROOT, View
+from kafkaframes.log.copies.view import View
 from kafkaframes.log.directory import LogDirectory, Partition
+from kafkaframes.log.findings import Severity
 
+log = logging.getLogger("kafkaframes.log")
 MERGE, ALL = "merge", "all"
 REPLICAS = (MERGE, ALL)
 _Task = TypeVar("_Task")
@@ -41,11 +45,6 @@ class OneLog:
         """What was decided, or could not be; the gravest first."""
         return by_severity(decision for one in self.merged for decision in one.decisions)
 
-    @property
-    def root(self) -> str:
-        """Where the log is found with ``filesystem=directories[0].filesystem``, after a merge."""
-        return ROOT
-
 
 def copies_of(directories: Iterable[LogDirectory], named: Collection[str] = ()) -> list[Found]:
     """Return the partitions that are read: the live ones, and those that a path leads to."""
@@ -67,11 +66,24 @@ def merge_found(found: Sequence[Found], *, check: bool = False, scan: bool = Fal
         run: carries out reading of the copies, in their order.
 
     Raises:
-        LogDirError: the copies are of different topics, or one cannot be read.
+        LogDirError: the copies are of different topics or clusters, or one cannot be read.
     """
+    _check_one_cluster(found)
     check_topic_ids(found[0].partition.topic_partition, [_Id(one.partition) for one in found])
     copies = list(run(read_scanned if scan else read_copy, found))
     return merge(found[0].partition.topic_partition, copies, FileInspector(found, copies), check=check)
+
+
+def _check_one_cluster(found: Sequence[Found]) -> None:
+    """Refuse copies of different clusters: a mirror has other records under the same offsets."""
+    known: dict[str, str] = {}
+    for one in found:
+        meta = one.log_directory.meta
+        if meta is not None and meta.cluster_id is not None:
+            known.setdefault(meta.cluster_id, one.partition.directory)
+    if len(known) > 1:
+        named = ", ".join(f"{directory} is of cluster {cluster}" for cluster, directory in known.items())
+        raise LogDirError(f"{found[0].partition.topic_partition} is of two clusters: {named}; load one of them")
 
 
 class _Id:
@@ -93,6 +105,7 @@ def one_log_of(
     named: Collection[str] = (),
     options: Mapping[str, Any] | None = None,
     check: bool = True,
+    join: bool = False,
 ) -> OneLog:
     """Merge what is there more than once, and show everything as one log directory.
 
@@ -100,24 +113,40 @@ def one_log_of(
         directories: from the discovery.
         named: paths of directories that were named themselves.
         options: of the stores.
-        check: verify checksums, and take damaged batches from other copies.
+        check: verify checksums, and take damaged batches from other copies; segments in stores are read for it.
+        join: show several directories as one also where nothing is there more than once.
 
     Raises:
-        LogDirError: copies are of different topics, or cannot be read.
+        LogDirError: copies are of different topics or clusters, or cannot be read.
     """
     grouped = group(copies_of(directories, named))
-    if all(len(found) == 1 for found in grouped.values()):
+    if not (join and len(directories) > 1) and all(len(found) == 1 for found in grouped.values()):
         return OneLog(tuple(directories))
     view, merged = View(options or {}), []
     for found in grouped.values():
         if len(found) == 1:
             view.add_single(found[0])
         else:
-            merged.append(merge_found(found, check=check, scan=True))
+            merged.append(merge_found(found, check=check, scan=check))
             view.add_merged(merged[-1], found)
     return OneLog((view.directory(directories),), tuple(merged))
 
 
-def repeated(directories: Sequence[LogDirectory], named: Collection[str] = ()) -> Iterator[list[Found]]:
-    """Yield the copies of each topic partition that is there more than once."""
-    yield from (found for found in group(copies_of(directories, named)).values() if len(found) > 1)
+def whole_log(
+    directories: Sequence[LogDirectory], *, options: Mapping[str, Any] | None = None, join: bool = False
+) -> tuple[LogDirectory, ...]:
+    """Return directories of which each partition is there once, for who writes a new log from them.
+
+    What was decided is told to the logger ``kafkaframes.log``.
+
+    Raises:
+        LogDirError: copies are of different topics or clusters, contradict each other, or cannot be read.
+    """
+    made = one_log_of(directories, options=options, join=join)
+    for decision in made.decisions:
+        if decision.check == "undecided":
+            place = decision.places[0]
+            raise LogDirError(f"{decision}; name one copy", file=place.file, position=place.position)
+        if decision.severity > Severity.NOTE:
+            log.warning("%s", decision)
+    return made.directories

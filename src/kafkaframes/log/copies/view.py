@@ -16,13 +16,12 @@ from typing import Any
 from kafkaframes.errors import LogDirError
 from kafkaframes.log import names
 from kafkaframes.log.checkpoints import write_leader_epochs, write_offset_checkpoint
+from kafkaframes.log.copies.decisions import ROOT
 from kafkaframes.log.copies.pieces import Merged, Piece
 from kafkaframes.log.copies.reading import Found
 from kafkaframes.log.directory import LogDirectory, Partition, Segment, partition_of_entries
 from kafkaframes.log.filesystem import FileInfo, FileSystem, ReadAt, filesystem_for, join, split
 from kafkaframes.log.names import TopicPartition, segment_file_name
-
-ROOT = "merged"
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,12 +32,16 @@ class DumpFile:
         path: how it was found; what is printed about it.
         kind: one of ``KINDS``, or empty where the name says none.
         size_bytes: when it was listed; a live log grows.
+        merged: of a segment that gives some offsets of a log merged from copies, the name of that log, else empty.
+        offsets: which; the end is exclusive.
     """
 
     filesystem: FileSystem
     path: str
     kind: str
     size_bytes: int
+    merged: str = ""
+    offsets: tuple[int, int] | None = None
 
 
 def kind_of(name: str) -> str:

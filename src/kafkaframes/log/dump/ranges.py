@@ -40,9 +40,10 @@ def wanted_files(files: list[DumpFile], conditions: Filter, *, limit: int | None
             if budget is not None and budget.left == 0:
                 return
             if _may_hold(file, after, resolved):
-                keep: Selection = resolved
+                within = _within(file, resolved)
+                keep: Selection = within
                 if budget is not None:
-                    budget.selection = resolved
+                    budget.selection = within
                     keep = budget
                 yield Wanted(file, keep)
 
@@ -50,8 +51,21 @@ def wanted_files(files: list[DumpFile], conditions: Filter, *, limit: int | None
 def _by_directory(files: list[DumpFile]) -> dict[str, list[DumpFile]]:
     groups: dict[str, list[DumpFile]] = {}
     for file in files:
-        groups.setdefault(split(file.path)[0], []).append(file)
+        groups.setdefault(file.merged or split(file.path)[0], []).append(file)
     return groups
+
+
+def _within(file: DumpFile, conditions: Filter) -> Filter:
+    """Return the conditions for a file that gives some of a merged log's offsets only."""
+    if file.offsets is None:
+        return conditions
+    first, end = file.offsets
+    least, limit = conditions.from_offset, conditions.until_offset
+    return replace(
+        conditions,
+        from_offset=first if least is None else max(first, least),
+        until_offset=end if limit is None else min(end, limit),
+    )
 
 
 def _with_next_base(group: list[DumpFile]) -> Iterator[tuple[DumpFile, int | None]]:
@@ -68,6 +82,9 @@ def _may_hold(file: DumpFile, after: int | None, conditions: Filter) -> bool:
     if name is None or not _is_plain(name):
         return True
     least, limit = conditions.from_offset, conditions.until_offset
+    if file.offsets is not None:
+        first, end = file.offsets
+        return (least is None or end > least) and (limit is None or first < limit)
     return not (least is not None and after is not None and after <= least) and not (
         limit is not None and name.offset >= limit
     )
@@ -78,8 +95,12 @@ def _resolved(group: list[DumpFile], conditions: Filter) -> Filter:
     if least is None or least >= 0:
         return conditions
     segments = [file for file in group if file.kind == "log"]
-    end = log_end_offset(segments[-1]) if segments else 0
+    end = _end(segments[-1]) if segments else 0
     return replace(conditions, from_offset=max(end + least, 0))
+
+
+def _end(file: DumpFile) -> int:
+    return log_end_offset(file) if file.offsets is None else file.offsets[1]
 
 
 def log_end_offset(file: DumpFile) -> int:

@@ -24,12 +24,22 @@ from kafkaframes.log.cleaner.filter import Tally
 from kafkaframes.log.cleaner.plan import RoundPlan
 from kafkaframes.log.cleaner.round import clean_partition, preview_partition
 from kafkaframes.log.cleaner.settings import CleanerSettings
-from kafkaframes.log.directory import Partition
+from kafkaframes.log.directory import Partition, discover
 from kafkaframes.log.filesystem import FileInfo, FileSystem
 from kafkaframes.log.names import FileName, TopicPartition
 from kafkaframes.log.rewrite import files
 from kafkaframes.log.rewrite.batches import damaged_batches
-from kafkaframes.log.rewrite.job import Log, Runner, described, earlier, one_log, run_here, write_report
+from kafkaframes.log.rewrite.job import (
+    Log,
+    Runner,
+    Source,
+    described,
+    earlier,
+    one_log,
+    run_here,
+    source_text,
+    write_report,
+)
 from kafkaframes.log.rewrite.staged_compaction import Split, clean_partitions
 from kafkaframes.log.scan import scan_segment
 from kafkaframes.records.scan import as_array
@@ -116,7 +126,7 @@ def _described(task: CompactionTask, plan: RoundPlan, tally: Tally | None) -> Co
 
 
 def compact(
-    source: str,
+    source: Source,
     destination: str | Path | None,
     settings: CleanerSettings,
     *,
@@ -142,7 +152,10 @@ def compact(
     log = one_log(source, storage=storage)
     chosen = _chosen(log, topics)
     report = CompactionReport(
-        source, "" if destination is None else str(destination), _settings(settings, topics), log.fingerprint
+        source_text(source),
+        "" if destination is None else str(destination),
+        _settings(settings, topics),
+        log.fingerprint,
     )
     if destination is None:
         report.partitions = list(run(compact_partition, _tasks(log, chosen, settings, None)))
@@ -276,20 +289,38 @@ class Proof:
         return not self.found and not self.unread
 
 
-def prove_gone(path: str, key: bytes, *, run: Runner = run_here, storage: Mapping[str, Any] | None = None) -> Proof:
+def prove_gone(path: Source, key: bytes, *, run: Runner = run_here, storage: Mapping[str, Any] | None = None) -> Proof:
     """Read every record below ``path`` and look for a key: segments, snapshots, temporary and renamed ones, too.
+
+    Of several log directories every one is read, whether they are copies of each other or not.
 
     Raises:
         LogDirError: there is nothing, or it cannot be read.
     """
-    log = one_log(path, half_done=True, storage=storage)
-    top = log.path if log.kind != "segment" else log.directory.partitions[0].directory
-    listed = [info for info in _walk(log.filesystem, top) if _has_records(info)]
-    tasks = [SearchTask(log.filesystem, info.path, info.size_bytes, key) for info in listed]
+    listed = [
+        (log.filesystem, info)
+        for log in _every_log(path, storage)
+        for info in _walk(log.filesystem, _top(log))
+        if _has_records(info)
+    ]
+    tasks = [SearchTask(filesystem, info.path, info.size_bytes, key) for filesystem, info in listed]
     answers = list(run(search, tasks))
     return Proof(
         len(tasks), tuple(one for found, _ in answers for one in found), tuple(one for _, bad in answers for one in bad)
     )
+
+
+def _every_log(path: Source, storage: Mapping[str, Any] | None) -> Iterator[Log]:
+    for one in [path] if isinstance(path, str) else path:
+        found = discover(one, options=storage)
+        if len(found) == 1:
+            yield one_log(one, half_done=True, storage=storage)
+        else:
+            yield from (Log(directory.path, "directory", directory) for directory in found)
+
+
+def _top(log: Log) -> str:
+    return log.path if log.kind != "segment" else log.directory.partitions[0].directory
 
 
 def _walk(filesystem: FileSystem, directory: str) -> Iterator[FileInfo]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.log import names
+from kafkaframes.log.copies.together import whole_log
 from kafkaframes.log.directory import LogDirectory, Partition, discover
 from kafkaframes.log.filesystem import FileInfo, FileSystem, plain_path, split
 from kafkaframes.log.rewrite import files
@@ -25,6 +26,7 @@ from kafkaframes.log.rewrite.settings import RewriteSettings
 from kafkaframes.log.transactions import transactions_of
 from kafkaframes.log.txn_index import AbortedTransaction
 
+Source = str | Sequence[str]
 Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 _SUPERSEDED = ("log", "index", "timeindex", "txnindex")
 _LEFT_OUT = frozenset((".lock", files.SUCCESS))
@@ -85,13 +87,18 @@ class JobReport:
         }
 
 
+def source_text(source: Source) -> str:
+    """Name a source in a report."""
+    return source if isinstance(source, str) else ", ".join(source)
+
+
 def run_here(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterable[Any]:
     """Carry the tasks out one after the other, in this process."""
     return map(function, tasks)
 
 
 def convert(
-    source: str,
+    source: Source,
     destination: str | Path,
     settings: RewriteSettings,
     *,
@@ -102,7 +109,8 @@ def convert(
     """Write the log at ``source`` into ``destination`` in the format and codec of ``settings``.
 
     Args:
-        source: a segment, a partition's directory or a log directory, on a disk or by URL; it is only read.
+        source: a segment, a partition's directory or a log directory, on a disk or by URL, or several of these, which
+            are read as one log; it is only read.
         destination: a local path that does not exist; it appears, complete, at the end.
         run: carries tasks out, in their order.
         filesystem: for ``source``; by default its own.
@@ -118,7 +126,7 @@ def convert(
     target = Path(destination)
     with files.locked(target):
         log = one_log(source, filesystem, storage=storage)
-        report = JobReport(source, str(target), described(settings), log.fingerprint)
+        report = JobReport(source_text(source), str(target), described(settings), log.fingerprint)
         if target.exists():
             return _as_report(earlier(target, report.as_json()))
         with files.unfinished(target) as directory:
@@ -233,20 +241,24 @@ class Log:
 
 
 def one_log(
-    source: str, filesystem: Any = None, *, half_done: bool = False, storage: Mapping[str, Any] | None = None
+    source: Source, filesystem: Any = None, *, half_done: bool = False, storage: Mapping[str, Any] | None = None
 ) -> Log:
     """Find the one log that is to be rewritten; ``half_done``: or read, half-finished swaps and all.
 
+    Several log directories, under one path or several, are one log: copies of a partition are merged
+    (``log/copies``).
+
     Raises:
-        OptionError: there are several.
-        LogDirError: there is none, or a swap of its segments is half-finished.
+        LogDirError: there is none, a swap of its segments is half-finished, or copies contradict each other.
     """
-    found = discover(source, filesystem=filesystem, options=storage)
-    path = plain_path(source).rstrip("/") or "/"
-    if len(found) != 1:
-        several = ", ".join(one.path for one in found[:5])
-        raise OptionError(f"{source} holds {len(found)} log directories ({several}); name one")
-    log = Log(path, _kind(found[0], path), found[0])
+    paths = [source] if isinstance(source, str) else list(source)
+    found = discover(paths, filesystem=filesystem, options=storage)
+    if len(found) == 1 and len(paths) == 1:
+        path = plain_path(paths[0]).rstrip("/") or "/"
+        log = Log(path, _kind(found[0], path), found[0])
+    else:
+        (directory,) = whole_log(found, options=storage, join=True) if len(found) > 1 else found
+        log = Log(directory.path, "directory", directory)
     if log.kind != "segment" and not half_done:
         for partition in log.rewritten:
             _refuse_half_done(partition)
