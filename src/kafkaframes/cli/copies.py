@@ -44,10 +44,18 @@ def has_copies(directories: Iterable[LogDirectory], paths: Iterable[str]) -> boo
 def one_log(
     directories: Sequence[LogDirectory], paths: Iterable[str], *, check: bool, options: dict[str, Any] | None = None
 ) -> OneLog:
-    """Merge what is there more than once; renamed directories count where a path leads to them."""
-    from kafkaframes.log.copies.together import one_log_of
+    """Merge what is there more than once; renamed directories count where a path leads to them.
 
-    return one_log_of(directories, named=_named(paths), options=options, check=check)
+    Directories that are no copies of one log stay as they are; why is said on standard error.
+    """
+    from kafkaframes.log.copies.together import OneLog, one_log_of, refusal
+
+    named = _named(paths)
+    reason = refusal(directories, named)
+    if reason is not None:
+        click.echo(f"kafkaframes: not merged: {reason}", err=True)
+        return OneLog(tuple(directories))
+    return one_log_of(directories, named=named, options=options, check=check)
 
 
 def decision_lines(decisions: Iterable[Decision]) -> list[str]:

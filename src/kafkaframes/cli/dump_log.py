@@ -17,7 +17,7 @@ import click
 import pyarrow as pa
 import pyarrow.csv
 
-from kafkaframes.cli.copies import MERGE, decision_lines, replicas_option
+from kafkaframes.cli.copies import MERGE, replicas_option
 from kafkaframes.cli.stores import key_file_option, store_options
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.log.dump import files, kcat, table
@@ -161,7 +161,7 @@ class _Options:
         found = files.files_to_dump(self.paths, kinds=self.kinds(), temporary=temporary, options=options)
         if self.given["replicas"] == MERGE:
             found, decisions = merge_files(found, self.paths, options=options)
-            for line in decision_lines(decisions):
+            for line in decisions:
                 click.echo(f"kafkaframes: {line}", err=True)
         conditions = self.conditions if control else _without_control(self.conditions)
         return wanted_files(found, conditions, limit=self.given["count"])

@@ -135,7 +135,10 @@ def test_two_clusters_are_not_one_log(tmp_path):
     for name in "ab":
         write_partition(tmp_path / name, {0: Batch("x", 0, 2, 0).raw()}, epochs=[(0, 0)])
         (tmp_path / name / "meta.properties").write_text(f"version=1\ncluster.id={name * 22}\nnode.id=1\n")
-    done = CliRunner().invoke(cli, ["info", str(tmp_path / "a"), str(tmp_path / "b")])
+    shown = CliRunner().invoke(cli, ["info", str(tmp_path), "--json"])
+    assert len(shown.stdout.splitlines()) == 2  # each by itself
+    assert "not merged: orders-0 is of two clusters" in shown.stderr
+    done = CliRunner().invoke(cli, ["export", str(tmp_path), "--to", str(tmp_path / "out")])
     assert "is of two clusters" in str(done.exception)
 
 

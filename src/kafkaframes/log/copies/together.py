@@ -68,14 +68,19 @@ def merge_found(found: Sequence[Found], *, check: bool = False, scan: bool = Fal
     Raises:
         LogDirError: the copies are of different topics or clusters, or one cannot be read.
     """
-    _check_one_cluster(found)
-    check_topic_ids(found[0].partition.topic_partition, [_Id(one.partition) for one in found])
+    check_same_log(found)
     copies = list(run(read_scanned if scan else read_copy, found))
     return merge(found[0].partition.topic_partition, copies, FileInspector(found, copies), check=check)
 
 
-def _check_one_cluster(found: Sequence[Found]) -> None:
-    """Refuse copies of different clusters: a mirror has other records under the same offsets."""
+def check_same_log(found: Sequence[Found]) -> None:
+    """See whether directories of one name are copies of one log, as far as ids tell.
+
+    Raises:
+        LogDirError: they are of different topics, or of different clusters: a mirror has other records under the same
+            offsets.
+    """
+    check_topic_ids(found[0].partition.topic_partition, [_Id(one.partition) for one in found])
     known: dict[str, str] = {}
     for one in found:
         meta = one.log_directory.meta
@@ -130,6 +135,16 @@ def one_log_of(
             merged.append(merge_found(found, check=check, scan=check))
             view.add_merged(merged[-1], found)
     return OneLog((view.directory(directories),), tuple(merged))
+
+
+def refusal(directories: Sequence[LogDirectory], named: Collection[str] = ()) -> LogDirError | None:
+    """Return why directories cannot be merged, as far as ids tell; None where they can."""
+    for found in group(copies_of(directories, named)).values():
+        try:
+            check_same_log(found)
+        except LogDirError as error:
+            return error
+    return None
 
 
 def whole_log(

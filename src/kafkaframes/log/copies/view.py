@@ -178,7 +178,9 @@ class View:
         known_ends = tuple(
             replace(one, end_offset=whole[one.path].end_offset) if one.path in whole else one for one in made.segments
         )
-        made = replace(made, segments=known_ends)
+        notes = tuple(note for one in found for note in one.partition.notes)
+        problems = tuple(problem for one in found for problem in one.partition.problems)
+        made = replace(made, segments=known_ends, notes=notes, problems=(*made.problems, *problems))
         self.partitions.append(made)
         return made
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kafkaframes.errors import LogDirError
 from kafkaframes.log.copies.decisions import Decision, by_severity
 from kafkaframes.log.copies.reading import group
-from kafkaframes.log.copies.together import copies_of, merge_found
+from kafkaframes.log.copies.together import check_same_log, copies_of, merge_found
 from kafkaframes.log.directory import discover
 from kafkaframes.log.dump.files import DumpFile
 from kafkaframes.log.filesystem import plain_path, split
-from kafkaframes.log.names import DirectoryName, FileName
+from kafkaframes.log.findings import Severity
+from kafkaframes.log.names import FileName
 
 
 def merge_files(
-    files: Sequence[DumpFile], paths: Iterable[str], *, options: Mapping[str, Any] | None = None
-) -> tuple[list[DumpFile], list[Decision]]:
+    files: Sequence[DumpFile], paths: Sequence[str], *, options: Mapping[str, Any] | None = None
+) -> tuple[list[DumpFile], list[str]]:
     """Replace the segments of partitions that were found more than once by those that make one log of them.
 
     Args:
@@ -24,22 +26,27 @@ def merge_files(
         paths: that were named; a file that was named itself is dumped as it is.
         options: of the stores.
 
+    Returns:
+        The files, and what is to be told. Directories that are no copies of one log stay as they are.
+
     Raises:
-        LogDirError: copies are of different topics, or cannot be read.
+        LogDirError: a copy cannot be read.
     """
     named = {plain_path(path) for path in paths}
-    places: dict[str, dict[str, None]] = {}
-    for file in files:
-        directory = split(file.path)[0]
-        parsed = DirectoryName.parse(split(directory)[1])
-        if _is_segment(file) and file.path not in named and parsed is not None and not parsed.state:
-            places.setdefault(str(parsed), {})[directory] = None
-    repeated = [place for found in places.values() if len(found) > 1 for place in found]
-    if not repeated:
-        return list(files), []
+    looked_into = [path for path in paths if FileName.parse(split(plain_path(path))[1]) is None]
+    try:
+        grouped = group(copies_of(discover(looked_into, options=options), named)) if looked_into else {}
+    except LogDirError:  # something in there is for a dump only: an index without its segment, a file of another name
+        grouped = {}
     made: dict[str, list[DumpFile]] = {}
     decisions: list[Decision] = []
-    for copies in group(copies_of(discover(repeated, options=options))).values():
+    told: list[str] = []
+    for copies in (found for found in grouped.values() if len(found) > 1):
+        try:
+            check_same_log(copies)
+        except LogDirError as reason:
+            told.append(f"not merged: {reason}")
+            continue
         merged = merge_found(copies, check=True, scan=True)
         decisions += merged.decisions
         parts = [
@@ -53,23 +60,20 @@ def merge_files(
             )
             for piece in merged.pieces
         ]
-        made |= {one.partition.directory: parts if one is copies[0] else [] for one in copies}
-    return _replaced(files, made, named), by_severity(decisions)
+        made |= {segment.path: parts for one in copies for segment in one.partition.segments}
+    worth_telling = [one for one in by_severity(decisions) if one.severity > Severity.NOTE]
+    return _replaced(files, made, named), [*told, *map(str, worth_telling)]
 
 
 def _replaced(files: Sequence[DumpFile], made: Mapping[str, list[DumpFile]], named: set[str]) -> list[DumpFile]:
+    """Put the parts of a merged log where the first segment of any of its copies was."""
     found: list[DumpFile] = []
-    done: set[str] = set()
+    done: list[list[DumpFile]] = []
     for file in files:
-        directory = split(file.path)[0]
-        if directory not in made or not _is_segment(file) or file.path in named:
+        parts = made.get(file.path)
+        if parts is None or file.path in named:
             found.append(file)
-        elif directory not in done:
-            done.add(directory)
-            found += made[directory]
+        elif not any(parts is one for one in done):
+            done.append(parts)
+            found += parts
     return found
-
-
-def _is_segment(file: DumpFile) -> bool:
-    parsed = FileName.parse(split(file.path)[1])
-    return file.kind == "log" and parsed is not None and not parsed.temporary

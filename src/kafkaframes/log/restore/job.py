@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.log.copies.together import whole_log
 from kafkaframes.log.directory import LogDirectory, discover
 from kafkaframes.log.names import TopicPartition
 from kafkaframes.log.restore.completion import Completion
@@ -64,13 +63,12 @@ def restore(
     """
     settings, target = settings or RestoreSettings(), Path(destination)
     named = [sources] if isinstance(sources, str) else list(sources)
-    listed = discover(named, filesystem=filesystem, options=storage)
-    found = whole_log(listed, options=storage)  # copies of a partition are one
+    found = discover(named, filesystem=filesystem, options=storage)
     report = RestoreReport(named, str(target), described(settings), _fingerprint(found), dry_run=dry_run)
     if dry_run:
         _Job(found, settings, report, now_ms, new_id, storage).preview()
         return report
-    _refuse_inside(target, listed)
+    _refuse_inside(target, found)
     return carry_out(
         report, lambda directory: _Job(found, settings, report, now_ms, new_id, storage).write(directory, run)
     )
