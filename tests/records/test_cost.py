@@ -85,3 +85,28 @@ def test_a_decompression_bomb_stays_within_the_limit(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("0 ['")
     assert str(64 << 20) in done.stdout
+
+
+KEPT = """
+import sys
+import kafkaframes
+def resident():
+    return 4096 * int(open("/proc/self/statm").read().split()[1])
+data = open(sys.argv[1], "rb").read()
+list(kafkaframes.read_records(data[:100_000]))
+before = resident()
+kept = list(kafkaframes.read_records(data))
+print(resident() - before, sum(batch.nbytes for batch in kept), len(kept))
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux's /proc")
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_batches_that_are_kept_hold_little_more_memory_than_their_data(codec, tmp_path):
+    path = tmp_path / "log"
+    columns = {"key": [b"%d" % n for n in range(30_000)], "value": [b"%0400d" % (n * n) for n in range(30_000)]}
+    path.write_bytes(kafkaframes.build_records(columns, codec=codec))
+    done = subprocess.run([sys.executable, "-c", KEPT, path], capture_output=True, text=True, timeout=120, check=True)
+    resident, size, batches = map(int, done.stdout.split())
+    assert batches > 5
+    assert resident < 1.5 * size + (4 << 20)

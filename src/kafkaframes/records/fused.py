@@ -35,6 +35,7 @@ MOST_BYTES = 16 << 20
 _MOST_OPENED_BYTES = 64 << 20
 _FIRST_OPENED_BYTES = 1 << 20
 _BYTES_OF_A_ROW = 16  # where records are smaller, a piece ends before its goal
+_FEWEST_BYTES = 256 << 10
 _ALIGNMENT = 64
 _NO_GOAL = 1 << 62
 _NOTHING: Bytes = np.empty(0, np.uint8)
@@ -175,11 +176,10 @@ class ColumnMaker:
         self._text = text
         self._ratio = 1.0
         self._opened: Bytes = allocate(_FIRST_OPENED_BYTES, np.uint8)
-        self._lay_out(0, 0)
+        self._layout = Layout(self._wanted, 0, 0)
 
     def _lay_out(self, rows: int, size: int) -> None:
-        """Make room for a usual piece, and for a batch of so many rows and bytes."""
-        size = max(2 * self._target, size)
+        """Make room for so many rows and bytes of records."""
         self._layout = Layout(self._wanted, max(size // _BYTES_OF_A_ROW, rows + 1), size)
         self._scratch = self._allocate(self._layout.rows * kernels.INDEX_BYTES, np.uint8)
 
@@ -190,6 +190,8 @@ class ColumnMaker:
         if skip is not None:
             kinds[skip] = SKIPPED
         table = np.ascontiguousarray(chunk.batches.table)
+        if not self._layout.bytes:  # of a short source, memory for whole pieces would be most of the cost
+            self._lay_out(0, min(2 * self._target, max(4 * chunk.data.size, _FEWEST_BYTES)))
         end = int(table[_POSITION, -1] + table[_SIZE, -1])
         state = State(chunk, table, kinds, np.empty((4, count), np.int64), {}, end)
         first = 0
@@ -235,6 +237,8 @@ class ColumnMaker:
         )
         self._ratio = max(told[kernels.SPANS] / stored, 0.01)
         columns = self._columns(_Cut(pa.py_buffer(block), self._layout.places), count, told) if count else {}
+        if why == kernels.FULL and self._layout.bytes < 2 * self._target:
+            self._lay_out(0, 2 * self._target)
         damaged = bool(told[kernels.BAD] or state.problems)
         return Made(state, first, last, count, damaged, columns), last, is_large
 
@@ -253,7 +257,7 @@ class ColumnMaker:
         """Return a block that the next batch fits in; no record was read yet."""
         rows, size = int(plan[kernels.NEEDED_ROWS]), int(plan[kernels.NEEDED_BYTES])
         if rows >= self._layout.rows or size > self._layout.bytes:
-            self._lay_out(rows, size)
+            self._lay_out(rows, max(2 * self._target, size))
         plan[: kernels.LAST] = self._layout.plan[: kernels.LAST]
         plan[kernels.SPANS] = 0
         return self._allocate(self._layout.total, np.uint8)

@@ -7,6 +7,7 @@ uncompressed batches took 68 ns a record where it had taken 135 (2026-11-21, a b
 
 from __future__ import annotations
 
+import mmap
 import sys
 from typing import Any
 
@@ -15,6 +16,8 @@ import numpy.typing as npt
 
 _SMALLEST_BYTES = 4096
 _TEACHING_BYTES = 30 << 20  # below glibc's limit for this (32 MiB); never touched
+# numpy asks for huge pages from here on: of a block that is used in small part they would make it all real memory.
+_HUGE_BYTES = 4 << 20
 # What getrefcount counts for a block that only its list knows: the list, the loop's variable, the argument.
 _UNUSED = 3
 
@@ -46,8 +49,17 @@ class Recycler:
         for block in blocks:
             if sys.getrefcount(block) == _UNUSED:
                 return block
-        made: npt.NDArray[np.uint8] = np.empty(capacity, np.uint8)
+        made = _memory(capacity)
         if capacity <= self._room:
             self._room -= capacity
             blocks.append(made)
         return made
+
+
+def _memory(capacity: int) -> npt.NDArray[np.uint8]:
+    """Return memory of which only what is touched is real."""
+    if capacity < _HUGE_BYTES or not hasattr(mmap, "MADV_NOHUGEPAGE"):
+        return np.empty(capacity, np.uint8)
+    pages = mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    pages.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(pages, np.uint8)
