@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.log.directory import discover
+from kafkaframes.log.findings import Severity
 from kafkaframes.log.names import TopicPartition
 from kafkaframes.log.reading import read_records
 from kafkaframes.log.restore.groups import CommitKey, read_groups
@@ -214,7 +218,7 @@ def test_a_range_of_offsets_or_of_time_is_exact(tmp_path, source, offsets):
             if moved:
                 assert [row["offset"] for row in got] == list(range(len(got)))
     for part in new:
-        assert [one for one in verify(discover(str(tmp_path / part))).findings if one.severity == "error"] == []
+        assert [one for one in verify(discover(str(tmp_path / part))).findings if one.severity is Severity.ERROR] == []
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
@@ -380,3 +384,37 @@ def test_what_does_not_fit_is_refused(tmp_path, settings, reason):
     with pytest.raises(OptionError, match=reason):
         restored(SOURCES[0], tmp_path / "new", **settings)
     assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------------------------------------- hostile
+
+
+SEGMENT = b"".join(
+    [
+        records(0, 10, leader_epoch=1, producer_id=4, producer_epoch=0, base_sequence=0),
+        records(10, 20, step=2, codec="lz4", leader_epoch=1),
+        records(60, 3, codec="gzip", magic=1),
+        records(70, 4, magic=0),
+        records(80, 10, leader_epoch=2, transactional=True, producer_id=5, producer_epoch=1),
+    ]
+)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, len(SEGMENT) - 1), st.binary(min_size=1, max_size=20)), max_size=4),
+    st.integers(0, len(SEGMENT)),
+    st.sampled_from(["keep", "reassign"]),
+    st.sampled_from(["keep", "abort"]),
+)
+def test_whatever_the_bytes_a_restore_is_in_order_or_says_why_not(tmp_path_factory, changes, end, offsets, opened):
+    directory = tmp_path_factory.mktemp("hostile")
+    data = bytearray(SEGMENT)
+    for at, piece in changes:
+        data[at : at + len(piece)] = piece[: len(data) - at]
+    source = write_log(directory / "old", [bytes(data[:end])])
+    settings = {"offsets": offsets, "open_transactions": opened}
+    report = restored(source, directory / "new", damaged="skip", **settings)
+    assert [one for one in verify(discover(str(directory / "new"))).findings if one.severity is Severity.ERROR] == []
+    assert report.bytes_lost + sum(lost.end - lost.start for lost in report.partitions[0].lost if lost.is_tail) <= end
+    with contextlib.suppress(LogDirError):
+        restored(source, directory / "strict", **settings)

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from kafkaframes.errors import LogDirError
+from kafkaframes.log.directory import discover
 from kafkaframes.log.names import TopicPartition
 from kafkaframes.log.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all
 from kafkaframes.log.restore.groups import Commit, CommitKey, Groups, csv_text, write_groups
@@ -63,12 +65,14 @@ class Completion:
             if commits:
                 write_all(directory, iter([(GROUP_OFFSETS_CSV, csv_text(commits).encode())]))
             write_all(directory, checkpoint_files(logs))
+            check_ids(directory, self._report.topic_ids)
             return
         if commits or self._settings.offsets_partitions:
             ends = self._write_groups(directory, commits, groups)
             logs |= {partition: Ends(0, 0, end) for partition, end in ends.items()}
         write_all(directory, checkpoint_files(logs))
         self._write_node(directory, logs)
+        check_ids(directory, self._report.topic_ids)
 
     def _write_groups(
         self, directory: Path, commits: Mapping[CommitKey, Commit], groups: Groups
@@ -135,6 +139,20 @@ class Completion:
     def _asked(self, topic: str) -> dict[str, str]:
         pairs = [(name.rpartition(":"), value) for name, value in self._settings.topic_configs]
         return {name: value for (of, _, name), value in pairs if of in ("", topic)}
+
+
+def check_ids(directory: Path, topic_ids: Mapping[str, str]) -> None:
+    """See whether every partition says the id that its topic has: a broker puts a log with another id aside.
+
+    Raises:
+        LogDirError: one does not, or says none.
+    """
+    (found,) = discover(str(directory))
+    for partition in found.partitions:
+        said = partition.metadata.topic_id if partition.metadata is not None else None
+        if said != topic_ids.get(partition.topic):
+            reason = f"its topic id is {said}, that of {partition.topic} is {topic_ids.get(partition.topic)}"
+            raise LogDirError(reason, file=partition.directory)
 
 
 def _is_held(configs: Mapping[str, str]) -> bool:
