@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.log.partition.builders import NOW_MS, batch, idempotent, lead, marker, new_log, transactional
+from tests.log.partition.memory_disk import MemoryDisk
 
 from kafkaframes.errors import OffsetOutOfRangeError, OptionError
 from kafkaframes.log.append import AppendRefusedError
 from kafkaframes.log.names import segment_file_name
-from kafkaframes.log.partition import LogSettings, open_log
+from kafkaframes.log.partition import LogSettings, create_log, open_log
 from kafkaframes.log.partition.fetch import EARLIEST, LATEST, LOG_END, MAX_TIMESTAMP, TXN_COMMITTED
 from kafkaframes.records.batch import read_values
+from kafkaframes.records.layout import BATCH_V2
+from kafkaframes.wire.checksum import crc32c
 
 
 def refusal(append):
@@ -381,3 +387,40 @@ def test_bytes_behind_the_last_batch_of_a_log_that_was_clean_are_cut_off(tmp_pat
     assert lead(again, idempotent(1, 9)).first_offset == 9
     again.abandon()
     assert open_log(log.directory, settings=log.settings, now_ms=NOW_MS).log_end_offset == 10
+
+
+# ------------------------------------------------------------------------------------------------- hostile input
+
+GOOD = batch(2), idempotent(5, 0, 3), transactional(6, 0), marker(6, commit=True), batch(3, magic=1, codec="gzip")
+
+
+@given(
+    pieces=st.lists(st.sampled_from(GOOD), min_size=1, max_size=3),
+    damage=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=4),
+    fix_crc=st.booleans(),
+    leads=st.booleans(),
+)
+def test_any_bytes_are_refused_or_are_in_the_log_afterwards(pieces, damage, fix_crc, leads):
+    raw = bytearray(b"".join(pieces))
+    for place, value in damage:
+        raw[place % len(raw)] = value
+    if fix_crc and raw[16] == 2 and len(raw) > BATCH_V2.size:
+        size = 12 + int.from_bytes(raw[8:12], "big", signed=True)
+        struct.pack_into(">I", raw, 17, crc32c(bytes(raw[21 : max(size, 21)])))
+    disk = MemoryDisk()
+    disk.make_directory("/kafka")
+    disk.sync_directory("/")
+    log = create_log("/kafka/orders-0", settings=LogSettings(segment_bytes=4000), now_ms=NOW_MS, disk=disk)
+    lead(log, batch(1))
+    try:
+        info = lead(log, bytes(raw)) if leads else log.append_as_follower(bytes(raw), now_ms=NOW_MS)
+    except AppendRefusedError:
+        assert log.log_end_offset == 1
+    else:
+        assert log.log_end_offset == max(info.last_offset + 1, 1)
+    end = log.log_end_offset
+    log.roll(now_ms=NOW_MS)
+    log.abandon()
+    again = open_log("/kafka/orders-0", now_ms=NOW_MS, disk=disk.crashed(lambda pending: 0))
+    assert again.log_end_offset == end
+    assert lead(again, batch(1)).first_offset == end

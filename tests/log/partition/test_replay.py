@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaframes.log.partition import LogSettings, create_log
+from kafkaframes.log.partition import LogSettings, PartitionLog, create_log
 from kafkaframes.records.scan import FILE, scan_all
 
 DATA = Path(__file__).parents[2] / "data" / "logs"
@@ -21,6 +21,7 @@ SERVER = {
     "log.index.size.max.bytes": "segment.index.bytes",
 }
 INTERNAL_SEGMENT_BYTES = {"__consumer_offsets": "104857600"}
+DELETED_MS = 1_795_254_400_000  # the clock when the broker deleted, to some minutes
 CASES = [DATA / "kraft-4x-transactions"]
 
 
@@ -52,20 +53,43 @@ def files_of(directory: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in directory.iterdir() if file.name != "partition.metadata"}
 
 
-@pytest.mark.parametrize("directory", partitions(), ids=lambda path: path.name)
-def test_appending_a_brokers_batches_makes_its_files(directory, tmp_path):
+def appended(directory: Path, target: Path) -> PartitionLog:
+    """Append every batch of a broker's partition, those of deleted segments too."""
     topic = directory.name.rpartition("-")[0]
     settings = topic_settings(directory.parent.parent, directory.parent.name, topic)
-    log = create_log(str(tmp_path / directory.name), settings=settings, now_ms=0)
+    log = create_log(str(target), settings=settings, now_ms=0)
     log.leader_epochs.assign(0, 0)
-    for segment in sorted(directory.glob("*.log")):
+    for segment in sorted((*directory.glob("*.log"), *directory.glob("*.log.deleted"))):
         raw = segment.read_bytes()
         found = scan_all(raw, rules=FILE)
         starts = [*found.column("position").tolist(), len(raw)]
         for start, end in pairwise(starts):
             log.append_as_follower(raw[start:end], now_ms=0)
-    log.close(now_ms=0)
-    expected, found_files = files_of(directory), files_of(tmp_path / directory.name)
+    return log
+
+
+def check_same_files(directory: Path, found: Path) -> None:
+    expected, found_files = files_of(directory), files_of(found)
     assert found_files.keys() == expected.keys()
     for name in expected:
         assert found_files[name] == expected[name], name
+
+
+@pytest.mark.parametrize("name", ["retention-size-0", "retention-time-0", "trimmed-0", "trimmed-1", "trimmed-to-end-0"])
+def test_deleting_as_the_broker_did_leaves_its_files(name, tmp_path):
+    case = DATA / "deleted-records"
+    begin, end = json.loads((DATA / "deleted-records.json").read_text())["begin_end_offsets"][name]
+    log = appended(case / name, tmp_path / name)
+    log.update_high_watermark(end)
+    if name.startswith("trimmed"):
+        log.delete_records(begin)
+    log.delete_old_segments(now_ms=DELETED_MS)
+    assert (log.log_start_offset, log.log_end_offset) == (begin, end)
+    log.close(now_ms=0)
+    check_same_files(case / name, tmp_path / name)
+
+
+@pytest.mark.parametrize("directory", partitions(), ids=lambda path: path.name)
+def test_appending_a_brokers_batches_makes_its_files(directory, tmp_path):
+    appended(directory, tmp_path / directory.name).close(now_ms=0)
+    check_same_files(directory, tmp_path / directory.name)

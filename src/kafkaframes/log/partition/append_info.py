@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from kafkaframes.log.append.decoded import ensure_valid
 from kafkaframes.log.append.refusal import AppendRefusedError
+from kafkaframes.log.append.settings import LARGEST_INT64
 from kafkaframes.log.headers import BatchHeader, parse_header
 from kafkaframes.log.partition.producers import Seen
 from kafkaframes.log.transactions import markers_among
@@ -125,7 +126,7 @@ def _ordinary(data: bytes) -> list[BatchHeader]:
 def _check_increasing(headers: Sequence[BatchHeader]) -> None:
     last = NO_OFFSET
     for header in headers:
-        if not last < header.base_offset <= header.last_offset:
+        if not last < header.base_offset <= header.last_offset < LARGEST_INT64:
             offsets = f"offsets {header.base_offset} to {header.last_offset} follow {last}"
             raise AppendRefusedError("OffsetsOutOfOrderException", offsets)
         last = header.last_offset

@@ -279,7 +279,21 @@ def _opened(
     problems: list[LogDirError] = []
     offsets = {name: _checkpoint(disk, join(path, name), problems) for name in names.OFFSET_CHECKPOINTS}
     manager = LogManager(path, disk, identity, settings, settings_of, was_clean, now_ms, _let_go=let_go)
-    for entry, name in _partitions(disk.list_directory(path)):
+    try:
+        _open_logs(manager, offsets)
+    except BaseException:
+        for log in manager.logs.values():
+            log.abandon()
+        raise
+    cleaned = offsets[names.CLEANER_CHECKPOINT]
+    manager.cleaner_offsets = {key: offset for key, offset in cleaned.items() if key in manager.logs}
+    manager.problems = tuple(problems)
+    return manager
+
+
+def _open_logs(manager: LogManager, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+    settings_of, now_ms = manager.settings_of, manager.now_ms
+    for entry, name in _partitions(manager.disk.list_directory(manager.path)):
         key = name.topic_partition
         if name.state == "delete":
             manager._doomed.append((entry.path, now_ms + settings_of(key).file_delete_delay_ms))
@@ -289,13 +303,9 @@ def _opened(
                 entry.path,
                 settings=settings_of(key),
                 now_ms=now_ms,
-                disk=disk,
-                checkpointed=Checkpointed(was_clean, known),
+                disk=manager.disk,
+                checkpointed=Checkpointed(manager.was_clean, known),
             )
-    cleaned = offsets[names.CLEANER_CHECKPOINT]
-    manager.cleaner_offsets = {key: offset for key, offset in cleaned.items() if key in manager.logs}
-    manager.problems = tuple(problems)
-    return manager
 
 
 def _partitions(entries: list[FileInfo]) -> Iterator[tuple[FileInfo, DirectoryName]]:

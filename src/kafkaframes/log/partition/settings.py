@@ -108,6 +108,8 @@ class LogSettings:
             text = properties.get(_TOPIC_NAMES.get(field.name, field.name.replace("_", ".")))
             if text is not None:
                 given[field.name] = _value(field.name, str(field.type), text)
+        if given.get("compression_type") == "uncompressed":  # a topic's word for what a producer calls none
+            given["compression_type"] = "none"
         return cls(**given)  # type: ignore[arg-type]
 
 
