@@ -6,6 +6,7 @@ Sides of one run, in turn; the best of the rounds counts.
 * ``export, Spark``: ``log.export`` on the same session; ``export, 2 processes``: the same by a pool, which is started
   and stopped in the measured time.
 * the same bytes in 8 and in 1,000 segments, on Spark.
+* the same bytes to files and to a table of Delta and of Iceberg, in this process.
 * peak memory of a process that exports one large segment, beside one an eighth of its size.
 
     python benchmarks/export.py [--megabytes 512] [--rounds 2] [--large 2048]
@@ -26,10 +27,16 @@ from pathlib import Path
 
 import kafkaframes
 from kafkaframes.cli.export import _pool
-from kafkaframes.log.export.run import export
+from kafkaframes.log.export.run import export, one_by_one
 from kafkaframes.log.export.settings import Settings
+from kafkaframes.log.export.task import export_group
+from kafkaframes.log.tables.delta import DeltaTable
+from kafkaframes.log.tables.iceberg import IcebergTable, open_catalog
+from kafkaframes.log.tables.run import TableExport
+from kafkaframes.log.tables.state import table_settings
 from kafkaframes.spark.export import plan_export, spark_run
 from kafkaframes.spark.options import ReadOptions
+from kafkaframes.spark.tables import table_plan
 from spark_source import cpu_seconds, write_log
 
 CODECS = ("none", "zstd")
@@ -64,7 +71,7 @@ def fresh(folder):
 def exported(log, folder, runner):
     """Export as Parquet; return the records."""
     tasks, _ = plan_export(ReadOptions.parse({"path": str(log)}))
-    return export(tasks, Settings(str(fresh(folder))), run=runner or _pool(tasks, 2)).summary.records
+    return export(tasks, Settings(str(fresh(folder))), run=runner or _pool(export_group, 2)).summary.records
 
 
 def by_spark(spark, log, folder):
@@ -128,6 +135,35 @@ def small(spark, folder, given):
     return f"| {walls['8']:.1f} | {walls['1000']:.1f} | {walls['1000'] / walls['8']:.2f}x | 1.5x |"
 
 
+def to_table(make, log, folder):
+    """Export into a new table; return the records."""
+    options = ReadOptions.parse({"path": str(log)})
+    settings = Settings(str(fresh(folder)))
+    job = TableExport(make(settings.to), settings, table_settings(settings, isolation=options.isolation))
+    return job.export(table_plan(options)).summary.records
+
+
+def tables(folder, given):
+    """Return the line of files against tables."""
+    place = folder / "tables"
+    place.mkdir()
+    rows = segments(place, "zstd", given.megabytes, 8)
+    log = place / "bench-0"
+    times = best(
+        given.rounds,
+        rows,
+        files=partial(exported, log, place, one_by_one),
+        delta=partial(to_table, DeltaTable, log, place),
+        iceberg=partial(to_table, lambda to: IcebergTable(open_catalog(None, to)), log, place),
+    )
+    shutil.rmtree(place)
+    (files, files_cpu), (delta, delta_cpu), (iceberg, iceberg_cpu) = (times[name] for name in times)
+    return (
+        f"| {files:.1f} | {delta:.1f} | {iceberg:.1f} | {delta / files:.2f}x | {iceberg / files:.2f}x "
+        f"| {delta_cpu / files_cpu:.2f}x | {iceberg_cpu / files_cpu:.2f}x |"
+    )
+
+
 def peaks(folder, given):
     """Return the lines of the memory's table."""
     for megabytes in (given.large // 8, given.large):
@@ -166,6 +202,13 @@ def main():
         lines += ["", "The same bytes (zstd) in 8 and in 1,000 segments, on Spark, seconds.", ""]
         lines += ["| 8 | 1,000 | ratio | asked |", "|---|---|---|---|", small(spark, folder, given)]
         spark.stop()
+        _save(lines)
+        lines += ["", "The same bytes (zstd) to files and to new tables, one process, seconds; nothing is asked.", ""]
+        lines += [
+            "| files | Delta | Iceberg | Delta / files | Iceberg / files | CPU, Delta | CPU, Iceberg |",
+            "|---|---|---|---|---|---|---|",
+            tables(folder, given),
+        ]
         _save(lines)
         lines += ["", "Peak memory of the process that exports one segment (zstd).", ""]
         lines += ["| MB of values | MB of segment | peak, MiB |", "|---|---|---|", *peaks(folder, given)]

@@ -32,7 +32,7 @@ from kafkaframes.log.segment_source import check_not_cut, damage_of, open_planne
 from kafkaframes.records.chunks import CHUNK_BYTES, Source
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.layout import BATCH_V2
-from kafkaframes.records.memory import Recycler
+from kafkaframes.records.memory import Recycler, lent_memory
 from kafkaframes.records.scan import FILE, Batches, End
 
 FileTasks = tuple[ExportTask, ...]
@@ -90,8 +90,7 @@ def export_group(job: tuple[Settings, tuple[FileTasks, ...]]) -> list[SegmentRes
     """
     settings, files = job
     results: list[SegmentResult] = []
-    memory = Recycler()
-    with writing(settings.to), JournalWriter(settings.to) as journal:
+    with writing(settings.to), JournalWriter(settings.to) as journal, lent_memory() as memory:
         for tasks in files:
             made = export_file(tasks, settings, memory=memory)
             for line in lines_of(made):

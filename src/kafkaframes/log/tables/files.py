@@ -24,7 +24,7 @@ from kafkaframes.log.export.writers import Output, row_batch
 from kafkaframes.log.filesystem import join
 from kafkaframes.log.tables.schema import TIMESTAMP
 from kafkaframes.log.transactions import TransactionState
-from kafkaframes.records.memory import Recycler
+from kafkaframes.records.memory import Recycler, lent_memory
 from kafkaframes.records.scan import Batches
 
 ABORTED = "records of aborted transactions"
@@ -135,11 +135,11 @@ def write_data_file(job: FileJob) -> DataFile:
 
 def _attempt(job: FileJob, tasks: tuple[ExportTask, ...]) -> DataFile:
     """Write these segments; without a file where one fails."""
-    made, path, memory = DataFile(job, []), job.new_path(), Recycler()
+    made, path = DataFile(job, []), job.new_path()
     _make_directory(job.directory)
     output = Output(path, "parquet", base64=False, metadata={"topic": tasks[0].topic})
     try:
-        with output:
+        with output, lent_memory() as memory:
             for task in tasks:
                 made.results.append(SegmentResult(task))
                 _copy(made, job, output, memory)
