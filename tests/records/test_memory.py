@@ -1,0 +1,32 @@
+"""Memory that is used again, and lent from one job to the next."""
+
+import numpy as np
+
+from kafkaframes.records.memory import lent_memory
+
+
+def test_an_array_that_nobody_looks_at_is_made_again_of_the_same_memory():
+    with lent_memory() as memory:
+        first = memory.array(1000, np.int64)
+        address = first.ctypes.data
+        other = memory.array(1000, np.int64)
+        assert other.ctypes.data != address
+        view = first[10:20]
+        del first
+        assert memory.array(1000, np.int64).ctypes.data != address, "a view still looks at it"
+        del view
+        assert memory.array(1000, np.int64).ctypes.data == address
+
+
+def test_memory_goes_from_one_job_to_the_next_and_never_to_two_at_once():
+    with lent_memory() as one, lent_memory() as other:
+        assert one is not other
+    with lent_memory() as again:
+        assert again in (one, other)
+    try:
+        with lent_memory() as again:
+            raise KeyError
+    except KeyError:
+        pass
+    with lent_memory() as after:
+        assert after is again
