@@ -1,15 +1,15 @@
-"""Copies of one partition: same, behind, damaged, diverged, another topic."""
+"""Copies of one partition: same, behind, damaged, diverged, of another topic or cluster; and what is then counted."""
 
 import pytest
 
 import kafkaframes
 
-from .conftest import rows, write_segment
+from .conftest import meta, rows, write_segment
 
 
 @pytest.fixture
 def two(tmp_path):
-    """Return a function that writes a second copy and returns what the report says of both."""
+    """Return the folder, the bytes of the first copy, and a function that writes the second."""
     whole = kafkaframes.build_records(rows(200), batch_bytes=2000, leader_epoch=3)
     write_segment(tmp_path / "one" / "t-0", whole)
 
@@ -21,75 +21,137 @@ def two(tmp_path):
 
 
 def verdicts(report):
-    return [(one.directory.split("/")[-2], one.verdict) for one in report.copies]
+    return {one.directory.split("/")[-2]: one.verdict for one in report.copies}
+
+
+def records(report):
+    (topic,) = report.topics
+    return topic.records
+
+
+def test_equal_copies(two, report_of):
+    folder, whole, write = two
+    write(whole)
+    report = report_of(folder)
+    assert verdicts(report) == {"one": "same", "two": "same"}
+    assert [one.leads for one in report.copies].count(True) == 1
+    assert records(report) == 200
 
 
 def test_a_copy_that_lags(two, report_of):
     folder, whole, write = two
-    batches = kafkaframes.read_batches(whole).to_pylist()
-    write(whole[: batches[3]["position"]])
+    fourth = kafkaframes.read_batches(whole).to_pylist()[3]
+    write(whole[: fourth["position"]])
     report = report_of(folder)
-    assert verdicts(report) == [("one", "same"), ("two", "behind")]
-    assert report.copies[1].end_offset == batches[3]["base_offset"]
-    assert report.topics[0].records == 200
+    assert verdicts(report) == {"one": "same", "two": "behind"}
+    assert report.copies[1].end_offset == fourth["base_offset"]
+    assert records(report) == 200
+    assert report.is_sound
 
 
-def test_a_copy_that_starts_later_is_the_same_as_far_as_both_go(two, report_of):
+def test_a_copy_that_starts_later(two, report_of):
     folder, whole, write = two
-    third = kafkaframes.read_batches(whole).to_pylist()[3]
-    write(whole[third["position"] :], third["base_offset"])
+    fourth = kafkaframes.read_batches(whole).to_pylist()[3]
+    write(whole[fourth["position"] :], fourth["base_offset"])
     report = report_of(folder)
-    assert {verdict for _, verdict in verdicts(report)} == {"same"}
-    assert {one.start_offset for one in report.copies} == {0, third["base_offset"]}
+    assert verdicts(report) == {"one": "same", "two": "starts later"}
+    assert report.copies[1].start_offset == fourth["base_offset"]
+    assert records(report) == 200
 
 
-def test_a_flipped_bit_in_the_measured_copy_and_a_sound_one_beside_it(two, report_of):
+def test_a_flipped_bit_in_one_copy_loses_nothing(two, report_of):
     folder, whole, write = two
     raw = bytearray(whole)
     raw[100] ^= 1
-    write(bytes(whole))
+    write(bytes(raw))
+    report = report_of(folder)
+    assert verdicts(report) == {"one": "same", "two": "damaged"}
+    assert (records(report), report.losses) == (200, [])
+    assert not report.is_sound  # the copy has an error, all the same
+    (partition,) = report.partitions
+    assert partition.errors == 1
+
+
+def test_the_same_bit_flipped_in_the_copy_that_leads(two, report_of):
+    folder, whole, write = two
+    write(whole)
+    raw = bytearray(whole)
+    raw[100] ^= 1
     (folder / "one" / "t-0" / f"{0:020}.log").write_bytes(raw)
     report = report_of(folder)
-    assert verdicts(report) == [("one", "damaged"), ("two", "sound")] or verdicts(report) == [
-        ("two", "same"), ("one", "damaged"),
-    ]  # fmt: skip
+    assert verdicts(report) == {"one": "damaged", "two": "same"}
+    assert (records(report), report.losses) == (200, [])
+
+
+def test_what_is_damaged_in_both_is_lost(two, report_of):
+    folder, whole, write = two
+    raw = bytearray(whole)
+    raw[100] ^= 1
+    write(bytes(raw))
+    (folder / "one" / "t-0" / f"{0:020}.log").write_bytes(raw)
+    report = report_of(folder)
+    (loss,) = report.losses
+    assert records(report) == 200 - loss.declared
+    assert {one.check for one in report.findings} >= {"crc", "damaged"}
 
 
 def test_a_history_that_diverged(two, report_of):
     folder, whole, write = two
-    fifth = kafkaframes.read_batches(whole).to_pylist()[5]
-    other = kafkaframes.build_records(
-        rows(8, first=fifth["base_offset"], size=60), base_offset=fifth["base_offset"], leader_epoch=2
+    sixth = kafkaframes.read_batches(whole).to_pylist()[5]
+    base = sixth["base_offset"]
+    head = whole[: sixth["position"]]
+    kept, lost = (
+        kafkaframes.build_records(rows(count, first=base, size=60), base_offset=base, leader_epoch=leader_epoch)
+        for count, leader_epoch in ((20, 5), (8, 4))
     )
-    write(whole[: fifth["position"]] + other)
-    found = report_of(folder).copies[1]
-    assert (found.verdict, found.first_difference) == ("differs", fifth["base_offset"])
-    assert found.only_here == 1
-    assert found.only_there >= 1
+    (folder / "one" / "t-0" / f"{0:020}.log").write_bytes(head + kept)
+    write(head + lost)
+    report = report_of(folder)
+    assert verdicts(report) == {"one": "same", "two": "differs"}
+    assert "diverge" in report.copies[1].decided[0]
+    assert records(report) == base + 20
 
 
-def test_a_leader_epoch_alone(two, report_of):
-    folder, whole, write = two
-    raw = bytearray(whole)
-    raw[15] = 4  # outside the CRC
-    write(bytes(raw))
-    found = report_of(folder).copies[1]
-    assert (found.verdict, found.other_epochs) == ("same", 1)
-
-
-def test_another_topic_under_the_same_name(two, report_of):
+def test_another_topic_under_the_same_name_is_told_apart(two, report_of):
     folder, whole, write = two
     write(whole)
     for name, topic_id in (("one", "Yne-gvsoSAKvPkKiJWjLNA"), ("two", "AAAAAAAAAAAAAAAAAAAAAQ")):
         (folder / name / "t-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
-    assert verdicts(report_of(folder))[1][1] == "other topic"
+    report = report_of(folder)
+    assert verdicts(report) == {"one": "same", "two": "other topic"}
+    assert {one.topic_id for one in report.copies} == {"Yne-gvsoSAKvPkKiJWjLNA", "AAAAAAAAAAAAAAAAAAAAAQ"}
+    assert (records(report), len(report.partitions)) == (400, 2)
 
 
-def test_cleaned_at_another_time(two, report_of):
+def test_another_cluster_is_told_apart(two, report_of):
     folder, whole, write = two
-    sixth = kafkaframes.read_batches(whole).to_pylist()[6]
-    write(whole[sixth["position"] :])
-    (folder / "one" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 50\n")
-    head = whole[: kafkaframes.read_batches(whole).to_pylist()[1]["position"]]
-    write(head + whole[sixth["position"] :])
-    assert report_of(folder).copies[1].verdict == "cleaned"
+    write(whole)
+    meta(folder / "one", 1)
+    (folder / "two" / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAQ\n")
+    report = report_of(folder)
+    assert verdicts(report) == {"one": "same", "two": "other cluster"}
+    assert records(report) == 400
+
+
+def test_a_partition_on_two_disks(two, report_of):
+    folder, whole, write = two
+    batches = kafkaframes.read_batches(whole).to_pylist()
+    middle = batches[len(batches) // 2]
+    (folder / "one" / "t-0" / f"{0:020}.log").write_bytes(whole[: middle["position"]])
+    write(whole[middle["position"] :], middle["base_offset"])
+    report = report_of(folder)
+    assert records(report) == 200
+    (topic,) = report.topics
+    assert topic.size_bytes == topic.disk_bytes == len(whole)
+
+
+def test_cleaned_to_another_point(two, report_of):
+    folder, whole, write = two
+    batches = kafkaframes.read_batches(whole).to_pylist()
+    for name, upto in (("one", 50), ("two", 150)):
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {upto}\n")
+    write(whole[: batches[1]["position"]] + whole[batches[6]["position"] :])
+    report = report_of(folder)
+    assert "cleaned" in verdicts(report).values()
+    assert report.topics[0].keys.compacted == "cleaner checkpoint"

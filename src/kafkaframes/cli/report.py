@@ -114,9 +114,10 @@ def command(
     to = output or ("report.html" if kind == PAGE else _STANDARD_OUTPUT)
     when = _milliseconds(generated_at)
     _check(to)
-    found = discover(paths, options=store_options(key_files))
+    stores = store_options(key_files)
+    found = discover(paths, options=stores)
     run = partial(_run, jobs=jobs)
-    report = make_report(found, paths=paths, version=__version__, generated_at=when, run=run)
+    report = make_report(found, paths=paths, version=__version__, generated_at=when, options=stores, run=run)
     _write(report_page(report) if kind == PAGE else json.dumps(report.as_json()), to)
     if to != _STANDARD_OUTPUT:
         click.echo(_said(report, to))

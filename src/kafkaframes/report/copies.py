@@ -1,147 +1,194 @@
-"""Copies of one partition in several directories: which one is measured, and where the others differ from it.
+"""Copies of one partition: merged into the one log that is measured (``log/copies``), and what was decided about each.
 
-Batches are told apart by offsets and CRC. What is outside the CRC (the leader epoch) is compared beside it. Nothing is
-decided here about which history is right; see ``replicas=merge`` for that.
+Copies of different clusters, or of different topics under one name, are not copies of one log: each is measured alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+from kafkaframes.errors import LogDirError
+from kafkaframes.log.copies.decisions import Decision
+from kafkaframes.log.copies.pieces import Merged
+from kafkaframes.log.copies.reading import Found, group
+from kafkaframes.log.copies.together import copies_of, merge_found
+from kafkaframes.log.copies.view import View
+from kafkaframes.log.directory import LogDirectory, Partition
+from kafkaframes.log.filesystem import FileSystem
+from kafkaframes.log.findings import Finding, Severity
 
-from kafkaframes.log.directory import LogDirectory, Partition, partitions_of
-from kafkaframes.log.names import TopicPartition
-from kafkaframes.log.summary import glance
-from kafkaframes.records.scan import Ints
-from kafkaframes.report.measure import SIGNATURE
-
-_BASE, _LAST, _CRC, _EPOCH, _SIZE = range(len(SIGNATURE))
-SAME, SOUND, BEHIND, DAMAGED, CLEANED = "same", "sound", "behind", "damaged", "cleaned"
-DIFFERS, OTHER_TOPIC = "differs", "other topic"
-Placed = tuple[LogDirectory, Partition]
+SAME, BEHIND, LATER, CLEANED = "same", "behind", "starts later", "cleaned"
+INCOMPLETE, DAMAGED, DIFFERS = "incomplete", "damaged", "differs"
+OTHER_TOPIC, OTHER_CLUSTER, UNREADABLE = "other topic", "other cluster", "unreadable"
+# What a decision says of its copy, the gravest first.
+_VERDICTS = {
+    "divergent-tail": DIFFERS,
+    "undecided": DIFFERS,
+    "misplaced": DAMAGED,
+    "damaged": DAMAGED,
+    "taken-from-copy": INCOMPLETE,
+    "epochs-doubtful": INCOMPLETE,
+    "compacted-differently": CLEANED,
+    "copy-lags": BEHIND,
+    "copy-starts-later": LATER,
+}
 
 
 @dataclass(slots=True)
 class CopyReport:
-    """One copy beside the one that was measured.
+    """One copy of a partition of which there are several.
 
     Attributes:
-        verdict: ``same``; ``sound`` (the same, without the errors of the measured one); ``behind`` (equal as far as
-            it goes); ``damaged`` (its headers are the same, but it has errors); ``cleaned`` (of a compacted topic:
-            cleaned at another time); ``differs``; or ``other topic`` (another topic id under the same name).
-        start_offset, end_offset: of its batches; the end is exclusive.
-        is_measured: whether the report's numbers are this copy's.
-        only_here, only_there: batches of the offsets that both have, which one of them lacks.
-        other_epochs: batches that are equal but for the leader epoch.
-        first_difference: the first offset at which the batches differ; -1 for none.
+        verdict: ``same`` as the merged log; ``behind`` or ``starts later`` (the same as far as it goes); ``cleaned``
+            (compacted to another point); ``incomplete`` (the others have what it lacks); ``damaged`` (it has errors);
+            ``differs`` (its history lost, or nothing says whose is right); ``other topic`` (another topic id),
+            ``other cluster``, ``unreadable``: not merged.
+        leads: its history is the one that counts.
+        start_offset, end_offset: the end is exclusive; -1 where its headers were not read.
         errors: findings of that severity.
+        decided: what was decided about it, in words.
     """
 
     topic: str
     partition: int
     directory: str
     verdict: str
-    is_measured: bool
+    leads: bool
     topic_id: str | None
     start_offset: int
     end_offset: int
     size_bytes: int
     batches: int
-    only_here: int = 0
-    only_there: int = 0
-    other_epochs: int = 0
-    first_difference: int = -1
     errors: int = 0
+    decided: list[str] = field(default_factory=list)
 
 
-def copies_of(directories: Iterable[LogDirectory]) -> dict[TopicPartition, list[Placed]]:
-    """Return every live copy of each partition, the one to measure first: it reaches furthest, and has most bytes."""
-    found: dict[TopicPartition, list[Placed]] = {}
-    for directory, partition in partitions_of(directories):
-        found.setdefault(partition.topic_partition, []).append((directory, partition))
-    for placed in found.values():
-        if len(placed) > 1:
-            placed.sort(key=_reach, reverse=True)
-    return found
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """One log: its copies, and what is measured of them.
+
+    Attributes:
+        partition, filesystem: the merged view, or the only copy.
+        apart: why other copies of that name are not among these (a verdict); empty where none are.
+    """
+
+    found: tuple[Found, ...]
+    partition: Partition
+    filesystem: FileSystem
+    merged: Merged | None = None
+    apart: str = ""
+    problem: LogDirError | None = None
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of all copies."""
+        return sum(one.partition.size_bytes for one in self.found)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What was decided, or why nothing could be."""
+        if self.problem is not None:
+            message = f"copies were not merged: {self.problem.reason}"
+            return [Finding(Severity.WARNING, "copies", message, self.problem.file or self.partition.directory)]
+        return [one.as_finding() for one in self.decisions]
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """What was decided."""
+        return self.merged.decisions if self.merged else ()
 
 
-def _reach(placed: Placed) -> tuple[int, int]:
-    directory, partition = placed
-    last = max((glance(directory.filesystem, one).last_offset for one in partition.segments[-2:]), default=-1)
-    return last, partition.size_bytes
-
-
-def compare(
-    copies: Sequence[tuple[Partition, Ints]], *, errors: Mapping[str, int], is_compacted: bool
-) -> list[CopyReport]:
-    """Compare copies with the first of them.
+def joined_copies(
+    directories: Iterable[LogDirectory], named: Collection[str], options: Mapping[str, Any]
+) -> list[Joined]:
+    """Return each topic partition's logs, by name; reads the headers of those that are there more than once.
 
     Args:
-        copies: each with the signatures of its batches, in the order of ``copies_of``.
-        errors: how many findings of that severity there are, by directory.
-        is_compacted: batches may differ because brokers clean on their own.
+        directories: from ``discover``.
+        named: paths that the caller named.
+        options: of the stores.
     """
-    (first, reference), *_ = copies
-    found = [_compared(first, reference, one, table, errors.get(one.directory, 0)) for one, table in copies]
-    for one in found:
-        if is_compacted and one.verdict == DIFFERS:
-            one.verdict = CLEANED
-        if found[0].errors and one.verdict == SAME:
-            one.verdict = SOUND
+    found: list[Joined] = []
+    for _, copies in sorted(group(copies_of(directories, named)).items()):
+        for clustered, cluster_apart in _split(copies, _cluster, OTHER_CLUSTER):
+            for ours, topic_apart in _split(clustered, _topic_id, OTHER_TOPIC):
+                found.append(_joined(tuple(ours), options, topic_apart or cluster_apart))
     return found
 
 
-def _compared(first: Partition, reference: Ints, one: Partition, table: Ints, errors: int) -> CopyReport:
-    report = CopyReport(
-        topic=one.topic,
-        partition=one.partition,
-        directory=one.directory,
-        verdict=SAME,
-        is_measured=one is first,
-        topic_id=one.metadata.topic_id if one.metadata else None,
-        start_offset=int(table[_BASE].min()) if table.size else one.log_start_offset,
-        end_offset=int(table[_LAST].max()) + 1 if table.size else one.log_start_offset,
-        size_bytes=one.size_bytes,
-        batches=table.shape[1],
+def _cluster(one: Found) -> str | None:
+    return one.log_directory.meta.cluster_id if one.log_directory.meta else None
+
+
+def _topic_id(one: Found) -> str | None:
+    return one.partition.metadata.topic_id if one.partition.metadata else None
+
+
+def _split(
+    copies: Sequence[Found], key: Callable[[Found], str | None], verdict: str
+) -> Iterator[tuple[list[Found], str]]:
+    """Tell copies apart by an id; those without one go with the first. All but the first are given the verdict."""
+    ids = list(dict.fromkeys(name for one in copies if (name := key(one)) is not None))
+    for place, name in enumerate(ids or [None]):
+        kept = [one for one in copies if key(one) == name or (place == 0 and key(one) is None)]
+        yield kept, verdict if place else ""
+
+
+def _joined(found: tuple[Found, ...], options: Mapping[str, Any], apart: str) -> Joined:
+    first = max(found, key=lambda one: one.partition.size_bytes)
+    alone = Joined(found, first.partition, first.filesystem, apart=apart)
+    if len(found) == 1:
+        return alone
+    view = View(options)
+    try:
+        merged = merge_found(found, check=True, scan=True)
+        partition = view.add_merged(merged, found)
+    except LogDirError as problem:
+        return Joined(found, first.partition, first.filesystem, apart=apart, problem=problem)
+    return Joined(found, partition, view.filesystem, merged, apart)
+
+
+def copy_reports(joined: Iterable[Joined], errors: Mapping[str, int]) -> list[CopyReport]:
+    """Return what is said of each copy, of partitions that were found more than once.
+
+    Args:
+        joined: everything, by topic partition.
+        errors: how many findings of that severity there are, by directory.
+    """
+    listed = list(joined)
+    several = {one.partition.topic_partition for one in listed if len(one.found) > 1 or one.apart}
+    return [
+        _report(one, place, errors.get(copy.partition.directory, 0))
+        for one in listed
+        if one.partition.topic_partition in several
+        for place, copy in enumerate(one.found)
+    ]
+
+
+def _report(one: Joined, place: int, errors: int) -> CopyReport:
+    partition = one.found[place].partition
+    copy = one.merged.copies[place] if one.merged else None
+    mine = [decision for decision in one.decisions if decision.copy == partition.directory]
+    return CopyReport(
+        topic=partition.topic,
+        partition=partition.partition,
+        directory=partition.directory,
+        verdict=_verdict(one, {decision.check for decision in mine}, errors),
+        leads=place == (one.merged.authority if one.merged else 0),
+        topic_id=_topic_id(one.found[place]),
+        start_offset=copy.start if copy else -1,
+        end_offset=copy.end if copy else -1,
+        size_bytes=partition.size_bytes,
+        batches=len(copy.blocks) if copy else 0,
         errors=errors,
+        decided=[decision.message for decision in mine],
     )
-    theirs = first.metadata.topic_id if first.metadata else None
-    if report.topic_id and theirs and report.topic_id != theirs:
-        report.verdict = OTHER_TOPIC
-        return report
-    _note_differences(report, _between(reference, table), _between(table, reference))
-    if report.first_difference >= 0:
-        report.verdict = DIFFERS
-    elif errors:
-        report.verdict = DAMAGED
-    elif reference.size and report.end_offset <= int(reference[_LAST].max()):
-        report.verdict = BEHIND
-    return report
 
 
-def _between(table: Ints, other: Ints) -> Ints:
-    """Return the batches within the offsets that both have."""
-    if not table.size or not other.size:
-        return table[:, :0]
-    kept: Ints = table[:, (table[_LAST] >= other[_BASE].min()) & (table[_BASE] <= other[_LAST].max())]
-    return kept
-
-
-def _note_differences(report: CopyReport, there: Ints, here: Ints) -> None:
-    """Batches count as equal by offsets and CRC; those that both have are compared by leader epoch."""
-    theirs, ours = _identities(there), _identities(here)
-    only_here, only_there = ~np.isin(ours, theirs), ~np.isin(theirs, ours)
-    report.only_here, report.only_there = int(only_here.sum()), int(only_there.sum())
-    differing = [*here[_BASE, only_here].tolist(), *there[_BASE, only_there].tolist()]
-    epochs = dict(zip(theirs.tolist(), there[_EPOCH].tolist(), strict=True))
-    common = zip(ours[~only_here].tolist(), here[_EPOCH, ~only_here].tolist(), strict=True)
-    report.other_epochs = sum(epochs[identity] != epoch for identity, epoch in common)
-    report.first_difference = min(differing, default=-1)
-
-
-def _identities(table: Ints) -> npt.NDArray[np.void]:
-    rows = np.ascontiguousarray(table[[_BASE, _LAST, _CRC]].T)
-    return rows.view(np.dtype((np.void, rows.dtype.itemsize * 3))).reshape(-1)
+def _verdict(one: Joined, checks: set[str], errors: int) -> str:
+    if one.problem is not None or one.apart:
+        return UNREADABLE if one.problem is not None else one.apart
+    found = next((verdict for check, verdict in _VERDICTS.items() if check in checks), SAME)
+    return DAMAGED if errors and found != DIFFERS else found

@@ -37,30 +37,21 @@ from kafkaframes.report.distinct import Distinct, hash_keys
 from kafkaframes.report.histograms import Sizes, Times
 
 _PIECE_BYTES = 2 << 20  # decompressed at once: it should stay in the cache
-SIGNATURE = ("base_offset", "last_offset", "crc", "leader_epoch", "size")
 IN_TRANSACTIONS = ("producer_id", "producer_epoch", "base_offset", "base_timestamp", "max_timestamp", "attributes")
 NO_PRODUCER = -1
 _NEVER = np.iinfo(np.int64).max
 
 
-class Want(NamedTuple):
-    """What is wanted of a segment.
+class Task(NamedTuple):
+    """What a worker process is given.
 
     Attributes:
-        records: decompress and measure the records; otherwise headers and CRCs alone.
-        batches: give the signature of each batch, to compare copies.
+        measure: decompress and measure the records; otherwise the segment is only verified.
     """
-
-    records: bool = True
-    batches: bool = False
-
-
-class Task(NamedTuple):
-    """What a worker process is given."""
 
     filesystem: FileSystem
     segment: Segment
-    want: Want
+    measure: bool = True
 
 
 @dataclass(slots=True)
@@ -199,14 +190,12 @@ class SegmentMeasure:
 
     Attributes:
         transactional: one row for each of ``IN_TRANSACTIONS``, one column a transactional or marker batch.
-        signatures: one row for each of ``SIGNATURE``, one column a batch; None where nobody asked.
         covered_bytes: up to where batches could be found.
     """
 
     measure: Measure = field(default_factory=Measure)
     losses: list[Loss] = field(default_factory=list)
     transactional: Ints = field(default_factory=lambda: np.empty((len(IN_TRANSACTIONS), 0), np.int64))
-    signatures: Ints | None = None
     covered_bytes: int = 0
 
 
@@ -215,6 +204,8 @@ Measured = tuple[SegmentFacts, SegmentMeasure]
 
 def measure_segment(task: Task) -> Measured:
     """Verify and measure a segment. What cannot be read is a finding; nothing raises for what is damaged."""
+    if not task.measure:
+        return verify_segment(task.filesystem, task.segment), SegmentMeasure()
     watcher = _Watcher(task)
     facts = verify_segment(task.filesystem, task.segment, observe=watcher.see)
     return facts, watcher.result()
@@ -225,21 +216,15 @@ class _Watcher:
 
     def __init__(self, task: Task) -> None:
         self._path = task.segment.path
-        self._want = task.want
         self._memory = Recycler()
         self._ratio = 1.0
         self._found = SegmentMeasure()
         self._transactional: list[Ints] = []
-        self._signatures: list[Ints] = []
 
     def see(self, window: Window) -> None:
         """Measure the batches of a window."""
         batches = window.batches
         self._found.covered_bytes = batches.end.position
-        if self._want.batches:
-            self._signatures.append(batches.table[[PLACE[name] for name in SIGNATURE]])
-        if not self._want.records:
-            return
         wanted = (batches.column("magic") >= 2) & (batches.column("attributes") & TRANSACTIONAL != 0)
         self._transactional.append(batches.table[[PLACE[name] for name in IN_TRANSACTIONS]][:, wanted])
         whole = Chunk(window.start, as_array(window.data), window.in_data())
@@ -250,9 +235,6 @@ class _Watcher:
         """Return what was found."""
         if self._transactional:
             self._found.transactional = np.concatenate(self._transactional, axis=1)
-        if self._want.batches:
-            empty = np.empty((len(SIGNATURE), 0), np.int64)
-            self._found.signatures = np.concatenate([empty, *self._signatures], axis=1)
         return self._found
 
     def _measure(self, chunk: Chunk) -> None:

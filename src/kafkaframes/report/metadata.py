@@ -11,13 +11,12 @@ from typing import Any
 
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.log import names
-from kafkaframes.log.directory import LogDirectory, Segment, partitions_of
+from kafkaframes.log.directory import LogDirectory, Partition, Segment, partitions_of
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.internal_topics import open_record
 from kafkaframes.log.segment_source import StoredSegment
 from kafkaframes.records.columns import ReadOptions, RecordReader
 from kafkaframes.records.scan import FILE
-from kafkaframes.report.copies import Placed
 
 COMPACTED_BY_KAFKA = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _TRANSACTIONS = "__transaction_state"
@@ -50,12 +49,12 @@ def _policies(directories: list[LogDirectory]) -> dict[str, str]:
     return found
 
 
-def transactional_ids(chosen: Iterable[Placed]) -> dict[int, str]:
+def transactional_ids(chosen: Iterable[tuple[FileSystem, Partition]]) -> dict[int, str]:
     """Return the transactional id of each producer id that the transaction coordinator's topic names."""
     found: dict[int, str] = {}
-    for directory, partition in chosen:
+    for filesystem, partition in chosen:
         if partition.topic == _TRANSACTIONS:
-            last = {key: value for key, value in _records(directory.filesystem, partition.segments) if key is not None}
+            last = {key: value for key, value in _records(filesystem, partition.segments) if key is not None}
             for key, value in last.items():
                 found |= _producer(key, value)
     return found

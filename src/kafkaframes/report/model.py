@@ -1,7 +1,7 @@
 """What a report says, as plain values: the page is drawn from them, and ``--format json`` prints them.
 
 Sizes are bytes, times are milliseconds since 1970 (-1 for none), offsets' ends are exclusive. Where a partition was
-found more than once, numbers are those of one copy, and ``disk_bytes`` those of all.
+found more than once, numbers are those of the one log that its copies make, and ``disk_bytes`` those of all of them.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class TopicReport:
     """One topic.
 
     Attributes:
-        size_bytes: of the ``.log`` files of one copy of each partition; ``disk_bytes`` of all copies.
+        size_bytes: of the batches of each log, once; ``disk_bytes`` of the ``.log`` files of all copies.
         raw_bytes: what its sound batches would be without compression, ``log_bytes`` what they are.
         activity: its records in the buckets of the report's ``times``.
         errors: findings of that severity.
@@ -157,15 +157,16 @@ class TopicReport:
 
 @dataclass(slots=True)
 class PartitionReport:
-    """One partition: the copy that was measured.
+    """One partition.
 
     Attributes:
+        directories: of its copies.
         missing_offsets: offsets between the first and the last batch that no record has.
     """
 
     topic: str
     partition: int
-    directory: str
+    directories: list[str]
     start_offset: int
     end_offset: int
     high_watermark: int | None
@@ -177,7 +178,6 @@ class PartitionReport:
     leader_epochs: int
     first: int
     last: int
-    copies: int
     errors: int
 
 

@@ -67,7 +67,7 @@ def sizes(report: Report) -> Markup:
     if rest:
         rows.append(_size_bar(count_text(len(rest), "other topic"), "", rest))
     drawn = charts.bars(rows, axis=size_mark, name="bytes in the log", binary=True)
-    note = "Bytes of the segment files, one copy of each partition. The largest topics first."
+    note = "Bytes of each log, once where there are copies. The largest topics first."
     return card("size", "Size by topic and codec", codec_legend(topics), drawn, note=note, wide=True)
 
 

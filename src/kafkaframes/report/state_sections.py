@@ -20,18 +20,21 @@ MOST_OF_A_CHECK = 20
 MOST_PARTITIONS = 300
 _VERDICTS = {  # verdict -> colour, words
     copies.SAME: ("good", "same"),
-    copies.SOUND: ("good", "sound"),
+    copies.LATER: ("soft", "starts later"),
     copies.BEHIND: ("soft", "behind"),
-    copies.CLEANED: ("warn", "cleaned at another time"),
+    copies.CLEANED: ("soft", "compacted to another point"),
+    copies.INCOMPLETE: ("warn", "incomplete"),
     copies.DAMAGED: ("bad", "damaged"),
     copies.DIFFERS: ("bad", "differs"),
+    copies.UNREADABLE: ("bad", "not merged"),
     copies.OTHER_TOPIC: ("bad", "another topic id"),
+    copies.OTHER_CLUSTER: ("warn", "another cluster"),
 }
 _SEVERITIES = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.NOTE: "soft"}
 
 
 def replicas(report: Report) -> Markup:
-    """List the copies of partitions of which not all are the same."""
+    """List the copies of partitions of which not all are the same, and what was decided."""
     title = "Copies"
     if not report.copies:
         return card("copies", title, empty("Every partition was found once."), wide=True)
@@ -42,29 +45,28 @@ def replicas(report: Report) -> Markup:
     counted = Counter(one.verdict for one in report.copies)
     parts = [Part(color, counted[verdict], words) for verdict, (color, words) in _VERDICTS.items() if counted[verdict]]
     fields = [
-        Field("Partition", lambda one: tag("b", f"{one.topic}-{one.partition}"), wide=True),
-        Field("Directory", lambda one: one.directory.rpartition("/")[0] or one.directory, is_minor=True, wide=True),
+        Field("Partition", lambda one: tag("b", f"{one.topic}-{one.partition}")),
         Field("Verdict", _verdict),
-        number("Errors", "errors", is_minor=True, none=0),
-        number("Starts at", "start_offset", is_minor=True),
+        Field("Directory", lambda one: path_code(one.directory.rpartition("/")[0] or one.directory), wide=True),
+        number("Starts at", "start_offset"),
         number("Ends at", "end_offset"),
-        number("Batches only here", "only_here", is_minor=True, none=0),
-        number("Lacking here", "only_there", is_minor=True, none=0),
-        number("First difference", "first_difference", is_minor=True),
+        number("Errors", "errors", none=0),
+        Field("Decided", lambda one: [tag("div", words) for words in one.decided[:MOST_OF_A_CHECK]], wide=True),
     ]
     shown = odd[:MOST_ROWS]
     several = count_text(len(groups), "partition")
-    note = f"{several} found more than once; batches compared with those of the copy that reaches furthest."
-    body = table(shown, fields, name="copies that differ") if shown else empty("All copies are the same.")
+    note = f"{several} found more than once; the numbers of this page are those of the one log that their copies make."
+    body = empty("All copies are the same.")
+    if shown:
+        body = table(shown, fields, name="copies that differ", stacked=True)
     whole = charts.share(parts, text=lambda value: count_text(int(value), "copy", "copies"))
     return card("copies", title, whole, body, note=note + shown_text(len(shown), len(odd), "copies"), wide=True)
 
 
 def _verdict(one: CopyReport) -> Markup:
     color, words = _VERDICTS[one.verdict]
-    if one.is_measured:
-        words = "measured" if one.verdict == copies.SAME else f"measured, {words}"
-    return tag("span", words, class_=f"badge {color}")
+    leads = tag("span", "leads", class_="badge", title="its history is the one that counts") if one.leads else None
+    return join([tag("span", words, class_=f"badge {color}"), leads])
 
 
 def damage(report: Report) -> Markup:
@@ -146,7 +148,7 @@ def partitions(report: Report) -> Markup:
         number("Offsets without a record", "missing_offsets", is_minor=True, none=0),
         number("Leader epochs", "leader_epochs", is_minor=True, none=0),
         number("Last record", "last", minute_text, is_minor=True),
-        number("Copies", "copies", is_minor=True),
+        Field("Copies", lambda one: f"{len(one.directories):,}", lambda one: len(one.directories), is_minor=True),
         number("Errors", "errors", none=0),
     ]
     listed = table(shown, fields, name="partitions", searchable=len(shown) > 10)

@@ -1,31 +1,32 @@
 """Make a report of what was discovered: one pass over every segment, then what needs several of them.
 
-The pass (``measure_segment``) may run in many processes; what comes back is folded into its topic at once, so memory
-does not grow with the number of segments.
+Copies of a partition are verified each, and measured as the one log that they make. The pass (``measure_segment``) may
+run in many processes; what comes back is folded into its topic at once, so memory does not grow with the number of
+segments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.log import verify
-from kafkaframes.log.directory import LogDirectory, Partition
+from kafkaframes.log.directory import LogDirectory
+from kafkaframes.log.filesystem import plain_path
 from kafkaframes.log.findings import Finding, Severity
 from kafkaframes.log.names import TopicPartition
 from kafkaframes.log.verify_segment import SegmentFacts
 from kafkaframes.records.reasons import CRC_MISMATCH
-from kafkaframes.records.scan import Ints
 from kafkaframes.report import totals
-from kafkaframes.report.copies import CopyReport, Placed, compare, copies_of
-from kafkaframes.report.measure import Loss, Measure, Measured, Task, Want, measure_segment
+from kafkaframes.report.copies import Joined, copy_reports, joined_copies
+from kafkaframes.report.measure import Loss, Measure, Measured, Task, measure_segment
 from kafkaframes.report.metadata import compacted_topics, transactional_ids
 from kafkaframes.report.model import DirectoryReport, NotRead, PartitionReport, Report
 from kafkaframes.report.transactions import Transactions, transactions_of
 
 Run = Callable[[Sequence[Task]], Iterator[Measured]]
-_HEADERS_ONLY = Want(records=False)
 
 
 @dataclass(slots=True)
@@ -37,6 +38,7 @@ class TopicState:
     size_bytes: int = 0
     disk_bytes: int = 0
     copies: int = 0
+    directories: list[str] = field(default_factory=list)
     partitions: list[PartitionReport] = field(default_factory=list)
     transactions: list[tuple[TopicPartition, Transactions]] = field(default_factory=list)
     lossless: bool = True
@@ -47,7 +49,6 @@ class Survey:
     """Everything that the pass brought."""
 
     topics: dict[str, TopicState] = field(default_factory=dict)
-    signatures: dict[str, Ints] = field(default_factory=dict)
     losses: list[Loss] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
@@ -63,121 +64,117 @@ def make_report(
     paths: Sequence[str],
     version: str,
     generated_at: int,
+    options: Mapping[str, Any] | None = None,
     run: Run = one_by_one,
 ) -> Report:
     """Read everything that was discovered and report it.
 
     Args:
         directories: from ``discover``.
-        paths: what the caller named, for the heading.
+        paths: what the caller named; a renamed directory (``-delete``) counts only where one of them leads to it.
         version: of kafkaframes.
         generated_at: what time it is, in milliseconds; the report of the same files is otherwise the same.
+        options: of the stores.
         run: measures segments, in order; a process pool's ordered map, for one.
 
     Raises:
         OptionError: there is no partition.
     """
     listed = list(directories)
-    copies = copies_of(listed)
     if not any(directory.partitions for directory in listed):
         raise OptionError(f"{', '.join(paths)}: there is no topic partition to report on")
-    chosen = {placed[0][1].directory: placed for placed in copies.values()}
-    survey = _pass(listed, copies, chosen, run)
-    compacted = compacted_topics(listed)
-    topics = totals.topics_of(survey.topics, compacted, survey.findings)
-    known = {topic.name: topic.keys.compacted for topic in topics}
+    named = {plain_path(path).rstrip("/") for path in paths}
+    joined = joined_copies(listed, named, options or {})
+    survey = _pass(listed, joined, run)
+    topics = totals.topics_of(survey.topics, compacted_topics(listed), survey.findings)
     times = totals.times_of(survey.topics, topics)
+    names = transactional_ids((one.filesystem, one.partition) for one in joined)
     return Report(
         version=version,
         paths=list(paths),
         generated_at=generated_at,
         directories=[_directory(one) for one in listed],
         topics=topics,
-        partitions=totals.partitions_of(survey.topics, survey.findings),
+        partitions=totals.partitions_of(survey.topics),
         times=times,
         record_sizes=totals.sizes_of(survey.topics, "record_sizes"),
         batch_sizes=totals.sizes_of(survey.topics, "batch_sizes"),
-        producers=totals.producers_of(survey.topics, transactional_ids(placed[0] for placed in copies.values())),
+        producers=totals.producers_of(survey.topics, names),
         transactions=totals.transactions_of(one for state in survey.topics.values() for one in state.transactions),
-        copies=_compared(copies, survey, known),
+        copies=copy_reports(joined, totals.errors_by_directory(survey.findings)),
         findings=sorted(survey.findings, key=lambda one: -one.severity),
         losses=survey.losses,
-        not_read=list(_not_read(listed)),
+        not_read=list(_not_read(listed, named)),
     )
 
 
-def _pass(
-    directories: list[LogDirectory],
-    copies: dict[TopicPartition, list[Placed]],
-    chosen: dict[str, list[Placed]],
-    run: Run,
-) -> Survey:
-    """Verify every segment and measure those of the chosen copies, in the order in which ``verify`` asks for them."""
+def _pass(directories: list[LogDirectory], joined: list[Joined], run: Run) -> Survey:
+    """Verify every segment, in the order in which ``verify`` asks for them; measure each log once.
+
+    A log of which there is one copy is measured in the same pass. One that was merged follows after all: its bytes lie
+    in several copies.
+    """
     survey = Survey()
+    alone = {one.partition.directory: one for one in joined if one.merged is None}
     partitions = [one for directory in directories for one in directory.partitions]
-    wants = [_wants(one, copies, chosen) for one in partitions]
+    views = [one for one in joined if one.merged is not None]
+    merged = [Task(one.filesystem, segment) for one in views for segment in one.partition.segments]
+    results: Iterator[Measured] = iter(())
 
     def measured(asked: Iterable[verify.Task]) -> Iterator[SegmentFacts]:
-        wanted = (want for each in wants for want in each)
-        tasks = [Task(filesystem, one, want) for (filesystem, one, _), want in zip(asked, wanted, strict=True)]
-        results = iter(run(tasks))
-        for partition, each in zip(partitions, wants, strict=True):
-            found = [next(results) for _ in each]
-            _fold(survey, partition, found[: len(partition.segments)], chosen.get(partition.directory))
+        nonlocal results
+        wanted = (
+            one.directory in alone and place < len(one.segments)
+            for one in partitions
+            for place in range(len(one.segments) + len(one.kraft_snapshots))
+        )
+        tasks = [Task(filesystem, one, want) for (filesystem, one, *_), want in zip(asked, wanted, strict=True)]
+        results = iter(run(tasks + merged))
+        for one in partitions:
+            found = [next(results) for _ in (*one.segments, *one.kraft_snapshots)]
+            if one.directory in alone:
+                _fold(survey, alone[one.directory], found[: len(one.segments)])
             yield from (facts for facts, _ in found)
 
     survey.findings = verify.verify(directories, run=measured).findings
     known = {(one.file, one.position) for one in survey.findings}
     survey.findings += [_finding(loss) for loss in survey.losses if (loss.file, loss.position) not in known]
+    for one in views:
+        _fold(survey, one, [next(results) for _ in one.partition.segments])
+    survey.findings += [finding for one in joined for finding in one.findings]
+    _count_errors(survey)
     return survey
 
 
-def _wants(
-    partition: Partition, copies: dict[TopicPartition, list[Placed]], chosen: dict[str, list[Placed]]
-) -> list[Want]:
-    several = partition.is_live and len(copies[partition.topic_partition]) > 1
-    want = Want(records=partition.directory in chosen, batches=several)
-    return [want] * len(partition.segments) + [_HEADERS_ONLY] * len(partition.kraft_snapshots)
-
-
-def _fold(survey: Survey, partition: Partition, found: list[Measured], placed: list[Placed] | None) -> None:
-    tables = [measured.signatures for _, measured in found if measured.signatures is not None]
-    if tables:
-        survey.signatures[partition.directory] = totals.joined(tables)
-    if placed is None:
-        return
-    state = survey.topics.setdefault(partition.topic, TopicState())
+def _fold(survey: Survey, one: Joined, found: list[Measured]) -> None:
+    state = survey.topics.setdefault(one.partition.topic, TopicState())
     whole = Measure()
     for _, measured in found:
         whole.merge(measured.measure)
         survey.losses += measured.losses
     state.measure.merge(whole)
     state.lossless &= not any(measured.losses for _, measured in found)
-    state.segments += len(partition.segments)
-    state.size_bytes += partition.size_bytes
-    state.disk_bytes += sum(one.size_bytes for _, one in placed)
-    state.copies += len(placed)
-    state.partitions.append(totals.partition_of(partition, whole, [facts for facts, _ in found], len(placed)))
+    state.segments += len(one.partition.segments)
+    state.size_bytes += one.partition.size_bytes
+    state.disk_bytes += one.disk_bytes
+    state.copies += len(one.found)
+    state.directories += [copy.partition.directory for copy in one.found]
+    state.partitions.append(totals.partition_of(one, whole, [facts for facts, _ in found]))
     ended = transactions_of(found)
     if ended.count or ended.empty_markers:
-        state.transactions.append((partition.topic_partition, ended))
+        state.transactions.append((one.partition.topic_partition, ended))
+
+
+def _count_errors(survey: Survey) -> None:
+    errors = totals.errors_by_directory(survey.findings)
+    for state in survey.topics.values():
+        for one in state.partitions:
+            one.errors = sum(errors[directory] for directory in one.directories)
 
 
 def _finding(loss: Loss) -> Finding:
     check = "crc" if loss.reason == CRC_MISMATCH else "records"
     return Finding(Severity.ERROR, check, loss.reason, loss.file, loss.position, loss.base_offset)
-
-
-def _compared(
-    copies: dict[TopicPartition, list[Placed]], survey: Survey, compacted: dict[str, str]
-) -> list[CopyReport]:
-    found: list[CopyReport] = []
-    errors = totals.errors_by_directory(survey.findings)
-    for topic_partition, placed in sorted(copies.items()):
-        if len(placed) > 1:
-            tables = [(one, survey.signatures.get(one.directory, totals.NO_SIGNATURES)) for _, one in placed]
-            found += compare(tables, errors=errors, is_compacted=bool(compacted.get(topic_partition.topic)))
-    return found
 
 
 def _directory(one: LogDirectory) -> DirectoryReport:
@@ -198,10 +195,10 @@ _STATES = {
 }
 
 
-def _not_read(directories: list[LogDirectory]) -> Iterator[NotRead]:
+def _not_read(directories: list[LogDirectory], named: Collection[str]) -> Iterator[NotRead]:
     for directory in directories:
         for partition in directory.partitions:
-            if not partition.is_live:
+            if not partition.is_live and partition.directory not in named:
                 why = f"{_STATES.get(partition.state, partition.state)}; verified, not measured"
                 yield NotRead(partition.directory, why, partition.size_bytes)
             for file in partition.temporary:

@@ -6,16 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from kafkaframes.log.directory import Partition
 from kafkaframes.log.findings import Finding, Severity
 from kafkaframes.log.names import TopicPartition
 from kafkaframes.log.verify_segment import SegmentFacts
-from kafkaframes.records.scan import Ints
+from kafkaframes.report.copies import Joined
 from kafkaframes.report.distinct import STANDARD_ERROR
 from kafkaframes.report.histograms import Sizes, Times
-from kafkaframes.report.measure import SIGNATURE, Measure, ProducerCounts
+from kafkaframes.report.measure import Measure, ProducerCounts
 from kafkaframes.report.model import (
     CellReport,
     KeyReport,
@@ -35,18 +32,13 @@ if TYPE_CHECKING:
 
 MOST_PRODUCERS = 1000  # that are named; the others are counted together
 MOST_OPEN = 100
-NO_SIGNATURES: Ints = np.empty((len(SIGNATURE), 0), np.int64)
 OTHERS = -2  # the producer id of all that are not named
 Topics = Mapping[str, "TopicState"]
 
 
-def joined(tables: list[Ints]) -> Ints:
-    """Join the signatures of a partition's segments."""
-    return np.concatenate(tables, axis=1)
-
-
-def partition_of(partition: Partition, whole: Measure, facts: list[SegmentFacts], copies: int) -> PartitionReport:
+def partition_of(joined: Joined, whole: Measure, facts: list[SegmentFacts]) -> PartitionReport:
     """Return what is said of a partition."""
+    partition = joined.partition
     firsts = [one.first_offset for one in facts if one.first_offset >= 0]
     lasts = [one.last_offset for one in facts if one.last_offset >= 0]
     start = partition.log_start_offset
@@ -55,7 +47,7 @@ def partition_of(partition: Partition, whole: Measure, facts: list[SegmentFacts]
     return PartitionReport(
         topic=partition.topic,
         partition=partition.partition,
-        directory=partition.directory,
+        directories=[one.partition.directory for one in joined.found],
         start_offset=start,
         end_offset=end,
         high_watermark=partition.high_watermark,
@@ -67,7 +59,6 @@ def partition_of(partition: Partition, whole: Measure, facts: list[SegmentFacts]
         leader_epochs=len({epoch for one in facts for epoch, _, _ in one.epochs}),
         first=whole.times.first,
         last=whole.times.last,
-        copies=copies,
         errors=0,
     )
 
@@ -115,7 +106,7 @@ def _topic(name: str, state: TopicState, compacted: str, errors: Counter[str]) -
             tombstones=measure.tombstones,
         ),
         transactions=transactions_of(state.transactions),
-        errors=sum(errors[one.directory] for one in state.partitions),
+        errors=sum(errors[directory] for directory in state.directories),
     )
 
 
@@ -124,15 +115,10 @@ def errors_by_directory(findings: Iterable[Finding]) -> Counter[str]:
     return Counter(one.file.rpartition("/")[0] for one in findings if one.severity == Severity.ERROR)
 
 
-def partitions_of(topics: Topics, findings: Iterable[Finding]) -> list[PartitionReport]:
+def partitions_of(topics: Topics) -> list[PartitionReport]:
     """Return what is said of each partition, in their order."""
-    errors = errors_by_directory(findings)
-    found = sorted(
-        (one for state in topics.values() for one in state.partitions), key=lambda one: (one.topic, one.partition)
-    )
-    for one in found:
-        one.errors = errors[one.directory]
-    return found
+    found = (one for state in topics.values() for one in state.partitions)
+    return sorted(found, key=lambda one: (one.topic, one.partition, one.directories))
 
 
 def times_of(topics: Topics, reports: list[TopicReport]) -> TimeReport:
