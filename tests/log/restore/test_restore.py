@@ -19,6 +19,7 @@ from kafkaframes.log.names import TopicPartition
 from kafkaframes.log.reading import read_records
 from kafkaframes.log.restore.groups import CommitKey, read_groups
 from kafkaframes.log.restore.job import restore
+from kafkaframes.log.restore.kraft import TopicLayout, bootstrap_checkpoint
 from kafkaframes.log.restore.metadata import metadata_of
 from kafkaframes.log.restore.settings import RestoreSettings
 from kafkaframes.log.rewrite import files
@@ -327,6 +328,39 @@ def test_the_new_node_knows_topics_settings_and_producers(tmp_path):
     assert said.topics["customers"].configs["cleanup.policy"] == "compact"
     assert "retention.ms" not in said.topics["customers"].configs
     assert said.next_producer_id == 1000
+
+
+def test_what_a_later_broker_would_not_start_with_is_raised_and_retention_is_held(tmp_path):
+    source = write_log(tmp_path / "old", [records(0, 10)])
+    configs = {"segment.bytes": "9000", "retention.ms": "1000", "cleanup.policy": "compact,delete"}
+    layout = TopicLayout("t", "A" * 22, (0, 0, 0), configs)
+    (source / "__cluster_metadata-0").mkdir()
+    (source / "__cluster_metadata-0" / f"{0:020}.log").write_bytes(
+        bootstrap_checkpoint([layout], node_id=1, directory_id="A" * 22, now_ms=NOW_MS)
+    )
+    restored(source, tmp_path / "new")
+    assert list(log_of(tmp_path / "new")) == [TopicPartition("t", number) for number in range(3)]
+    assert configs_of(tmp_path / "new")["t"] == configs | {
+        "segment.bytes": "1048576",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+    }
+    restored(source, tmp_path / "as-it-was", keep_retention=True, topic_configs=(("t:segment.bytes", "5"),))
+    assert configs_of(tmp_path / "as-it-was")["t"] == configs | {"segment.bytes": "5"}
+
+
+def configs_of(path):
+    metadata = path.with_name(f"{path.name}-told") / "__cluster_metadata-0"
+    metadata.mkdir(parents=True)
+    shutil.copyfile(path / "bootstrap.checkpoint", metadata / f"{0:020}.log")
+    return {name: one.configs for name, one in metadata_of(discover(str(metadata))).topics.items()}
+
+
+def test_what_a_killed_job_left_is_removed_by_the_next(tmp_path):
+    (tmp_path / "new.kafkaframes-unfinished" / "orders-0").mkdir(parents=True)
+    (tmp_path / "new.kafkaframes-lock").touch()
+    restored(SOURCES[0], tmp_path / "new", topics=("orders",))
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
 # -------------------------------------------------------------------------------------------------------------- groups

@@ -21,6 +21,7 @@ GROUP_OFFSETS_CSV = "group-offsets.csv"
 _DEFAULT_OFFSETS_PARTITIONS = 50
 _PRODUCER_ID_BLOCK = 1000  # a broker asks the controller for so many at once
 _OFFSETS_CONFIGS = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
+_LEAST = {"segment.bytes": 1 << 20}  # a 4.x broker does not start with a topic that has less (KIP-1030)
 _HOLD = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
@@ -132,6 +133,7 @@ class Completion:
 
     def _configs_of(self, topic: str, source: TopicSettings | None) -> dict[str, str]:
         configs = dict(source.configs) if source is not None else {}
+        configs |= {name: str(least) for name, least in _LEAST.items() if _is_below(configs.get(name), least)}
         if not self._settings.keep_retention and "delete" in configs.get("cleanup.policy", "delete"):
             configs |= _HOLD
         return configs | self._asked(topic)
@@ -153,6 +155,10 @@ def check_ids(directory: Path, topic_ids: Mapping[str, str]) -> None:
         if said != topic_ids.get(partition.topic):
             reason = f"its topic id is {said}, that of {partition.topic} is {topic_ids.get(partition.topic)}"
             raise LogDirError(reason, file=partition.directory)
+
+
+def _is_below(value: str | None, least: int) -> bool:
+    return value is not None and value.isascii() and value.isdigit() and int(value) < least
 
 
 def _is_held(configs: Mapping[str, str]) -> bool:

@@ -35,7 +35,7 @@ class RestoreSettings:
         partitions: numbers; none is every one.
         topic_map: pairs of an old name and a new one.
         topic_ids: pairs of a (new) name and an id, before what the sources say.
-        topic_configs: triples would be ``topic, name, value``; here pairs of ``topic:name`` or ``name`` and a value.
+        topic_configs: pairs of ``topic:name``, or ``name`` for every topic, and a value.
         keep_retention: leave ``retention.ms`` as the source's or the broker's; otherwise nothing expires.
         offsets: ``keep``, or ``reassign``: contiguous from ``start_offset`` on, in each partition.
         from_offset, until_offset: the first offset that is restored, and the first that is not, as the source has them.
