@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from kafkaframes.cli import doctor
 from kafkaframes.cli.main import cli
+from kafkaframes.records.libraries import LIBRARIES
 from kafkaframes.spark import _compat, java
 from kafkaframes.wire import _jit
 
@@ -62,3 +63,11 @@ def test_an_empty_kernel_cache_is_noted(ask, monkeypatch, tmp_path):
     assert "0 kernels" in ask().output
     monkeypatch.setattr(_jit, "cache_folder", lambda path: None)
     assert "KAFKAFRAMES_CACHE_DIR" in ask().output
+
+
+def test_a_library_without_its_functions_is_slower(monkeypatch):
+    assert [finding.state for finding in doctor.check_decompression()] == ["ok"]
+    monkeypatch.setattr(doctor, "LIBRARIES", [one._replace(functions=("no_such_function",)) for one in LIBRARIES])
+    (finding,) = doctor.check_decompression()
+    assert finding.state == "note"
+    assert finding.found.startswith("lz4, zstd, gzip:")

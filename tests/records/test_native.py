@@ -16,6 +16,7 @@ from tests.records.test_codecs import text
 
 from kafkaframes.records import _gzip, _kernels_codecs, _lz4, _snappy, _zstd, decode, native
 from kafkaframes.records.codecs import CODECS, Codec, compress, decompress
+from kafkaframes.records.libraries import LIBRARIES
 from kafkaframes.records.scan import as_array, scan_all
 
 COMPRESSING = sorted(CODECS)
@@ -232,13 +233,15 @@ def test_libraries_without_the_functions_are_done_without(monkeypatch):
         assert opened(codec, payload) == (text(20_000) if codec == Codec.SNAPPY else native.ODD)
 
 
-def test_a_library_that_answers_wrongly_is_not_used():
-    for library in native._LIBRARIES:
-        addresses = native._addresses(library)
-        assert native._is_right(library, addresses)
-        assert not native._is_right(library._replace(compress=lambda *_: b"\x01" * 40), addresses)
-        assert not native._addresses(library._replace(module="kafkaframes.no_such_module"))
-        assert not native._addresses(library._replace(names={0: "no_such_function"}))
+def test_a_library_that_answers_wrongly_is_not_used(monkeypatch):
+    for library in LIBRARIES:
+        addresses = {native._PLACES[name]: address for name, address in library.addresses().items()}
+        assert native._is_right(library.codec, addresses)
+        _, sizes = native._TRIALS[library.codec]
+        monkeypatch.setitem(native._TRIALS, library.codec, (lambda *_: b"\x01" * 40, sizes))
+        assert not native._is_right(library.codec, addresses)
+        assert not library._replace(module="kafkaframes.no_such_module").addresses()
+        assert not library._replace(functions=("no_such_function",)).addresses()
 
 
 def test_the_numbers_are_those_of_the_careful_path():

@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from kafkaframes import __version__
+from kafkaframes.records.libraries import LIBRARIES
 from kafkaframes.spark import _compat, java
 
 OLDEST_PYTHON = (3, 11)
@@ -22,6 +23,7 @@ WIDTH_IN_A_PIPE = 200
 # codec -> (distribution, module)
 CODEC_LIBRARIES = {
     "gzip": ("isal", "isal"),
+    "gzip, libdeflate": ("deflate", "deflate"),
     "snappy": ("cramjam", "cramjam"),
     "lz4": ("lz4", "lz4"),
     "zstd": ("zstandard", "zstandard"),
@@ -56,6 +58,15 @@ def check_codecs() -> Iterator[Finding]:
             yield Finding(codec, "bad", f"{distribution} is missing", f"pip install {distribution}")
         else:
             yield Finding(codec, "ok", f"{distribution} {importlib.metadata.version(distribution)}")
+
+
+def check_decompression() -> Iterator[Finding]:
+    """Do the libraries give their C functions away, which decompress two to four times as fast as their bindings?"""
+    slow = ", ".join(library.codec for library in LIBRARIES if not library.addresses())
+    if slow:
+        yield Finding("decompression", "note", f"{slow}: library without C functions, slower", "take PyPI's wheels")
+    else:
+        yield Finding("decompression", "ok", "by the libraries' C functions")
 
 
 def check_spark() -> Iterator[Finding]:
@@ -113,6 +124,7 @@ def check_kernels() -> Iterator[Finding]:
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     check_python,
     check_codecs,
+    check_decompression,
     check_kernels,
     check_spark,
     check_workers,

@@ -11,12 +11,9 @@ A context serves one caller at a time: ``borrowed`` hands out arrays of addresse
 from __future__ import annotations
 
 import ctypes
-import importlib.util
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,60 +21,52 @@ import numpy.typing as npt
 from kafkaframes.records import _gzip, _kernels_codecs, _lz4, _zstd
 from kafkaframes.records._kernels_codecs import (
     CALLS,
-    GZIP,
     GZIP_CONTEXT,
     GZIP_DECOMPRESS,
-    LZ4,
     LZ4_DECOMPRESS,
     NO_ROOM,
     ODD,
     USUAL_RATIO,
     USUAL_SIZE,
-    ZSTD,
     ZSTD_CONTEXT,
     ZSTD_DECOMPRESS,
     ZSTD_RESET,
     ZSTD_STREAM,
 )
+from kafkaframes.records.layout import CODECS
+from kafkaframes.records.libraries import LIBRARIES
 from kafkaframes.records.scan import Bytes, Ints
 
-__all__ = ["NO_ROOM", "ODD", "Ints", "borrowed", "decompress_into", "functions", "open_batches", "usual_room"]
+__all__ = [
+    "NO_ROOM",
+    "ODD",
+    "Ints",
+    "borrowed",
+    "decompress_into",
+    "functions",
+    "open_batches",
+    "usual_room",
+]
 
 # More than one block of zstd: such a frame goes another way than a short one.
 _SAMPLE = b"".join(b"%d, " % number for number in range(25_000))
 
 
-class Library(NamedTuple):
-    """A module of a wheel that exports C functions: their names by their places in the array of addresses."""
-
-    module: str
-    codec: int
-    names: dict[int, str]
-    compress: Callable[[bytes, int | None, int], bytes]
-    sample_sizes: tuple[int, ...] = (1000,)
-
-
-_LIBRARIES = (
-    Library("lz4.block._block", LZ4, {LZ4_DECOMPRESS: "LZ4_decompress_safe"}, _lz4.compress),
-    Library(
-        "zstandard._cffi",
-        ZSTD,
-        {
-            ZSTD_DECOMPRESS: "ZSTD_decompressDCtx",
-            ZSTD_STREAM: "ZSTD_decompressStream",
-            ZSTD_RESET: "ZSTD_DCtx_reset",
-            ZSTD_CONTEXT: "ZSTD_createDCtx",
-        },
-        _zstd.compress,
-        (1000, len(_SAMPLE)),
-    ),
-    Library(
-        "deflate._deflate",
-        GZIP,
-        {GZIP_DECOMPRESS: "libdeflate_gzip_decompress_ex", GZIP_CONTEXT: "libdeflate_alloc_decompressor"},
-        _gzip.compress,
-    ),
-)
+_PLACES = {
+    "LZ4_decompress_safe": LZ4_DECOMPRESS,
+    "ZSTD_decompressDCtx": ZSTD_DECOMPRESS,
+    "ZSTD_decompressStream": ZSTD_STREAM,
+    "ZSTD_DCtx_reset": ZSTD_RESET,
+    "ZSTD_createDCtx": ZSTD_CONTEXT,
+    "libdeflate_gzip_decompress_ex": GZIP_DECOMPRESS,
+    "libdeflate_alloc_decompressor": GZIP_CONTEXT,
+}
+# How a sample is made for each codec, and of what sizes.
+_TRIALS: dict[str, tuple[Callable[[bytes, int | None, int], bytes], tuple[int, ...]]] = {
+    "lz4": (_lz4.compress, (1000,)),
+    "zstd": (_zstd.compress, (1000, len(_SAMPLE))),
+    "gzip": (_gzip.compress, (1000,)),
+}
 _CONTEXTS = (ZSTD_CONTEXT, GZIP_CONTEXT)  # what stands there in ``functions`` makes one
 open_batches = _kernels_codecs.open_batches
 # Taking from and giving to a list is atomic, so threads share these.
@@ -92,32 +81,21 @@ def usual_room(size: int, limit_bytes: int) -> int:
 @cache
 def functions() -> dict[int, int]:
     """Return the addresses of the functions that were found and have passed their trial, by their places."""
-    if struct.calcsize("P") != 8:
-        return {}
     found: dict[int, int] = {}
-    for library in _LIBRARIES:
-        addresses = _addresses(library)
-        if addresses and _is_right(library, addresses):
+    for library in LIBRARIES:
+        addresses = {_PLACES[name]: address for name, address in library.addresses().items()}
+        if addresses and _is_right(library.codec, addresses):
             found |= addresses
     return found
 
 
-def _addresses(library: Library) -> dict[int, int]:
-    """Find all functions of a library, or none."""
-    try:
-        spec = importlib.util.find_spec(library.module)
-        loaded = ctypes.CDLL(spec.origin if spec is not None else None)
-        functions = {place: getattr(loaded, name) for place, name in library.names.items()}
-    except (ImportError, OSError, AttributeError, TypeError):
-        return {}
-    return {place: ctypes.cast(function, ctypes.c_void_p).value or 0 for place, function in functions.items()}
-
-
-def _is_right(library: Library, addresses: dict[int, int]) -> bool:
+def _is_right(codec: str, addresses: dict[int, int]) -> bool:
+    """Try the functions on samples."""
+    compress, sizes = _TRIALS[codec]
     out, calls = np.empty(len(_SAMPLE), np.uint8), _made(addresses)
-    for size in library.sample_sizes:
-        payload = np.frombuffer(library.compress(_SAMPLE[:size], None, 2), np.uint8)
-        found = _kernels_codecs.decompress_into(library.codec, payload, out, size, calls)
+    for size in sizes:
+        payload = np.frombuffer(compress(_SAMPLE[:size], None, 2), np.uint8)
+        found = _kernels_codecs.decompress_into(CODECS.index(codec), payload, out, size, calls)
         if found != size or out[:size].tobytes() != _SAMPLE[:size]:
             return False
     return True

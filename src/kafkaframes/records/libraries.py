@@ -1,0 +1,39 @@
+"""Where the codecs' C functions are: in the shared libraries of the wheels that bring them, if those export them."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import struct
+from typing import NamedTuple
+
+
+class Library(NamedTuple):
+    """A module of a wheel, the codec that it is for, and the names of the functions that must be there together."""
+
+    module: str
+    codec: str
+    functions: tuple[str, ...]
+
+    def addresses(self) -> dict[str, int]:
+        """Return the functions' addresses by their names; nothing unless all are there."""
+        if struct.calcsize("P") != 8:
+            return {}
+        try:
+            spec = importlib.util.find_spec(self.module)
+            loaded = ctypes.CDLL(spec.origin if spec is not None else None)
+            found = {name: getattr(loaded, name) for name in self.functions}
+        except (ImportError, OSError, AttributeError, TypeError):
+            return {}
+        return {name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in found.items()}
+
+
+LIBRARIES = (
+    Library("lz4.block._block", "lz4", ("LZ4_decompress_safe",)),
+    Library(
+        "zstandard._cffi",
+        "zstd",
+        ("ZSTD_decompressDCtx", "ZSTD_decompressStream", "ZSTD_DCtx_reset", "ZSTD_createDCtx"),
+    ),
+    Library("deflate._deflate", "gzip", ("libdeflate_gzip_decompress_ex", "libdeflate_alloc_decompressor")),
+)
