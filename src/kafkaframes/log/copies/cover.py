@@ -90,10 +90,10 @@ class Choice:
         """Return a column of the blocks that were chosen, by their owners; -1 of what is undecided."""
         table = self.table if columns is None else self.table[:, columns]
         found = np.full(table.shape[1], -1, np.int64)
-        for owner in np.unique(table[OWNER]).tolist():
-            if owner != NOBODY:
-                mine = table[OWNER] == owner
-                found[mine] = getattr(self.usable[owner], name)[table[ROW, mine]]
+        for owner, blocks in enumerate(self.usable):
+            mine = table[OWNER] == owner
+            if mine.any():
+                found[mine] = getattr(blocks, name)[table[ROW, mine]]
         return found
 
     def replace(self, columns: slice, by: Ints) -> None:
@@ -147,9 +147,9 @@ class Choice:
         It does where one has a message that could hold offsets of a message of the other that is not the same.
         """
         blocks, reach = self.usable[copy], self.of("reach")
-        theirs = np.flatnonzero(~np.isin(blocks.last, self.last) & (blocks.reach < blocks.first))
+        theirs = np.flatnonzero(~_members(blocks.last, self.last) & (blocks.reach < blocks.first))
         theirs = theirs[_some_within(self.last, blocks.reach[theirs], blocks.last[theirs])]
-        ours = np.flatnonzero(~np.isin(self.last, blocks.last) & (reach < self.first) & (self.table[OWNER] != NOBODY))
+        ours = np.flatnonzero(~_members(self.last, blocks.last) & (reach < self.first) & (self.table[OWNER] != NOBODY))
         ours = ours[_some_within(blocks.last, reach[ours], self.last[ours])]
         self._set_firsts(copy, theirs, inspector)
         for owner in np.unique(self.table[OWNER, ours]).tolist():
@@ -249,6 +249,12 @@ def _column(copy: int, row: int, first: int, last: int, *, clipped: bool) -> Int
 def undecided_column(first: int, end: int) -> Ints:
     """Return a column that stands for offsets of nobody."""
     return _column(NOBODY, 0, first, end - 1, clipped=False)
+
+
+def _members(values: Ints, ascending: Ints) -> Flags:
+    """Tell which values are among others, which ascend."""
+    found: Flags = np.searchsorted(ascending, values, "left") < np.searchsorted(ascending, values, "right")
+    return found
 
 
 def _some_within(values: Ints, lows: Ints, highs: Ints) -> Flags:

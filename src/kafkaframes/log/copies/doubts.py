@@ -17,7 +17,7 @@ from itertools import permutations
 
 import numpy as np
 
-from kafkaframes.log.copies.blocks import UNKNOWN_CRC, Blocks, Copy, Flags, joined, lineage_of
+from kafkaframes.log.copies.blocks import UNKNOWN_CRC, Blocks, Copy, Flags, Rows, joined, lineage_of
 from kafkaframes.log.copies.cover import Inspector
 from kafkaframes.log.copies.lineage import epoch_at
 from kafkaframes.records.scan import Ints
@@ -47,19 +47,29 @@ def _doubtful_end(place: int, blocks: Blocks, inspector: Inspector) -> Flags:
 
 def _twins(blocks: Blocks, other: Blocks) -> Iterator[tuple[int, int]]:
     """Yield the rows of batches that two copies have at different offsets."""
-    ours = np.flatnonzero(~np.isin(_key(blocks), _key(other)))
-    theirs = np.flatnonzero(~np.isin(_key(other), _key(blocks)))
+    ours, theirs = _unmatched(blocks, other), _unmatched(other, blocks)
     if ours.size and theirs.size:
-        bodies, body_of = (
-            part.take(rows).crc << 31 | part.take(rows).size for part, rows in ((blocks, ours), (other, theirs))
-        )
+        bodies, body_of = _bodies(blocks.take(ours)), _bodies(other.take(theirs))
         _, mine, twins = np.intersect1d(bodies, body_of, return_indices=True)
         yield from zip(ours[mine].tolist(), theirs[twins].tolist(), strict=True)
 
 
-def _key(blocks: Blocks) -> Ints:
-    """Return a number for each block that is that of the same batch at the same offset in another copy."""
-    return blocks.crc * 1_000_003 + blocks.size * 7_919 + blocks.last * 2_654_435_761 + blocks.first
+def _unmatched(blocks: Blocks, other: Blocks) -> Rows:
+    """Return the rows of blocks that the other copy does not have, just so and at the same offsets."""
+    if not len(other):
+        return np.arange(len(blocks))
+    there = np.minimum(np.searchsorted(other.last, blocks.last), len(other) - 1)
+    same = other.last[there] == blocks.last
+    for name in ("crc", "size", "first"):
+        same &= getattr(other, name)[there] == getattr(blocks, name)
+    found: Rows = np.flatnonzero(~same)
+    return found
+
+
+def _bodies(blocks: Blocks) -> Ints:
+    """Return a number for each block that is that of the same batch, whatever its offset."""
+    found: Ints = (blocks.crc << 31) | blocks.size
+    return found
 
 
 def _goes_on(copies: Sequence[Copy], place: int, row: int, inspector: Inspector) -> bool:
