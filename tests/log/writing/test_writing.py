@@ -30,6 +30,10 @@ TYPES = {
 }
 
 
+def new_id() -> str:
+    return "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
 def rows(**columns) -> pa.RecordBatch:
     return pa.record_batch({name: pa.array(values, TYPES[name]) for name, values in columns.items()})
 
@@ -49,7 +53,7 @@ def write(path: Path, *tasks: pa.RecordBatch, overwrite: bool = False, **options
         for start in range(0, batch.num_rows, 100):
             writer.add(batch.slice(start, 100))
         runs += writer.finish()
-    return Commit(target, settings, overwrite, lambda: "AAAAAAAAAAAAAAAAAAAAAQ", map).commit(runs)
+    return Commit(target, settings, overwrite, new_id, map).commit(runs)
 
 
 def records(path: Path, name: str = "t-0") -> list[tuple]:
@@ -196,6 +200,22 @@ def test_a_disk_that_fills_up_leaves_the_log_as_it_was(tmp_path, monkeypatch):
         n: b for n, b in old.items() if n.startswith("logs/t")
     }
     assert {one.name for one in path.parent.iterdir()} == {"logs", "staging"}
+    write(path, rows(value=[b"2"]), topic="t")
+    assert [record[3] for record in records(path)] == [b"1", b"2"]
+
+
+def test_new_partitions_are_known_to_the_controller_or_refused(tmp_path):
+    path = tmp_path / "logs"
+    write(path, rows(value=[b"1"]), topic="t")
+    first = (path / "bootstrap.checkpoint").read_bytes()
+    write(path, rows(value=[b"1"]), topic="other", num_partitions=2)
+    assert len((path / "bootstrap.checkpoint").read_bytes()) > len(first)
+    (path / "__cluster_metadata-0").mkdir()
+    (path / "__cluster_metadata-0" / f"{0:020}.log").write_bytes(b"")
+    old = snapshot(path)
+    with pytest.raises(LogDirError, match="third-0 is unknown to the cluster"):
+        write(path, rows(value=[b"1"]), topic="third")
+    assert snapshot(path) == old
     write(path, rows(value=[b"2"]), topic="t")
     assert [record[3] for record in records(path)] == [b"1", b"2"]
 

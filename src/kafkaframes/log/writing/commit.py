@@ -17,17 +17,21 @@ from typing import Any
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.log import names
-from kafkaframes.log.checkpoints import (
-    CleanShutdown,
-    write_clean_shutdown,
-    write_offset_checkpoint,
-)
+from kafkaframes.log.checkpoints import CleanShutdown, EpochStart, write_clean_shutdown, write_offset_checkpoint
 from kafkaframes.log.directory import LogDirectory, Partition, discover
 from kafkaframes.log.filesystem import LocalFileSystem
 from kafkaframes.log.lookup import log_end_offset
 from kafkaframes.log.names import TopicPartition
 from kafkaframes.log.producer_state import load_producer_states
-from kafkaframes.log.restore.cluster import Ends, checkpoint_files, write_all
+from kafkaframes.log.restore.cluster import (
+    BOOTSTRAP_CHECKPOINT,
+    Ends,
+    Node,
+    checkpoint_files,
+    node_files,
+    write_all,
+)
+from kafkaframes.log.restore.kraft import TopicLayout, bootstrap_checkpoint
 from kafkaframes.log.rewrite import files
 from kafkaframes.log.rewrite.in_place import broker_lock
 from kafkaframes.log.segment_writer import WrittenPartition
@@ -39,6 +43,7 @@ RunTasks = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 COMMITTED = ".kafkaframes-append"
 _NEW, _OLD = ".kafkaframes-new", ".kafkaframes-old"
 _NO_BROKER_EPOCH = -1
+_KEPT_FOR_EVER = {"retention.ms": "-1"}  # else a broker deletes records older than a week when it starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +157,14 @@ class Commit:
             for partition, one in written.items()
         }
         write_all(directory, checkpoint_files(ends))
-        write_all(directory, _marks())
+        node = Node(
+            node_id=self.settings.node_id,
+            cluster_id=self.settings.cluster_id or self.new_id(),
+            directory_id=self.new_id(),
+        )
+        layouts = _layouts((task.partition, task.topic_id, written[task.partition].epochs) for task in tasks)
+        write_all(directory, node_files(node, layouts, now_ms=self.settings.now_ms))
+        write_all(directory, iter([(files.SUCCESS, b"")]))
         return written
 
     def _tasks(
@@ -206,8 +218,44 @@ class Commit:
                     task.partition: one for task, one in zip(tasks, self.run(write_partition, tasks), strict=True)
                 }
                 write_all(directory, _moved_checkpoints(log, written))
+                write_all(directory, self._metadata(log, present, tasks, written))
             finish_append(top)
         return written
+
+    def _metadata(
+        self,
+        log: LogDirectory,
+        present: Mapping[TopicPartition, Partition],
+        tasks: Sequence[PartitionTask],
+        written: Mapping[TopicPartition, WrittenPartition],
+    ) -> Iterator[tuple[str, bytes]]:
+        """Yield what tells the controller of new partitions, of a directory on which no node has run yet.
+
+        Raises:
+            LogDirError: one has, and it would take their directories for strays.
+        """
+        new = [task for task in tasks if task.partition not in present]
+        if not new or (log.bootstrap is None and not _has_metadata(log)):
+            return
+        if _has_metadata(log) or log.meta is None:
+            reason = f"{new[0].partition} is unknown to the cluster of this directory: create it there, then append"
+            raise LogDirError(reason, file=log.path)
+        listed = [
+            (one.topic_partition, one.metadata.topic_id if one.metadata else None, tuple(one.leader_epochs or ()))
+            for one in present.values()
+        ]
+        listed += [(task.partition, task.topic_id, written[task.partition].epochs) for task in new]
+        node_id, directory_id = (log.meta.values.get(name, "") for name in ("node.id", "directory.id"))
+        yield (
+            BOOTSTRAP_CHECKPOINT,
+            bootstrap_checkpoint(
+                _layouts(listed), node_id=int(node_id), directory_id=directory_id, now_ms=self.settings.now_ms
+            ),
+        )
+
+
+def _has_metadata(log: LogDirectory) -> bool:
+    return any(one.topic == names.CLUSTER_METADATA_TOPIC for one in log.partitions)
 
 
 def _continued(task: PartitionTask, partition: Partition, now_ms: int) -> PartitionTask:
@@ -229,10 +277,18 @@ def _continued(task: PartitionTask, partition: Partition, now_ms: int) -> Partit
     )
 
 
-def _marks() -> Iterator[tuple[str, bytes]]:
-    """Yield what says that the directory is whole; brokers look at the first, people and Spark at the second."""
-    yield names.CLEAN_SHUTDOWN, write_clean_shutdown(CleanShutdown(_NO_BROKER_EPOCH))
-    yield files.SUCCESS, b""
+def _layouts(
+    partitions: Iterable[tuple[TopicPartition, str | None, tuple[EpochStart, ...]]],
+) -> list[TopicLayout]:
+    """Return topics as a controller is told of them: their logs' records are kept, however old."""
+    ids: dict[str, str] = {}
+    epochs: dict[str, list[int]] = {}
+    for partition, topic_id, found in sorted(partitions, key=lambda one: one[0]):
+        if topic_id is not None:
+            ids[partition.topic] = topic_id
+            latest = found[-1].leader_epoch if found else 0
+            epochs.setdefault(partition.topic, []).append(latest)
+    return [TopicLayout(name, ids[name], tuple(epochs[name]), _KEPT_FOR_EVER) for name in ids]
 
 
 def _moved_checkpoints(

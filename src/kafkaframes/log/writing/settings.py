@@ -29,6 +29,7 @@ class WriteSettings:
         keep_offsets: rows have offsets, and keep them.
         segment_bytes, index_interval_bytes: as for a broker.
         topic_ids: the ids of new topics; others get new ones.
+        node_id, cluster_id: of the node that a new directory is for; ``None``: a new cluster's.
     """
 
     now_ms: int
@@ -45,6 +46,8 @@ class WriteSettings:
     segment_bytes: int = DEFAULT_SEGMENT_BYTES
     index_interval_bytes: int = INDEX_INTERVAL_BYTES
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    node_id: int = 1
+    cluster_id: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no format can say.
