@@ -16,6 +16,7 @@ from kafkaframes.records.layout import CODECS
 from kafkaframes.spark.columns import BATCHES, INTERNAL, RECORDS, SEGMENTS, SPARKS_OWN, choose_columns
 from kafkaframes.spark.options import OPTIONS
 from kafkaframes.spark.storage import NAMES
+from kafkaframes.spark.write_options import WRITE_OPTIONS
 
 FORMATS = {0: "before 0.10", 1: "0.10", 2: "since 0.11"}
 ROOT = Path(__file__).parents[1]
@@ -83,6 +84,13 @@ def _tried(magic: int, codec: str) -> str:
 
 
 READING = ROOT / "docs" / "reading-logs.md"
+WRITING = ROOT / "docs" / "writing-logs.md"
+
+
+def write_options_table() -> str:
+    """One row for each option of a write."""
+    body = [(f"`{o.name}`", f"`{o.default}`" if o.default else "", o.meaning) for o in WRITE_OPTIONS.values()]
+    return rows(("option", "default", "meaning"), body)
 
 
 def decisions_table() -> str:
@@ -94,6 +102,7 @@ def decisions_table() -> str:
 TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "formats": (ROOT / "README.md", formats_table),
     "options": (READING, options_table),
+    "write-options": (WRITING, write_options_table),
     "columns": (READING, records_table),
     "batches": (READING, batches_table),
     "internal": (READING, internal_table),
