@@ -1,4 +1,4 @@
-"""How fast is an export to Parquet, what do small segments cost, and how much memory does it take?
+"""How fast is an export to Parquet, what do small segments and tables cost, and how much memory does it take?
 
 Sides of one run, in turn; the best of the rounds counts.
 
