@@ -201,6 +201,14 @@ def test_every_record_of_a_brokers_log_is_there_as_it_was(kind):
     assert len(data_files(kind)) == 8, "the small segments of a partition go to one file"
 
 
+def test_a_brokers_log_in_steps_is_the_same_table(kind):
+    for until in (1, 700, 701, 5000):
+        export(kind, SHOP, offsets={"until_offset": until}, subscribe="payments,customers")
+    assert rows(kind.read()) == expected(SHOP, subscribe="payments,customers")
+    assert kind.offsets() == {"customers": {"0": 2200}, "payments": {"0": 722, "1": 757}}
+    assert len(kind.versions()) == 4
+
+
 def test_old_formats_are_there_too(kind):
     export(kind, LOGS / "kafka-2.8-format-1")
     assert rows(kind.read()) == expected(LOGS / "kafka-2.8-format-1")
