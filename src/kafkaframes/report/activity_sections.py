@@ -118,7 +118,7 @@ def keys(report: Report) -> Markup:
         Field("Per key", lambda one: f"{_per_key(one):,.1f}", _per_key),
         number("Tombstones", "keys.tombstones", is_minor=True, none=0),
         number("Keyless", "keys.without_key", is_minor=True, none=0),
-        Field("Compacted: says", lambda one: one.keys.compacted or NONE, is_minor=True, wide=True),
+        Field("Compacted", lambda one: one.keys.compacted or NONE, is_minor=True, wide=True),
     ]
     shown = listed[:MOST_ROWS]
     listing = table(shown, fields, name="keys")
