@@ -6,7 +6,7 @@ task code (key, value, topic, partition, offset, timestamp, timestampType), in t
 of Spark's in ``local[2]``; the best of the rounds counts. The bytes of a query are counted where they are read from the
 disk, planning and reading together.
 
-    python benchmarks/tiered.py [--megabytes 400] [--segments 4] [--rounds 5] [--write]
+    python benchmarks/tiered.py [--megabytes 400] [--segments 4] [--rounds 5] [--data DIR] [--write]
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def rates(sides, rounds):
     return best, next(iter(rows.values()))
 
 
-def spark_rates(spark, sides, rounds):
+def spark_rates(sides, rounds):
     """Aggregate over the sides in turn, by Spark; return the best seconds of each, by the clock and of processors."""
 
     def query_of(options):
@@ -102,10 +102,12 @@ def spark_rates(spark, sides, rounds):
 
         return ask
 
+    spark = kafkaframes.spark.session("benchmark", master="local[2]")
     asked = [query_of(options) for options in sides.values()]
     for one in asked:
         one()
     best, answers = best_of(rounds, *asked)
+    spark.stop()
     assert len(set(map(tuple, answers))) == 1, answers
     return dict(zip(sides, best, strict=True))
 
@@ -155,22 +157,43 @@ def queries(options, records, stored_bytes):
     return sum(shares) / len(shares), max(shares)
 
 
-def measure(spark, codec, plain_bytes, segments, rounds, root):
+KINDS = {"plain": {}, "zstd": {"compress": True}, "zstd, encrypted": {"compress": True, "encrypt": True}}
+
+
+def prepare(codec, plain_bytes, segments, root):
+    """Write the segments and the stores; a data set that is there already is used as it is."""
+    if (root / codec / "done").exists():
+        return
     directory = root / codec / "disk" / "orders-0"
     ends = write_segments(directory, codec, plain_bytes, segments)
     pair = KeyPair.make("one")
     (root / codec / "one.pem").write_bytes(pair.pem)
-    kinds = {"plain": {}, "zstd": {"compress": True}, "zstd, encrypted": {"compress": True, "keys": pair}}
-    stores = {name: upload(root / codec / name, directory, ends, **settings) for name, settings in kinds.items()}
-    key = {"keyFile": str(root / codec / "one.pem")}
-    sides = {"disk": ReadOptions.parse({"path": str(directory.parent)})}
-    for name, store in stores.items():
-        sides[name] = ReadOptions.parse({"path": str(store.root), **(key if store.keys else {})})
+    for name, settings in KINDS.items():
+        keys = pair if settings.get("encrypt") else None
+        upload(root / codec / name, directory, ends, compress=bool(settings), keys=keys)
+    (root / codec / "done").touch()
+
+
+def sides_of(codec, root):
+    sides = {"disk": ReadOptions.parse({"path": str(root / codec / "disk")})}
+    for name, settings in KINDS.items():
+        key = {"keyFile": str(root / codec / "one.pem")} if settings.get("encrypt") else {}
+        sides[name] = ReadOptions.parse({"path": str(root / codec / name), **key})
+    return sides
+
+
+def size_of(root):
+    return sum(path.stat().st_size for path in root.rglob("*.log"))
+
+
+def measure(codec, rounds, root, *, with_spark):
+    """Yield a row for each kind of chunks."""
+    sides = sides_of(codec, root)
     best, records = rates(sides, rounds)
-    in_spark = spark_rates(spark, sides, rounds)
-    log_bytes = sum(path.stat().st_size for path in directory.glob("*.log"))
-    for name, store in stores.items():
-        stored = sum(Path(f"{main}.log").stat().st_size for main in store.written)
+    in_spark = spark_rates(sides, rounds) if with_spark else dict.fromkeys(sides, (1.0, 1.0))
+    log_bytes = size_of(root / codec / "disk")
+    for name in KINDS:
+        stored = size_of(root / codec / name)
         mean, largest = queries(sides[name], records, stored)
         yield {
             "batches": codec,
@@ -219,19 +242,22 @@ def main():
     parser.add_argument("--segments", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--codecs", default="none,lz4")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--data", type=Path, help="a folder whose data set is kept, and used again")
+    parser.add_argument("--prepare", action="store_true", help="only write the data set")
+    parser.add_argument("--no-spark", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results/tiered.md")
     given = parser.parse_args()
-    spark = kafkaframes.spark.session("benchmark", master="local[2]")
-    root = Path(tempfile.mkdtemp(prefix="kafkaframes-tiered-"))
+    root, codecs = given.data or Path(tempfile.mkdtemp(prefix="kafkaframes-tiered-")), given.codecs.split(",")
     try:
-        rows = [
-            row
-            for codec in given.codecs.split(",")
-            for row in measure(spark, codec, given.megabytes << 20, given.segments, given.rounds, root)
-        ]
+        for codec in codecs:
+            prepare(codec, given.megabytes << 20, given.segments, root)
+        if given.prepare:
+            return
+        spark = not given.no_spark
+        rows = [row for codec in codecs for row in measure(codec, given.rounds, root, with_spark=spark)]
     finally:
-        shutil.rmtree(root)
-        spark.stop()
+        if given.data is None:
+            shutil.rmtree(root)
     today, load = datetime.date.today(), os.getloadavg()[0]
     text = f"# Tiered segments beside the same on disk, {today}, 2 cores shared, load {load:.1f}\n\n"
     text += (

@@ -1,0 +1,126 @@
+"""Damage a tiered store for a minute: every reader gives a value or an error of ours, and nothing is made up.
+
+Manifests, chunk indexes, names and records of the metadata topic as bytes; then whole stores with damaged objects.
+
+Run: python tests/fuzz/tiered.py [seconds] [seed]
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from kafkaframes import read_records
+from kafkaframes.errors import DecodeError, KafkaframesError, LogDirError
+from kafkaframes.log.directory import discover
+from kafkaframes.log.tiered import names
+from kafkaframes.log.tiered.chunk_index import unpack_sizes
+from kafkaframes.log.tiered.manifest import parse_manifest
+from kafkaframes.log.tiered.remote_log_metadata import custom_metadata, decode_entry
+from kafkaframes.log.verify import verify
+
+CASES = Path(__file__).parents[1] / "data" / "tiered"
+MANIFESTS = [path.read_bytes() for path in sorted(CASES.glob("*/store/*/*/*.rsm-manifest"))]
+NAMES = [str(path) for path in sorted(CASES.glob("*/store/*/*/*"))]
+ENTRIES = [
+    value
+    for path in sorted(CASES.glob("*/local/__remote_log_metadata-*/*.log"))
+    for batch in read_records(path, columns=["value"], control_records=False)
+    for value in batch.column("value").to_pylist()
+]
+CUSTOM = bytes.fromhex("020002d804010505" + "62616b2f")
+SLOWEST_SECONDS = 20.0
+
+
+def damaged(choose: random.Random, raw: bytes) -> bytes:
+    """Flip, cut, double or replace some bytes."""
+    out = bytearray(raw)
+    for _ in range(choose.randint(1, 6)):
+        kind, at = choose.choice(["flip", "flip", "digit", "cut", "double", "random"]), choose.randrange(len(out) + 1)
+        if kind == "cut":
+            del out[at : at + choose.randint(1, 30)]
+        elif kind == "double":
+            out[at:at] = out[at : at + choose.randint(1, 30)]
+        elif kind == "random":
+            out[at:at] = choose.randbytes(choose.randint(1, 8))
+        elif at < len(out):
+            out[at] = choose.choice(b"0123456789-") if kind == "digit" else choose.randrange(256)
+    return bytes(out)
+
+
+def parse_all(choose: random.Random) -> None:
+    """Feed each decoder once."""
+    tries = (
+        (parse_manifest, choose.choice(MANIFESTS)),
+        (unpack_sizes, choose.randbytes(choose.randint(0, 40))),
+        (custom_metadata, CUSTOM),
+        (lambda raw: decode_entry(raw, partition=0, offset=0), choose.choice(ENTRIES)),
+    )
+    for parse, raw in tries:
+        try:
+            parse(damaged(choose, raw))
+        except (DecodeError, LogDirError):
+            continue
+    text = damaged(choose, choose.choice(NAMES).encode()).decode(errors="replace")
+    for parse in (names.ObjectName.parse, names.TopicFolder.parse, names.ViewPath.parse, names.parse_folder):
+        parse(text)
+
+
+def damage_store(choose: random.Random, root: Path) -> None:
+    """Damage, remove or exchange some objects."""
+    objects = sorted(path for path in root.rglob("*") if path.is_file() and "store" in path.parts)
+    for path in choose.sample(objects, choose.randint(1, 4)):
+        kind = choose.choice(["damage", "damage", "remove", "other", "empty"])
+        if kind == "remove":
+            path.unlink(missing_ok=True)
+        elif path.exists():
+            other = choose.choice(objects)
+            raw = other.read_bytes() if kind == "other" and other.exists() else path.read_bytes()
+            path.write_bytes(b"" if kind == "empty" else raw if kind == "other" else damaged(choose, raw))
+
+
+def read_store(root: Path, case: Path) -> bool:
+    """Look at everything; say whether nothing was refused."""
+    keys = tuple(map(str, case.glob("*.private.pem")))
+    try:
+        verify(discover([str(root / "store")], options={"key_files": keys}))
+        found = discover([str(root / "local"), str(root / "store")], options={"key_files": keys})
+        for partition in (one for directory in found for one in directory.partitions):
+            for before, after in zip(partition.segments, partition.segments[1:], strict=False):
+                if before.base_offset >= after.base_offset:
+                    raise SystemExit(f"{partition.directory}: segments out of order")
+    except KafkaframesError:
+        return False
+    return True
+
+
+def main() -> None:
+    """Run for some seconds."""
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(2**32)
+    choose, started, slowest, stores, refused = random.Random(seed), time.monotonic(), 0.0, 0, 0
+    print(f"seed {seed}")
+    cases = [path for path in sorted(CASES.iterdir()) if path.is_dir()]
+    while time.monotonic() - started < seconds:
+        for _ in range(200):
+            parse_all(choose)
+        case = choose.choice(cases)
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder) / case.name
+            shutil.copytree(case, root)
+            damage_store(choose, root)
+            before = time.monotonic()
+            refused += not read_store(root, case)
+            slowest = max(slowest, time.monotonic() - before)
+        stores += 1
+        if slowest > SLOWEST_SECONDS:
+            raise SystemExit(f"seed {seed}: a store took {slowest:.1f} s")
+    print(f"{stores} stores, {refused} refused; {stores * 1000} pieces; the slowest store took {slowest:.1f} s")
+
+
+if __name__ == "__main__":
+    main()
