@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.log.tiered.store import KeyPair, TieredStore
 from tests.spark.test_resolve import read
+from tests.spark.test_stores import s3  # noqa: F401 (a fixture)
 
 from kafkaframes import read_batches, read_records
 from kafkaframes.errors import DamagedChunkError, LogDirError
@@ -223,6 +224,27 @@ def test_read_records_takes_objects(store, tmp_path):
         read_batches(path)
 
 
+def test_a_store_in_s3_and_the_local_log_are_one(s3):  # noqa: F811
+    import fsspec
+
+    case = CASES / "settings-changed"
+    client = {"region_name": s3["fs.s3a.endpoint.region"]}
+    bucket = fsspec.filesystem(
+        "s3", endpoint_url=s3["fs.s3a.endpoint"], key="testing", secret="testing", client_kwargs=client
+    )
+    for file in (case / "store").rglob("*.*"):
+        bucket.put_file(str(file), f"backup/tiered/dc2-{file.relative_to(case / 'store')}")
+    given = keys_of(case) | s3
+    far = [row["offset"] for row in read("s3://backup/tiered", "offset", **given)]
+    assert far == list(range(3090))
+    some = json.dumps({"orders": {"0": 1000}}), json.dumps({"orders": {"0": 1100}})
+    rows = read("s3://backup/tiered", "offset", startingOffsets=some[0], endingOffsets=some[1], **given)
+    assert [row["offset"] for row in rows] == list(range(1000, 1100))
+    both = json.dumps([str(case / "local"), "s3://backup/tiered"])
+    merged = read("", "offset", paths=both, subscribe="orders", **given)
+    assert [row["offset"] for row in merged] == list(range(3200))
+
+
 @pytest.mark.spark
 def test_spark_reads_an_encrypted_store(spark):
     import kafkaframes.spark as ours
@@ -231,3 +253,18 @@ def test_spark_reads_an_encrypted_store(spark):
     ours.register(spark)
     frame = spark.read.format("kafka-log").options(**keys_of(case)).load(str(case / "store"))
     assert frame.selectExpr("min(offset)", "max(offset)", "count(*)").first()[:] == (0, 3089, 3090)
+
+
+@pytest.mark.spark
+def test_a_stream_reads_a_store(spark, store, tmp_path):
+    import kafkaframes.spark as ours
+
+    ours.register(spark)
+    frame = spark.readStream.format("kafka-log").option("startingOffsets", "earliest").load(str(store.root))
+    writer = frame.selectExpr("offset").writeStream.format("parquet").option("path", str(tmp_path / "out"))
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    assert spark.read.parquet(str(tmp_path / "out")).selectExpr("count(*)", "count(distinct offset)").first()[:] == (
+        10_000,
+        10_000,
+    )
