@@ -253,18 +253,3 @@ def test_spark_reads_an_encrypted_store(spark):
     ours.register(spark)
     frame = spark.read.format("kafka-log").options(**keys_of(case)).load(str(case / "store"))
     assert frame.selectExpr("min(offset)", "max(offset)", "count(*)").first()[:] == (0, 3089, 3090)
-
-
-@pytest.mark.spark
-def test_a_stream_reads_a_store(spark, store, tmp_path):
-    import kafkaframes.spark as ours
-
-    ours.register(spark)
-    frame = spark.readStream.format("kafka-log").option("startingOffsets", "earliest").load(str(store.root))
-    writer = frame.selectExpr("offset").writeStream.format("parquet").option("path", str(tmp_path / "out"))
-    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
-    assert spark.read.parquet(str(tmp_path / "out")).selectExpr("count(*)", "count(distinct offset)").first()[:] == (
-        10_000,
-        10_000,
-    )
