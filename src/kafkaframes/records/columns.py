@@ -144,6 +144,7 @@ class RecordReader:
         )
         self._ratio = 1.0
         self._maker = None if _NEED_SIZES.intersection(options.columns) else self._made_for(options)
+        self._is_bounded = options.first_offset is not None or options.end_offset is not None
         self._names = tuple(options.columns)
         self._ready = READY.issuperset(self._names)
 
@@ -205,9 +206,10 @@ class RecordReader:
         self, batch: pa.RecordBatch, made: Made, dropped: npt.NDArray[np.bool_] | None
     ) -> Iterator[pa.RecordBatch]:
         """Give the records that are wanted, if there are any."""
-        keep = self._keep(made.offsets, dropped)
-        if keep is not None:
-            batch = batch.filter(pa.array(keep))
+        if self._is_bounded or dropped is not None:
+            keep = self._keep(made.offsets, dropped)
+            if keep is not None:
+                batch = batch.filter(pa.array(keep))
         if batch.num_rows:
             yield batch
 
