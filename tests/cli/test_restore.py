@@ -1,0 +1,89 @@
+"""The command ``restore``: what it prints, with which status it ends, and what it asks of its options."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kafkaframes.cli.restore import command
+from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.log.directory import discover
+
+DATA = Path(__file__).parents[1] / "data"
+EXAMPLE = str(DATA / "examples" / "kafka-4.3")
+
+
+def ran(*arguments):
+    return CliRunner().invoke(command, [str(one) for one in arguments])
+
+
+def test_it_says_what_was_done_and_how_to_go_on(tmp_path):
+    done = ran(EXAMPLE, "--to", tmp_path / "new", "--topic", "orders", "--node-id", 7)
+    assert done.exit_code == 0, done.output
+    assert "orders-2" in done.output
+    assert f"log.dirs={tmp_path / 'new'}" in done.output
+    assert "controller.quorum.voters=7@localhost:9093" in done.output
+    assert "retention.ms=-1 for orders" in done.output
+    again = ran(EXAMPLE, "--to", tmp_path / "new", "--topic", "orders", "--node-id", 7, "--json")
+    assert json.loads(again.output)["done_before"]
+
+
+def test_a_plan_is_shown_and_nothing_written(tmp_path):
+    planned = ran(EXAMPLE, "--to", tmp_path / "new", "--dry-run")
+    assert "nothing was written" in planned.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damage_that_is_skipped_is_named_and_the_status_says_so(tmp_path):
+    (source,) = discover(EXAMPLE)
+    segment = next(one for one in source.partitions if one.topic == "orders").segments[0]
+    (tmp_path / "old" / "orders-0").mkdir(parents=True)
+    data = bytearray(Path(segment.path).read_bytes())
+    data[100] ^= 1
+    (tmp_path / "old" / "orders-0" / Path(segment.path).name).write_bytes(data)
+    refused = ran(tmp_path / "old", "--to", tmp_path / "new")
+    assert isinstance(refused.exception, KafkaframesError)
+    skipped = ran(tmp_path / "old", "--to", tmp_path / "new", "--damaged", "skip")
+    assert skipped.exit_code == 1
+    assert "bytes 0 to" in skipped.output
+
+
+@pytest.mark.parametrize(
+    "text", ["Topic: orders\tTopicId: {}\tPartitionCount: 3\n\tTopic: orders\tPartition: 0", "orders {}"]
+)
+def test_the_ids_of_an_existing_cluster_are_taken(tmp_path, text):
+    topic_id = "AAAAAAAAAAAAAAAAAAAAAQ"
+    (tmp_path / "ids").write_text(text.format(topic_id))
+    done = ran(EXAMPLE, "--to", tmp_path / "new", "--into-cluster-ids", tmp_path / "ids")
+    assert done.exit_code == 0, done.output
+    (found,) = discover(str(tmp_path / "new"))
+    assert {(one.topic, one.metadata.topic_id) for one in found.partitions} == {("orders", topic_id)}
+    assert [one.leader_epoch for one in found.partitions[0].leader_epochs] == [0]
+    assert found.meta is None
+    assert not (tmp_path / "new" / "bootstrap.checkpoint").exists()
+    assert '"orders",0,1026' in (tmp_path / "new" / "group-offsets.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--topic-map", "orders"),
+        ("--config", "=9"),
+        ("--topic-id", "orders=x"),
+        ("--topic", "no"),
+        ("--from-time", "soon"),
+    ],
+)
+def test_options_that_say_nothing_are_refused(tmp_path, option, value):
+    refused = ran(EXAMPLE, "--to", tmp_path / "new", option, value)
+    assert isinstance(refused.exception, OptionError)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_holds_no_ids_is_refused(tmp_path):
+    (tmp_path / "ids").write_text("this is no list of topics")
+    refused = ran(EXAMPLE, "--to", tmp_path / "new", "--into-cluster-ids", tmp_path / "ids")
+    assert isinstance(refused.exception, OptionError)
