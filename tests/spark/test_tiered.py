@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.log.tiered.store import KeyPair, TieredStore
+from tests.spark.test_following import drain, follower
 from tests.spark.test_resolve import read
 from tests.spark.test_stores import s3  # noqa: F401 (a fixture)
 
@@ -243,6 +244,14 @@ def test_a_store_in_s3_and_the_local_log_are_one(s3):  # noqa: F811
     both = json.dumps([str(case / "local"), "s3://backup/tiered"])
     merged = read("", "offset", paths=both, subscribe="orders", **given)
     assert [row["offset"] for row in merged] == list(range(3200))
+
+
+def test_a_stream_reads_every_row_of_a_store_once():
+    case = CASES / "settings-changed"
+    follow = follower(case / "store", **keys_of(case))
+    read_rows, _, batches = drain(follow, follow.start(), max_offsets=700)
+    assert [offset for _, offset in read_rows] == list(range(3090))
+    assert batches == 5
 
 
 @pytest.mark.spark

@@ -3,6 +3,7 @@
 import base64
 import json
 import pickle
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.log.tiered.store import KeyPair, packed_sizes
 
-from kafkaframes.errors import DamagedChunkError, DecodeError, LogDirError, OptionError
+from kafkaframes.errors import DamagedChunkError, DecodeError, LogDirError, MissingExtraError, OptionError
 from kafkaframes.log.tiered import chunks, keys, names
 from kafkaframes.log.tiered.chunk_index import MOST_INDEX_BYTES, parse_chunk_index, unpack_sizes
 from kafkaframes.log.tiered.manifest import parse_manifest
@@ -268,3 +269,12 @@ def test_a_large_chunk_is_undone_piece_by_piece(monkeypatch):
 def test_the_error_of_a_chunk_travels():
     error = DamagedChunkError("no", position=3, file="o", lost=(1, 2))
     assert pickle.loads(pickle.dumps(error)).lost == (1, 2)
+
+
+def test_without_the_library_the_extra_is_named(monkeypatch, pair):
+    for name in [name for name in sys.modules if name.startswith("cryptography")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'kafkaframes\[tiered\]'"):
+        keys.load_private_key(pair.pem, file="k.pem")
+    with pytest.raises(MissingExtraError, match=r"\[tiered\]"):
+        chunks.decryptor(b"k" * 32, b"")
