@@ -102,10 +102,10 @@ def _check_there(runs: Iterable[Run]) -> None:
 
 
 def _in_threads(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
-    """Carry out the tasks of a commit side by side: they copy, and sum up in kernels, without Python's lock."""
+    """Carry out the tasks of a commit side by side: they copy without Python's lock, and wait for the disk."""
     if len(tasks) < 2:
         return [function(task) for task in tasks]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(min(len(tasks), 4 * (os.cpu_count() or 1))) as pool:
         return list(pool.map(function, tasks))
 
 
