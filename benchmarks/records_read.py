@@ -295,9 +295,9 @@ aiokafka's records all compared with ours, the others' in part. What the bound i
 
 
 def save(rows: dict[tuple[str, str], str]) -> None:
-    """Write the page; rows that were not measured now stay as they are in it."""
-    kept = RESULTS.read_text().splitlines() if RESULTS.exists() else []
-    for line in kept:
+    """Write the page; rows that were not measured now stay as they are in it, and so do its notes."""
+    before, _, notes = (RESULTS.read_text() if RESULTS.exists() else "").partition("\n## ")
+    for line in before.splitlines():
         cells = [cell.strip() for cell in line.split("|")]
         if len(cells) == len(NAMES) + 2:
             rows.setdefault((cells[1], cells[2]), line)
@@ -313,7 +313,7 @@ def save(rows: dict[tuple[str, str], str]) -> None:
         rule="|---" * len(NAMES) + "|",
         rows="\n".join(lines),
     )
-    RESULTS.write_text(text)
+    RESULTS.write_text(text + (f"\n## {notes}" if notes else ""))
     print(f"saved {RESULTS}")
 
 
