@@ -7,11 +7,12 @@ import os
 import random
 
 import pytest
-from tests.log.partition.builders import batch
+from tests.log.partition.builders import NOW_MS, batch
 from tests.log.partition.memory_disk import MemoryDisk, after
 from tests.log.partition.workload import Life, check, live, opened, read_all
 
 from kafkaframes.errors import OptionError, StorageError
+from kafkaframes.log.partition import LogSettings, create_log, open_log
 
 MODES = ["process", "power", "mixed"]
 IS_DEEP = os.environ.get("KAFKAFRAMES_PROFILE") == "deep"
@@ -82,6 +83,30 @@ def test_a_crash_at_any_effect_of_a_recovery_changes_nothing(life, share):
         for mode in ("process", "power"):
             keep = (lambda pending: 0) if mode == "power" else None
             check(partly.crashed(keep), states(life)[number], life.results, lost_nothing=False)
+
+
+def test_a_crash_in_the_recovery_of_a_log_that_is_damaged_in_its_middle_leaves_no_hole():
+    disk = MemoryDisk()
+    disk.make_directory("/kafka")
+    disk.sync_directory("/")
+    log = create_log("/kafka/orders-0", settings=LogSettings(segment_bytes=400), now_ms=NOW_MS, disk=disk)
+    for _ in range(25):
+        log.append_as_leader(batch(1), leader_epoch=0, now_ms=NOW_MS)
+    assert len(log.segment_bases) > 4
+    log.flush(now_ms=NOW_MS)
+    victim = log.parts.segments.from_floor(log.segment_bases[1])[0].path
+    disk.do_write(victim, 100, b"\xff")
+    disk.do_fsync(victim)
+    damaged = disk.crashed()
+    recovering = damaged.copy()
+    whole = read_all(open_log("/kafka/orders-0", now_ms=NOW_MS, disk=recovering))
+    assert 4 < len(whole) < 10
+    for count in range(len(recovering.journal)):
+        partly = damaged.copy()
+        for name, arguments in recovering.journal[:count]:
+            getattr(partly, name)(*arguments)
+        for left in (partly.crashed(), partly.crashed(lambda pending: pending // 2)):
+            assert read_all(open_log("/kafka/orders-0", now_ms=NOW_MS, disk=left)) == whole, count
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.EIO], ids=errno.errorcode.get)

@@ -113,7 +113,8 @@ class Life:
 
     def truncate(self, key: TopicPartition, offset: int) -> None:
         self.cutting = key
-        self.log(key).truncate_to(offset, now_ms=self.now_ms)
+        assert self.manager is not None
+        assert self.manager.truncate_to(key, offset, now_ms=self.now_ms)
         self.cutting = None
         self.batches[key] = tuple(one for one in self.batches[key] if one[1] < offset)
 

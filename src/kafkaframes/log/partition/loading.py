@@ -144,8 +144,14 @@ def apply_in_place(disk: Disk, recovered: Recovered) -> None:
         StorageError: the disk fails; the next opening starts again and comes to the same result.
     """
     directory = recovered.plan.partition.directory
-    for action in sorted(recovered.plan.actions, key=lambda one: one.kind is Kind.TRUNCATE):
-        _ACTIONS[action.kind](disk, action)
+    cuts = [action for action in recovered.plan.actions if action.kind is Kind.TRUNCATE]
+    for action in recovered.plan.actions:
+        if action.kind is not Kind.TRUNCATE:
+            _ACTIONS[action.kind](disk, action)
+    if cuts:  # a segment that is cut must not outlast the ones behind it: there would be a hole
+        disk.sync_directory(directory)
+    for action in cuts:
+        _truncate(disk, action)
     before = {one.name for one in disk.list_directory(directory) if not one.is_directory}
     changed = bool(recovered.plan.actions)
     for name, content in recovered.files.items():
@@ -187,7 +193,6 @@ def _nothing(disk: Disk, action: Action) -> None:
 _ACTIONS = {
     Kind.DELETE: _delete,
     Kind.RENAME: _rename,
-    Kind.TRUNCATE: _truncate,
     Kind.CREATE: _create,
     Kind.REBUILD: _nothing,
 }

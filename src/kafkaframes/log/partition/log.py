@@ -237,7 +237,6 @@ class PartitionLog:
         parts.snapshots.take(base, parts.producers.entries())
         segment = LogSegment(parts.disk, parts.directory, base, size_bytes=0, now_ms=now_ms)
         segment.activate(parts.settings, is_new=True)
-        parts.disk.sync_directory(parts.directory)
         old.release()
         parts.segments.add(segment)
         return base

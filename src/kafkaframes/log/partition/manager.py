@@ -120,6 +120,19 @@ class LogManager:
         self._doomed.append((join(self.path, name), now_ms + log.settings.file_delete_delay_ms))
         self.checkpoint_all()
 
+    def truncate_to(self, topic_partition: TopicPartition, offset: int, *, now_ms: int) -> bool:
+        """Cut a log, and lower its checkpointed recovery point with it (LogManager.truncateTo); False: nothing to cut.
+
+        Raises:
+            OptionError: there is no such log, or the offset is negative.
+            StorageError: the disk fails.
+        """
+        if topic_partition not in self.logs:
+            raise OptionError(f"no log {topic_partition}")
+        cut = self.logs[topic_partition].truncate_to(offset, now_ms=now_ms)
+        self._checkpoint_recovery_points()
+        return cut
+
     def tick(self, now_ms: int) -> None:
         """Do what is due by the clock, for all logs; nothing once the directory is offline.
 

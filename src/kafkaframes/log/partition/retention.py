@@ -122,7 +122,10 @@ def truncate_to(log: PartitionLog, offset: int, *, now_ms: int) -> bool:
         truncate_fully_and_start_at(log, offset, now_ms=now_ms)
         return True
     parts.recovery_point = min(log.recovery_point, offset)
-    _remove(log, reversed(parts.segments.above(offset)), now_ms)
+    doomed = parts.segments.above(offset)
+    if doomed:  # gone for good before the one below them is cut: there would be a hole
+        _remove(log, reversed(doomed), now_ms)
+        parts.disk.sync_directory(log.directory)
     active = parts.segments.active
     active.activate(parts.settings)
     active.truncate_to(offset, now_ms=now_ms)
