@@ -247,7 +247,8 @@ def _compact_all(
                 said = _described(tasks[place], made.plan, made.tally)
                 done[place] = replace(said, end_offset=made.end_offset)
     left = [place for place in range(len(tasks)) if place not in done]
-    done |= dict(zip(left, run(compact_partition, [tasks[place] for place in left]), strict=True))
+    if left:
+        done |= dict(zip(left, run(compact_partition, [tasks[place] for place in left]), strict=True))
     return [done[place] for place in range(len(tasks))]
 
 
