@@ -37,6 +37,15 @@ def test_malformed_text_is_replaced_as_java_does():
 
 
 @pytest.mark.parametrize("magic", [0, 1])
+def test_a_message_that_cannot_be_read_keeps_its_own_offset(magic):
+    raw = bytearray(build_records({"value": [b"v" * 90], "offset": [7]}, magic=magic))
+    body = (layout.MESSAGE_V0 if magic == 0 else layout.MESSAGE_V1).size
+    raw[body : body + 4] = (1000).to_bytes(4, "big")
+    (found,) = batch.read_values(bytes(raw))
+    assert (found.base_offset, found.records, found.damage.status) == (7, (), reasons.UNREADABLE_FIELD)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("wrapper_offset", [0, 57])
 def test_a_compressed_message_starts_at_its_first_offset_even_where_that_record_cannot_be_read(magic, wrapper_offset):
     inner = bytearray(build_records({"value": [b"v"] * 3, "offset": [2, 5, 9]}, magic=magic))

@@ -173,7 +173,7 @@ class Walk:
             if problem is not None:
                 unreadable = problem.status == UNREADABLE_FIELD and row not in sections.problems
                 damage = Damage(problem.status, problem.reason, count + unreadable)
-                if unreadable and not count:
+                if unreadable and not count and fields["attributes"] & CODEC_MASK:
                     base = _first_inner_offset(sections.buf[sections.starts[row] : sections.ends[row]].data, fields)
             yield _batch(fields, bool(valid[row]), tuple(records[first : first + count]), damage, base)
             first += count
