@@ -77,7 +77,7 @@ class Report:
 @click.option(
     "--style", default=LATEST, show_default=True, help=f"Text: in whose form: {', '.join(STYLES)}, or any version."
 )
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="See below.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="See above.")
 @click.option("-f", "pattern", metavar="FORMAT", help=r"kcat's format string: %t %p %o %T %k %K %s %S %h, \n, \xHH.")
 @click.option("-J", "envelopes", is_flag=True, help="kcat's JSON envelope, one a line.")
 @click.option("-o", "offsets", multiple=True, metavar="OFFSET", help="kcat's: beginning, end, N, -N, s@MS, e@MS.")

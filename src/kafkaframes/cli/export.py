@@ -73,7 +73,7 @@ def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int
 
     \b
     kafkaframes export /var/lib/kafka/data --to out
-    kafkaframes export /backup/broker-1 --to out --topic orders --from-time 2026-01-31 --format csv
+    kafkaframes export /backup/broker-1 --to out --topic orders --format csv
     kafkaframes export s3://backup/logs --to /mnt/lake --master spark://host:7077
     kafkaframes export /backup/broker-1 --to lake --format delta --incremental
     """

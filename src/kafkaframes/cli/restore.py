@@ -81,7 +81,7 @@ def command(
 
     \b
     kafkaframes restore /backup/kafka-logs --to /var/lib/kafka/restored
-    kafkaframes restore /backup/kafka-logs --to restored --topic orders --until-time 2026-01-31T12:00 --offsets reassign
+    kafkaframes restore /backup/kafka-logs --to restored --topic orders --offsets reassign
     """
     from kafkaframes.log.restore.door import restore_log
 
