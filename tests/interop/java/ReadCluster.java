@@ -79,7 +79,7 @@ public final class ReadCluster {
                 line(out, "ends", partition.topic(), partition.partition(), begins.get(partition), ends.get(partition));
                 consumer.assign(List.of(partition));
                 consumer.seek(partition, begins.get(partition));
-                long deadline = System.currentTimeMillis() + 60_000;
+                long deadline = System.currentTimeMillis() + 600_000;
                 while (consumer.position(partition) < ends.get(partition)) {
                     if (System.currentTimeMillis() > deadline) {
                         throw new IllegalStateException("stuck in " + partition + " at " + consumer.position(partition));
