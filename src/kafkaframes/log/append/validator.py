@@ -195,17 +195,22 @@ def _patched(
     largest: np.ndarray[tuple[int], np.dtype[np.int64]],
     next_offset: int,
 ) -> Appended:
-    """Write header fields over a copy of the batches; ``largest`` is each one's largest timestamp."""
+    """Write header fields over a copy of the batches; ``largest`` is each one's largest timestamp.
+
+    Which fields the log's format decides, not that of the batches: a control batch is kept whatever it is.
+    """
     settings, batches = append.settings, append.batches
     out = bytearray(append.data)
     patch.set_offsets(out, batches, last_offsets)
     max_timestamp = NO_TIMESTAMP
-    if append.magic >= 1:
+    if settings.magic >= 1:
         largest = np.full_like(largest, settings.now_ms) if settings.append_time else largest
         max_timestamp = int(largest.max(initial=NO_TIMESTAMP))
         for row, timestamp in enumerate(largest.tolist()):
             patch.set_max_timestamp(out, batches, row, settings.append_time, timestamp)
-    if append.magic >= 2:
+    elif append.magic >= 2 and settings.append_time:
+        max_timestamp = settings.now_ms
+    if settings.magic >= 2:
         patch.set_leader_epoch(out, batches, settings.leader_epoch)
     size = len(out)
     return Appended(bytes(out), next_offset, True, max_timestamp, 0, settings.now_ms, size, 0, size)
