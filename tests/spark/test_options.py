@@ -24,7 +24,7 @@ def test_defaults():
 @given(st.sampled_from(sorted(OPTIONS)), st.randoms(use_true_random=False))
 def test_names_count_in_any_letter_case(name, random):
     text = {"assign": '{"t": [0]}', "startingoffsets": "earliest", "endingoffsets": "latest", "mode": "failfast"}
-    text |= {"decode": "internal"}
+    text |= {"decode": "internal", "replicas": "all"}
     text |= {"startingoffsetsbytimestampstrategy": "latest", "isolation": "read_committed", "table": "batches"}
     text |= dict.fromkeys(("startingoffsetsbytimestamp", "endingoffsetsbytimestamp"), '{"t": {"0": 5}}')
     text |= dict.fromkeys(("startingtimestamp", "endingtimestamp", "maxoffsetspertrigger"), "5")

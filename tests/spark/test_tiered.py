@@ -10,7 +10,6 @@ import pytest
 from tests.log.tiered.store import KeyPair, TieredStore
 from tests.spark.test_following import drain, follower
 from tests.spark.test_resolve import read
-from tests.spark.test_stores import s3  # noqa: F401 (a fixture)
 
 from kafkaframes import read_batches, read_records
 from kafkaframes.errors import DamagedChunkError, LogDirError
@@ -225,7 +224,7 @@ def test_read_records_takes_objects(store, tmp_path):
         read_batches(path)
 
 
-def test_a_store_in_s3_and_the_local_log_are_one(s3):  # noqa: F811
+def test_a_store_in_s3_and_the_local_log_are_one(s3):
     import fsspec
 
     case = CASES / "settings-changed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -79,11 +79,11 @@ def test_a_partition_that_cannot_be_sorted_here_is_refused(tmp_path, monkeypatch
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-@pytest.mark.parametrize("record_format", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("record_format", "codec"),
+    [(2, "zstd"), *product((0, 1, 2), ("none", "gzip", "snappy", "lz4"))],
+)
 def test_offsets_are_assigned_in_every_format(tmp_path, record_format, codec):
-    if codec == "zstd" and record_format < 2:
-        pytest.skip("no such batches")
     pq.write_table(table(count=500), tmp_path / "a.parquet")
     options = {"record_format": record_format, "codec": codec, "batch_bytes": 1000, "start_offset": 40}
     restored(tmp_path / "a.parquet", tmp_path / "new", offsets="reassign", topic_map=(("t", "u"),), **options)
