@@ -9,6 +9,9 @@ import pytest
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.log.cleaner import CleanerSettings
+from kafkaframes.log.directory import discover
+from kafkaframes.log.recovery import RecoverySettings
+from kafkaframes.log.repair import plan_repair, repair
 from kafkaframes.log.rewrite import RewriteSettings, convert
 from kafkaframes.log.rewrite.compaction import compact, prove_gone
 from kafkaframes.log.rewrite.stages import RewriteTask
@@ -39,6 +42,18 @@ def test_conversion_and_compaction_are_those_of_one_process(spark, tmp_path):
     assert there.partitions == here.partitions
     assert contents(tmp_path / "compact-there") == contents(tmp_path / "compact-here")
     assert prove_gone(str(tmp_path / "here"), b"no such key", run=run).is_gone
+
+
+@pytest.mark.parametrize("as_kafka", [False, True])
+def test_a_repair_is_that_of_one_process(spark, tmp_path, as_kafka):
+    (damaged,) = discover(str(LOGS / "unclean-flipped-bit-active" / "before"))
+    settings, run = RecoverySettings(10**12), runner(spark)
+    here, there = plan_repair(damaged, as_kafka=as_kafka), plan_repair(damaged, as_kafka=as_kafka, run=run)
+    assert [one.as_json() for one in there] == [one.as_json() for one in here]
+    assert sum(one.bytes_lost for one in here) > 0
+    repair(damaged, here, settings, tmp_path / "here")
+    repair(damaged, there, settings, tmp_path / "there", run=run)
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
 
 
 def write_topic(path: Path) -> Path:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from kafkaframes.cli import rewriting
 from kafkaframes.cli.info import size_text
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.log.directory import LogDirectory, discover
@@ -103,6 +104,8 @@ def _check(path: Path, to: Path | None, backup: Path | None, *, in_place: bool, 
 @click.option("--as-kafka", is_flag=True, help="Recover as a broker does: cut each log off at the first damage.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+@click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
+@click.option("--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ...")
 @click.option("--index-interval-bytes", type=click.IntRange(0), default=4096, show_default=True)
 def command(
     logdir: Path,
@@ -112,6 +115,8 @@ def command(
     as_kafka: bool,
     dry_run: bool,
     as_json: bool,
+    jobs: int | None,
+    master: str | None,
     index_interval_bytes: int,
 ) -> None:
     """Keep every good batch of a damaged log directory, and say what was lost.
@@ -125,13 +130,13 @@ def command(
     """
     _check(logdir, to, backup, in_place=in_place, dry_run=dry_run)
     path = str(logdir).rstrip("/") or "/"
-    with not_open(path):
+    with not_open(path), rewriting.runner(master, jobs, label="repairing") as run:
         directory = _only(path)
-        repairs = plan_repair(directory, as_kafka=as_kafka)
+        repairs = plan_repair(directory, as_kafka=as_kafka, run=run)
         if not dry_run:
             settings = RecoverySettings(time.time_ns() // 1_000_000, index_interval_bytes=index_interval_bytes)
             target = to or logdir.with_name(logdir.name + REPAIRED)
-            repair(directory, repairs, settings, target)
+            repair(directory, repairs, settings, target, run=run)
             if backup is not None and in_place:
                 _in_place(logdir, target, backup)
     if as_json:

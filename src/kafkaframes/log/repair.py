@@ -29,7 +29,7 @@ from kafkaframes.log.recovery_plan import (
     plan_recovery,
 )
 from kafkaframes.log.rewrite import files as atomic
-from kafkaframes.log.rewrite.job import copy_entry
+from kafkaframes.log.rewrite.job import Runner, copy_entry, run_here
 from kafkaframes.log.salvage import Loss, is_sound, salvage
 from kafkaframes.log.scan import scan_segment
 
@@ -94,21 +94,50 @@ class PartitionRepair:
         }
 
 
-def plan_repair(directory: LogDirectory, *, as_kafka: bool = False) -> list[PartitionRepair]:
+@dataclass(frozen=True, slots=True)
+class PlanTask:
+    """One partition to look at; picklable."""
+
+    directory: LogDirectory
+    partition: Partition
+    as_kafka: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTask:
+    """One partition to write; picklable."""
+
+    directory: LogDirectory
+    repair: PartitionRepair
+    settings: RecoverySettings
+    path: str
+
+    @property
+    def partition(self) -> Partition:
+        """The partition as it is."""
+        return self.repair.plan.partition
+
+
+def plan_repair(directory: LogDirectory, *, as_kafka: bool = False, run: Runner = run_here) -> list[PartitionRepair]:
     """Look at every live partition and say what would be kept; nothing is changed.
 
     Args:
         directory: from the discovery.
         as_kafka: cut each log off where Kafka's recovery would.
+        run: carries the tasks out, one for each partition: here, in processes, or on Spark.
 
     Raises:
         LogDirError: a file cannot be read.
     """
-    partitions = [one for one in directory.partitions if one.is_live]
-    if as_kafka:
-        plans = [(one, plan_recovery(directory, one)) for one in partitions]
-        return [PartitionRepair(str(one.topic_partition), plan, as_kafka=True) for one, plan in plans]
-    return [_planned(directory, one) for one in partitions]
+    shared = replace(directory, partitions=())
+    return list(run(_plan, [PlanTask(shared, one, as_kafka) for one in directory.partitions if one.is_live]))
+
+
+def _plan(task: PlanTask) -> PartitionRepair:
+    if task.as_kafka:
+        name = str(task.partition.topic_partition)
+        return PartitionRepair(name, plan_recovery(task.directory, task.partition), as_kafka=True)
+    return _planned(task.directory, task.partition)
 
 
 def _planned(directory: LogDirectory, partition: Partition) -> PartitionRepair:
@@ -141,7 +170,14 @@ def _segment(filesystem: FileSystem, kept: KeptSegment, end_offset: int) -> Segm
     )
 
 
-def repair(directory: LogDirectory, repairs: list[PartitionRepair], settings: RecoverySettings, target: Path) -> None:
+def repair(
+    directory: LogDirectory,
+    repairs: list[PartitionRepair],
+    settings: RecoverySettings,
+    target: Path,
+    *,
+    run: Runner = run_here,
+) -> None:
     """Write the repaired log into ``target``, which is complete afterwards or not there at all.
 
     Without the marker of a clean shutdown: a broker that starts on it recovers it once more, and finds nothing.
@@ -151,6 +187,7 @@ def repair(directory: LogDirectory, repairs: list[PartitionRepair], settings: Re
         repairs: from ``plan_repair``.
         settings: of the broker and the topics.
         target: does not exist.
+        run: as in ``plan_repair``.
 
     Raises:
         LogDirError: ``target`` exists, or a file cannot be read or written.
@@ -162,19 +199,22 @@ def repair(directory: LogDirectory, repairs: list[PartitionRepair], settings: Re
         for info in directory.filesystem.list_directory(directory.path):
             if info.name not in done and info.name not in _LEFT_OUT:
                 copy_entry(directory.filesystem, info, unfinished / info.name)
+        shared, tasks = replace(directory, partitions=()), []
         for one in repairs:
             path = unfinished / split(one.plan.partition.directory)[1]
             with atomic.writing(path):
                 path.mkdir()
-            _write(directory, one, settings, path)
+            tasks.append(WriteTask(shared, one, settings, str(path)))
+        list(run(_write, tasks))
 
 
-def _write(directory: LogDirectory, one: PartitionRepair, settings: RecoverySettings, path: Path) -> None:
+def _write(task: WriteTask) -> None:
+    directory, one, path = task.directory, task.repair, Path(task.path)
     if one.as_kafka:
-        write_files(directory.filesystem, work_out(directory, one.plan, settings).files, path)
+        write_files(directory.filesystem, work_out(directory, one.plan, task.settings).files, path)
         return
     write_files(directory.filesystem, dict(_originals(directory.filesystem, one)), path)
-    _derive(one, settings, path)
+    _derive(one, task.settings, path)
 
 
 def _originals(filesystem: FileSystem, one: PartitionRepair) -> Iterator[tuple[str, bytes | Slice]]:
