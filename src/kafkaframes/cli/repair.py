@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import time
@@ -16,6 +15,8 @@ import click
 from kafkaframes.cli import rewriting
 from kafkaframes.cli.info import size_text
 from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.log import names
+from kafkaframes.log.broker_lock import take_lock
 from kafkaframes.log.directory import LogDirectory, discover
 from kafkaframes.log.filesystem import split
 from kafkaframes.log.recovery import RecoverySettings
@@ -32,22 +33,20 @@ def not_open(path: str) -> Iterator[None]:
     Raises:
         LogDirError: a broker has the directory open.
     """
-    lock = Path(path) / ".lock"
+    lock = Path(path) / names.BROKER_LOCK
     try:
-        descriptor = os.open(lock, os.O_RDWR)
+        let_go = take_lock(str(lock), create=False)
     except FileNotFoundError:
         yield
         return
     except OSError as error:
         raise LogDirError(f"cannot be opened: {error.strerror}", file=str(lock)) from error
+    if let_go is None:
+        raise LogDirError("a broker has this directory open: stop it first", file=str(lock))
     try:
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # Java's FileLock is this kind
-        except OSError as error:
-            raise LogDirError("a broker has this directory open: stop it first", file=str(lock)) from error
         yield
     finally:
-        os.close(descriptor)
+        let_go()
 
 
 def _only(path: str) -> LogDirectory:

@@ -34,7 +34,7 @@ from kafkaframes.log.salvage import Loss, is_sound, salvage
 from kafkaframes.log.scan import scan_segment
 
 _DERIVED = ("index", "timeindex", "txnindex", "snapshot")
-_LEFT_OUT = (".lock", names.CLEAN_SHUTDOWN)
+_LEFT_OUT = (names.BROKER_LOCK, names.CLEAN_SHUTDOWN)
 
 
 @dataclass(slots=True)

@@ -89,7 +89,7 @@ def _blob_size(length):
 
 
 @device
-def _write_blob(out, position, data, start, length):
+def write_blob(out, position, data, start, length):
     position = write_varint(out, position, length)
     if length > 0:
         copy_bytes(out, position, data, start, length)
@@ -300,8 +300,8 @@ def write_v2(
             store_i8(to, position, 0)
             position = write_varint(to, position + 1, timestamps[row] - base_timestamp)
             position = write_varint(to, position, offsets[row] - base_offset)
-            position = _write_blob(to, position, key_data, key_starts[row], key_lengths[row])
-            position = _write_blob(to, position, value_data, value_starts[row], value_lengths[row])
+            position = write_blob(to, position, key_data, key_starts[row], key_lengths[row])
+            position = write_blob(to, position, value_data, value_starts[row], value_lengths[row])
             if header_starts.size == 0:
                 store_i8(to, position, 0)
                 position += 1
@@ -309,8 +309,8 @@ def write_v2(
             first, last = header_starts[row], header_starts[row + 1]
             position = write_varint(to, position, last - first)
             for header in range(first, last):
-                position = _write_blob(to, position, name_data, name_starts[header], name_lengths[header])
-                position = _write_blob(to, position, item_data, item_starts[header], item_lengths[header])
+                position = write_blob(to, position, name_data, name_starts[header], name_lengths[header])
+                position = write_blob(to, position, item_data, item_starts[header], item_lengths[header])
         if checksums:
             start = table[batch, POSITION]
             store_i32(to, start + _CRC_V2, crc32c_of(to, start + _ATTRIBUTES_V2, start + table[batch, SIZE]))
@@ -331,7 +331,7 @@ def measure_messages(key_lengths, value_lengths, magic, table):
 
 
 @device
-def _write_sized(out, position, data, start, length):
+def write_sized(out, position, data, start, length):
     store_i32(out, position, length)
     if length > 0:
         copy_bytes(out, position + 4, data, start, length)
@@ -382,7 +382,7 @@ def write_messages(
             if magic:
                 store_i64(to, position, timestamps[row])
                 position += 8
-            position = _write_sized(to, position, key_data, key_starts[row], key_lengths[row])
-            position = _write_sized(to, position, value_data, value_starts[row], value_lengths[row])
+            position = write_sized(to, position, key_data, key_starts[row], key_lengths[row])
+            position = write_sized(to, position, value_data, value_starts[row], value_lengths[row])
             store_i32(to, start + 8, position - start - OVERHEAD)
             store_i32(to, start + _CRC, crc32_of(to, start + _MAGIC, position))

@@ -30,7 +30,16 @@ from kafkaframes.records._kernels_scan import (
 )
 from kafkaframes.records.layout import CODECS
 from kafkaframes.wire._jit import BYTES, OUT_BYTES, OUT_INT8S, OUT_INT64S, TABLE, device, inlined, kernel
-from kafkaframes.wire._kernels import _address, address_of, copy_bytes, load_i32, load_u8, load_u32, store_item_8
+from kafkaframes.wire._kernels import (
+    _address,
+    address_of,
+    copy_16,
+    copy_bytes,
+    load_i32,
+    load_u8,
+    load_u32,
+    store_item_8,
+)
 
 ODD, NO_ROOM = -1, -2
 # Places in the array of addresses: functions, their contexts, and scratch for what they tell.
@@ -109,22 +118,6 @@ def _load_le(name: str, bits: int) -> Any:
 _load_le16, _load_le32 = _load_le("load_le16", 16), _load_le("load_le32", 32)
 
 
-@intrinsic
-def _copy_16(typingctx: Any, target: Any, to: Any, source: Any, start: Any) -> Any:
-    """Copy 16 bytes with one move; both sides must have them."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        block = ir.VectorType(ir.IntType(8), 16).as_pointer()
-        there = builder.bitcast(_address(context, builder, signature.args[0], args[0], args[1]), block)
-        here = builder.bitcast(_address(context, builder, signature.args[2], args[2], args[3]), block)
-        value = builder.load(here)
-        value.align = 1
-        builder.store(value, there).align = 1
-        return context.get_dummy_value()
-
-    return types.none(target, I64, source, I64), code
-
-
 # ------------------------------------------------------------------------------------------------- snappy
 
 
@@ -132,12 +125,12 @@ def _copy_16(typingctx: Any, target: Any, to: Any, source: Any, start: Any) -> A
 def _copy_back(out, to, offset, length, room):
     """Repeat ``length`` (up to 64) bytes from ``offset`` before ``to``; ``room`` is what may be written from ``to``."""
     if offset >= 16 and room >= 64:
-        _copy_16(out, to, out, to - offset)
+        copy_16(out, to, out, to - offset)
         if length > 16:
-            _copy_16(out, to + 16, out, to + 16 - offset)
+            copy_16(out, to + 16, out, to + 16 - offset)
             if length > 32:
-                _copy_16(out, to + 32, out, to + 32 - offset)
-                _copy_16(out, to + 48, out, to + 48 - offset)
+                copy_16(out, to + 32, out, to + 32 - offset)
+                copy_16(out, to + 48, out, to + 48 - offset)
     else:
         for here in range(to, to + length):
             store_item_8(out, here, load_u8(out, here - offset))
@@ -153,7 +146,7 @@ def _unsnappy_block(data, position, end, out, size):
         length = (tag >> 2) + 1
         if tag & 3 == 0:
             if length <= 16 and end - position >= 16 and size - to >= 16:
-                _copy_16(out, to, data, position)
+                copy_16(out, to, data, position)
             else:
                 if length > 60:
                     extra = length - 60

@@ -230,7 +230,7 @@ def _records(batches: Batches, sections: decode.Sections, index: decode.Index) -
                 _headers(buf, headers_at, header_count) if header_count else (),
                 sequence_of(sequences[owner], offset - bases[owner]) if is_v2 else -1,
                 is_v2 and bool(flags & CONTROL),
-                None if is_v2 else _message_crc_ok(buf, headers_at),
+                None if is_v2 else message_crc_fits(message_at(buf, headers_at)),
             )
         )
     return found
@@ -247,11 +247,14 @@ def _headers(buf: bytes | memoryview, position: int, count: int) -> tuple[Header
     return tuple(found)
 
 
-def _message_crc_ok(buf: bytes | memoryview, at: int) -> bool:
-    """Check the CRC that stands at ``at``; the message's size stands before it."""
-    size = int.from_bytes(buf[at - 4 : at], "big")
-    stored = int.from_bytes(buf[at : at + 4], "big")
-    return crc32(bytes(buf[at + 4 : at + size])) == stored
+def message_at(buf: bytes | memoryview, at: int) -> bytes | memoryview:
+    """Return the message of format 0 or 1 whose CRC stands at ``at``, from there on; its size stands before it."""
+    return buf[at : at + int.from_bytes(buf[at - 4 : at], "big")]
+
+
+def message_crc_fits(message: bytes | memoryview) -> bool:
+    """Whether a message of format 0 or 1, from its CRC on, has the CRC of its bytes."""
+    return crc32(memoryview(message)[4:]) == int.from_bytes(message[:4], "big")
 
 
 def sequence_of(base_sequence: int, delta: int) -> int:

@@ -44,7 +44,10 @@ def plan_export(
         parts = [(merge_chosen(found, chosen, options, cores=os.cpu_count() or 1).segments, options)]
     kept: list[ExportTask] = []
     for segments, asked in parts:
-        tasks = [_task(piece, from_offset, until_offset, options) for piece in prune(segments, asked)]
+        tasks = [
+            task_of(piece, options, from_offset=from_offset, until_offset=until_offset)
+            for piece in prune(segments, asked)
+        ]
         kept += [
             task
             for task, following in zip(tasks, [*tasks[1:], None], strict=True)
@@ -53,7 +56,10 @@ def plan_export(
     return kept, tuple(sorted(topics & INTERNAL_TOPICS))
 
 
-def _task(piece: Slice, from_offset: int | None, until_offset: int | None, options: ReadOptions) -> ExportTask:
+def task_of(
+    piece: Slice, options: ReadOptions, *, from_offset: int | None = None, until_offset: int | None = None
+) -> ExportTask:
+    """Return the task that exports a slice, as far as it lies between the offsets."""
     segment = piece.segment
     firsts = [one for one in (from_offset, piece.first_offset) if one is not None and one != NO_START]
     ends = [one for one in (until_offset, piece.end_offset) if one is not None and one != NO_END]
@@ -66,6 +72,7 @@ def _task(piece: Slice, from_offset: int | None, until_offset: int | None, optio
         first_offset=max(firsts, default=None),
         end_offset=min(ends, default=None),
         start=piece.start,
+        aborted=piece.aborted,
         source=segment.source if options.replicas == "all" else "",
         label=label_of(segment),
         alternates=segment.alternates,

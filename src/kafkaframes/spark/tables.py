@@ -10,20 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kafkaframes.errors import OptionError
-from kafkaframes.log.export.settings import ExportTask
 from kafkaframes.log.lookup import log_end_offset
 from kafkaframes.log.tables.run import Plan, TablePlan
 from kafkaframes.log.tables.state import Gap, TableState, TopicPartition, topic_number
 from kafkaframes.log.transactions import TransactionState, transactions_of
 from kafkaframes.spark.discovery import Log, discover_logs
-from kafkaframes.spark.export import label_of
+from kafkaframes.spark.export import task_of
 from kafkaframes.spark.options import LATEST, ReadOptions
 from kafkaframes.spark.planning import (
     INTERNAL_TOPICS,
     NO_END,
     NO_START,
     Segment,
-    Slice,
     offset_ranges,
     prune,
     select_segments,
@@ -99,7 +97,8 @@ def _planned(
     topic_ids = {
         name[0]: one.partition.metadata.topic_id for name, one in logs.items() if one.partition.metadata is not None
     }
-    return TablePlan(tuple(map(_task, with_aborted(slices, chosen, states))), starts, topic_ids, tuple(gaps), internal)
+    tasks = tuple(task_of(piece, options) for piece in with_aborted(slices, chosen, states))
+    return TablePlan(tasks, starts, topic_ids, tuple(gaps), internal)
 
 
 def _committed(options: ReadOptions) -> bool:
@@ -110,23 +109,6 @@ def _end(asked: int, state: TransactionState | None) -> int:
     stable = NO_END if state is None or not state.open else state.last_stable_offset
     end = min(asked, stable)
     return LATEST if end == NO_END else end
-
-
-def _task(piece: Slice) -> ExportTask:
-    segment = piece.segment
-    return ExportTask(
-        segment.path,
-        piece.end,
-        segment.base_offset,
-        segment.topic,
-        segment.partition,
-        first_offset=None if piece.first_offset == NO_START else piece.first_offset,
-        end_offset=None if piece.end_offset == NO_END else piece.end_offset,
-        start=piece.start,
-        aborted=piece.aborted,
-        label=label_of(segment),
-        alternates=segment.alternates,
-    )
 
 
 def check_same_topic(name: TopicPartition, one: Log, state: TableState | None) -> None:

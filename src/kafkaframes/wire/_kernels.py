@@ -126,20 +126,26 @@ def copy_bytes(typingctx: Any, target: Any, to: Any, source: Any, start: Any, si
     return types.none(target, types.int64, source, types.int64, types.int64), code
 
 
-@intrinsic
-def copy_32(typingctx: Any, target: Any, to: Any, source: Any, start: Any) -> Any:
-    """Copy 32 bytes with two or four moves; both arrays must have them."""
+def _copy(size: int) -> Any:
+    """Make an intrinsic that copies ``size`` bytes with moves; both sides must have them."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        block = ir.VectorType(ir.IntType(8), 32).as_pointer()
-        there = builder.bitcast(_address(context, builder, signature.args[0], args[0], args[1]), block)
-        here = builder.bitcast(_address(context, builder, signature.args[2], args[2], args[3]), block)
-        value = builder.load(here)
-        value.align = 1
-        builder.store(value, there).align = 1
-        return context.get_dummy_value()
+    def typed(typingctx: Any, target: Any, to: Any, source: Any, start: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            block = ir.VectorType(ir.IntType(8), size).as_pointer()
+            there = builder.bitcast(_address(context, builder, signature.args[0], args[0], args[1]), block)
+            here = builder.bitcast(_address(context, builder, signature.args[2], args[2], args[3]), block)
+            value = builder.load(here)
+            value.align = 1
+            builder.store(value, there).align = 1
+            return context.get_dummy_value()
 
-    return types.none(target, types.int64, source, types.int64), code
+        return types.none(target, types.int64, source, types.int64), code
+
+    typed.__name__ = f"copy_{size}"
+    return intrinsic(typed)
+
+
+copy_16, copy_32 = _copy(16), _copy(32)
 
 
 # ----------------------------------------------------------------------------------------------- varints

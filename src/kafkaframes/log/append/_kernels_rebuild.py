@@ -12,7 +12,15 @@ Start reading at ``fast_rebuild.py``, not here.
 import numpy as np
 from numba import types
 
-from kafkaframes.records._kernels_build import store_i8, store_i32, store_i64, varint_size, write_varint
+from kafkaframes.records._kernels_build import (
+    store_i8,
+    store_i32,
+    store_i64,
+    varint_size,
+    write_blob,
+    write_sized,
+    write_varint,
+)
 from kafkaframes.records.layout import MESSAGE_V0, MESSAGE_V1
 from kafkaframes.wire._jit import BYTES, OUT_BYTES, OUT_TABLE, TABLE, device, kernel
 from kafkaframes.wire._kernels import (
@@ -174,15 +182,6 @@ def read_messages(buf, magic, wrapper_offset, lowest, highest, need_key, rows):
     return np.int64(number), np.int64(largest), contiguous
 
 
-@device
-def _write_blob(to, position, source, start, size):
-    position = write_varint(to, position, size)
-    if size > 0:
-        copy_bytes(to, position, source, start, size)
-        return position + size
-    return position
-
-
 @kernel(types.int64(BYTES, TABLE, OUT_BYTES))
 def write_batch(buf, rows, out):
     """Write the records of a format 2 batch, without its header; offsets are 0, 1, 2, ... from the base."""
@@ -201,22 +200,13 @@ def write_batch(buf, rows, out):
         store_i8(to, position, 0)
         position = write_varint(to, position + 1, delta)
         position = write_varint(to, position, number)
-        position = _write_blob(to, position, source, rows[number, KEY_AT], key_size)
-        position = _write_blob(to, position, source, rows[number, VALUE_AT], value_size)
+        position = write_blob(to, position, source, rows[number, KEY_AT], key_size)
+        position = write_blob(to, position, source, rows[number, VALUE_AT], value_size)
         store_i8(to, position, 0)
         if headers_size > 1:
             copy_bytes(to, position, source, rows[number, HEADERS_AT], headers_size)
         position += max(headers_size, 1)
     return position
-
-
-@device
-def _write_sized(to, position, source, start, size):
-    store_i32(to, position, size)
-    if size > 0:
-        copy_bytes(to, position + 4, source, start, size)
-        return position + 4 + size
-    return position + 4
 
 
 @kernel(types.int64(BYTES, TABLE, types.int64, types.int64, types.int64, types.int64, OUT_BYTES))
@@ -232,8 +222,8 @@ def write_messages(buf, rows, magic, first_offset, attributes, timestamp, out):
         if magic:
             store_i64(to, start + _TIMESTAMP_AT, rows[number, TIMESTAMP] if timestamp == NO_TIMESTAMP else timestamp)
         position = start + (_HEADER_V1 if magic else _HEADER_V0)
-        position = _write_sized(to, position, source, rows[number, KEY_AT], rows[number, KEY_SIZE])
-        position = _write_sized(to, position, source, rows[number, VALUE_AT], rows[number, VALUE_SIZE])
+        position = write_sized(to, position, source, rows[number, KEY_AT], rows[number, KEY_SIZE])
+        position = write_sized(to, position, source, rows[number, VALUE_AT], rows[number, VALUE_SIZE])
         store_i32(to, start + _SIZE_AT, position - start - _OVERHEAD)
         store_i32(to, start + _CRC_AT, crc32_of(to, start + _CRC_FROM, position))
     return position

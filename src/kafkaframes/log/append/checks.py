@@ -16,9 +16,9 @@ from kafkaframes.log.append.decoded import Decoded, Flags
 from kafkaframes.log.append.refusal import AppendRefusedError, RecordRefusal
 from kafkaframes.log.append.settings import AppendSettings
 from kafkaframes.log.append.unreadable import Unreadable, unreadable_of
+from kafkaframes.records.batch import message_at, message_crc_fits
 from kafkaframes.records.layout import CODEC_MASK, LOG_APPEND_TIME, MESSAGE_V0, OVERHEAD_BYTES
 from kafkaframes.records.scan import Ints
-from kafkaframes.wire.checksum import crc32
 
 NO_TIMESTAMP, NO_PRODUCER_ID = -1, -1
 _TIMESTAMP_REASON = "its timestamp is too far from the broker's clock, or of a type that only a broker may set"
@@ -137,12 +137,6 @@ def _check_records(
         raise refusal.of_records(tuple(errors))
 
 
-def _crc_fits(view: memoryview, at: int) -> bool:
-    """Compare the CRC of an inner message with its bytes; ``at`` is the place behind its size."""
-    size = int.from_bytes(view[at - 4 : at], "big")
-    return crc32(view[at + 4 : at + size]) == int.from_bytes(view[at : at + 4], "big")
-
-
 def _unreadable_errors(decoded: Decoded, settings: AppendSettings, batch: int, last: Unreadable) -> list[RecordRefusal]:
     """Check the message at which the index of a batch ends, in Kafka's order: format, CRC, key, timestamp."""
     if not last.fits_magic:  # Kafka puts the message into its error's text, which reads it
@@ -176,7 +170,7 @@ def inner_crc_faults(decoded: Decoded) -> Flags:
         return faults
     view = memoryview(decoded.sections.buf.data)
     for place in inner.tolist():
-        faults[place] = not _crc_fits(view, int(decoded.index.headers_at[place]))
+        faults[place] = not message_crc_fits(message_at(view, int(decoded.index.headers_at[place])))
     return faults
 
 

@@ -13,8 +13,6 @@ from kafkaframes.log.append.settings import AppendSettings
 from kafkaframes.records.layout import (
     BATCH_V2,
     CODEC_MASK,
-    CONTROL,
-    DELETE_HORIZON,
     LOG_APPEND_TIME,
     MESSAGE_V1,
     TRANSACTIONAL,
@@ -29,7 +27,7 @@ _CRC_V2_AT, _CRC_V2_FROM, _EPOCH_AT = (
 _CRC_V1_AT, _CRC_V1_FROM = MESSAGE_V1.place_of("crc"), MESSAGE_V1.end_of("crc")
 _ATTRIBUTES_V2_AT, _MAX_V2_AT = BATCH_V2.place_of("attributes"), BATCH_V2.place_of("max_timestamp")
 _ATTRIBUTES_V1_AT, _TIMESTAMP_V1_AT = MESSAGE_V1.place_of("attributes"), MESSAGE_V1.place_of("timestamp")
-_KEPT_V2 = CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
+_KEPT_V2 = CODEC_MASK | TRANSACTIONAL  # what an ordinary batch can have
 
 
 class InPlace(NamedTuple):

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from kafkaframes.log.append.decoded import Decoded
 from kafkaframes.log.append.refusal import AppendRefusedError, of_problem
+from kafkaframes.records.batch import message_crc_fits
 from kafkaframes.records.layout import CODEC_MASK, MESSAGE_V0, MESSAGE_V1, OVERHEAD_BYTES
-from kafkaframes.wire.checksum import crc32
 
 BEYOND, TOO_LONG = "IndexOutOfBoundsException", "IllegalArgumentException"
-_MAGIC, _CRC_FROM = MESSAGE_V0.place_of("magic") - OVERHEAD_BYTES, MESSAGE_V0.end_of("crc") - OVERHEAD_BYTES
+_MAGIC = MESSAGE_V0.place_of("magic") - OVERHEAD_BYTES
 _KEY_V0, _KEY_V1 = MESSAGE_V0.size - OVERHEAD_BYTES, MESSAGE_V1.size - OVERHEAD_BYTES
 
 
@@ -41,7 +41,7 @@ class Unreadable(NamedTuple):
     @property
     def fits_crc(self) -> bool:
         """Whether its CRC is that of its bytes."""
-        return crc32(self.message[_CRC_FROM:]) == int.from_bytes(self.message[:_CRC_FROM], "big")
+        return message_crc_fits(self.message)
 
     @property
     def key_size(self) -> int | None:

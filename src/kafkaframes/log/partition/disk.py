@@ -8,18 +8,17 @@ was written before stays readable.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 from kafkaframes.errors import StorageError
+from kafkaframes.log.broker_lock import take_lock
 from kafkaframes.log.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, split
 
 _Answer = TypeVar("_Answer")
 TEMPORARY = ".tmp"
-_LOCKED: set[str] = set()  # by this process, for which the system's locks do not count against itself
 
 
 class DiskFile(Protocol):
@@ -127,23 +126,8 @@ class LocalDisk(LocalFileSystem):
             os.close(descriptor)
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        """Take a lock file as a broker does (Java's FileChannel.tryLock: a POSIX record lock, so one for a process)."""
-        name = os.path.realpath(path)
-        if name in _LOCKED:
-            return None
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            return None
-        _LOCKED.add(name)
-
-        def let_go() -> None:
-            _LOCKED.discard(name)
-            os.close(descriptor)
-
-        return let_go
+        """Take a lock file as a broker does; see ``take_lock``."""
+        return take_lock(path)
 
 
 class _OnlineFile:

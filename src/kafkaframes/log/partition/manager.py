@@ -28,7 +28,6 @@ from kafkaframes.log.partition.loading import Checkpointed, create_log, open_log
 from kafkaframes.log.partition.log import PartitionLog
 from kafkaframes.log.partition.settings import LogSettings
 
-LOCK = ".lock"
 _LONGEST_NAME = 255
 SettingsOf = Callable[[TopicPartition], LogSettings]
 
@@ -257,7 +256,7 @@ def open_log_directory(
     if there.stat(path) is None:
         there.make_directory(path)
         there.sync_directory(split(path)[0])
-    let_go = there.lock(join(path, LOCK))
+    let_go = there.lock(join(path, names.BROKER_LOCK))
     if let_go is None:
         raise LogDirError("another process has this directory open (.lock)", file=path)
     try:

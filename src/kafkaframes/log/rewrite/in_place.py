@@ -6,7 +6,6 @@ between the two renames, complete under the backup's name: the next run finishes
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -16,11 +15,11 @@ from pathlib import Path
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.log import names
+from kafkaframes.log.broker_lock import take_lock
 from kafkaframes.log.rewrite import files
 from kafkaframes.log.rewrite.job import JobReport, Runner, convert, one_log, run_here
 from kafkaframes.log.rewrite.settings import RewriteSettings
 
-BROKER_LOCK = ".lock"
 _NEW = ".kafkaframes-new"
 
 
@@ -78,9 +77,11 @@ def broker_lock(directory: Path) -> Iterator[None]:
     Raises:
         LogDirError: a broker holds it.
     """
-    with files.writing(directory / BROKER_LOCK), (directory / BROKER_LOCK).open("a+b") as lock:
+    with files.writing(directory / names.BROKER_LOCK):
+        let_go = take_lock(str(directory / names.BROKER_LOCK))
+        if let_go is None:
+            raise LogDirError("a broker has this directory open (.lock)", file=str(directory))
         try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise LogDirError("a broker has this directory open (.lock)", file=str(directory)) from None
-        yield
+            yield
+        finally:
+            let_go()

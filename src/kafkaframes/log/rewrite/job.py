@@ -29,7 +29,7 @@ from kafkaframes.log.txn_index import AbortedTransaction
 Source = str | Sequence[str]
 Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 _SUPERSEDED = ("log", "index", "timeindex", "txnindex")
-_LEFT_OUT = frozenset((".lock", files.SUCCESS))
+_LEFT_OUT = frozenset((names.BROKER_LOCK, files.SUCCESS))
 _HALF_DONE = ("swap",)
 
 
