@@ -1,10 +1,22 @@
 """The append path: what is touched, what is rebuilt, what is refused. Kafka's verdicts: agreement kind ``append``."""
 
+import random
+import struct
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.log.append import AppendRefusedError, AppendSettings, down_convert, validate_and_assign
+from kafkaframes.log.append import (
+    AppendRefusedError,
+    AppendSettings,
+    _kernels,
+    desk,
+    down_convert,
+    validate_and_assign,
+    validator,
+)
 from kafkaframes.log.append.validator import validate_closely
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import BatchFields, build_batch, build_records
@@ -170,6 +182,56 @@ def test_the_short_way_says_what_the_general_one_says(magic, codec, stamps, keye
         leader_epoch=3,
     )
     assert_same_answer(bytes(sent), settings)
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize("codec", [*CODECS, "zstd"])
+@pytest.mark.parametrize("size", [1, 9_000, 300_000, 6_000_000])
+@pytest.mark.parametrize("dense", [False, True])
+def test_sets_of_any_size_and_density_go_the_short_way(magic, codec, size, dense, monkeypatch):
+    """Dense streams are decompressed by the careful path, large ones get memory that is not kept."""
+    if codec == "zstd" and magic == 1:
+        return
+    value = bytes(size) if dense else random.Random(size).randbytes(size)
+    sent = build_records({"value": [value], "timestamp": [5]}, magic=magic, codec=codec, batch_bytes=1 << 24)
+    settings = AppendSettings(magic=magic)
+    closely = validate_closely(sent, 50, settings)
+    monkeypatch.setattr(validator, "validate_closely", None)
+    assert validate_and_assign(sent, 50, settings) == closely
+    assert {(one.out.nbytes, one.words[_kernels.READY]) for one in desk._idle} == {(desk.USUAL_BYTES, -1)}
+
+
+def test_threads_do_not_meet_at_a_desk():
+    sets = [
+        (
+            build_records({"value": [b"%d" % n] * 300, "timestamp": [n] * 300}, codec=codec),
+            AppendSettings(leader_epoch=n),
+        )
+        for n, codec in enumerate([*CODECS, "zstd"] * 3)
+    ]
+
+    def append(number: int) -> bool:
+        sent, settings = sets[number % len(sets)]
+        return validate_and_assign(sent, number, settings) == validate_closely(sent, number, settings)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(append, range(200)))
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [{"leader_epoch": 2**31}, {"now_ms": 2**63}, {"max_batch_bytes": 2**70}, {"before_max_ms": -(2**63)}],
+    ids=str,
+)
+def test_settings_beyond_the_kernels_numbers_are_the_general_ways(numbers):
+    sent, settings = build_records(ROWS, codec="lz4"), AppendSettings(**numbers)
+    results = []
+    for way in (validate_and_assign, validate_closely):
+        try:
+            results.append(way(sent, 50, settings))
+        except (AppendRefusedError, OverflowError, struct.error) as error:
+            results.append(type(error))
+    assert results[0] == results[1]
 
 
 @given(

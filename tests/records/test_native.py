@@ -104,6 +104,13 @@ def test_a_bomb_is_left_to_the_careful_path(codec):
     assert found == (bytes(3_000_000) if codec == Codec.SNAPPY else native.ODD)
 
 
+def test_an_empty_frame_with_a_wrong_header_checksum_is_odd():
+    frame = bytearray(compress(Codec.LZ4, b""))
+    assert assert_no_other_verdict(Codec.LZ4, frame) == b""
+    frame[6] ^= 1
+    assert assert_no_other_verdict(Codec.LZ4, frame) == native.ODD
+
+
 # ------------------------------------------------------------------------------------------------- snappy
 
 
@@ -256,6 +263,7 @@ def test_the_numbers_are_those_of_the_careful_path():
         checksum = _lz4.header_checksum(bytes((kernels.LZ4_FLAGS, descriptor)))
         assert kernels._largest_lz4_block(descriptor, checksum) == size
         assert kernels._largest_lz4_block(descriptor, checksum ^ 1) == 0
+        assert kernels._lz4_checksum(descriptor) == checksum
     assert {codec.name: int(codec) for codec in COMPRESSING} == {
         name: getattr(kernels, name) for name in ("GZIP", "SNAPPY", "LZ4", "ZSTD")
     }

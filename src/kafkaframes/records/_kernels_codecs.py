@@ -240,14 +240,30 @@ def _largest_lz4_block(descriptor, checksum):
     return 1 << 22 if descriptor == 0x70 and checksum == 0x73 else 0
 
 
+@inlined
+def _lz4_checksum(descriptor):
+    """Return the right checksum of a usual header."""
+    if descriptor == 0x40:
+        return 0x82
+    if descriptor == 0x50:
+        return 0xFB
+    return 0x51 if descriptor == 0x60 else 0x73
+
+
 @device
-def _unlz4(data, start, end, out, room, calls):
-    """Decode a frame of independent blocks, without any checksum, up to its end mark; ignore what follows."""
+def _unlz4(data, start, end, out, room, calls, magic):
+    """Decode a frame of independent blocks, without any checksum, up to its end mark; ignore what follows.
+
+    In format 0 the header's checksum is not looked at, as Kafka does not: its own writers had it wrong (KAFKA-3160).
+    """
     if calls[LZ4_DECOMPRESS] == 0 or end - start < 11:
         return ODD
     if load_u32(data, start) != LZ4_MAGIC or load_u8(data, start + 4) != LZ4_FLAGS:
         return ODD
-    largest = _largest_lz4_block(load_u8(data, start + 5), load_u8(data, start + 6))
+    descriptor = load_u8(data, start + 5)
+    largest = _largest_lz4_block(descriptor, load_u8(data, start + 6) if magic else _lz4_checksum(descriptor))
+    if largest == 0:
+        return ODD
     position, size = start + 7, np.int64(0)
     while end - position >= 4:
         word = _load_le32(data, position)
@@ -374,12 +390,12 @@ def _gunzip(data, start, end, out, room, calls):
 
 
 @device
-def decompress_stream(codec, data, start, end, out, room, calls):
-    """Write the content of a usual stream to ``out`` and return its size, or ``ODD``."""
+def decompress_stream(codec, magic, data, start, end, out, room, calls):
+    """Write the content of a usual stream in a batch of format ``magic`` to ``out``; return its size, or ``ODD``."""
     if codec == SNAPPY:
         return _unsnappy(data, start, end, out, room)
     if codec == LZ4:
-        return _unlz4(data, start, end, out, room, calls)
+        return _unlz4(data, start, end, out, room, calls, magic)
     if codec == ZSTD:
         return _unzstd(data, start, end, out, room, calls)
     if codec == GZIP:
@@ -425,7 +441,7 @@ def open_batch(data, start, end, table, row, limit, out, room, calls):
     largest = usual_room(end - start, limit)
     if largest > room:
         return NO_ROOM
-    return decompress_stream(codec, data, start, end, out, largest, calls)
+    return decompress_stream(codec, magic, data, start, end, out, largest, calls)
 
 
 @kernel(types.UniTuple(I64, 3)(BYTES, TABLE, I64, OUT_INT64S, OUT_INT64S, OUT_INT8S, I64, OUT_BYTES, I64, OUT_INT64S))
@@ -461,4 +477,4 @@ def decompress_into(codec, payload, out, limit, calls):
     room = usual_room(payload.size, limit)
     if room > out.size:
         return NO_ROOM
-    return decompress_stream(codec, address_of(payload), 0, payload.size, address_of(out), room, calls)
+    return decompress_stream(codec, 2, address_of(payload), 0, payload.size, address_of(out), room, calls)

@@ -44,6 +44,7 @@ __all__ = [
     "borrowed",
     "decompress_into",
     "functions",
+    "made_calls",
     "open_batches",
     "usual_room",
 ]
@@ -101,9 +102,14 @@ def _is_right(codec: str, addresses: dict[int, int]) -> bool:
     return True
 
 
-def _made(addresses: dict[int, int]) -> Ints:
+def made_calls(words: int) -> Ints:
+    """Make an array of addresses with contexts of its own and so many words behind them, for a caller who keeps it."""
+    return _made(functions(), words)
+
+
+def _made(addresses: dict[int, int], words: int = 0) -> Ints:
     """Make an array of addresses with contexts of its own; they are kept until the process ends."""
-    calls: npt.NDArray[np.int64] = np.zeros(CALLS, np.int64)
+    calls: npt.NDArray[np.int64] = np.zeros(CALLS + words, np.int64)
     for place, address in addresses.items():
         maker = ctypes.CFUNCTYPE(ctypes.c_void_p)
         calls[place] = (maker(address)() or 0) if place in _CONTEXTS else address

@@ -1,33 +1,28 @@
-"""The short way in place: an ordinary batch or wrapper gets its offsets, and is otherwise kept as it came."""
+"""The short way: one call of one kernel for an ordinary batch or wrapper, which gets its offsets and stays as it came.
+
+``None`` is no verdict: the general path (``validator.py``) decides then. A test runs both on the same bytes and
+compares all that comes out.
+"""
 
 from __future__ import annotations
 
-import struct
 from typing import NamedTuple
 
-import numpy as np
-
-from kafkaframes.log.append import _kernels
-from kafkaframes.log.append.ordinary import Ordinary, range_of
+from kafkaframes.log.append import _kernels as kernels
+from kafkaframes.log.append.desk import Desk, borrow, give_back
 from kafkaframes.log.append.settings import AppendSettings
-from kafkaframes.records.layout import (
-    BATCH_V2,
-    CODEC_MASK,
-    LOG_APPEND_TIME,
-    MESSAGE_V1,
-    TRANSACTIONAL,
-)
-from kafkaframes.wire.checksum import crc32, crc32c
+from kafkaframes.records.codecs import decompress
+from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODEC_MASK, MESSAGE_V0, MESSAGE_V1
 
-_CRC_V2_AT, _CRC_V2_FROM, _EPOCH_AT = (
-    BATCH_V2.place_of("crc"),
-    BATCH_V2.end_of("crc"),
-    BATCH_V2.place_of("leader_epoch"),
+Answer = tuple[int, int, int, int]
+_ODD: Answer = (kernels.ODD, 0, 0, 0)
+_LENGTHS = 8  # of key and value
+# Where a compressed stream starts and where the byte with the codec is, by format.
+_STARTS = (
+    (MESSAGE_V0.size + _LENGTHS, MESSAGE_V0.place_of("attributes")),
+    (MESSAGE_V1.size + _LENGTHS, MESSAGE_V1.place_of("attributes")),
+    (BATCH_V2.size, BATCH_V2.end_of("attributes") - 1),
 )
-_CRC_V1_AT, _CRC_V1_FROM = MESSAGE_V1.place_of("crc"), MESSAGE_V1.end_of("crc")
-_ATTRIBUTES_V2_AT, _MAX_V2_AT = BATCH_V2.place_of("attributes"), BATCH_V2.place_of("max_timestamp")
-_ATTRIBUTES_V1_AT, _TIMESTAMP_V1_AT = MESSAGE_V1.place_of("attributes"), MESSAGE_V1.place_of("timestamp")
-_KEPT_V2 = CODEC_MASK | TRANSACTIONAL  # what an ordinary batch can have
 
 
 class InPlace(NamedTuple):
@@ -38,51 +33,37 @@ class InPlace(NamedTuple):
     max_timestamp: int
 
 
-def take_in_place(sent: Ordinary, offset: int, settings: AppendSettings) -> InPlace | None:
+def take_in_place(data: bytes, offset: int, settings: AppendSettings) -> InPlace | None:
     """Give an ordinary batch its offsets; ``None`` where Kafka would do more, or anything is odd inside."""
-    if sent.magic != settings.magic or settings.target_codec(sent.codec) != sent.codec:
-        return None
-    if sent.magic == 2:
-        return _batch(sent, offset, settings)
-    return _wrapper(sent, offset, settings) if sent.magic == 1 and sent.codec else None
+    desk = borrow(settings)
+    try:
+        answer, count, largest, size = kernels.take(data, offset, desk.words)
+        if answer < 0:
+            answer, count, largest, size = _again(data, offset, desk, answer, count)
+        return InPlace(bytes(desk.out[:size]), count, largest) if answer == kernels.IN_PLACE else None
+    finally:
+        desk.clear()
+        give_back(desk)
 
 
-def _batch(sent: Ordinary, offset: int, settings: AppendSettings) -> InPlace | None:
-    if sent.base_offset != 0 or sent.last_offset + 1 != sent.records_count:
-        return None
-    fits, largest = _kernels.check_batch(
-        np.frombuffer(sent.records, np.uint8),
-        sent.start,
-        sent.records_count,
-        sent.base_timestamp,
-        *range_of(settings),
-        settings.compacted,
-    )
-    if not fits:
-        return None
-    out = bytearray(sent.data)
-    struct.pack_into(">q", out, 0, offset)
-    struct.pack_into(">i", out, _EPOCH_AT, settings.leader_epoch)
-    largest = settings.now_ms if settings.append_time else largest
-    if settings.append_time or largest != sent.max_timestamp:
-        kept = sent.attributes & _KEPT_V2 | (LOG_APPEND_TIME if settings.append_time else 0)
-        struct.pack_into(">h", out, _ATTRIBUTES_V2_AT, kept)
-        struct.pack_into(">q", out, _MAX_V2_AT, largest)
-        struct.pack_into(">I", out, _CRC_V2_AT, crc32c(bytes(out[_CRC_V2_FROM:])))
-    return InPlace(bytes(out), sent.records_count, largest)
+def _again(data: bytes, offset: int, desk: Desk, answer: int, needed: int) -> Answer:
+    """Give the kernel the memory or the content that it asks for, and try again."""
+    found: Answer = (answer, needed, 0, 0)
+    while found[0] < 0:
+        if found[0] == kernels.CAREFUL:
+            content = _content(data)
+            if content is None:
+                return _ODD
+            desk.show(content)
+        else:
+            desk.make_room(found[0], found[1])
+        found = kernels.take(data, offset, desk.words)
+    return found
 
 
-def _wrapper(sent: Ordinary, offset: int, settings: AppendSettings) -> InPlace | None:
-    count, largest = _kernels.check_set(
-        np.frombuffer(sent.records, np.uint8), sent.last_offset, *range_of(settings), settings.compacted
-    )
-    if not count:
-        return None
-    out = bytearray(sent.data)
-    struct.pack_into(">q", out, 0, offset + count - 1)
-    largest = settings.now_ms if settings.append_time else largest
-    if settings.append_time or largest != sent.max_timestamp:
-        out[_ATTRIBUTES_V1_AT] = sent.codec | (LOG_APPEND_TIME if settings.append_time else 0)
-        struct.pack_into(">q", out, _TIMESTAMP_V1_AT, largest)
-        struct.pack_into(">I", out, _CRC_V1_AT, crc32(bytes(out[_CRC_V1_FROM:])))
-    return InPlace(bytes(out), count, largest)
+def _content(data: bytes) -> bytes | bytearray | None:
+    """Decompress what the kernel would not; ``None`` where it is damaged."""
+    magic = data[BYTES_TO_MAGIC - 1]
+    start, attributes = _STARTS[magic]
+    records, error = decompress(data[attributes] & CODEC_MASK, memoryview(data)[start:], magic=magic)
+    return records if error is None else None

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kafkaframes.log.append import _kernels_rebuild as kernels
-from kafkaframes.log.append.ordinary import NO_TIMESTAMP, Ordinary, range_of
+from kafkaframes.log.append.desk import range_of
+from kafkaframes.log.append.ordinary import NO_TIMESTAMP, Ordinary
 from kafkaframes.log.append.settings import REASSIGN, AppendSettings
 from kafkaframes.records.codecs import Codec, compress
 from kafkaframes.records.layout import BATCH_V2, LOG_APPEND_TIME, OVERHEAD_BYTES, TRANSACTIONAL

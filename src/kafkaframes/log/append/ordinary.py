@@ -1,8 +1,8 @@
 """What nearly every producer sends, opened once: one intact batch or wrapper, or intact messages in a row.
 
 ``open_ordinary`` answers only where nothing about the header is odd; for all else it answers ``None``, and the general
-path (``validator.py``) decides what Kafka would say. ``fast.py`` takes the answer in place, ``fast_rebuild.py`` writes
-it anew; a test runs them beside the general path on the same bytes and compares all that comes out.
+path (``validator.py``) decides what Kafka would say. ``fast_rebuild.py`` writes the answer anew; a test runs that
+beside the general path on the same bytes and compares all that comes out. ``fast.py`` comes first and needs no answer.
 """
 
 from __future__ import annotations
@@ -77,14 +77,6 @@ def open_ordinary(data: bytes, settings: AppendSettings) -> Ordinary | None:
     if not compressed:  # every message is checked when it is read
         return Ordinary(data, magic, Codec.NONE, 0, 0, -1, NO_TIMESTAMP, NO_TIMESTAMP, -1, -1, -1, -1, data, 0)
     return _wrapper(data, magic) if alone else None
-
-
-def range_of(settings: AppendSettings) -> tuple[int, int]:
-    """Return the least and the largest timestamp that need no closer look."""
-    if settings.append_time:
-        return 0, MOST_MS
-    lowest, highest = settings.now_ms - settings.before_max_ms, settings.now_ms + settings.after_max_ms
-    return max(lowest, 0), min(highest, MOST_MS)
 
 
 def _batch(data: bytes, settings: AppendSettings) -> Ordinary | None:

@@ -32,7 +32,7 @@ from kafkaframes.log.append.checks import check
 from kafkaframes.log.append.decoded import Decoded, ensure_valid, source_codec
 from kafkaframes.log.append.fast import take_in_place
 from kafkaframes.log.append.fast_rebuild import rebuild
-from kafkaframes.log.append.ordinary import Ordinary, open_ordinary
+from kafkaframes.log.append.ordinary import open_ordinary
 from kafkaframes.log.append.refusal import AppendRefusedError
 from kafkaframes.log.append.settings import KEEP, REASSIGN, AppendSettings
 from kafkaframes.log.append.unreadable import refused_for_damage
@@ -87,19 +87,20 @@ def validate_and_assign(
         AppendRefusedError: as Kafka refuses; ``valid_bytes`` says how far the batches are intact.
     """
     settings = settings or AppendSettings()
-    sent = open_ordinary(bytes(records), settings)
-    appended = None if sent is None else _shortly(sent, offset, settings)
+    appended = _shortly(bytes(records), offset, settings)
     return validate_closely(records, offset, settings) if appended is None else appended
 
 
-def _shortly(sent: Ordinary, offset: int, settings: AppendSettings) -> Appended | None:
+def _shortly(data: bytes, offset: int, settings: AppendSettings) -> Appended | None:
     """Take an ordinary set in place, or write it anew, without a closer look; ``None`` where it needs one."""
-    taken = take_in_place(sent, offset, settings)
+    taken = take_in_place(data, offset, settings)
     if taken is not None:
-        size, end = len(taken.records), offset + taken.records_count
-        return Appended(taken.records, end, True, taken.max_timestamp, 0, settings.now_ms, size, 0, size)
-    built = rebuild(sent, offset, settings)
-    if built is None:
+        kept, count, largest = taken
+        size = len(kept)
+        return Appended(kept, offset + count, True, largest, 0, settings.now_ms, size, 0, size)
+    sent = open_ordinary(data, settings)
+    built = None if sent is None else rebuild(sent, offset, settings)
+    if sent is None or built is None:
         return None
     count, size = built.records_count, len(sent.data)
     recompressed = 0 if settings.target_codec(sent.codec) is Codec.NONE else built.uncompressed_bytes
