@@ -28,7 +28,7 @@ _HEADER_SIZE, _TRAILER_SIZE = 10, 8
 _SHORTEST_FOLLOWER = 18  # header and trailer of a member without any body
 # What Java 16 and later write: no time, no flags, operating system unknown.
 _WRITTEN_HEADER = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
-_DEFAULT_LEVEL = 6
+DEFAULT_LEVEL = 6
 # Denser streams are read piece by piece: they may be bombs, and a bomb is not to be unpacked twice.
 _USUAL_SIZE, _USUAL_RATIO = 65536, 32
 
@@ -147,7 +147,7 @@ def _after_header(payload: bytes, start: int) -> int:
 
 def compress(data: bytes, level: int | None, _magic: int) -> bytes:
     """Return one member with the header that Java writes; ``level`` is -1 or 0 to 9 (KIP-390)."""
-    body = deflate.deflate_compress(data, _DEFAULT_LEVEL if level in (None, -1) else level)
+    body = deflate.deflate_compress(data, DEFAULT_LEVEL if level in (None, -1) else level)
     return b"".join((_WRITTEN_HEADER, body, _trailer(data)))
 
 

@@ -66,7 +66,7 @@ ZSTD_MAGIC, ZSTD_CHECKSUM, ZSTD_SINGLE, ZSTD_ODD_FLAGS = 0x28B52FFD, 0x04, 0x20,
 ZSTD_WINDOW, ZSTD_BLOCK, ZSTD_SHORTEST = 1 << 27, 1 << 17, 14
 
 
-def _call(name: str, count: int, bits: int) -> Any:
+def call(name: str, count: int, bits: int) -> Any:
     """Make an intrinsic that calls the C function at an address with ``count`` words; it returns ``bits``, signed."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -74,6 +74,9 @@ def _call(name: str, count: int, bits: int) -> Any:
         function = ir.FunctionType(ir.IntType(bits), [word] * count).as_pointer()
         value = builder.call(builder.inttoptr(args[0], function), args[1:])
         return value if bits == 64 else builder.sext(value, word)
+
+    def one(typingctx: Any, function: Any, a: Any) -> Any:
+        return I64(*[I64] * 2), code
 
     def two(typingctx: Any, function: Any, a: Any, b: Any) -> Any:
         return I64(*[I64] * 3), code
@@ -87,16 +90,19 @@ def _call(name: str, count: int, bits: int) -> Any:
     def five(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
         return I64(*[I64] * 6), code
 
+    def six(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Any:
+        return I64(*[I64] * 7), code
+
     def seven(typingctx: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> Any:
         return I64(*[I64] * 8), code
 
-    typed = {2: two, 3: three, 4: four, 5: five, 7: seven}[count]
+    typed = {1: one, 2: two, 3: three, 4: four, 5: five, 6: six, 7: seven}[count]
     typed.__name__ = name
     return intrinsic(typed)
 
 
-_call_2, _call_3, _call_5 = (_call(f"call_{count}", count, 64) for count in (2, 3, 5))
-_call_4_int, _call_7_int = (_call(f"call_{count}_int", count, 32) for count in (4, 7))
+_call_2, _call_3, _call_5 = (call(f"call_{count}", count, 64) for count in (2, 3, 5))
+_call_4_int, _call_7_int = (call(f"call_{count}_int", count, 32) for count in (4, 7))
 
 
 def _load_le(name: str, bits: int) -> Any:

@@ -25,7 +25,7 @@ _BLOCK_SIZES = {0x40: 1 << 16, 0x50: 1 << 18, 0x60: 1 << 20, 0x70: 1 << 22}
 _WRITTEN_BLOCK_SIZE = 1 << 16
 _END_MARK = bytes(4)
 # KIP-390: 9 is the default and means the fast compressor; every other level is the high compressor's.
-_FAST_LEVEL = 9
+FAST_LEVEL = 9
 _HIGHEST_LEVEL = 17
 # The densest sequence repeats 255 bytes for one of input.
 _LARGEST_RATIO = 256
@@ -171,7 +171,7 @@ def compress(data: bytes, level: int | None, magic: int) -> bytes:
     view = memoryview(data)
     for start in range(0, len(view), _WRITTEN_BLOCK_SIZE):
         plain = view[start : start + _WRITTEN_BLOCK_SIZE]
-        block = _compress_block(plain, _FAST_LEVEL if level is None else level)
+        block = _compress_block(plain, FAST_LEVEL if level is None else level)
         if len(block) < len(plain):
             parts += (struct.pack("<I", len(block)), block)
         else:
@@ -181,7 +181,7 @@ def compress(data: bytes, level: int | None, magic: int) -> bytes:
 
 
 def _compress_block(plain: memoryview, level: int) -> bytes:
-    if level == _FAST_LEVEL:
+    if level == FAST_LEVEL:
         fast: bytes = lz4.block.compress(plain, store_size=False)
         return fast
     high: bytes = lz4.block.compress(plain, mode="high_compression", compression=level, store_size=False)

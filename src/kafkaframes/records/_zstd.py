@@ -22,7 +22,7 @@ _DICTIONARY_ID_SIZES = (0, 1, 2, 4)
 _CONTENT_SIZE_SIZES = (0, 2, 4, 8)
 _BLOCK_HEADER_SIZE = 3
 _RLE_BLOCK, _RESERVED_BLOCK = 1, 3
-_DEFAULT_LEVEL = 3
+DEFAULT_LEVEL = 3
 # Output is reserved (not touched) for this ratio, whatever the header claims; denser streams are read piece by piece.
 _USUAL_SIZE, _USUAL_RATIO = 65536, 32
 # One decompressor serves one caller at a time. Taking from and giving to a list is atomic, so threads share these.
@@ -160,7 +160,7 @@ def _frame_end(payload: bytes, start: int) -> int:
 
 def compress(data: bytes, level: int | None, _magic: int) -> bytes:
     """Return one frame as a stream of unknown length writes it: without content size and checksum."""
-    level = _DEFAULT_LEVEL if level is None else level
+    level = DEFAULT_LEVEL if level is None else level
     idle = _idle_compressors.setdefault(level, [])
     try:
         compressor = idle.pop()

@@ -23,15 +23,15 @@ from kafkaframes.log.rewrite.settings import RewriteSettings
 from kafkaframes.records.build import BatchFields, build_batches
 from kafkaframes.records.codecs import Codec, compress
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME
-from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, OVERHEAD_BYTES
+from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.rebuild import rows_of_index
-from kafkaframes.records.scan import check_crcs
+from kafkaframes.records.scan import Batches, check_crcs
 from kafkaframes.wire.checksum import crc32c
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-_COPY, _GONE, _RECOMPRESS, _BUILD = range(4)
+COPY, GONE, RECOMPRESS, BUILD = range(4)
 _RECORD_OVERHEAD = {0: 26, 1: 34, 2: 10}  # bytes of a record beside its key and value; about, in format 2
 
 
@@ -39,24 +39,33 @@ class Plan:
     """What becomes of each batch of a window.
 
     Attributes:
-        actions: one of ``_COPY``, ``_GONE``, ``_RECOMPRESS``, ``_BUILD`` for each batch.
+        actions: one of ``COPY``, ``GONE``, ``RECOMPRESS``, ``BUILD`` for each batch.
         magics, codecs: what each is written as.
+        down: which are written in an older format, or are gone for that.
     """
 
-    def __init__(self, window: Decoded, settings: RewriteSettings, damaged: Flags) -> None:
-        source, numbers = window.batches.column("magic"), window.batches.column("attributes") & CODEC_MASK
-        old, control, empty = source < 2, window.control, window.index.rows == 0
+    def __init__(
+        self, batches: Batches, settings: RewriteSettings, *, empty: Flags, damaged: Flags | None = None
+    ) -> None:
+        source, attributes = batches.column("magic"), batches.column("attributes")
+        numbers, old = attributes & CODEC_MASK, source < 2
+        control = ~old & ((attributes & CONTROL) != 0)
         self.magics = source if settings.magic is None else np.full_like(source, settings.magic)
         self.codecs = numbers if settings.codec is None else np.full_like(numbers, int(settings.codec))
         other_codec = (self.codecs != numbers) | (settings.level is not None)
         build = (old | (self.magics < 2)) & ((self.magics != source) | other_codec)
         down = self.magics < source
         self.actions = np.select(
-            [damaged, build & (empty | (control & down)), build, other_codec & ~old & ~control & ~empty],
-            [_COPY, _GONE, _BUILD, _RECOMPRESS],
-            _COPY,
+            [
+                np.zeros(len(batches), np.bool_) if damaged is None else damaged,
+                build & (empty | (control & down)),
+                build,
+                other_codec & ~old & ~control & ~empty,
+            ],
+            [COPY, GONE, BUILD, RECOMPRESS],
+            COPY,
         )
-        self.down = down & ((self.actions == _BUILD) | (self.actions == _GONE))
+        self.down = down & ((self.actions == BUILD) | (self.actions == GONE))
 
 
 def damaged_batches(window: Decoded) -> dict[int, str]:
@@ -83,8 +92,8 @@ def rewritten(
     Raises:
         EncodeError: the format does not allow the codec, or a record does not fit.
     """
-    plan = Plan(window, settings, damaged)
-    if (plan.actions == _COPY).all():
+    plan = Plan(window.batches, settings, empty=window.index.rows == 0, damaged=damaged)
+    if (plan.actions == COPY).all():
         yield from (piece for _, piece in _copies(window, plan))
         return
     _check(window, plan)
@@ -99,10 +108,10 @@ def rewritten(
 
 
 def _check(window: Decoded, plan: Plan) -> None:
-    zstd = np.flatnonzero((plan.actions == _BUILD) & (plan.magics < 2) & (plan.codecs == Codec.ZSTD))
+    zstd = np.flatnonzero((plan.actions == BUILD) & (plan.magics < 2) & (plan.codecs == Codec.ZSTD))
     if len(zstd):
         raise EncodeError("zstd needs format 2: name another codec, or format 2", position=_position(window, zstd[0]))
-    lowest = (window.index.timestamps < -1) & (plan.down & (plan.actions == _BUILD))[window.owners]
+    lowest = (window.index.timestamps < -1) & (plan.down & (plan.actions == BUILD))[window.owners]
     if lowest.any():
         batch = window.owners[int(np.flatnonzero(lowest)[0])]
         raise EncodeError("a timestamp below -1 needs format 2", position=_position(window, batch))
@@ -114,7 +123,7 @@ def _position(window: Decoded, batch: int) -> int:
 
 def _copies(window: Decoded, plan: Plan) -> Iterator[tuple[int, memoryview]]:
     """Yield the bytes of runs of batches that stay, with the first batch of each run."""
-    stays = np.concatenate(([False], plan.actions == _COPY, [False]))
+    stays = np.concatenate(([False], plan.actions == COPY, [False]))
     edges = np.flatnonzero(stays[1:] != stays[:-1])
     positions, sizes = window.batches.column("position"), window.batches.column("size")
     for first, after in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
@@ -124,7 +133,7 @@ def _copies(window: Decoded, plan: Plan) -> Iterator[tuple[int, memoryview]]:
 
 def _recompressed(window: Decoded, plan: Plan, level: int | None) -> Iterator[tuple[int, bytes]]:
     """Compress the records of format 2 batches anew under their own headers."""
-    for batch in np.flatnonzero(plan.actions == _RECOMPRESS).tolist():
+    for batch in np.flatnonzero(plan.actions == RECOMPRESS).tolist():
         at = _position(window, batch)
         header = bytearray(window.data[at : at + BATCH_V2.size])
         plain = window.sections.buf[int(window.sections.starts[batch]) : int(window.sections.ends[batch])]
@@ -149,7 +158,7 @@ def _built(window: Decoded, plan: Plan, settings: RewriteSettings) -> Iterator[t
     append = ((attributes & APPEND_BIT) != 0) & (magics > 0) & (plan.magics > 0)
     kinds = plan.magics * 16 + plan.codecs * 2 + append
     joins = (magics < 2) & (numbers == 0) & ((plan.magics == 2) | (plan.codecs != 0))
-    build = plan.actions == _BUILD
+    build = plan.actions == BUILD
     for kind in np.unique(kinds[build]).tolist():
         chosen = build & (kinds == kind)
         mine = chosen[window.owners]

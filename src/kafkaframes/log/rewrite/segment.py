@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -17,13 +18,14 @@ import numpy as np
 from kafkaframes.errors import EncodeError, LogDirError
 from kafkaframes.log import names
 from kafkaframes.log.append.decoded import Decoded
-from kafkaframes.log.cleaner.output import scan_file
+from kafkaframes.log.cleaner.output import INDEXED
 from kafkaframes.log.directory import LogFile, Segment
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.offset_index import write_offset_index
 from kafkaframes.log.rebuild import build_indexes
 from kafkaframes.log.rewrite import files
 from kafkaframes.log.rewrite.batches import damaged_batches, rewritten
+from kafkaframes.log.rewrite.fast import FastRewriter, fast_rewriter
 from kafkaframes.log.rewrite.losses import Losses
 from kafkaframes.log.rewrite.settings import RewriteSettings
 from kafkaframes.log.scan import Window, scan_segment
@@ -31,9 +33,8 @@ from kafkaframes.log.time_index import write_time_index
 from kafkaframes.log.txn_index import AbortedTransaction
 from kafkaframes.records import decode
 from kafkaframes.records.layout import PLACE
-from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import TORN
-from kafkaframes.records.scan import Batches, Bytes, as_array
+from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, scan_all
 
 LARGEST_SEGMENT = 2**31 - 1  # positions in an offset index have 32 bits
 
@@ -84,81 +85,114 @@ def rewrite_segment(task: SegmentTask) -> SegmentReport:
         EncodeError: it cannot be said in that format.
     """
     report = SegmentReport(task.segment.path)
-    losses = Losses(on_loss=task.settings.on_loss, aborted=task.aborted)
     path = Path(task.directory, names.segment_file_name(task.segment.base_offset, "log"))
-    with files.new_file(path, mtime_ms=task.segment.log.mtime_ms) as out:
+    with files.new_file(path, mtime_ms=task.segment.log.mtime_ms) as out, fast_rewriter(task.settings) as fast:
+        rewrite = _Rewrite(task, report, out, fast)
         try:
-            _write(task, out, report, losses)
+            rewrite.all_windows()
         except EncodeError as error:
             error.file = task.segment.path
             raise
-    report.lost = losses.counts
     report.bytes_read, report.bytes_written = task.segment.size_bytes, path.stat().st_size
     if report.bytes_written > LARGEST_SEGMENT:
         reason = f"would become {report.bytes_written:,} bytes; a segment has at most 2^31 - 1"
         raise LogDirError(reason, file=task.segment.path)
-    _write_indexes(task, path, report)
+    _write_indexes(task, path, report, rewrite.columns)
     return report
 
 
-def _write(task: SegmentTask, out: BinaryIO, report: SegmentReport, losses: Losses) -> None:
-    recycler = Recycler()
-    with task.filesystem.open(task.segment.path) as read_at:
-        for window in scan_segment(read_at, size_bytes=task.segment.size_bytes, whole=True):
-            if len(window.batches):
-                out.write(_window(task, window, report, losses, recycler))
-            end = window.batches.end
-            if end.corrupt or (end.status == TORN and end.position < task.segment.size_bytes):
-                if not task.settings.keep_damaged:
-                    raise LogDirError(f"{end.reason}: nothing was written", position=end.position, file=report.file)
-                report.damaged.append((end.position, end.reason))
-                out.writelines(files.chunks(read_at, end.position))
+class _Rewrite:
+    """One segment on its way to its new file.
+
+    Attributes:
+        columns: of each piece written so far, what the indexes need of its batches.
+    """
+
+    def __init__(self, task: SegmentTask, report: SegmentReport, out: BinaryIO, fast: FastRewriter) -> None:
+        self._task, self._report, self._out, self._fast = task, report, out, fast
+        self._losses = Losses(on_loss=task.settings.on_loss, aborted=task.aborted)
+        self._position = 0
+        self.columns: list[Ints] = [np.empty((len(INDEXED), 0), np.int64)]
+        report.lost = self._losses.counts
+
+    def all_windows(self) -> None:
+        """Write all batches, and what stands behind the last where that is to be kept."""
+        task, report = self._task, self._report
+        with task.filesystem.open(task.segment.path) as read_at:
+            for window in scan_segment(read_at, size_bytes=task.segment.size_bytes, whole=True):
+                self._window(window)
+                end = window.batches.end
+                if end.corrupt or (end.status == TORN and end.position < task.segment.size_bytes):
+                    if not task.settings.keep_damaged:
+                        raise LogDirError(f"{end.reason}: nothing was written", position=end.position, file=report.file)
+                    report.damaged.append((end.position, end.reason))
+                    self._out.writelines(files.chunks(read_at, end.position))
+
+    def _window(self, window: Window) -> None:
+        if not len(window.batches):
+            return
+        data, batches = as_array(window.data), window.in_data()
+        for run in self._fast.runs(data, batches):
+            part = Batches(batches.table[:, run.first : run.last], batches.end)
+            first, last = (int(part.column(name)[row]) for name, row in (("position", 0), ("position", -1)))
+            before = data[first : last + int(part.column("size")[-1])]
+            self._report.batches_read += len(part)
+            self._report.records += run.records
+            written = self._long_way(data, part, window.start) if run.written is None else run.written
+            self._write(written, before)
+
+    def _write(self, written: Bytes, before: Bytes) -> None:
+        """Write batches that were ``before``."""
+        table = scan_all(written, rules=FILE).table
+        columns = np.stack([table[PLACE[name]] for name in INDEXED])
+        columns[INDEXED.index("position")] += self._position
+        self.columns.append(columns)
+        self._out.write(written.data)
+        self._position += len(written)
+        report = self._report
+        report.batches_written += table.shape[1]
+        report.changed = report.changed or len(written) != len(before) or not np.array_equal(written, before)
+
+    def _long_way(self, data: Bytes, batches: Batches, start: int) -> Bytes:
+        """Return batches that begin at ``start`` written anew."""
+        settings, report = self._task.settings, self._report
+        decoded = _decoded(data, batches, self._fast.allocate)
+        bad = damaged_batches(decoded)
+        positions = batches.column("position") + start
+        if bad and not settings.keep_damaged:
+            first = min(bad)
+            raise LogDirError(f"{bad[first]}: nothing was written", position=int(positions[first]), file=report.file)
+        report.damaged += [(int(positions[batch]), bad[batch]) for batch in sorted(bad)]
+        report.records += len(decoded.owners)
+        damaged = np.zeros(len(batches), np.bool_)
+        damaged[list(bad)] = True
+        try:
+            return as_array(b"".join(rewritten(decoded, settings, damaged, self._losses)))
+        except EncodeError as error:
+            if error.position is not None:
+                error.position += start
+            raise
 
 
-def _window(task: SegmentTask, window: Window, report: SegmentReport, losses: Losses, recycler: Recycler) -> bytes:
-    data = as_array(window.data)
-    decoded = _decoded(data, window.in_data(), recycler)
-    bad = damaged_batches(decoded)
-    positions = window.batches.column("position")
-    if bad and not task.settings.keep_damaged:
-        first = min(bad)
-        raise LogDirError(f"{bad[first]}: nothing was written", position=int(positions[first]), file=report.file)
-    report.damaged += [(int(positions[batch]), bad[batch]) for batch in sorted(bad)]
-    report.records += len(decoded.owners)
-    report.batches_read += len(window.batches)
-    damaged = np.zeros(len(window.batches), np.bool_)
-    damaged[list(bad)] = True
-    try:
-        whole = b"".join(rewritten(decoded, task.settings, damaged, losses))
-    except EncodeError as error:
-        if error.position is not None:
-            error.position += window.start
-        raise
-    size = int(window.batches.end.position - window.start)
-    report.changed = report.changed or window.data[:size] != whole  # bytes: memoryviews compare slowly
-    return whole
-
-
-def _decoded(data: Bytes, batches: Batches, recycler: Recycler) -> Decoded:
-    """Decode a window into memory that the next one uses again: new memory is page faults."""
-    sections = decode.open_sections(data, batches, allocate=recycler.array)
-    index = decode.index_records(batches, sections, allocate=recycler.array)
+def _decoded(data: Bytes, batches: Batches, allocate: decode.Allocate) -> Decoded:
+    """Decode a run into memory that the next one uses again: new memory is page faults."""
+    sections = decode.open_sections(data, batches, allocate=allocate)
+    index = decode.index_records(batches, sections, allocate=allocate)
     owners = np.repeat(np.arange(len(batches)), index.rows)
     return Decoded(data, batches, sections, index, owners, np.concatenate(([0], np.cumsum(index.rows))))
 
 
-def _write_indexes(task: SegmentTask, path: Path, report: SegmentReport) -> None:
+def _write_indexes(task: SegmentTask, path: Path, report: SegmentReport, columns: Sequence[Ints]) -> None:
     """Write the indexes anew, or keep those of a segment that did not change."""
     segment = task.segment
-    table = scan_file(path)
-    report.batches_written = table.shape[1]
     if not report.changed and segment.index and segment.time_index:
         for file in (segment.index, segment.time_index):
             copy(task.filesystem, file, path.parent)
     else:
-        positions, last_offsets, stamps = (table[PLACE[name]] for name in ("position", "last_offset", "max_timestamp"))
         offset_index, time_index = build_indexes(
-            segment.base_offset, positions, last_offsets, stamps, interval_bytes=task.settings.index_interval_bytes
+            segment.base_offset,
+            *np.concatenate(columns, axis=1),
+            interval_bytes=task.settings.index_interval_bytes,
         )
         for kind, raw in (("index", write_offset_index(offset_index)), ("timeindex", write_time_index(time_index))):
             with files.new_file(path.with_suffix(f".{kind}"), mtime_ms=segment.log.mtime_ms) as out:

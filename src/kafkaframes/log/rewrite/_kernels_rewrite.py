@@ -1,0 +1,246 @@
+"""Write ordinary batches anew in format 2, one after the other without Python (numba). Start reading at ``fast.py``.
+
+1. A batch is ordinary if its CRC is right, its stream usual, all its records whole, and its format and codec known. The
+   first that is not ends the run: ``ODD`` is no verdict, the long way (``batches.py``) then says what becomes of it.
+2. The bytes are those of the long way: the same index, the same C functions, the same fields;
+   ``tests/log/rewrite/test_fast.py`` compares.
+3. One batch at a time is opened, indexed, written and compressed, so that all of it stays in the processor's cache.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from kafkaframes.records._kernels_build import (
+    store_i8,
+    store_i16,
+    store_i32,
+    store_i64,
+    varint_size,
+    write_blob,
+    write_varint,
+)
+from kafkaframes.records._kernels_codecs import NO_ROOM, ODD, open_batch
+from kafkaframes.records._kernels_compress import compress_stream, most_compressed
+from kafkaframes.records._kernels_index import WHOLE_DATA, index_batch
+from kafkaframes.records._kernels_scan import (
+    APPEND_TIME,
+    AT_MAGIC,
+    AT_SIZE,
+    ATTRIBUTES,
+    CODEC_MASK,
+    COUNT,
+    I64,
+    LARGEST,
+    MAGIC,
+    OVERHEAD,
+    POSITION,
+    SIZE,
+    V2_ATTRIBUTES,
+    V2_BASE_SEQUENCE,
+    V2_BASE_TIMESTAMP,
+    V2_COUNT,
+    V2_CRC,
+    V2_CRC_FROM,
+    V2_DELTA,
+    V2_EPOCH,
+    V2_HEADER,
+    V2_MAX_TIMESTAMP,
+    V2_PRODUCER_EPOCH,
+    V2_PRODUCER_ID,
+    crc_is_right,
+)
+from kafkaframes.records.layout import MESSAGE_V0, MIN_RECORD_BYTES
+from kafkaframes.records.reasons import WHOLE
+from kafkaframes.wire._jit import BYTES, INT8S, OUT_BYTES, OUT_INT32S, OUT_INT64S, TABLE, device, kernel
+from kafkaframes.wire._kernels import address_of, copy_bytes, crc32c_of
+
+# What becomes of a batch.
+LEAVE, COPY, RECOMPRESS, BUILD = range(4)
+# What a run tells: the row that it ended before, the bytes that it wrote, their records, and why (0: it is done).
+ROW, BYTES_WRITTEN, RECORDS, WHY = range(4)
+TOLD = 4
+_LARGEST_RECORD = 36  # of a record beside its key and value: five varints of 5 bytes, one of 10, the attributes
+_FEWEST_BYTES = MESSAGE_V0.size + 8  # of a message of format 0 or 1
+
+
+@device
+def _write_records(data, rows, offsets, stamps, key_at, key_size, value_at, value_size, out, room):
+    """Write the records of a format 2 batch without headers; ``ODD`` where offsets do not ascend or are far apart."""
+    base_offset, base_stamp, last = offsets[0], stamps[0], np.int64(-1)
+    position = np.int64(0)
+    for row in range(rows):
+        key, value = max(np.int64(key_size[row]), -1), max(np.int64(value_size[row]), -1)
+        delta = offsets[row] - base_offset
+        if delta <= last or delta > LARGEST or max(key, 0) + max(value, 0) + _LARGEST_RECORD > room - position:
+            return ODD
+        last = delta
+        stamp = stamps[row] - base_stamp
+        size = 2 + varint_size(stamp) + varint_size(delta)
+        size += varint_size(key) + max(key, 0) + varint_size(value) + max(value, 0)
+        position = write_varint(out, position, size)
+        store_i8(out, position, 0)
+        position = write_varint(out, position + 1, stamp)
+        position = write_varint(out, position, delta)
+        position = write_blob(out, position, data, key_at[row], key)
+        position = write_blob(out, position, data, value_at[row], value)
+        store_i8(out, position, 0)
+        position += 1
+    return position
+
+
+@device
+def _write_header(out, attributes, rows, offsets, stamps, largest):
+    """Write a header as of a batch that no producer is known of, but for its size and CRC."""
+    store_i64(out, 0, offsets[0])
+    store_i32(out, V2_EPOCH, -1)
+    store_i8(out, AT_MAGIC, 2)
+    store_i16(out, V2_ATTRIBUTES, attributes)
+    store_i32(out, V2_DELTA, offsets[rows - 1] - offsets[0])
+    store_i64(out, V2_BASE_TIMESTAMP, stamps[0])
+    store_i64(out, V2_MAX_TIMESTAMP, largest)
+    store_i64(out, V2_PRODUCER_ID, -1)
+    store_i16(out, V2_PRODUCER_EPOCH, -1)
+    store_i32(out, V2_BASE_SEQUENCE, -1)
+    store_i32(out, V2_COUNT, rows)
+
+
+@device
+def _finish(out, size):
+    """Set size and CRC of a batch of ``size`` bytes."""
+    store_i32(out, AT_SIZE, size - OVERHEAD)
+    store_i32(out, V2_CRC, crc32c_of(out, V2_CRC_FROM, size))
+    return size
+
+
+@device
+def _is_ordinary(data, table, row):
+    magic = table[MAGIC, row]
+    return (magic == 0 or magic == 1 or magic == 2) and crc_is_right(data, table, row)
+
+
+@device
+def _open(data, table, row, limit, opened, calls):
+    """Find, and where need be decompress, a batch's records: the address that they are counted from, start and end."""
+    start, end = table[POSITION, row], table[POSITION, row] + table[SIZE, row]
+    start += V2_HEADER if table[MAGIC, row] >= 2 else OVERHEAD
+    if table[ATTRIBUTES, row] & CODEC_MASK == 0:
+        return data, start, end
+    to = address_of(opened)
+    size = open_batch(data, start, end, table, row, limit, to, opened.size, calls)
+    return to, np.int64(0), size if size >= 0 else ODD
+
+
+@device
+def _may_be_too_many(table, row, size, most):
+    """Tell whether a batch may have more records than ``most``."""
+    if table[MAGIC, row] >= 2:
+        return min(table[COUNT, row], size // MIN_RECORD_BYTES + 1) > most
+    return size // _FEWEST_BYTES + 1 > most
+
+
+@device
+def _recompressed(data, at, attributes, codec, records, size, out, room, calls):
+    """Write a format 2 batch with other compression under its own header; return its size, or ``ODD``."""
+    copy_bytes(out, 0, data, at, V2_HEADER)
+    store_i16(out, V2_ATTRIBUTES, attributes & ~CODEC_MASK | codec)
+    found = compress_stream(codec, records, size, out + V2_HEADER, room - V2_HEADER, calls)
+    return _finish(out, V2_HEADER + found) if found >= 0 else ODD
+
+
+@device
+def _built(append, codec, records, size, rows, offsets, stamps, out, room, calls):
+    """Write a format 2 batch; return its size, or ``ODD``."""
+    least, largest = stamps[0], stamps[0]
+    for row in range(1, rows):
+        least, largest = min(least, stamps[row]), max(largest, stamps[row])
+    if append and least != largest:
+        return ODD
+    found = compress_stream(codec, records, size, out + V2_HEADER, room - V2_HEADER, calls)
+    if found < 0:
+        return ODD
+    _write_header(out, codec | append, rows, offsets, stamps, largest)
+    return _finish(out, V2_HEADER + found)
+
+
+@kernel(
+    types.void(
+        BYTES,
+        TABLE,
+        I64,
+        I64,
+        INT8S,
+        INT8S,
+        I64,
+        OUT_BYTES,
+        OUT_BYTES,
+        OUT_INT64S,
+        OUT_INT64S,
+        OUT_INT64S,
+        OUT_INT32S,
+        OUT_INT64S,
+        OUT_INT32S,
+        OUT_INT64S,
+        OUT_INT32S,
+        OUT_BYTES,
+        OUT_INT64S,
+        OUT_INT64S,
+        OUT_INT64S,
+    )
+)
+def rewrite_batches(
+    buf, table, first, last, actions, codecs, limit,
+    opened, plain, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+    out, reading, writing, told,
+):  # fmt: skip
+    """Write the batches of rows ``first`` to ``last`` one after the other into ``out`` and fill ``told``.
+
+    ``actions`` and ``codecs`` say what becomes of each; ``opened`` and ``plain`` are for one batch's records, as they
+    were and as they will be; the eight arrays behind them for their index. The run ends before the first batch that is
+    ``ODD`` or for which ``out`` has ``NO_ROOM``; a batch that finds an empty ``out`` too small is odd, too.
+    """
+    data, to, row = address_of(buf), address_of(out), first
+    size, records = np.int64(0), np.int64(0)
+    told[WHY] = 0
+    while row < last:
+        at, whole, why = table[POSITION, row], table[SIZE, row], np.int64(ODD)
+        found = np.int64(ODD)
+        if actions[row] != LEAVE and _is_ordinary(data, table, row):
+            source, start, end = _open(data, table, row, limit, opened, reading)
+            rows = np.int64(0)
+            if end >= start and not _may_be_too_many(table, row, end - start, offsets.size):
+                rows, status, _ = index_batch(
+                    source, start, end, 0, WHOLE_DATA, 0, table, row,
+                    0, 0, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
+                )  # fmt: skip
+                rows = rows if status == WHOLE else np.int64(0)
+            length, room = end - start, out.size - size
+            if rows and actions[row] == BUILD:
+                length = _write_records(
+                    source, rows, offsets, stamps, key_at, key_size, value_at, value_size,
+                    address_of(plain), plain.size,
+                )  # fmt: skip
+            if rows and length >= 0:
+                needed = whole if actions[row] == COPY else V2_HEADER + most_compressed(length)
+                if needed > room:
+                    why = np.int64(NO_ROOM if size else ODD)
+                elif actions[row] == COPY:
+                    copy_bytes(to, size, data, at, whole)
+                    found = whole
+                elif actions[row] == RECOMPRESS:
+                    found = _recompressed(
+                        data, at, table[ATTRIBUTES, row], codecs[row], source + start, length, to + size, room, writing
+                    )  # fmt: skip
+                else:
+                    append = table[ATTRIBUTES, row] & APPEND_TIME if table[MAGIC, row] else np.int64(0)
+                    found = _built(
+                        append, codecs[row], address_of(plain), length, rows, offsets, stamps, to + size, room, writing
+                    )  # fmt: skip
+        if found < 0:
+            told[WHY] = why
+            break
+        size += found
+        records += rows
+        row += 1
+    told[ROW], told[BYTES_WRITTEN], told[RECORDS] = row, size, records

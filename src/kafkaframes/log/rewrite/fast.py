@@ -1,0 +1,120 @@
+"""The short way to rewrite a window: batch after batch in one kernel, from the old bytes to the new ones.
+
+It takes what is ordinary and becomes, or is, format 2: wrappers of formats 0 and 1, batches of format 2, and what stays
+as it is. Everything else goes the long way (``batches.py``) in runs: uncompressed messages, which are joined across
+batches; other targets; damage; streams that a broker reads but the kernels do not. Both ways give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.log.rewrite import _kernels_rewrite as kernels
+from kafkaframes.log.rewrite.batches import BUILD, COPY, RECOMPRESS, Plan
+from kafkaframes.log.rewrite.settings import RewriteSettings
+from kafkaframes.records import native, native_compress
+from kafkaframes.records.decode import DEFAULT_LIMIT_BYTES, Allocate
+from kafkaframes.records.layout import CODEC_MASK
+from kafkaframes.records.memory import lent_memory
+from kafkaframes.records.scan import Batches, Bytes, Ints
+
+# Addresses more than memory: only what a batch needs is touched. What needs more goes the long way.
+_MOST_OPENED_BYTES = 64 << 20
+_OUT_BYTES = 4 << 20
+_MOST_ROWS = 1 << 18
+_INDEX = (np.int64, np.int64, *(np.int64, np.int32) * 3)
+
+
+class Run(NamedTuple):
+    """Consecutive batches of a window: those from ``first`` on, below ``last``.
+
+    Attributes:
+        written: their new bytes, valid until the next run is asked for; ``None``: they go the long way.
+        records: how many they hold, if they were written.
+    """
+
+    first: int
+    last: int
+    written: Bytes | None
+    records: int
+
+
+class FastRewriter:
+    """Rewrites the windows of one segment after the other, in memory that it uses again and again."""
+
+    def __init__(self, settings: RewriteSettings, allocate: Allocate, reading: Ints, writing: Ints) -> None:
+        self.allocate = allocate
+        self._settings = settings
+        self._calls = reading, writing
+        self._told: Ints = np.zeros(kernels.TOLD, np.int64)
+        self._opened, self._plain = (allocate(_MOST_OPENED_BYTES, np.uint8) for _ in range(2))
+        self._out: Bytes = allocate(_OUT_BYTES, np.uint8)
+        self._index = [allocate(_MOST_ROWS, dtype) for dtype in _INDEX]
+
+    def runs(self, data: Bytes, batches: Batches) -> Iterator[Run]:
+        """Cut a window into runs that are written, and runs that are not.
+
+        Args:
+            data, batches: of the window; positions count from ``data``'s first byte.
+        """
+        actions, codecs = self._plan(batches)
+        eligible = np.flatnonzero(actions != kernels.LEAVE)
+        row, slow, count = 0, 1, len(batches)
+        while row < count:
+            self._run(data, batches, row, actions, codecs)
+            stopped, size, records, why = self._told.tolist()
+            if stopped > row:
+                yield Run(row, stopped, self._out[:size], records)
+                slow = 1 if stopped - row > slow else slow
+            row = stopped
+            if why == native.ODD:
+                surprise = actions[stopped] != kernels.LEAVE
+                place = int(np.searchsorted(eligible, stopped + (slow if surprise else 1)))
+                row = int(eligible[place]) if place < len(eligible) else count
+                slow = 2 * slow if surprise else slow  # one is seldom alone: ask less and less often
+                yield Run(stopped, row, None, 0)
+
+    def _plan(self, batches: Batches) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
+        """Say by the headers what the kernel may do with each batch, and which codec it gets."""
+        magics, numbers = batches.column("magic"), batches.column("attributes") & CODEC_MASK
+        plan = Plan(batches, self._settings, empty=(magics >= 2) & (batches.column("count") <= 0))
+        actions = np.full(len(batches), kernels.LEAVE, np.int8)
+        possible = np.isin(plan.codecs, list(native_compress.possible()))
+        build = (plan.actions == BUILD) & (plan.magics == 2) & (numbers != 0) & possible
+        actions[plan.actions == COPY] = kernels.COPY
+        actions[(plan.actions == RECOMPRESS) & possible] = kernels.RECOMPRESS
+        actions[build] = kernels.BUILD
+        return actions, plan.codecs.astype(np.int8)
+
+    def _run(self, data: Bytes, batches: Batches, row: int, actions: Any, codecs: Any) -> None:
+        kernels.rewrite_batches(
+            data,
+            np.ascontiguousarray(batches.table),
+            row,
+            len(batches),
+            actions,
+            codecs,
+            DEFAULT_LIMIT_BYTES,
+            self._opened,
+            self._plain,
+            *self._index,
+            self._out,
+            *self._calls,
+            self._told,
+        )
+
+
+@contextmanager
+def fast_rewriter(settings: RewriteSettings) -> Iterator[FastRewriter]:
+    """Lend memory and the codecs' contexts to the rewriter of one segment."""
+    with (
+        lent_memory() as memory,
+        native.borrowed() as reading,
+        native_compress.borrowed(settings.level) as writing,
+    ):
+        yield FastRewriter(settings, memory.array, reading, writing)
