@@ -49,7 +49,7 @@ bench: setup ## each script in benchmarks/: both sides in a run, a ratio
 	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
 
 interop: setup ## real Kafka, its classes, real clients; skipped where missing
-	$(PY) -m pytest -q -rs tests/interop
+	$(PY) -m tests.interop
 
 fuzz: setup ## feed every decoder with hostile bytes, a minute each
 	@for script in tests/fuzz/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +15,9 @@ import numpy as np
 
 from kafkaframes.log.directory import LogDirectory, Partition, discover
 from kafkaframes.log.filesystem import LocalFileSystem
+from kafkaframes.log.findings import Severity
 from kafkaframes.log.transactions import transactions_of
+from kafkaframes.log.verify import verify
 
 VERSIONS = ("3.9.1", "4.3.1")
 Record = tuple[Any, ...]
@@ -25,6 +29,18 @@ def real_kafka(oracle: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """Makes nodes of one version: ``with kafka(path) as node`` starts one on ``path/data`` and stops it cleanly."""
+
+    module: ModuleType
+    version: str
+
+    def __call__(self, path: Path, properties: Mapping[str, object] | None = None) -> Any:
+        """Make a node; a busy machine is given time."""
+        return self.module.RealKafka(self.version, path, properties, start_timeout=300, stop_timeout=300)
 
 
 @dataclass
@@ -98,3 +114,30 @@ def _words(row: dict[str, Any]) -> Record:
 
 def _hex(raw: bytes | None) -> str:
     return "-" if raw is None else raw.hex()
+
+
+def read(java: Callable[..., str], node: Any, *, isolation: str = "read_uncommitted", appended: int = 0) -> Seen:
+    """Read a live cluster whole, then append so many records to each partition of the users' topics."""
+    return parse(java("ReadCluster", node.bootstrap, isolation, str(appended)))
+
+
+def users(found: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Leave Kafka's own topics out."""
+    return {key: value for key, value in found.items() if not key[0].startswith("__")}
+
+
+def run(*arguments: str | Path | int) -> str:
+    """Run one of our commands, and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkaframes", *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def check_in_order(data: Path) -> None:
+    """What the broker left after its clean shutdown is in order, and none of our directories was taken for a stray."""
+    assert (data / ".kafka_cleanshutdown").exists()
+    assert not [path for path in data.iterdir() if path.name.endswith(("-stray", "-delete"))]
+    assert [str(one) for one in verify(discover(str(data))).findings if one.severity > Severity.NOTE] == []
+    run("info", data)

@@ -1,4 +1,4 @@
-"""Apache Kafka's own classes as judges: found, built once with Maven, or skipped with a reason.
+"""Apache Kafka's own classes and brokers as judges: found, built once with Maven, or skipped with a reason.
 
 The judges are a folder with a Maven project (``RecordsTruth`` and others), named by ``KAFKAFRAMES_ORACLE`` or found
 beside this checkout. It is built in a copy under ``~/.cache/kafkaframes/oracle``, so the folder itself may be
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.interop import brokers, summary
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kafkaframes"
@@ -68,3 +69,38 @@ def java(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[...
         return run_java("-Xmx2g", "-cp", classpath, name, *arguments, timeout=timeout)
 
     return run
+
+
+@pytest.fixture(scope="module", params=brokers.VERSIONS)
+def kafka(request: pytest.FixtureRequest, oracle: Path) -> brokers.Kafka:
+    """Start brokers of a version on a directory: ``with kafka(path) as node``; skipped where its jars cannot be had."""
+    module = brokers.real_kafka(oracle)
+    try:
+        module.fetch(request.param)
+    except module.KafkaFailed as failure:
+        pytest.skip(f"Kafka {request.param} cannot be fetched: {failure}")
+    return brokers.Kafka(module, request.param)
+
+
+_SENTENCES: dict[str, str] = {}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Note what each file claims: the first sentence of its module."""
+    for item in items:
+        said = getattr(getattr(item, "module", None), "__doc__", None) or ""
+        _SENTENCES[item.nodeid.partition("::")[0]] = said.strip().partition("\n")[0]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say who was asked, and what came of it."""
+    categories = ("passed", "failed", "error", "skipped")
+    reports = [
+        (category, one)
+        for category in categories
+        for one in terminalreporter.stats.get(category, ())
+        if one.nodeid.partition("::")[0] in _SENTENCES
+    ]
+    terminalreporter.section("what was claimed, and what its judges say")
+    for line in summary.lines(summary.claims_of(reports, _SENTENCES)):
+        terminalreporter.write_line(line)

@@ -6,8 +6,8 @@ import shutil
 import time
 from pathlib import Path
 
-import pytest
 from tests.interop import brokers
+from tests.interop.brokers import read
 from tests.log.partition.builders import batch, idempotent, marker, transactional
 
 from kafkaframes.log.checkpoints import MetaProperties
@@ -24,17 +24,6 @@ SETTINGS = LogSettings(segment_bytes=1 << 20, segment_index_bytes=65536, index_i
 SERVER = {"log.segment.bytes": 1 << 20, "log.index.size.max.bytes": 65536, "log.index.interval.bytes": 1024}
 APPENDED = 3
 COMPARED = (".log", ".index", ".timeindex", ".txnindex")
-
-
-@pytest.fixture(scope="module", params=brokers.VERSIONS)
-def kafka(request, oracle):
-    """A function that makes a broker of a version for a directory."""
-    module = brokers.real_kafka(oracle)
-    try:
-        module.fetch(request.param)
-    except module.KafkaFailed as failure:
-        pytest.skip(f"Kafka {request.param} cannot be fetched: {failure}")
-    return lambda path: module.RealKafka(request.param, path, SERVER)
 
 
 def now_ms() -> int:
@@ -80,10 +69,6 @@ def write_bootstrap(path: Path) -> None:
     (path / "bootstrap.checkpoint").write_bytes(raw)
 
 
-def read(java, node, *, isolation="read_uncommitted", appended=0):
-    return brokers.parse(java("ReadCluster", node.bootstrap, isolation, str(appended)))
-
-
 def users(found):
     return {key: value for key, value in found.items() if key[0] in TOPICS}
 
@@ -111,7 +96,7 @@ def append_more(manager: LogManager) -> None:
 
 def test_a_broker_and_our_log_take_turns(kafka, java, tmp_path):
     data = tmp_path / "data"
-    node = kafka(tmp_path)
+    node = kafka(tmp_path, SERVER)
     manager = manager_of(data)
     write_logs(manager)
     manager.close(now_ms=now_ms(), broker_epoch=-1)
@@ -156,7 +141,7 @@ def test_a_broker_and_our_log_take_turns(kafka, java, tmp_path):
 
 def test_a_broker_recovers_our_unclean_log_to_the_files_that_we_recover_it_to(kafka, java, tmp_path):
     data, ours = tmp_path / "data", tmp_path / "ours"
-    node = kafka(tmp_path)
+    node = kafka(tmp_path, SERVER)
     manager = manager_of(data)
     write_logs(manager)
     manager.abandon()

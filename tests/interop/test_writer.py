@@ -7,24 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from tests.interop import brokers
+from tests.interop.brokers import check_in_order, read, users
 
-from kafkaframes.log.directory import discover
-from kafkaframes.log.verify import verify
 from kafkaframes.log.writing import Commit, RunWriter, Target, WriteSettings
 from kafkaframes.spark.log_writer import new_topic_id
 
 APPENDED = 3
-
-
-@pytest.fixture(scope="module", params=brokers.VERSIONS)
-def kafka(request, oracle):
-    """A function that starts a broker of a version on a directory: ``with kafka(path) as node``."""
-    module = brokers.real_kafka(oracle)
-    try:
-        module.fetch(request.param)
-    except module.KafkaFailed as failure:
-        pytest.skip(f"Kafka {request.param} cannot be fetched: {failure}")
-    return lambda path: module.RealKafka(request.param, path)
 
 
 def write(path: Path, staging: Path, *, count: int, **options) -> None:
@@ -41,10 +29,6 @@ def write(path: Path, staging: Path, *, count: int, **options) -> None:
     Commit(target, settings, False, new_topic_id, map).commit(runs)
 
 
-def users(found):
-    return {key: value for key, value in found.items() if not key[0].startswith("__")}
-
-
 @pytest.mark.parametrize("options", [{}, {"codec": "zstd"}, {"magic": 1, "codec": "gzip"}, {"magic": 0}], ids=str)
 def test_a_broker_opens_goes_on_and_we_go_on_behind_it(kafka, java, tmp_path, options):
     logs = tmp_path / "node" / "data"
@@ -52,7 +36,7 @@ def test_a_broker_opens_goes_on_and_we_go_on_behind_it(kafka, java, tmp_path, op
     expected = brokers.expected_records(logs)
     assert sum(map(len, expected.values())) == 1000
     with kafka(logs.parent) as node:
-        seen = brokers.parse(java("ReadCluster", node.bootstrap, "read_uncommitted", str(APPENDED)))
+        seen = read(java, node, appended=APPENDED)
         node.stop()
         said = (logs.parent / "kafka.out").read_text()
     assert users(seen.records) == expected
@@ -62,9 +46,9 @@ def test_a_broker_opens_goes_on_and_we_go_on_behind_it(kafka, java, tmp_path, op
     expected = brokers.expected_records(logs)
     assert sum(map(len, expected.values())) == 1000 + 3 * APPENDED + 400
     with kafka(logs.parent) as node:
-        seen = brokers.parse(java("ReadCluster", node.bootstrap, "read_uncommitted", "0"))
+        seen = read(java, node)
         node.stop()
         said = (logs.parent / "kafka.out").read_text()
     assert users(seen.records) == users(expected)
     assert " ERROR " not in said
-    assert [one for one in verify(discover(str(logs))).findings if one.severity != "note"] == []
+    check_in_order(logs)

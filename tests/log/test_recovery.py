@@ -12,7 +12,7 @@ import pytest
 from tests.agreement.kinds import unclean
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log import leader_epochs, recovery_plan
+from kafkaframes.log import leader_epochs, recovery_draft
 from kafkaframes.log.checkpoints import EpochStart
 from kafkaframes.log.directory import discover
 from kafkaframes.log.producer_recovery import Manager, Shelf, in_file_order
@@ -172,7 +172,7 @@ def test_an_epoch_without_records_is_replaced():
 @pytest.mark.parametrize("most", [0, 30, 10**9])
 def test_headers_that_are_kept_with_a_plan_only_save_a_second_reading(monkeypatch, most):
     (directory,) = discover(str(BEFORE))
-    monkeypatch.setattr(recovery_plan, "MOST_HEADERS", most)
+    monkeypatch.setattr(recovery_draft, "MOST_HEADERS", most)
     for partition in directory.partitions:
         plan = plan_recovery(directory, partition)
         unread = replace(plan, segments=tuple(replace(one, headers=None) for one in plan.segments))

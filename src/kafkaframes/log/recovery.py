@@ -23,7 +23,8 @@ from kafkaframes.log.offset_index import write_offset_index
 from kafkaframes.log.producer_recovery import Manager, Replay, Shelf, replay_of
 from kafkaframes.log.producer_state import DEFAULT_EXPIRATION_MS
 from kafkaframes.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
-from kafkaframes.log.recovery_plan import Action, Kind, RecoveryPlan
+from kafkaframes.log.recovery_draft import Action, Kind
+from kafkaframes.log.recovery_plan import RecoveryPlan
 from kafkaframes.log.rewrite import files as atomic
 from kafkaframes.log.time_index import write_time_index
 from kafkaframes.log.transactions import OpenTransactions
@@ -106,7 +107,7 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
     Raises:
         LogDirError: a file cannot be read.
     """
-    filesystem, partition = directory.filesystem, plan.partition
+    filesystem, partition = plan.view or directory.filesystem, plan.partition
     files = after_actions(filesystem, plan)
     segments = {one.base_offset: _segment(one.base_offset, one.path, one.size_bytes) for one in plan.segments}
     headers = {one.base_offset: one.headers for one in plan.segments}
@@ -143,7 +144,7 @@ def _as_found(plan: RecoveryPlan, segments: dict[int, Segment]) -> dict[int, Seg
 
 
 def after_actions(filesystem: FileSystem, plan: RecoveryPlan) -> Contents:
-    """Return the files after deletions, renames and truncations."""
+    """Return the files after deletions, renames, truncations and splits."""
     listed = filesystem.list_directory(plan.partition.directory)
     files: Contents = {one.name: Slice(one.path, mtime_ms=one.mtime_ms) for one in listed if not one.is_directory}
     for action in plan.actions:
@@ -159,8 +160,14 @@ def _apply(files: Contents, action: Action) -> None:
         files.pop(name, None)
     elif action.kind is Kind.RENAME and action.to is not None:
         files[split(action.to)[1]] = files.pop(name)
+    elif action.kind is Kind.SPLIT:
+        files |= {f"{piece.file.name}.swap": Slice(piece.path, mtime_ms=_mtime(files[name])) for piece in action.pieces}
     elif action.kind is Kind.TRUNCATE and isinstance(whole := files[name], Slice):
         files[name] = Slice(whole.path, action.size_bytes)
+
+
+def _mtime(content: bytes | Slice) -> int | None:
+    return content.mtime_ms if isinstance(content, Slice) else None
 
 
 def _shelf(filesystem: FileSystem, files: Contents, settings: RecoverySettings) -> Shelf:
@@ -254,7 +261,7 @@ def recover_to(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySe
         raise LogDirError("is there already; nothing is overwritten", file=str(target))
     recovered = work_out(directory, plan, settings)
     with atomic.unfinished(target) as unfinished:
-        write_files(directory.filesystem, recovered.files, unfinished)
+        write_files(plan.view or directory.filesystem, recovered.files, unfinished)
     return recovered
 
 

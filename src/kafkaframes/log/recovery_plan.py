@@ -10,6 +10,8 @@ Kafka's order is kept, because it matters:
    recovered, wherever it stands.
 3. After an unclean stop each segment from the one that holds the recovery point on is recovered: batches are walked
    with their CRC, the file ends where the first bad one begins, and if anything was cut off all later segments go.
+   A recovery that comes upon an offset too far above its segment's base begins anew with the segment split in its
+   place (``overflow``).
 4. A log that ends before its log start offset is emptied.
 
 A flipped bit below the recovery point is therefore not seen, and its records stay.
@@ -17,56 +19,23 @@ A flipped bit below the recovery point is therefore not seen, and its records st
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.log import names, txn_index
-from kafkaframes.log.directory import LogDirectory, LogFile, Partition
+from kafkaframes.log.directory import LogDirectory, LogFile, Partition, Segment
 from kafkaframes.log.filesystem import FileSystem, ReadAt, join, split
 from kafkaframes.log.headers import HeaderWalk
 from kafkaframes.log.names import FileName
+from kafkaframes.log.overflow import MOST_OFFSETS, Piece, SplitView, overflows, pieces_of, view_of
+from kafkaframes.log.recovery_draft import Action, Draft, Kind, Rebuild
 from kafkaframes.log.scan import scan_segment
 from kafkaframes.records import scan
 from kafkaframes.records.scan import Batches
-
-MOST_OFFSETS = 2**31 - 1  # in one segment: an index has 31 bits
-MOST_HEADERS = 1 << 19  # kept with a plan, 112 bytes each: what follows from them need not be read again
-
-
-class Kind(StrEnum):
-    """What is done to a file."""
-
-    DELETE = "delete"
-    RENAME = "rename"
-    TRUNCATE = "truncate"
-    REBUILD = "rebuild"
-    CREATE = "create"
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """One change, in the order in which a broker would make it.
-
-    Attributes:
-        kind: what is done.
-        path: to which file, as it is called by then; for a rebuild the ``.log`` whose indexes are made again.
-        reason: why, in words.
-        to: the new path of a rename.
-        source: where the bytes are now, if an earlier action renames them; else ``path``.
-        size_bytes: what is left after a truncation.
-    """
-
-    kind: Kind
-    path: str
-    reason: str
-    to: str | None = None
-    source: str | None = None
-    size_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +61,6 @@ class KeptSegment:
     headers: tuple[Batches, ...] | None = field(default=None, compare=False, repr=False)
 
 
-class Rebuild(NamedTuple):
-    """One segment recovered; a segment may be, twice: when it is opened, and because it was not flushed.
-
-    Attributes:
-        base_offset: whose batches are walked.
-        visible: the base offsets of the segments that Kafka has opened by then, this one included only if it has.
-    """
-
-    base_offset: int
-    visible: tuple[int, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class RecoveryPlan:
     """What will become of one partition.
@@ -116,6 +73,7 @@ class RecoveryPlan:
         bytes_lost: bytes of ``.log`` files that are cut off or deleted, swapped-out segments aside.
         rebuilds: the segments recovered, in order: producer snapshots and leader epochs depend on it.
         is_clean: whether the broker would skip the recovery of segments that were not flushed.
+        view: reads the paths of segments where some are pieces of others; None: the directory's file system does.
     """
 
     partition: Partition
@@ -126,40 +84,7 @@ class RecoveryPlan:
     bytes_lost: int = 0
     rebuilds: tuple[Rebuild, ...] = ()
     is_clean: bool = False
-
-
-@dataclass(slots=True)
-class _Draft:
-    """The files of a partition while the plan changes them on paper."""
-
-    files: dict[FileName, LogFile]
-    actions: list[Action] = field(default_factory=list)
-    bytes_lost: int = 0
-    rebuilds: list[Rebuild] = field(default_factory=list)
-    headers_left: int = field(default_factory=lambda: MOST_HEADERS)
-
-    def delete(self, doomed: Iterable[LogFile], reason: str) -> None:
-        for file in sorted(doomed, key=lambda one: one.path):
-            if self.files.pop(file.name, None) is not None:
-                self.actions.append(Action(Kind.DELETE, file.path, reason))
-
-    def set_aside(self, doomed: Iterable[LogFile], reason: str) -> None:
-        """Rename files to ``.deleted``: a running broker removes them a minute later."""
-        for file in sorted(doomed, key=lambda one: one.path):
-            del self.files[file.name]
-            path = join(split(file.path)[0], str(file.name))  # a swap has its final name by then
-            self.actions.append(Action(Kind.RENAME, path, reason, to=f"{path}.deleted", source=file.path))
-            self.bytes_lost += file.size_bytes if file.name.kind == "log" else 0
-
-    def rename(self, file: LogFile, reason: str) -> None:
-        del self.files[file.name]
-        final = replace(file.name, temporary="")
-        to = file.path.removesuffix(f".{file.name.temporary}")
-        self.actions.append(Action(Kind.RENAME, file.path, reason, to=to))
-        self.files[final] = replace(file, name=final)  # the bytes still lie under the old path
-
-    def with_temporary(self, suffix: str) -> list[LogFile]:
-        return [file for file in self.files.values() if file.name.temporary == suffix]
+    view: SplitView | None = field(default=None, compare=False, repr=False)
 
 
 def plan_recovery(directory: LogDirectory, partition: Partition) -> RecoveryPlan:
@@ -172,49 +97,92 @@ def plan_recovery(directory: LogDirectory, partition: Partition) -> RecoveryPlan
     Raises:
         LogDirError: a file cannot be read.
     """
-    filesystem = directory.filesystem
-    draft = _Draft({file.name: file for file in _all_files(partition)})
+    splits: dict[int, tuple[Piece, ...]] = {}
+    while True:
+        try:
+            return _planned(directory, partition, splits)
+        except _OverflowError as found:
+            splits[found.base_offset] = found.pieces
+
+
+class _OverflowError(Exception):
+    """A recovery has come upon a segment that is to be split."""
+
+    def __init__(self, base_offset: int, pieces: tuple[Piece, ...]) -> None:
+        super().__init__(base_offset)
+        self.base_offset = base_offset
+        self.pieces = pieces
+
+
+def _laid_out(filesystem: FileSystem, partition: Partition, splits: Mapping[int, tuple[Piece, ...]]) -> Draft:
+    """Settle which files count."""
+    draft = Draft({file.name: file for file in _all_files(partition)})
     _settle_temporary(filesystem, draft)
     _drop_orphans(draft)
+    for base, pieces in splits.items():
+        draft.take_apart(draft.files[FileName(base, "log")], pieces)
+    return draft
+
+
+def _planned(directory: LogDirectory, partition: Partition, splits: Mapping[int, tuple[Piece, ...]]) -> RecoveryPlan:
+    draft = _laid_out(directory.filesystem, partition, splits)
+    view = view_of(directory.filesystem, draft.splits) if splits else None
+    filesystem = view or directory.filesystem
     # KafkaMetadataLog always loads with recovery point 0 and as if not stopped cleanly.
     is_metadata = partition.topic == names.CLUSTER_METADATA_TOPIC
     is_clean = directory.clean_shutdown is not None and not is_metadata
     recovery_point = 0 if is_metadata else partition.recovery_point
     kept: list[KeptSegment] = []
-    for base in _bases(draft):
-        kept.append(_loaded(filesystem, draft, base))
+    bases = _bases(draft)
+    unflushed = None if is_clean or partition.state == "delete" else _unflushed(bases, recovery_point)
+    for base in bases:
+        is_later = unflushed is not None and base in draft.pieces and base >= unflushed
+        kept.append(_segment(draft, base) if is_later else _loaded(filesystem, draft, base))
         if kept[-1].is_recovered:
             draft.rebuilds.append(Rebuild(base, tuple(one.base_offset for one in kept[:-1])))
-    if not is_clean and partition.state != "delete":
-        kept = _recover_from(filesystem, draft, kept, recovery_point)
+    if unflushed is not None:
+        kept = _recover_from(filesystem, draft, kept, unflushed, recovery_point)
     if kept and not kept[-1].is_recovered:
         last = draft.files[FileName(kept[-1].base_offset, "log")]
         kept[-1] = replace(kept[-1], next_offset=_next_offset(filesystem, last))
-    return replace(_settled(draft, partition, kept), is_clean=is_clean)
+    return replace(_settled(draft, partition, kept), is_clean=is_clean, view=view)
 
 
 def plan_layout(directory: LogDirectory, partition: Partition) -> RecoveryPlan:
     """Work out which files of ``partition`` count, as ``plan_recovery`` does, and cut nothing.
 
-    Temporary files are settled and indexes without a segment dropped; every segment is kept whole, unread.
+    Temporary files are settled, indexes without a segment dropped, and segments split whose offsets reach too far;
+    every segment is kept whole, unread.
 
     Raises:
         LogDirError: a file cannot be read.
     """
-    draft = _Draft({file.name: file for file in _all_files(partition)})
-    _settle_temporary(directory.filesystem, draft)
-    _drop_orphans(draft)
-    logs = [draft.files[FileName(base, "log")] for base in _bases(draft)]
-    kept = [KeptSegment(one.name.offset, one.path, str(one.name), one.size_bytes, -1, False) for one in logs]
-    return RecoveryPlan(partition, tuple(draft.actions), tuple(kept), partition.log_start_offset)
+    filesystem = directory.filesystem
+    draft = _laid_out(filesystem, partition, {})
+    found = _to_split(filesystem, partition, draft)
+    if found:
+        draft = _laid_out(filesystem, partition, found)
+    kept = [_segment(draft, base) for base in _bases(draft)]
+    view = view_of(filesystem, draft.splits) if found else None
+    return RecoveryPlan(partition, tuple(draft.actions), tuple(kept), partition.log_start_offset, view=view)
+
+
+def _to_split(filesystem: FileSystem, partition: Partition, draft: Draft) -> dict[int, tuple[Piece, ...]]:
+    known = {one.path: one for one in partition.segments}
+    bases = _bases(draft)
+    found: dict[int, tuple[Piece, ...]] = {}
+    for base, next_base in zip(bases, [*bases[1:], None], strict=True):
+        file = draft.files[FileName(base, "log")]
+        if overflows(filesystem, known.get(file.path, Segment(file)), next_base):
+            found[base] = pieces_of(filesystem, file)
+    return {base: pieces for base, pieces in found.items() if pieces}
 
 
 def valid_prefix(read_at: ReadAt, *, base_offset: int, size_bytes: int) -> tuple[int, int]:
     """Walk a segment as Kafka's recovery does.
 
     Returns:
-        How many bytes hold batches whose CRC is right and whose offsets fit, and the offset after the last of them. A
-        batch whose offset does not fit ends it, too: Kafka splits such a segment, but no known broker writes one.
+        How many bytes hold batches whose CRC is right and whose offsets fit, and the offset after the last of them.
 
     Raises:
         LogDirError: the file cannot be read.
@@ -227,11 +195,12 @@ class _Walked(NamedTuple):
     end: int
     next_offset: int
     headers: tuple[Batches, ...] | None
+    overflows: bool = False  # it ends at a batch that is right, but for its offset
 
 
 def _walk(read_at: ReadAt, base_offset: int, size_bytes: int, most_headers: int) -> _Walked:
     """Do as ``valid_prefix`` says, and keep the headers of the good batches if there are not more than so many."""
-    end, next_offset = 0, base_offset
+    end, next_offset, is_far = 0, base_offset, False
     headers: list[Batches] = []
     for window in scan_segment(read_at, size_bytes=size_bytes, whole=True):
         distances = window.batches.column("last_offset") - base_offset
@@ -245,8 +214,9 @@ def _walk(read_at: ReadAt, base_offset: int, size_bytes: int, most_headers: int)
         if most_headers >= 0:
             headers.append(Batches(window.batches.table[:, :good], window.batches.end))
         if len(wrong):
+            is_far = bool(right[wrong[0]])
             break
-    return _Walked(end, next_offset, tuple(headers) if most_headers >= 0 else None)
+    return _Walked(end, next_offset, tuple(headers) if most_headers >= 0 else None, is_far)
 
 
 def _all_files(partition: Partition) -> Iterable[LogFile]:
@@ -258,7 +228,7 @@ def _all_files(partition: Partition) -> Iterable[LogFile]:
     yield from partition.orphans
 
 
-def _settle_temporary(filesystem: FileSystem, draft: _Draft) -> None:
+def _settle_temporary(filesystem: FileSystem, draft: Draft) -> None:
     """Delete what was to be deleted and what was not finished; let finished swaps take their place."""
     draft.delete(draft.with_temporary("deleted"), "was waiting for its deletion")
     cleaned = draft.with_temporary("cleaned")
@@ -272,6 +242,7 @@ def _settle_temporary(filesystem: FileSystem, draft: _Draft) -> None:
     if logs:
         first = min(file.name.offset for file in logs)
         after = max(_next_offset(filesystem, file) for file in logs)
+        _drop_split(filesystem, draft, first)
         replaced = [
             file
             for file in draft.files.values()
@@ -280,6 +251,18 @@ def _settle_temporary(filesystem: FileSystem, draft: _Draft) -> None:
         draft.delete(replaced, f"a finished swap covers the offsets {first} to {after - 1}")
     for file in swaps:
         draft.rename(file, "a finished swap takes its place")
+
+
+def _drop_split(filesystem: FileSystem, draft: Draft, first: int) -> None:
+    """Delete a segment that a split has left beside its pieces: the first of them may be named higher than it.
+
+    Kafka would keep both, so that its records would be there twice.
+    """
+    below = [base for base in _bases(draft) if base < first]
+    if below and _next_offset(filesystem, draft.files[FileName(below[-1], "log")]) > first:
+        old = [file for name, file in draft.files.items() if name.offset == below[-1] and not name.temporary]
+        files = [file for file in old if file.name.kind in names.SEGMENT_KINDS]
+        draft.delete(files, f"its split was all but finished: pieces from {first} on are there")
 
 
 def _next_offset(filesystem: FileSystem, file: LogFile) -> int:
@@ -291,7 +274,7 @@ def _next_offset(filesystem: FileSystem, file: LogFile) -> int:
     return next_offset
 
 
-def _drop_orphans(draft: _Draft) -> None:
+def _drop_orphans(draft: Draft) -> None:
     orphans = [
         file
         for file in draft.files.values()
@@ -302,14 +285,26 @@ def _drop_orphans(draft: _Draft) -> None:
     draft.delete(orphans, "an index without its segment")
 
 
-def _bases(draft: _Draft) -> list[int]:
+def _bases(draft: Draft) -> list[int]:
     return sorted(name.offset for name in draft.files if name.kind == "log" and not name.temporary)
 
 
-def _loaded(filesystem: FileSystem, draft: _Draft, base: int) -> KeptSegment:
-    """Open a segment; it is recovered at once where an index that Kafka checks is missing or wrong."""
+def _unflushed(bases: Sequence[int], recovery_point: int) -> int:
+    """Return the base offset of the segment that holds the recovery point, else of the first one."""
+    return max((base for base in bases if base <= recovery_point), default=min(bases, default=0))
+
+
+def _segment(draft: Draft, base: int) -> KeptSegment:
     file = draft.files[FileName(base, "log")]
-    segment = KeptSegment(base, file.path, str(file.name), file.size_bytes, -1, False)
+    return KeptSegment(base, file.path, str(file.name), file.size_bytes, -1, False)
+
+
+def _loaded(filesystem: FileSystem, draft: Draft, base: int) -> KeptSegment:
+    """Open a segment; it is recovered at once where an index that Kafka checks is missing or wrong.
+
+    So is a piece of one that was flushed: Kafka's has indexes of its own, but none of the aborted transactions.
+    """
+    segment = _segment(draft, base)
     if FileName(base, "index") not in draft.files:
         return _recovered(filesystem, draft, segment, "its offset index is missing")
     if _is_txn_index_corrupt(filesystem, draft, base):
@@ -317,7 +312,7 @@ def _loaded(filesystem: FileSystem, draft: _Draft, base: int) -> KeptSegment:
     return segment
 
 
-def _is_txn_index_corrupt(filesystem: FileSystem, draft: _Draft, base: int) -> bool:
+def _is_txn_index_corrupt(filesystem: FileSystem, draft: Draft, base: int) -> bool:
     """Repeat TransactionIndex.sanityCheck: no marker below the segment, no unknown version."""
     file = draft.files.get(FileName(base, "txnindex"))
     if file is None:
@@ -329,9 +324,12 @@ def _is_txn_index_corrupt(filesystem: FileSystem, draft: _Draft, base: int) -> b
     return any(entry.last_offset < base for entry in entries)
 
 
-def _recovered(filesystem: FileSystem, draft: _Draft, segment: KeptSegment, reason: str) -> KeptSegment:
+def _recovered(filesystem: FileSystem, draft: Draft, segment: KeptSegment, reason: str) -> KeptSegment:
     with filesystem.open(segment.path) as read_at:
-        end, next_offset, headers = _walk(read_at, segment.base_offset, segment.size_bytes, draft.headers_left)
+        end, next_offset, headers, is_far = _walk(read_at, segment.base_offset, segment.size_bytes, draft.headers_left)
+    pieces = pieces_of(filesystem, draft.files[FileName(segment.base_offset, "log")]) if is_far else ()
+    if pieces:
+        raise _OverflowError(segment.base_offset, pieces)
     draft.headers_left -= sum(map(len, headers or ()))
     final = join(split(segment.path)[0], segment.name)
     draft.actions.append(Action(Kind.REBUILD, final, reason))
@@ -343,12 +341,11 @@ def _recovered(filesystem: FileSystem, draft: _Draft, segment: KeptSegment, reas
 
 
 def _recover_from(
-    filesystem: FileSystem, draft: _Draft, loaded: list[KeptSegment], recovery_point: int
+    filesystem: FileSystem, draft: Draft, loaded: list[KeptSegment], unflushed: int, recovery_point: int
 ) -> list[KeptSegment]:
     """Recover from the segment that holds the recovery point on; cut the log at the first damage."""
-    at_or_below = [index for index, segment in enumerate(loaded) if segment.base_offset <= recovery_point]
-    first = at_or_below[-1] if at_or_below else 0
-    kept = loaded[:first]
+    kept = [segment for segment in loaded if segment.base_offset < unflushed]
+    first = len(kept)
     for index in range(first, len(loaded)):
         before = loaded[index].size_bytes
         reason = f"not flushed: the recovery point is {recovery_point}"
@@ -361,14 +358,14 @@ def _recover_from(
     return kept
 
 
-def _delete_segments(draft: _Draft, doomed: list[KeptSegment], reason: str) -> None:
+def _delete_segments(draft: Draft, doomed: list[KeptSegment], reason: str) -> None:
     bases = {segment.base_offset for segment in doomed}
     files = [file for name, file in draft.files.items() if name.offset in bases and not name.temporary]
-    draft.set_aside((file for file in files if file.name.kind in names.SEGMENT_KINDS), reason)
+    draft.bytes_lost += draft.set_aside((file for file in files if file.name.kind in names.SEGMENT_KINDS), reason)
     draft.delete((file for file in files if file.name.kind == "snapshot"), reason)
 
 
-def _settled(draft: _Draft, partition: Partition, kept: list[KeptSegment]) -> RecoveryPlan:
+def _settled(draft: Draft, partition: Partition, kept: list[KeptSegment]) -> RecoveryPlan:
     """Make the log hold at least one segment, and its ends agree."""
     start = partition.checkpointed.get(names.LOG_START_CHECKPOINT, 0)
     end = kept[-1].next_offset if kept else start

@@ -20,9 +20,9 @@ from kafkaframes.log import names
 from kafkaframes.log.directory import LogDirectory, Partition, discover
 from kafkaframes.log.filesystem import FileSystem, split
 from kafkaframes.log.names import FileName
+from kafkaframes.log.overflow import MOST_OFFSETS
 from kafkaframes.log.recovery import RecoverySettings, Slice, after_actions, work_out, write_files
 from kafkaframes.log.recovery_plan import (
-    MOST_OFFSETS,
     KeptSegment,
     RecoveryPlan,
     plan_layout,
@@ -144,7 +144,7 @@ def _planned(directory: LogDirectory, partition: Partition) -> PartitionRepair:
     plan = plan_layout(directory, partition)
     nexts = [one.base_offset for one in plan.segments[1:]] + [2**63 - 1]
     segments = [
-        _segment(directory.filesystem, kept, min(after, kept.base_offset + MOST_OFFSETS + 1))
+        _segment(plan.view or directory.filesystem, kept, min(after, kept.base_offset + MOST_OFFSETS + 1))
         for kept, after in zip(plan.segments, nexts, strict=True)
     ]
     return PartitionRepair(str(partition.topic_partition), plan, segments)
@@ -210,10 +210,11 @@ def repair(
 
 def _write(task: WriteTask) -> None:
     directory, one, path = task.directory, task.repair, Path(task.path)
+    filesystem = one.plan.view or directory.filesystem
     if one.as_kafka:
-        write_files(directory.filesystem, work_out(directory, one.plan, task.settings).files, path)
+        write_files(filesystem, work_out(directory, one.plan, task.settings).files, path)
         return
-    write_files(directory.filesystem, dict(_originals(directory.filesystem, one)), path)
+    write_files(filesystem, dict(_originals(filesystem, one)), path)
     _derive(one, task.settings, path)
 
 

@@ -20,7 +20,7 @@ from kafkaframes.log.filesystem import FileSystem, ReadAt
 from kafkaframes.log.findings import Finding, Severity
 from kafkaframes.log.offset_index import ENTRY as OFFSET_ENTRY
 from kafkaframes.log.offset_index import read_offset_index
-from kafkaframes.log.recovery_plan import MOST_OFFSETS
+from kafkaframes.log.overflow import MOST_OFFSETS
 from kafkaframes.log.scan import Window, scan_segment
 from kafkaframes.log.sound_records import UNSURE, count_sound
 from kafkaframes.log.time_index import ENTRY as TIME_ENTRY

@@ -13,6 +13,7 @@ from kafkaframes.log.cleaner.settings import CleanerSettings
 from kafkaframes.log.directory import LogFile, Partition
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.offset_index import write_offset_index
+from kafkaframes.log.overflow import MOST_OFFSETS
 from kafkaframes.log.rebuild import build_indexes
 from kafkaframes.log.time_index import write_time_index
 from kafkaframes.log.txn_index import AbortedTransaction, write_txn_index
@@ -20,6 +21,15 @@ from kafkaframes.records.layout import PLACE
 from kafkaframes.records.scan import FILE, Ints, as_array, scan_all
 
 INDEXED = ("position", "last_offset", "max_timestamp")
+
+
+class OverflowingError(Exception):
+    """What is left of a segment reaches further than an index can say: it must be split first, as Kafka does."""
+
+
+def reaches_too_far(base: int, columns: Ints) -> bool:
+    """Say whether a batch of a new segment has an offset that its index cannot have."""
+    return int(columns[INDEXED.index("last_offset")].max(initial=base)) - base > MOST_OFFSETS
 
 
 def indexed_columns(path: Path) -> Ints:
@@ -32,7 +42,13 @@ def indexed_columns(path: Path) -> Ints:
 def write_indexes(
     path: Path, base: int, columns: Ints, settings: CleanerSettings, kept: Sequence[AbortedTransaction]
 ) -> None:
-    """Write the indexes beside a segment, of its ``indexed_columns`` and the aborted transactions that it keeps."""
+    """Write the indexes beside a segment, of its ``indexed_columns`` and the aborted transactions that it keeps.
+
+    Raises:
+        OverflowingError: its offsets reach too far.
+    """
+    if reaches_too_far(base, columns):
+        raise OverflowingError(base)
     offset_index, time_index = build_indexes(base, *columns, interval_bytes=settings.index_interval_bytes)
     path.with_suffix(".index").write_bytes(write_offset_index(offset_index))
     path.with_suffix(".timeindex").write_bytes(write_time_index(time_index))

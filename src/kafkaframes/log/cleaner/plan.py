@@ -12,12 +12,11 @@ from kafkaframes.log import names
 from kafkaframes.log.cleaner.settings import CleanerSettings
 from kafkaframes.log.directory import Partition, Segment
 from kafkaframes.log.filesystem import FileSystem
+from kafkaframes.log.overflow import MOST_OFFSETS
 from kafkaframes.log.producer_state import ProducerStates, load_producer_states
 from kafkaframes.log.segment_reader import open_segment
 from kafkaframes.log.transactions import transactions_of
 from kafkaframes.log.txn_index import AbortedTransaction
-
-_MOST_OFFSETS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,7 @@ def group_segments(
         joined = (sizes[0] + size[0], sizes[1] + size[1], sizes[2] + size[2])
         limits = (settings.segment_bytes, settings.index_bytes, settings.index_bytes)
         fits = all(one <= limit for one, limit in zip(joined, limits, strict=True))
-        if groups and fits and (not segment.size_bytes or next_base - 1 - groups[-1][0].base_offset <= _MOST_OFFSETS):
+        if groups and fits and (not segment.size_bytes or next_base - 1 - groups[-1][0].base_offset <= MOST_OFFSETS):
             groups[-1].append(segment)
             sizes = joined
         else:

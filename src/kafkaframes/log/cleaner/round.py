@@ -17,7 +17,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.log import names
 from kafkaframes.log.cleaner.filter import Filter, Tally
 from kafkaframes.log.cleaner.latest import Latest, walk_dirty_part
-from kafkaframes.log.cleaner.output import copy_rest, indexed_columns, keep_mtime, write_indexes
+from kafkaframes.log.cleaner.output import OverflowingError, copy_rest, indexed_columns, keep_mtime, write_indexes
 from kafkaframes.log.cleaner.plan import RoundPlan, group_segments
 from kafkaframes.log.cleaner.plan import plan_round as plan_round
 from kafkaframes.log.cleaner.settings import CleanerSettings
@@ -25,6 +25,7 @@ from kafkaframes.log.cleaner.transactions import CleanedTransactions
 from kafkaframes.log.cleaner.window import windows
 from kafkaframes.log.directory import Partition, Segment
 from kafkaframes.log.filesystem import FileSystem
+from kafkaframes.log.overflow import split_partition
 from kafkaframes.log.txn_index import AbortedTransaction
 from kafkaframes.records.memory import Recycler
 
@@ -75,11 +76,21 @@ def clean_partition(
     try:
         result = _write(filesystem, plan, settings, known, unfinished)
         os.replace(unfinished, destination)
+    except OverflowingError:  # Kafka splits the segment, gives the round up, and begins anew
+        shutil.rmtree(unfinished)
+        return clean_partition(*_split(filesystem, partition), settings, destination)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
     end, groups, tally = result
     return CleaningRound(plan, end, groups, tally, destination)
+
+
+def _split(filesystem: FileSystem, partition: Partition) -> tuple[FileSystem, Partition]:
+    view, shown = split_partition(filesystem, partition)
+    if shown is partition:
+        raise LogDirError("offsets reach too far above a segment's base, and go back", file=partition.directory)
+    return view, shown
 
 
 def _write(

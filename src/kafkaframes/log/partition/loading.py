@@ -14,6 +14,7 @@ from kafkaframes.log.checkpoints import CleanShutdown, read_leader_epochs
 from kafkaframes.log.directory import LogDirectory, Partition, discover_partition
 from kafkaframes.log.filesystem import join, split
 from kafkaframes.log.names import TopicPartition
+from kafkaframes.log.overflow import Piece
 from kafkaframes.log.partition import retention
 from kafkaframes.log.partition.disk import Disk, OnlineDisk, online, write_whole
 from kafkaframes.log.partition.epochs import LeaderEpochs
@@ -24,9 +25,12 @@ from kafkaframes.log.partition.segment import DELETED, LogSegment
 from kafkaframes.log.partition.segments import Segments
 from kafkaframes.log.partition.settings import LogSettings
 from kafkaframes.log.partition.snapshots import Snapshots
-from kafkaframes.log.recovery import Recovered, RecoverySettings, work_out
-from kafkaframes.log.recovery_plan import Action, Kind, RecoveryPlan, plan_recovery
+from kafkaframes.log.recovery import COPY_BYTES, Recovered, RecoverySettings, work_out
+from kafkaframes.log.recovery_draft import Action, Kind
+from kafkaframes.log.recovery_plan import RecoveryPlan, plan_recovery
 from kafkaframes.log.segment_reader import open_segment
+
+CLEANED, SWAP = ".cleaned", ".swap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +156,15 @@ def apply_in_place(disk: Disk, recovered: Recovered) -> None:
         disk.sync_directory(directory)
     for action in cuts:
         _truncate(disk, action)
+    if recovered.plan.view is not None:  # pieces must have their names before anything is called .cleaned again
+        disk.sync_directory(directory)
     before = {one.name for one in disk.list_directory(directory) if not one.is_directory}
     changed = bool(recovered.plan.actions)
     for name, content in recovered.files.items():
         path = join(directory, name)
         if isinstance(content, bytes) and not (name in before and disk.read(path) == content):
-            write_whole(disk, path, content, temporary=DELETED)
+            is_taken = name + DELETED in recovered.files  # of the segment that was split
+            write_whole(disk, path, content, temporary=CLEANED if is_taken else DELETED)
             changed = True
     for name in sorted(before - recovered.files.keys()):
         disk.delete(join(directory, name))
@@ -170,7 +177,33 @@ def _delete(disk: Disk, action: Action) -> None:
     disk.delete(action.path)
 
 
+def _split(disk: Disk, action: Action) -> None:
+    """Write the pieces, the last one's name first: a crash leaves either a ``.cleaned`` one, or all (LocalLog)."""
+    directory = split(action.path)[0]
+    paths = [join(directory, str(piece.file.name)) for piece in action.pieces]
+    for path, piece in zip(paths, action.pieces, strict=True):
+        _copy(disk, action.path, piece, path + CLEANED)
+    disk.sync_directory(directory)
+    for path in reversed(paths):
+        disk.rename(path + CLEANED, path + SWAP)
+
+
+def _copy(disk: Disk, source: str, piece: Piece, target: str) -> None:
+    file = disk.open_file(target)
+    try:
+        file.truncate(0)
+        with disk.open(source) as read_at:
+            for position in range(piece.start, piece.end, COPY_BYTES):
+                chunk = read_at(position, min(COPY_BYTES, piece.end - position))
+                file.write(position - piece.start, chunk)
+        file.fsync()
+    finally:
+        file.close()
+
+
 def _rename(disk: Disk, action: Action) -> None:
+    if action.path.endswith(SWAP):  # what it stands for is gone for good before it takes that name
+        disk.sync_directory(split(action.path)[0])
     if action.to is not None:
         disk.rename(action.path, action.to)
 
@@ -195,6 +228,7 @@ _ACTIONS = {
     Kind.RENAME: _rename,
     Kind.CREATE: _create,
     Kind.REBUILD: _nothing,
+    Kind.SPLIT: _split,
 }
 
 

@@ -22,7 +22,8 @@ from kafkaframes.log.copies.together import one_log_of
 from kafkaframes.log.directory import LogDirectory, Partition, partitions_of
 from kafkaframes.log.findings import Severity
 from kafkaframes.log.names import TopicPartition
-from kafkaframes.log.recovery_plan import MOST_OFFSETS, plan_layout
+from kafkaframes.log.overflow import MOST_OFFSETS
+from kafkaframes.log.recovery_plan import plan_layout
 from kafkaframes.log.restore.settings import ABORT, KRAFT, SKIP, RestoreSettings
 from kafkaframes.log.restore.source import LARGEST_OFFSET, SegmentPart
 
@@ -213,9 +214,11 @@ def _parts(directory: LogDirectory, partition: Partition) -> Iterator[SegmentPar
     """Yield the segments that count, half-finished swaps settled as Kafka would."""
     times = {segment.path: segment.log.mtime_ms for segment in partition.segments}
     times |= {file.path: file.mtime_ms for file in partition.temporary}
-    for kept in plan_layout(directory, partition).segments:
+    plan = plan_layout(directory, partition)
+    filesystem = plan.view or directory.filesystem
+    for kept in plan.segments:
         yield SegmentPart(
-            directory.filesystem, kept.path, kept.base_offset, LARGEST_OFFSET, kept.size_bytes, times.get(kept.path)
+            filesystem, kept.path, kept.base_offset, LARGEST_OFFSET, kept.size_bytes, times.get(kept.path)
         )
 
 

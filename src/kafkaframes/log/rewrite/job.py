@@ -20,6 +20,7 @@ from kafkaframes.log import names
 from kafkaframes.log.copies.together import whole_log
 from kafkaframes.log.directory import LogDirectory, Partition, discover
 from kafkaframes.log.filesystem import FileInfo, FileSystem, plain_path, split
+from kafkaframes.log.overflow import split_partition
 from kafkaframes.log.rewrite import files
 from kafkaframes.log.rewrite.segment import SegmentReport, SegmentTask, rewrite_segment
 from kafkaframes.log.rewrite.settings import RewriteSettings
@@ -138,15 +139,16 @@ def convert(
 def rewrite_into(log: Log, directory: Path, settings: RewriteSettings, report: JobReport, run: Runner) -> None:
     """Write the whole log into an empty directory."""
     tasks: list[tuple[PartitionReport, SegmentTask]] = []
-    for partition in log.rewritten:
+    for found in log.rewritten:
+        filesystem, partition = split_partition(log.filesystem, found)
         target = log.target(directory, partition)
         with files.writing(target):
             target.mkdir(exist_ok=True)
-        aborted = _aborted(log.filesystem, partition, settings)
+        aborted = _aborted(filesystem, partition, settings)
         one = PartitionReport(str(partition.topic_partition))
         report.partitions.append(one)
         for segment in partition.segments:
-            tasks.append((one, SegmentTask(log.filesystem, segment, settings, str(target), aborted)))
+            tasks.append((one, SegmentTask(filesystem, segment, settings, str(target), aborted)))
         if not log.is_segment:
             keep_snapshots = settings.magic in (None, 2)
             _copy_small(log.filesystem, partition, target, report, keep_snapshots=keep_snapshots)

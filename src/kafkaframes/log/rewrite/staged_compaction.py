@@ -3,7 +3,8 @@
 A partition is cut into chunks of segments. In a first walk workers share the keys out by digests
 (``cleaner/exchange``), others judge which record is the last of each key, in a second walk the chunks are written, and
 put together to the new segments. Transactions are followed by one worker, through the few facts that the chunks give.
-A partition whose offsets do not rise (no broker writes one) is left to one worker, which looks keys up one by one.
+A partition whose offsets do not rise (no broker writes one) is left to one worker, which looks keys up one by one; so
+is one with a segment that has to be split (``log.overflow``).
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class StagedRound:
 
     Attributes:
         rises: whether the partition can be cleaned in this way.
+        fits: likewise; a segment whose offsets reach too far is split by who cleans it alone.
         end_offset, tally: of the round, at its end.
     """
 
@@ -92,6 +94,7 @@ class StagedRound:
     split: Split
     plan: RoundPlan
     rises: bool = True
+    fits: bool = True
     end_offset: int = 0
     tally: Tally = field(default_factory=Tally)
     _chunks: list[Chunk] = field(default_factory=list)
@@ -101,6 +104,11 @@ class StagedRound:
     _verdicts: list[tuple[str, int, int]] = field(default_factory=list)
     _groups: list[list[Segment]] = field(default_factory=list)
     _parts: dict[int, list[Part]] = field(default_factory=dict)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether this is a way to clean the partition, as far as is known."""
+        return self.rises and self.fits
 
     @property
     def scratch(self) -> Path:
@@ -228,10 +236,11 @@ class StagedRound:
             for part in one.parts:
                 self._parts.setdefault(part.base_offset, []).append(part)
             self.tally.add(one.tally)
+            self.fits = self.fits and not one.overflows
 
     def assemble(self) -> Iterator[Stage]:
         """Put the parts together."""
-        if not self.rises:
+        if not self.is_possible:
             return
         directory = str(self.target)
         for group in self._groups:
@@ -267,9 +276,9 @@ def clean_partitions(
         for one in going:
             shutil.rmtree(one.scratch, ignore_errors=True)
     for one in going:
-        if not one.rises:
-            one.target.rmdir()
-    return [one if one.rises and not one.plan.is_empty else None for one in rounds]
+        if not one.is_possible:
+            shutil.rmtree(one.target)
+    return [one if one.is_possible and not one.plan.is_empty else None for one in rounds]
 
 
 def _make_room(one: StagedRound) -> None:

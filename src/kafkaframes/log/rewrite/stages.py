@@ -20,7 +20,13 @@ from kafkaframes.log import names
 from kafkaframes.log.cleaner.exchange import EntriesWriter, Secret, VerdictReader, judge_buckets
 from kafkaframes.log.cleaner.filter import Filter, Tally
 from kafkaframes.log.cleaner.latest import counted
-from kafkaframes.log.cleaner.output import copy_rest, indexed_columns, keep_mtime, write_indexes
+from kafkaframes.log.cleaner.output import (
+    copy_rest,
+    indexed_columns,
+    keep_mtime,
+    reaches_too_far,
+    write_indexes,
+)
 from kafkaframes.log.cleaner.plan import RoundPlan, plan_round
 from kafkaframes.log.cleaner.round import SourceSegment, kept_of
 from kafkaframes.log.cleaner.settings import CleanerSettings
@@ -324,10 +330,11 @@ class Part:
 
 @dataclass(slots=True)
 class Rewritten:
-    """What the second walk of a chunk has made."""
+    """What the second walk of a chunk has made; whether a new segment's offsets would reach too far."""
 
     parts: list[Part] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
+    overflows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,8 +381,10 @@ class RewriteTask:
             self.transactions.kept = []
             with files.new_file(path, durable=False) as out:
                 out.writelines(kept_of(chunk.filesystem, sources, filter_, self.transactions))
+            columns = indexed_columns(path)
             with files.new_file(path.with_suffix(".npy"), durable=False) as out:
-                np.save(out, indexed_columns(path))
+                np.save(out, columns)
+            made.overflows = made.overflows or reaches_too_far(base, columns)
             made.parts.append(Part(base, str(path), tuple(self.transactions.kept)))
         made.tally = filter_.tally
         return made

@@ -1,0 +1,122 @@
+"""The files of a partition on paper, while a recovery is planned: what would be done to them, and what is left then.
+
+``recovery_plan`` decides; here a decision changes the draft and is noted as an action. Nothing on a disk changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from kafkaframes.log import names
+from kafkaframes.log.directory import LogFile
+from kafkaframes.log.filesystem import join, split
+from kafkaframes.log.names import FileName
+from kafkaframes.log.overflow import MOST_OFFSETS, Piece
+
+MOST_HEADERS = 1 << 19  # kept with a plan, 112 bytes each: what follows from them need not be read again
+
+
+class Kind(StrEnum):
+    """What is done to a file."""
+
+    DELETE = "delete"
+    RENAME = "rename"
+    TRUNCATE = "truncate"
+    REBUILD = "rebuild"
+    CREATE = "create"
+    SPLIT = "split"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One change, in the order in which a broker would make it.
+
+    Attributes:
+        kind: what is done.
+        path: to which file, as it is called by then; for a rebuild the ``.log`` whose indexes are made again.
+        reason: why, in words.
+        to: the new path of a rename.
+        source: where the bytes are now, if an earlier action renames them; else ``path``.
+        size_bytes: what is left after a truncation.
+        pieces: what a file is split into; each becomes a ``.swap`` file, which a later action renames.
+    """
+
+    kind: Kind
+    path: str
+    reason: str
+    to: str | None = None
+    source: str | None = None
+    size_bytes: int | None = None
+    pieces: tuple[Piece, ...] = ()
+
+
+class Rebuild(NamedTuple):
+    """One segment recovered; a segment may be, twice: when it is opened, and because it was not flushed.
+
+    Attributes:
+        base_offset: whose batches are walked.
+        visible: the base offsets of the segments that Kafka has opened by then, this one included only if it has.
+    """
+
+    base_offset: int
+    visible: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Draft:
+    """The files of a partition while the plan changes them on paper."""
+
+    files: dict[FileName, LogFile]
+    actions: list[Action] = field(default_factory=list)
+    bytes_lost: int = 0
+    rebuilds: list[Rebuild] = field(default_factory=list)
+    headers_left: int = field(default_factory=lambda: MOST_HEADERS)
+    splits: dict[str, tuple[Piece, ...]] = field(default_factory=dict)
+    pieces: set[int] = field(default_factory=set)
+
+    def delete(self, doomed: Iterable[LogFile], reason: str) -> None:
+        """Delete files."""
+        for file in sorted(doomed, key=lambda one: one.path):
+            if self.files.pop(file.name, None) is not None:
+                self.actions.append(Action(Kind.DELETE, file.path, reason))
+
+    def set_aside(self, doomed: Iterable[LogFile], reason: str) -> int:
+        """Rename files to ``.deleted``: a running broker removes them a minute later; return how many bytes of logs."""
+        size_bytes = 0
+        for file in sorted(doomed, key=lambda one: one.path):
+            del self.files[file.name]
+            path = join(split(file.path)[0], str(file.name))  # a swap has its final name by then
+            self.actions.append(Action(Kind.RENAME, path, reason, to=f"{path}.deleted", source=file.path))
+            size_bytes += file.size_bytes if file.name.kind == "log" else 0
+        return size_bytes
+
+    def take_apart(self, file: LogFile, pieces: tuple[Piece, ...]) -> None:
+        """Put pieces into the place of a segment: as ``.swap`` files first, as Kafka does, lest a crash lose one."""
+        directory = split(file.path)[0]
+        reason = f"its offsets reach more than {MOST_OFFSETS} above its base"
+        whole = join(directory, str(file.name))
+        self.actions.append(Action(Kind.SPLIT, whole, reason, source=file.path, pieces=pieces))
+        bases = {file.name.offset, *(piece.base_offset for piece in pieces)}
+        old = [one for name, one in self.files.items() if name.offset in bases and not name.temporary]
+        self.set_aside((one for one in old if one.name.kind in names.SEGMENT_KINDS), "it has been split")
+        for piece in pieces:
+            final = join(directory, str(piece.file.name))
+            self.actions.append(Action(Kind.RENAME, f"{final}.swap", "a piece takes its place", to=final))
+            self.files[piece.file.name] = replace(piece.file, mtime_ms=file.mtime_ms)
+        self.splits[file.path] = pieces
+        self.pieces |= {piece.base_offset for piece in pieces}
+
+    def rename(self, file: LogFile, reason: str) -> None:
+        """Give a temporary file its final name."""
+        del self.files[file.name]
+        final = replace(file.name, temporary="")
+        to = file.path.removesuffix(f".{file.name.temporary}")
+        self.actions.append(Action(Kind.RENAME, file.path, reason, to=to))
+        self.files[final] = replace(file, name=final)  # the bytes still lie under the old path
+
+    def with_temporary(self, suffix: str) -> list[LogFile]:
+        """Return the files with a suffix behind their kind."""
+        return [file for file in self.files.values() if file.name.temporary == suffix]

@@ -1,0 +1,75 @@
+"""``python -m tests.interop [pytest's arguments]``: this folder's tests in a place of their own; nothing stays behind.
+
+Brokers, Spark and their libraries write where they please: here that is one temporary directory, which goes when all is
+well and stays, named, when something failed. Every process that was started carries a mark in its environment. What
+still runs at the end is named, ended, and makes the run a failure: a broker that is left would hold its ports and data.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+MARK = "KAFKAFRAMES_INTEROP"
+PATIENCE_SECONDS = 20  # for the JVMs of Spark, which end when they notice that Python has
+PROCESSES = Path("/proc")
+
+
+def main(arguments: list[str]) -> int:
+    place = Path(tempfile.mkdtemp(prefix="kafkaframes-interop-"))
+    status = 1
+    try:
+        status = _pytest(place, arguments)
+    finally:
+        left = _still_running(place)
+        for process, command in left.items():
+            os.kill(process, signal.SIGKILL)
+            print(f"LEFT RUNNING, now ended: {process} {command}")
+        if left or status:
+            print(f"logs and data of what ran: {place}")
+        else:
+            shutil.rmtree(place, ignore_errors=True)
+            print("no process is left, no file in the temporary directory")
+    return status or bool(left)
+
+
+def _pytest(place: Path, arguments: list[str]) -> int:
+    """Run pytest; interrupted, it still takes its fixtures down, which stop the brokers."""
+    java = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -Djava.io.tmpdir={place} -XX:-UsePerfData"
+    environment = os.environ | {"TMPDIR": str(place), "JAVA_TOOL_OPTIONS": java.strip(), MARK: str(place)}
+    command = [sys.executable, "-m", "pytest", "-q", "-rf", *(arguments or [str(Path(__file__).parent)])]
+    running = subprocess.Popen(command, env=environment)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: running.send_signal(signal.SIGINT))
+    return running.wait()
+
+
+def _still_running(place: Path) -> dict[int, str]:
+    """Return the processes that carry our mark and do not end by themselves."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (found := _marked(f"{MARK}={place}".encode())) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return found
+
+
+def _marked(mark: bytes) -> dict[int, str]:
+    found = {}
+    for folder in PROCESSES.glob("[0-9]*"):
+        try:
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                if command:  # else it has ended, and waits for its parent
+                    found[int(folder.name)] = command[:200]
+        except OSError:  # ended meanwhile, or another user's
+            continue
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,70 @@
+"""What a run of this folder has shown, for people: each claim, who judged it, how often they agreed, who was not asked.
+
+A judge that could not be had is named with its reason, and never counted as agreement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+_VERSION = re.compile(r"\[(\d+\.\d+\.\d+)\b")  # the first parameter of a test, where a broker is started
+_ALL = "all"
+OUTCOMES = ("agreed", "FAILED", "NOT ASKED")
+
+
+@dataclass
+class Claim:
+    """One file of tests: the sentence that it opens with, the outcomes by judge, and why some were not asked."""
+
+    sentence: str
+    outcomes: dict[str, Counter[str]] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
+
+
+def claims_of(reports: Iterable[tuple[str, Any]], sentences: dict[str, str]) -> dict[str, Claim]:
+    """Sort pytest's reports, each with its category, by file and judge.
+
+    A test that fails and cannot be taken down counts once; setting up and taking down count when they go wrong.
+    """
+    claims: dict[str, Claim] = {}
+    worst: dict[str, tuple[int, str]] = {}
+    for category, report in reports:
+        outcome = {"passed": 0, "skipped": 2}.get(category, 1)
+        if outcome == 0 and report.when != "call":
+            continue
+        if outcome == 1 or report.nodeid not in worst:
+            worst[report.nodeid] = (outcome, _reason(report) if outcome == 2 else "")
+    for nodeid, (outcome, reason) in worst.items():
+        file = nodeid.partition("::")[0]
+        claim = claims.setdefault(file, Claim(sentences.get(file, file)))
+        version = _VERSION.search(nodeid)
+        claim.outcomes.setdefault(f"Kafka {version[1]}" if version else _ALL, Counter())[OUTCOMES[outcome]] += 1
+        if reason:
+            claim.reasons[reason] += 1
+    return claims
+
+
+def _reason(report: Any) -> str:
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return str(text).removeprefix("Skipped: ")
+
+
+def lines(claims: dict[str, Claim]) -> Iterator[str]:
+    """Yield the table."""
+    total: Counter[str] = Counter()
+    for file, claim in sorted(claims.items()):
+        yield f"{claim.sentence}  ({file.rpartition('/')[2]})"
+        for judge, counts in sorted(claim.outcomes.items()):
+            total += counts
+            yield f"    {'' if judge == _ALL else judge + ': '}{_counted(counts)}"
+        for reason, count in claim.reasons.items():
+            yield f"    not asked ({count}): {reason}"
+    yield f"in all: {_counted(total)}"
+
+
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])

@@ -1,0 +1,115 @@
+"""Real brokers split segments whose offsets overflow into the same files as we do, and serve every record of ours."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from pathlib import Path
+
+from tests.interop import brokers
+from tests.interop.brokers import check_in_order, read, users
+from tests.log.test_overflow import FAR, LIMIT, one
+
+from kafkaframes.log.checkpoints import MetaProperties
+from kafkaframes.log.names import segment_file_name
+from kafkaframes.log.partition import LogManager, open_log_directory
+from kafkaframes.log.restore.kraft import TopicLayout, bootstrap_checkpoint, id_text
+from kafkaframes.records.build import build_end_transaction
+
+IDENTITY = {
+    "version": "1",
+    "node.id": "1",
+    "cluster.id": "Y29ycHVzLWNsdXN0ZXItMQ",
+    "directory.id": "xwUKgqnBToqxLV2jFAXHkQ",
+}
+OF = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+COMMIT = build_end_transaction(
+    FAR + 3, commit=True, timestamp=1, coordinator_epoch=0, producer_id=7, producer_epoch=0, leader_epoch=0
+)
+ABORT = build_end_transaction(
+    FAR + LIMIT, commit=False, timestamp=1, coordinator_epoch=0, producer_id=7, producer_epoch=0, leader_epoch=0
+)
+E0 = {"leader_epoch": 0}
+# By topic, what its segments hold. Each has an index, so that only an unclean start comes upon the overflow.
+CASES = {
+    "two-pieces": {0: one(0, **E0) + one(3, **E0) + one(FAR, **E0), FAR + 9: one(FAR + 9, **E0)},
+    "three-pieces": {0: one(0, **E0) + one(LIMIT, **E0) + one(3 * FAR, **E0)},
+    "hole-before": {0: one(7, **E0) + one(FAR, **E0)},
+    "only-far": {0: one(FAR, **E0)},
+    "second-segment": {0: one(0, **E0), 10: one(10, **E0) + one(FAR, **E0), FAR + 9: one(FAR + 9, **E0)},
+    "large": {0: b"".join(one(base, 900, **E0) for base in range(0, 9000, 900)) + one(FAR, 900, **E0)},
+    "format-1": {0: one(0, magic=1, codec="gzip") + one(FAR, magic=1, codec="gzip")},
+    "format-0": {0: one(0, magic=0) + one(FAR, magic=0)},
+    "transactions": {
+        0: one(0, base_sequence=0, **OF, **E0) + one(FAR, base_sequence=3, **OF, **E0) + COMMIT,
+        FAR + 10: one(FAR + 10, base_sequence=6, **OF, **E0) + ABORT,
+    },
+}
+COMPARED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+
+
+def write_logs(data: Path) -> dict[str, str]:
+    """Write a node's directory that was not stopped cleanly; return the topics' ids."""
+    now_ms = int(time.time() * 1000)
+    manager = open_directory(data)
+    ids = {}
+    for number, (topic, segments) in enumerate(CASES.items()):
+        ids[topic] = id_text(uuid.UUID(int=2**96 + number))
+        path = data / f"{topic}-0"
+        path.mkdir()
+        for base, batches in segments.items():
+            (path / segment_file_name(base, "log")).write_bytes(batches)
+            (path / segment_file_name(base, "index")).touch()
+            (path / segment_file_name(base, "timeindex")).touch()
+        (path / "partition.metadata").write_text(f"version: 0\ntopic_id: {ids[topic]}")
+    manager.abandon()
+    layouts = [TopicLayout(name, topic_id, (0,), {"retention.ms": "-1"}) for name, topic_id in ids.items()]
+    raw = bootstrap_checkpoint(
+        layouts, node_id=1, directory_id=IDENTITY["directory.id"], now_ms=now_ms, next_producer_id=1000
+    )
+    (data / "bootstrap.checkpoint").write_bytes(raw)
+    return ids
+
+
+def open_directory(data: Path) -> LogManager:
+    return open_log_directory(str(data), now_ms=int(time.time() * 1000), meta=MetaProperties(IDENTITY))
+
+
+def files_of(data: Path, suffixes: tuple[str, ...]) -> dict[str, bytes]:
+    return {
+        f"{topic}/{file.name}": file.read_bytes()
+        for topic in CASES
+        for file in sorted((data / f"{topic}-0").iterdir())
+        if file.name.removesuffix(".deleted").endswith(suffixes)
+    }
+
+
+def test_a_broker_splits_into_the_files_that_we_split_into(kafka, java, tmp_path):
+    write_logs(tmp_path / "data")
+    shutil.copytree(tmp_path / "data", tmp_path / "ours")
+    open_directory(tmp_path / "ours").close(now_ms=int(time.time() * 1000))
+    with kafka(tmp_path, {"log.segment.delete.delay.ms": 3_600_000}) as node:
+        seen = read(java, node)
+        node.stop()
+        said = (tmp_path / "kafka.out").read_text()
+    assert said.count("Splitting overflowed segment") == len(CASES)
+    ours, theirs = files_of(tmp_path / "ours", COMPARED), files_of(tmp_path / "data", COMPARED)
+    assert sorted(ours) == sorted(theirs)
+    for name, content in theirs.items():
+        assert ours[name] == content or name.endswith("index.deleted"), name  # Kafka has begun to make those anew
+    assert users(seen.records) == users(brokers.expected_records(tmp_path / "ours"))
+
+
+def test_a_broker_goes_on_with_what_we_have_split(kafka, java, tmp_path):
+    write_logs(tmp_path / "data")
+    open_directory(tmp_path / "data").close(now_ms=int(time.time() * 1000))
+    expected = users(brokers.expected_records(tmp_path / "data"))
+    assert {topic for topic, _ in expected} == set(CASES)
+    with kafka(tmp_path) as node:
+        seen = read(java, node, appended=3)
+        node.stop()
+        said = (tmp_path / "kafka.out").read_text()
+    assert users(seen.records) == expected
+    assert "Splitting overflowed segment" not in said
+    check_in_order(tmp_path / "data")
