@@ -146,3 +146,63 @@ def test_a_directory_that_a_broker_has_open_is_refused(log):
         broker.communicate("stop\n")
     assert "a broker has this directory open" in str(result.exception)
     assert run(log, "--dry-run").exit_code == 0
+
+
+def test_a_second_run_does_nothing_and_tells_the_same(log, tmp_path):
+    first = run(log, "--to", tmp_path / "out")
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
+    again = run(log, "--to", tmp_path / "out")
+    assert (again.exit_code, again.output) == (0, first.output.replace("done:", "done before:"))
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == times
+    assert isinstance(run(log, "--to", tmp_path / "out", "--as-kafka").exception, LogDirError)
+    assert json.loads((tmp_path / "out" / "_SUCCESS").read_text())["partitions"]
+
+
+def test_the_result_does_not_lie_in_the_log(log, tmp_path):
+    before = sorted(log.rglob("*"))
+    (tmp_path / "link").symlink_to(log)
+    for target in (log / "out", log, tmp_path / "link" / "out"):
+        refused = run(log, "--to", target).exception
+        assert isinstance(refused, OptionError)
+        assert "lies in the source" in str(refused)
+    assert isinstance(run(log, "--in-place", "--backup", log / "backup").exception, OptionError)
+    assert sorted(log.rglob("*")) == before
+
+
+def test_killed_between_the_two_renames_the_next_run_puts_the_repaired_log_in_place(log, tmp_path):
+    assert run(log, "--to", tmp_path / "log.kafkaframes-repaired").exit_code == 0
+    log.rename(tmp_path / "backup")
+    refused = run(log, "--in-place", "--backup", tmp_path / "backup").exception
+    assert "has been rewritten" in str(refused)
+    assert verify(discover(str(log))).is_sound
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup", "log"]
+
+
+def test_a_backup_below_a_directory_that_is_not_there_yet(log, tmp_path):
+    assert run(log, "--in-place", "--backup", tmp_path / "old" / "backup").exit_code == 0
+    assert (tmp_path / "old" / "backup" / "plain-0").is_dir()
+
+
+READ_ONLY = """
+import os, sys
+from kafkaframes.log.broker_lock import take_lock
+given = os.open
+def refusing(path, flags, *rest):  # root may do everything
+    if flags & os.O_RDWR:
+        raise PermissionError(13, "Permission denied")
+    return given(path, flags, *rest)
+os.open = refusing
+print(take_lock(sys.argv[1], create=False) is not None)
+"""
+
+
+def test_a_lock_file_that_may_only_be_read_is_held_all_the_same(log):
+    (log / ".lock").touch()
+    ask = [sys.executable, "-c", READ_ONLY, str(log / ".lock")]
+    assert subprocess.run(ask, capture_output=True, text=True, check=True).stdout == "True\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(log / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as broker:
+        broker.stdout.readline()
+        assert subprocess.run(ask, capture_output=True, text=True, check=True).stdout == "False\n"
+        broker.communicate("stop\n")

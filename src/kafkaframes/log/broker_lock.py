@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable
@@ -12,6 +13,9 @@ _HELD: set[str] = set()
 
 def take_lock(path: str, *, create: bool = True) -> Callable[[], None] | None:
     """Take a lock file as a broker does.
+
+    A file that may only be read (a backup of somebody else's, a mount without writing) is locked for readers: that,
+    too, is not given while a broker has it, and keeps one from starting.
 
     Args:
         path: of the file.
@@ -26,10 +30,9 @@ def take_lock(path: str, *, create: bool = True) -> Callable[[], None] | None:
     name = os.path.realpath(path)
     if name in _HELD:
         return None
-    flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | (os.O_CREAT if create else 0)
-    descriptor = os.open(path, flags, 0o644)
+    descriptor, kind = _opened(path, create=create)
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(descriptor, kind | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
         return None
@@ -40,3 +43,14 @@ def take_lock(path: str, *, create: bool = True) -> Callable[[], None] | None:
         os.close(descriptor)
 
     return let_go
+
+
+def _opened(path: str, *, create: bool) -> tuple[int, int]:
+    """Open a lock file; return its descriptor, and the kind of lock that it can have."""
+    flags = getattr(os, "O_CLOEXEC", 0)
+    try:
+        return os.open(path, flags | os.O_RDWR | (os.O_CREAT if create else 0), 0o644), fcntl.LOCK_EX
+    except OSError as error:
+        if create or error.errno not in (errno.EACCES, errno.EROFS):
+            raise
+        return os.open(path, flags | os.O_RDONLY), fcntl.LOCK_SH

@@ -34,7 +34,7 @@ from kafkaframes.log.salvage import Loss, is_sound, salvage
 from kafkaframes.log.scan import scan_segment
 
 _DERIVED = ("index", "timeindex", "txnindex", "snapshot")
-_LEFT_OUT = (names.BROKER_LOCK, names.CLEAN_SHUTDOWN)
+_LEFT_OUT = (names.BROKER_LOCK, names.CLEAN_SHUTDOWN, atomic.SUCCESS)
 
 
 @dataclass(slots=True)
@@ -191,21 +191,40 @@ def repair(
 
     Raises:
         LogDirError: ``target`` exists, or a file cannot be read or written.
+        OptionError: ``target`` lies in the directory.
     """
-    if target.exists():
-        raise LogDirError("is there already; nothing is overwritten", file=str(target))
-    with atomic.locked(target), atomic.unfinished(target) as unfinished:
-        done = {split(one.plan.partition.directory)[1] for one in repairs}
-        for info in directory.filesystem.list_directory(directory.path):
-            if info.name not in done and info.name not in _LEFT_OUT:
-                copy_entry(directory.filesystem, info, unfinished / info.name)
-        shared, tasks = replace(directory, partitions=()), []
-        for one in repairs:
-            path = unfinished / split(one.plan.partition.directory)[1]
-            with atomic.writing(path):
-                path.mkdir()
-            tasks.append(WriteTask(shared, one, settings, str(path)))
-        list(run(_write, tasks))
+    atomic.refuse_inside(target, [directory.path])
+    with atomic.locked(target):
+        if target.exists():
+            raise LogDirError("is there already; nothing is overwritten", file=str(target))
+        with atomic.unfinished(target) as unfinished:
+            write_repaired(directory, repairs, settings, unfinished, run=run)
+
+
+def write_repaired(
+    directory: LogDirectory,
+    repairs: list[PartitionRepair],
+    settings: RecoverySettings,
+    empty: Path,
+    *,
+    run: Runner = run_here,
+) -> None:
+    """Write the repaired log into an empty directory.
+
+    Raises:
+        LogDirError: a file cannot be read or written.
+    """
+    done = {split(one.plan.partition.directory)[1] for one in repairs}
+    for info in directory.filesystem.list_directory(directory.path):
+        if info.name not in done and info.name not in _LEFT_OUT:
+            copy_entry(directory.filesystem, info, empty / info.name)
+    shared, tasks = replace(directory, partitions=()), []
+    for one in repairs:
+        path = empty / split(one.plan.partition.directory)[1]
+        with atomic.writing(path):
+            path.mkdir()
+        tasks.append(WriteTask(shared, one, settings, str(path)))
+    list(run(_write, tasks))
 
 
 def _write(task: WriteTask) -> None:

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 from tests.log.rewrite.test_convert import LOGS, headers, records, untyped
 
+from kafkaframes import restore_log
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.log.rewrite import RewriteSettings, files
+from kafkaframes.log.cleaner import CleanerSettings
+from kafkaframes.log.rewrite import RewriteSettings, convert, files
+from kafkaframes.log.rewrite.compaction import compact
 from kafkaframes.log.rewrite.in_place import convert_in_place
 
 UP = RewriteSettings(magic=2)
@@ -94,6 +97,28 @@ def test_what_is_no_whole_log_directory_is_refused(stopped, tmp_path):
     partition = next(path for path in stopped.iterdir() if path.is_dir())
     with pytest.raises(OptionError, match="no log directory"):
         convert_in_place(partition, tmp_path / "backup", UP)
-    with pytest.raises(OptionError, match="lies in the directory"):
+    with pytest.raises(OptionError, match="lies in the source"):
         convert_in_place(stopped, stopped / "backup", UP)
     assert not list(tmp_path.glob(f"*{files.LOCK}"))
+
+
+def test_a_result_within_the_source_is_refused(stopped, tmp_path):
+    before = sorted(stopped.rglob("*"))
+    (tmp_path / "link").symlink_to(stopped)
+    settings = CleanerSettings(now_ms=0)
+    for target in (stopped, stopped / "new", stopped / "a" / "b", tmp_path / "link" / "new"):
+        for job in (
+            lambda to: convert(str(stopped), to, UP),
+            lambda to: convert([str(stopped)], to, UP),
+            lambda to: convert(f"file://{stopped}", to, UP),
+            lambda to: compact(str(stopped), to, settings, topics=["*"]),
+            lambda to: restore_log(str(stopped), to),
+        ):
+            with pytest.raises(OptionError, match="lies in the source"):
+                job(target)
+    assert sorted(stopped.rglob("*")) == before
+
+
+def test_the_topics_to_compact_must_be_there(stopped, tmp_path):
+    with pytest.raises(OptionError, match="no topic nosuch here: there are "):
+        compact(str(stopped), tmp_path / "new", CleanerSettings(now_ms=0), topics=["*", "nosuch"])

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kafkaframes.errors import OptionError
 from kafkaframes.log.directory import LogDirectory, discover
 from kafkaframes.log.names import TopicPartition
 from kafkaframes.log.restore.completion import Completion
@@ -68,7 +67,7 @@ def restore(
     if dry_run:
         _Job(found, settings, report, now_ms, new_id, storage).preview()
         return report
-    _refuse_inside(target, found)
+    files.refuse_inside(target, [*named, *(one.path for one in found)])
     return carry_out(
         report, lambda directory: _Job(found, settings, report, now_ms, new_id, storage).write(directory, run)
     )
@@ -98,12 +97,6 @@ def _comparable(report: RestoreReport) -> dict[str, Any]:
 
 def _listed(value: Any) -> Any:
     return [_listed(one) for one in value] if isinstance(value, tuple) else value
-
-
-def _refuse_inside(target: Path, found: Sequence[LogDirectory]) -> None:
-    for directory in found:
-        if target.absolute().is_relative_to(Path(directory.path).absolute()):
-            raise OptionError(f"{target} lies in the source {directory.path}, which is not to be changed")
 
 
 def _fingerprint(found: Sequence[LogDirectory]) -> str:

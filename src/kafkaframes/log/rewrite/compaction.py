@@ -36,6 +36,7 @@ from kafkaframes.log.rewrite.job import (
     described,
     earlier,
     one_log,
+    paths_of,
     run_here,
     source_text,
     write_report,
@@ -147,7 +148,7 @@ def compact(
 
     Raises:
         LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
-        OptionError: no topic is to be compacted.
+        OptionError: no topic is to be compacted, or ``destination`` lies in ``source``.
     """
     log = one_log(source, storage=storage)
     chosen = _chosen(log, topics)
@@ -161,6 +162,7 @@ def compact(
         report.partitions = list(run(compact_partition, _tasks(log, chosen, settings, None)))
         return report
     target = Path(destination)
+    files.refuse_inside(target, paths_of(source))
     with files.locked(target):
         if target.exists():
             before = earlier(target, report.as_json())
@@ -189,9 +191,18 @@ def _chosen(log: Log, topics: Sequence[str]) -> list[Partition]:
         chosen = log.rewritten
     else:
         chosen = [one for one in log.rewritten if _is_compacted(one)]
+    _refuse_strangers(log, topics)
     if not chosen:
         raise OptionError("no topic to compact; name those whose cleanup.policy is compact (topics, --topic)")
     return chosen
+
+
+def _refuse_strangers(log: Log, topics: Sequence[str]) -> None:
+    """Refuse a pattern that no topic has: a misspelt one would leave its topic as it was, unseen."""
+    known = {one.topic for one in log.rewritten}
+    strangers = [pattern for pattern in topics if not any(fnmatchcase(name, pattern) for name in known)]
+    if strangers:
+        raise OptionError(f"no topic {', '.join(strangers)} here: there are {', '.join(sorted(known)[:20])}")
 
 
 def _is_compacted(partition: Partition) -> bool:

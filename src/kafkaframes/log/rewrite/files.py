@@ -9,13 +9,13 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from kafkaframes.errors import LogDirError
-from kafkaframes.log.filesystem import FileSystem, ReadAt
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.log.filesystem import FileSystem, ReadAt, plain_path
 
 UNFINISHED, LOCK, PART = ".kafkaframes-unfinished", ".kafkaframes-lock", ".kafkaframes-part"
 SUCCESS = "_SUCCESS"
@@ -95,6 +95,19 @@ def sync_directories(top: Path) -> None:
     """Flush the entries of a directory and of those below it."""
     for directory, _, _ in os.walk(top):
         sync(Path(directory))
+
+
+def refuse_inside(destination: Path, sources: Iterable[str]) -> None:
+    """Refuse a destination in a source: sources are only read, and a copy would go on and on into itself.
+
+    Raises:
+        OptionError: names both.
+    """
+    target = Path(os.path.realpath(destination))
+    for source in sources:
+        path = plain_path(source)
+        if "://" not in path and target.is_relative_to(os.path.realpath(path)):
+            raise OptionError(f"{destination} lies in the source {path}, which is only read")
 
 
 @contextmanager

@@ -88,9 +88,14 @@ class JobReport:
         }
 
 
+def paths_of(source: Source) -> list[str]:
+    """Return the paths of a source."""
+    return [source] if isinstance(source, str) else list(source)
+
+
 def source_text(source: Source) -> str:
     """Name a source in a report."""
-    return source if isinstance(source, str) else ", ".join(source)
+    return ", ".join(paths_of(source))
 
 
 def run_here(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterable[Any]:
@@ -123,8 +128,10 @@ def convert(
     Raises:
         LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
         EncodeError: something cannot be said in that format (``on_loss="error"``).
+        OptionError: ``destination`` lies in ``source``.
     """
     target = Path(destination)
+    files.refuse_inside(target, paths_of(source))
     with files.locked(target):
         log = one_log(source, filesystem, storage=storage)
         report = JobReport(source_text(source), str(target), described(settings), log.fingerprint)
@@ -253,7 +260,7 @@ def one_log(
     Raises:
         LogDirError: there is none, a swap of its segments is half-finished, or copies contradict each other.
     """
-    paths = [source] if isinstance(source, str) else list(source)
+    paths = paths_of(source)
     found = discover(paths, filesystem=filesystem, options=storage)
     if len(found) == 1 and len(paths) == 1:
         path = plain_path(paths[0]).rstrip("/") or "/"
