@@ -1,28 +1,14 @@
 """The append path: what is touched, what is rebuilt, what is refused. Kafka's verdicts: agreement kind ``append``."""
 
-import random
-import struct
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.log.append import (
-    AppendRefusedError,
-    AppendSettings,
-    _kernels,
-    desk,
-    down_convert,
-    validate_and_assign,
-    validator,
-)
-from kafkaframes.log.append.validator import validate_closely
+from kafkaframes.log.append import AppendRefusedError, AppendSettings, down_convert, validate_and_assign
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import BatchFields, build_batch, build_records
-from kafkaframes.records.layout import BATCH_V2, MESSAGE_V0
+from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.rows import rows_of
-from kafkaframes.wire.checksum import crc32, crc32c
 
 ROWS = {"key": [b"a", b"b", b"c"], "value": [b"1" * 50, b"2" * 50, None], "timestamp": [1000, 1002, 1001]}
 HOLES = ROWS | {"offset": [0, 3, 4]}
@@ -157,143 +143,3 @@ def test_any_bytes_are_appended_or_refused(raw, magic, flip):
         except AppendRefusedError:
             continue
         assert offsets(appended.records) == list(range(7, appended.next_offset))
-
-
-@given(
-    magic=st.sampled_from([1, 2]),
-    codec=st.sampled_from([*CODECS, "none"]),
-    stamps=st.lists(st.sampled_from([-1, 0, 5, 900, 1000, 1100, 2**62]), min_size=1, max_size=4),
-    keyed=st.booleans(),
-    flip=st.integers(0, 4000),
-    append_time=st.booleans(),
-    compacted=st.booleans(),
-)
-def test_the_short_way_says_what_the_general_one_says(magic, codec, stamps, keyed, flip, append_time, compacted):
-    rows = {"key": [b"k" if keyed else None] * len(stamps), "value": [b"v"] * len(stamps), "timestamp": stamps}
-    sent = bytearray(build_records(rows, magic=magic, codec=codec))
-    if flip < 8 * len(sent):
-        sent[flip // 8] ^= 1 << flip % 8
-    settings = AppendSettings(
-        magic=magic,
-        now_ms=1000,
-        before_max_ms=100,
-        timestamp_type="LogAppendTime" if append_time else "CreateTime",
-        compacted=compacted,
-        leader_epoch=3,
-    )
-    assert_same_answer(bytes(sent), settings)
-
-
-@pytest.mark.parametrize("magic", [1, 2])
-@pytest.mark.parametrize("codec", [*CODECS, "zstd"])
-@pytest.mark.parametrize("size", [1, 9_000, 300_000, 6_000_000])
-@pytest.mark.parametrize("dense", [False, True])
-def test_sets_of_any_size_and_density_go_the_short_way(magic, codec, size, dense, monkeypatch):
-    """Dense streams are decompressed by the careful path, large ones get memory that is not kept."""
-    if codec == "zstd" and magic == 1:
-        return
-    value = bytes(size) if dense else random.Random(size).randbytes(size)
-    sent = build_records({"value": [value], "timestamp": [5]}, magic=magic, codec=codec, batch_bytes=1 << 24)
-    settings = AppendSettings(magic=magic)
-    closely = validate_closely(sent, 50, settings)
-    monkeypatch.setattr(validator, "validate_closely", None)
-    assert validate_and_assign(sent, 50, settings) == closely
-    assert {(one.out.nbytes, one.words[_kernels.READY]) for one in desk._idle} == {(desk.USUAL_BYTES, -1)}
-
-
-def test_threads_do_not_meet_at_a_desk():
-    sets = [
-        (
-            build_records({"value": [b"%d" % n] * 300, "timestamp": [n] * 300}, codec=codec),
-            AppendSettings(leader_epoch=n),
-        )
-        for n, codec in enumerate([*CODECS, "zstd"] * 3)
-    ]
-
-    def append(number: int) -> bool:
-        sent, settings = sets[number % len(sets)]
-        return validate_and_assign(sent, number, settings) == validate_closely(sent, number, settings)
-
-    with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(append, range(200)))
-
-
-@pytest.mark.parametrize(
-    "numbers",
-    [{"leader_epoch": 2**31}, {"now_ms": 2**63}, {"max_batch_bytes": 2**70}, {"before_max_ms": -(2**63)}],
-    ids=str,
-)
-def test_settings_beyond_the_kernels_numbers_are_the_general_ways(numbers):
-    sent, settings = build_records(ROWS, codec="lz4"), AppendSettings(**numbers)
-    results = []
-    for way in (validate_and_assign, validate_closely):
-        try:
-            results.append(way(sent, 50, settings))
-        except (AppendRefusedError, OverflowError, struct.error) as error:
-            results.append(type(error))
-    assert results[0] == results[1]
-
-
-@given(
-    magics=st.tuples(st.sampled_from([0, 1, 2]), st.sampled_from([0, 1, 2])),
-    codecs=st.tuples(st.sampled_from([*CODECS, "none"]), st.sampled_from([*CODECS, "none", "zstd", "producer"])),
-    deltas=st.lists(
-        st.tuples(st.integers(1, 3), st.sampled_from([0, 5, 950, 1000, 1090, 2**62])), min_size=1, max_size=4
-    ),
-    first=st.sampled_from([0, 1, 70]),
-    nulls=st.tuples(st.booleans(), st.booleans()),
-    headers=st.lists(st.tuples(st.text(max_size=2), st.none() | st.binary(max_size=2)), max_size=2),
-    producer=st.sampled_from([{}, {"producer_id": 9, "producer_epoch": 1, "base_sequence": 4}]),
-    flip=st.integers(0, 6000),
-    append_time=st.booleans(),
-    trusted=st.booleans(),
-    limit=st.sampled_from([None, 150]),
-)
-def test_a_set_written_anew_shortly_is_the_one_that_the_general_way_writes(
-    magics, codecs, deltas, first, nulls, headers, producer, flip, append_time, trusted, limit
-):
-    source, target = magics
-    offsets_in = [first + number + sum(step - 1 for step, _ in deltas[1 : number + 1]) for number in range(len(deltas))]
-    rows = {
-        "offset": offsets_in,
-        "key": [None if nulls[0] else b"k"] * len(deltas),
-        "value": [None if nulls[1] else b"value"] * len(deltas),
-        "timestamp": [stamp for _, stamp in deltas],
-    }
-    if source == 2:
-        rows["headers"] = [headers] * len(deltas)
-    sent = bytearray(build_records(rows, magic=source, codec=codecs[0], **(producer if source == 2 else {})))
-    if flip < 8 * len(sent):
-        sent[flip // 8] ^= 1 << flip % 8
-        sealed(sent, source)
-    settings = AppendSettings(
-        magic=target,
-        codec=codecs[1],
-        now_ms=1000,
-        before_max_ms=100,
-        timestamp_type="LogAppendTime" if append_time else "CreateTime",
-        compacted=bool(flip & 1),
-        origin="REPLICATION" if trusted else "CLIENT",
-        on_noncontiguous="reassign" if flip & 2 else "kafka",
-        max_batch_bytes=limit,
-    )
-    assert_same_answer(bytes(sent), settings)
-
-
-def sealed(sent: bytearray, magic: int) -> None:
-    """Give the first batch the CRC of its bytes, so that what was flipped inside it is seen."""
-    layout = BATCH_V2 if magic == 2 else MESSAGE_V0
-    at, start = layout.place_of("crc"), layout.end_of("crc")
-    end = 12 + int.from_bytes(sent[8:12], "big", signed=True)
-    checked = bytes(sent[start:end])
-    sent[at : at + 4] = (crc32c(checked) if magic == 2 else crc32(checked)).to_bytes(4, "big")
-
-
-def assert_same_answer(sent: bytes, settings: AppendSettings) -> None:
-    results = []
-    for way in (validate_and_assign, validate_closely):
-        try:
-            results.append(way(sent, 50, settings))
-        except AppendRefusedError as refused:
-            results.append((refused.exception, refused.record_errors, refused.valid_bytes))
-    assert results[0] == results[1]

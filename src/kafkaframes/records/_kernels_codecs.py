@@ -395,9 +395,12 @@ def _gunzip(data, start, end, out, room, calls):
 # ---------------------------------------------------------------------------------------------------- all
 
 
-@device
+@kernel(I64(I64, I64, I64, I64, I64, I64, I64, OUT_INT64S))
 def decompress_stream(codec, magic, data, start, end, out, room, calls):
-    """Write the content of a usual stream in a batch of format ``magic`` to ``out``; return its size, or ``ODD``."""
+    """Write the content of a usual stream in a batch of format ``magic`` to ``out``; return its size, or ``ODD``.
+
+    Other kernels call it: compiled once, it need not be compiled into each.
+    """
     if codec == SNAPPY:
         return _unsnappy(data, start, end, out, room)
     if codec == LZ4:

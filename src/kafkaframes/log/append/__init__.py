@@ -2,8 +2,9 @@
 
 from kafkaframes.log.append.down_convert import DownConverted, down_convert
 from kafkaframes.log.append.refusal import AppendRefusedError, RecordRefusal
+from kafkaframes.log.append.result import Appended
 from kafkaframes.log.append.settings import AppendSettings
-from kafkaframes.log.append.validator import Appended, validate_and_assign
+from kafkaframes.log.append.validator import validate_and_assign
 
 __all__ = [
     "AppendRefusedError",

@@ -1,17 +1,25 @@
-"""Read the records of one ordinary set into places, and write them in another format (numba).
+"""Read the records of one ordinary set and write each in another format at once (numba).
 
-Start reading at ``fast_rebuild.py``, not here.
+Start reading at ``fast.py``, not here.
 
-1. ``read_*`` fill one row of ``rows`` for each record (columns below: places in ``buf``, sizes with -1 for null) and
-   return (count, largest timestamp, contiguous). A count of 0 says that something is odd: a size that does not fit, a
-   varint that is longer than it need be, a timestamp out of range, a key that is missing where one is needed.
-2. ``write_*`` write those rows; ``out`` has room for all bytes read and ``MOST_OVERHEAD`` more for each record.
-3. HEADERS_AT and HEADERS_SIZE cover the headers as they stand in format 2, with their count; formats 0 and 1 have none.
+1. Addresses in, ``(count, largest timestamp, first timestamp, contiguous, size)`` out. A count of 0 says that something
+   is odd: a size that does not fit, a varint that is longer than it need be, a timestamp out of range, a key that is
+   missing where one is needed.
+2. What is written starts at ``out``, which has room for all bytes read and ``MOST_OVERHEAD`` more for each record.
+3. Headers are copied as they stand in format 2, with their count; formats 0 and 1 have none.
 """
 
 import numpy as np
-from numba import types
 
+from kafkaframes.log.append._kernels_desk import (
+    APPEND_TIME,
+    HIGHEST_MS,
+    LOWEST_MS,
+    NEED_KEY,
+    NO_TIMESTAMP,
+    NOW_MS,
+    TO_MAGIC,
+)
 from kafkaframes.records._kernels_build import (
     store_i8,
     store_i32,
@@ -21,11 +29,10 @@ from kafkaframes.records._kernels_build import (
     write_sized,
     write_varint,
 )
-from kafkaframes.records.layout import MESSAGE_V0, MESSAGE_V1
-from kafkaframes.wire._jit import BYTES, OUT_BYTES, OUT_TABLE, TABLE, device, kernel
+from kafkaframes.records.layout import LOG_APPEND_TIME, MESSAGE_V0, MESSAGE_V1, MIN_RECORD_BYTES
+from kafkaframes.wire._jit import device
 from kafkaframes.wire._kernels import (
     OK,
-    address_of,
     copy_bytes,
     crc32_of,
     load_i8,
@@ -37,16 +44,13 @@ from kafkaframes.wire._kernels import (
     read_varlong,
 )
 
-TIMESTAMP, KEY_AT, KEY_SIZE, VALUE_AT, VALUE_SIZE, HEADERS_AT, HEADERS_SIZE = range(7)
-COLUMNS = 7
 MOST_OVERHEAD = 36  # five varints of 5 bytes, one of 10, the attributes; a message of format 1 has 34
-LEAST_BYTES = (MESSAGE_V0.size + 8, MESSAGE_V1.size + 8, 7)  # of a record, by format
-NO_TIMESTAMP = -1
+_LENGTHS = 8  # of key and value
 _SIZE_AT, _CRC_AT, _CRC_FROM = MESSAGE_V1.place_of("size"), MESSAGE_V1.place_of("crc"), MESSAGE_V1.end_of("crc")
 _MAGIC_AT, _ATTRIBUTES_AT = MESSAGE_V1.place_of("magic"), MESSAGE_V1.place_of("attributes")
 _TIMESTAMP_AT, _OVERHEAD = MESSAGE_V1.place_of("timestamp"), MESSAGE_V1.end_of("size")
 _HEADER_V0, _HEADER_V1 = MESSAGE_V0.size, MESSAGE_V1.size
-_NO = (np.int64(0), np.int64(0), np.int64(0))
+_NO = (np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
 
 
 @device
@@ -81,149 +85,191 @@ def _skip_headers(address, position, end):
     return True, count, position
 
 
-@kernel(
-    types.UniTuple(types.int64, 3)(
-        BYTES,
-        types.int64,
-        types.int64,
-        types.int64,
-        types.int64,
-        types.int64,
-        types.int64,
-        types.int64,
-        OUT_TABLE,
-    )
-)
-def read_batch(buf, start, base_offset, base_timestamp, lowest, highest, need_key, with_headers, rows):
-    """Read the records of format 2 that lie in ``buf`` from ``start`` to its end: as many as ``rows`` has."""
-    address, end = address_of(buf), buf.size
-    position, largest, contiguous = start, NO_TIMESTAMP, np.int64(base_offset == 0)
-    for number in range(rows.shape[0]):
-        status, length, position = read_varint(address, position, end)
+@device
+def _is_late(timestamp, desk):
+    """Tell whether a timestamp is out of range."""
+    return timestamp != NO_TIMESTAMP and (timestamp < desk[LOWEST_MS] or timestamp > desk[HIGHEST_MS])
+
+
+@device
+def _write_message(source, key_at, key_size, value_at, value_size, timestamp, offset, out, start, desk):
+    """Write one message of format 0 or 1 with its CRC."""
+    magic, attributes = desk[TO_MAGIC], np.int64(0)
+    if magic and desk[APPEND_TIME]:
+        attributes, timestamp = np.int64(LOG_APPEND_TIME), desk[NOW_MS]
+    store_i64(out, start, offset)
+    store_i8(out, start + _MAGIC_AT, magic)
+    store_i8(out, start + _ATTRIBUTES_AT, attributes)
+    if magic:
+        store_i64(out, start + _TIMESTAMP_AT, timestamp)
+    position = start + (_HEADER_V1 if magic else _HEADER_V0)
+    position = write_sized(out, position, source, key_at, key_size)
+    position = write_sized(out, position, source, value_at, value_size)
+    store_i32(out, start + _SIZE_AT, position - start - _OVERHEAD)
+    store_i32(out, start + _CRC_AT, crc32_of(out, start + _CRC_FROM, position))
+    return position
+
+
+@device
+def _write(
+    source,
+    key_at,
+    key_size,
+    value_at,
+    value_size,
+    headers_at,
+    headers_size,
+    timestamp,
+    first,
+    number,
+    out,
+    to,
+    offset,
+    relative,
+    desk,
+):
+    """Write one record at ``to``; return where the next goes. ``first`` is the first record's timestamp."""
+    if desk[TO_MAGIC] < 2:
+        offset = number if relative else offset + number
+        return _write_message(source, key_at, key_size, value_at, value_size, timestamp, offset, out, to, desk)
+    delta = timestamp - first
+    size = 1 + varint_size(delta) + varint_size(number) + max(headers_size, 1)
+    size += varint_size(key_size) + max(key_size, 0) + varint_size(value_size) + max(value_size, 0)
+    to = write_varint(out, to, size)
+    store_i8(out, to, 0)
+    to = write_varint(out, to + 1, delta)
+    to = write_varint(out, to, number)
+    to = write_blob(out, to, source, key_at, key_size)
+    to = write_blob(out, to, source, value_at, value_size)
+    store_i8(out, to, 0)
+    if headers_size > 1:
+        copy_bytes(out, to, source, headers_at, headers_size)
+    return to + max(headers_size, 1)
+
+
+@device
+def room_for(size, count, magic):
+    """Return the bytes that ``size`` bytes of records can become; of formats 0 and 1 their count is not known."""
+    if magic < 2:
+        count = size // ((_HEADER_V1 if magic else _HEADER_V0) + _LENGTHS)
+    return size + MOST_OVERHEAD * count
+
+
+@device
+def can_hold(size, count):
+    """Tell whether so many bytes can be so many records of format 2."""
+    return count <= size // MIN_RECORD_BYTES
+
+
+@device
+def rewrite_batch(source, position, end, count, base_offset, base_timestamp, out, offset, relative, desk):
+    """Read the ``count`` records of a format 2 batch, and write each."""
+    largest, first, to = np.int64(NO_TIMESTAMP), np.int64(0), np.int64(0)
+    contiguous = np.int64(base_offset == 0)
+    for number in range(count):
+        status, length, position = read_varint(source, position, end)
         if status != OK or length <= 0 or length > end - position:
             return _NO
         stop = position + length
-        status, delta, position = read_varlong(address, position + 1, stop)
+        status, delta, position = read_varlong(source, position + 1, stop)
         if status != OK:
             return _NO
-        status, offset_delta, position = read_varint(address, position, stop)
+        status, offset_delta, position = read_varint(source, position, stop)
         timestamp = base_timestamp + delta
-        if status != OK or (timestamp != NO_TIMESTAMP and (timestamp < lowest or timestamp > highest)):
+        if status != OK or _is_late(timestamp, desk):
             return _NO
-        fits, key_at, key_size, position = _read_blob(address, position, stop)
-        if not fits or (need_key and key_size < 0):
+        fits, key_at, key_size, position = _read_blob(source, position, stop)
+        if not fits or (desk[NEED_KEY] and key_size < 0):
             return _NO
-        fits, value_at, value_size, headers_at = _read_blob(address, position, stop)
+        fits, value_at, value_size, headers_at = _read_blob(source, position, stop)
         if not fits:
             return _NO
-        fits, headers, position = _skip_headers(address, headers_at, stop)
-        if not fits or position != stop or (headers and not with_headers):
+        fits, headers, position = _skip_headers(source, headers_at, stop)
+        if not fits or position != stop or (headers and desk[TO_MAGIC] < 2):
             return _NO
-        rows[number, TIMESTAMP] = timestamp
-        rows[number, KEY_AT], rows[number, KEY_SIZE] = key_at, key_size
-        rows[number, VALUE_AT], rows[number, VALUE_SIZE] = value_at, value_size
-        rows[number, HEADERS_AT], rows[number, HEADERS_SIZE] = headers_at, position - headers_at
+        if number == 0:
+            first = timestamp
+        to = _write(
+            source,
+            key_at,
+            key_size,
+            value_at,
+            value_size,
+            headers_at,
+            position - headers_at,
+            timestamp,
+            first,
+            number,
+            out,
+            to,
+            offset,
+            relative,
+            desk,
+        )
         largest = max(largest, timestamp)
         if offset_delta != number:
             contiguous = np.int64(0)
     if position != end:
         return _NO
-    return np.int64(rows.shape[0]), np.int64(largest), contiguous
+    return np.int64(count), largest, first, contiguous, to
 
 
-@kernel(
-    types.UniTuple(types.int64, 3)(
-        BYTES, types.int64, types.int64, types.int64, types.int64, types.int64, OUT_TABLE
-    )
-)  # fmt: skip
-def read_messages(buf, magic, wrapper_offset, lowest, highest, need_key, rows):
-    """Read messages of format 0 or 1 in a row; ``wrapper_offset`` is -1 where they are not inside a wrapper."""
-    address, end = address_of(buf), buf.size
+@device
+def rewrite_messages(source, position, end, magic, wrapper_offset, out, offset, relative, desk):
+    """Read messages of format 0 or 1 in a row, and write each; ``wrapper_offset`` is -1 without a wrapper."""
     header = _HEADER_V1 if magic else _HEADER_V0
-    position, number, largest, contiguous, before = 0, 0, NO_TIMESTAMP, np.int64(1), -1
+    number, largest, first, to = np.int64(0), np.int64(NO_TIMESTAMP), np.int64(0), np.int64(0)
+    contiguous, before = np.int64(1), np.int64(-1)
     while position < end:
-        if end - position < header + 8:
+        if end - position < header + _LENGTHS:
             return _NO
-        stop = position + _OVERHEAD + load_i32(address, position + _SIZE_AT)
-        if stop < position + header + 8 or stop > end:
+        stop = position + _OVERHEAD + load_i32(source, position + _SIZE_AT)
+        if stop < position + header + _LENGTHS or stop > end:
             return _NO
-        if load_i8(address, position + _MAGIC_AT) != magic or load_u8(address, position + _ATTRIBUTES_AT):
+        if load_i8(source, position + _MAGIC_AT) != magic or load_u8(source, position + _ATTRIBUTES_AT):
             return _NO
-        if crc32_of(buf, position + _CRC_FROM, stop) != load_u32(address, position + _CRC_AT):
+        if crc32_of(source, position + _CRC_FROM, stop) != load_u32(source, position + _CRC_AT):
             return _NO
-        offset = load_i64(address, position)
-        if wrapper_offset >= 0 and offset <= before:
+        inner_offset = load_i64(source, position)
+        if wrapper_offset >= 0 and inner_offset <= before:
             return _NO
-        timestamp = load_i64(address, position + _TIMESTAMP_AT) if magic else NO_TIMESTAMP
-        if timestamp != NO_TIMESTAMP and (timestamp < lowest or timestamp > highest):
+        timestamp = load_i64(source, position + _TIMESTAMP_AT) if magic else np.int64(NO_TIMESTAMP)
+        if _is_late(timestamp, desk):
             return _NO
-        key_size = load_i32(address, position + header)
-        key_at = position + header + 4
-        if key_size < -1 or key_size > stop - key_at - 4 or (need_key and key_size < 0):
+        key_at, key_size = position + header + 4, load_i32(source, position + header)
+        if key_size < -1 or key_size > stop - key_at - 4 or (desk[NEED_KEY] and key_size < 0):
             return _NO
         value_at = key_at + max(key_size, 0) + 4
-        value_size = load_i32(address, value_at - 4)
+        value_size = load_i32(source, value_at - 4)
         if value_size < -1 or value_at + max(value_size, 0) != stop:
             return _NO
-        rows[number, TIMESTAMP] = timestamp
-        rows[number, KEY_AT], rows[number, KEY_SIZE] = key_at, key_size
-        rows[number, VALUE_AT], rows[number, VALUE_SIZE] = value_at, value_size
-        rows[number, HEADERS_AT], rows[number, HEADERS_SIZE] = 0, 0
+        if number == 0:
+            first = timestamp
+        to = _write(
+            source,
+            key_at,
+            key_size,
+            value_at,
+            value_size,
+            np.int64(0),
+            np.int64(0),
+            timestamp,
+            first,
+            number,
+            out,
+            to,
+            offset,
+            relative,
+            desk,
+        )
         largest = max(largest, timestamp)
-        if offset != number:
+        if inner_offset != number:
             contiguous = np.int64(0)
-        before = offset
+        before = inner_offset
         position = stop
         number += 1
     if wrapper_offset > 0 and wrapper_offset < before:
         return _NO
     if wrapper_offset != 0 and wrapper_offset != number - 1:
         contiguous = np.int64(0)
-    return np.int64(number), np.int64(largest), contiguous
-
-
-@kernel(types.int64(BYTES, TABLE, OUT_BYTES))
-def write_batch(buf, rows, out):
-    """Write the records of a format 2 batch, without its header; offsets are 0, 1, 2, ... from the base."""
-    to, source = address_of(out), address_of(buf)
-    position, base_timestamp = 0, rows[0, TIMESTAMP]
-    for number in range(rows.shape[0]):
-        key_size, value_size, headers_size = (
-            rows[number, KEY_SIZE],
-            rows[number, VALUE_SIZE],
-            rows[number, HEADERS_SIZE],
-        )
-        delta = rows[number, TIMESTAMP] - base_timestamp
-        size = 1 + varint_size(delta) + varint_size(number) + max(headers_size, 1)
-        size += varint_size(key_size) + max(key_size, 0) + varint_size(value_size) + max(value_size, 0)
-        position = write_varint(to, position, size)
-        store_i8(to, position, 0)
-        position = write_varint(to, position + 1, delta)
-        position = write_varint(to, position, number)
-        position = write_blob(to, position, source, rows[number, KEY_AT], key_size)
-        position = write_blob(to, position, source, rows[number, VALUE_AT], value_size)
-        store_i8(to, position, 0)
-        if headers_size > 1:
-            copy_bytes(to, position, source, rows[number, HEADERS_AT], headers_size)
-        position += max(headers_size, 1)
-    return position
-
-
-@kernel(types.int64(BYTES, TABLE, types.int64, types.int64, types.int64, types.int64, OUT_BYTES))
-def write_messages(buf, rows, magic, first_offset, attributes, timestamp, out):
-    """Write messages of format 0 or 1 with their CRCs; ``timestamp`` is that of all unless it is -1."""
-    to, source = address_of(out), address_of(buf)
-    position = 0
-    for number in range(rows.shape[0]):
-        start = position
-        store_i64(to, start, first_offset + number)
-        store_i8(to, start + _MAGIC_AT, magic)
-        store_i8(to, start + _ATTRIBUTES_AT, attributes)
-        if magic:
-            store_i64(to, start + _TIMESTAMP_AT, rows[number, TIMESTAMP] if timestamp == NO_TIMESTAMP else timestamp)
-        position = start + (_HEADER_V1 if magic else _HEADER_V0)
-        position = write_sized(to, position, source, rows[number, KEY_AT], rows[number, KEY_SIZE])
-        position = write_sized(to, position, source, rows[number, VALUE_AT], rows[number, VALUE_SIZE])
-        store_i32(to, start + _SIZE_AT, position - start - _OVERHEAD)
-        store_i32(to, start + _CRC_AT, crc32_of(to, start + _CRC_FROM, position))
-    return position
+    return number, largest, first, contiguous, to

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafkaframes.log.append import _kernels as kernels
+from kafkaframes.log.append import _kernels_desk as places
 from kafkaframes.log.append.settings import KEEP, REASSIGN, AppendSettings
 from kafkaframes.records import native
 from kafkaframes.records.codecs import codec_of
@@ -30,19 +30,19 @@ class Desk:
     """
 
     def __init__(self) -> None:
-        self.words = native.made_calls(kernels.OWN_WORDS)
+        self.words = native.made_calls(places.OWN_WORDS)
         self._settings: AppendSettings | None = None
         self._begin()
 
     def use(self, settings: AppendSettings) -> None:
         """Put the settings on the desk, if they are not there."""
         if settings is not self._settings:
-            self.words[kernels.SETTINGS : kernels.WORDS] = numbers_of(settings)
+            self.words[places.SETTINGS : places.SETTINGS_END] = numbers_of(settings)
             self._settings = settings
 
     def make_room(self, answer: int, size: int) -> None:
         """Have memory of ``size`` bytes where the kernel asked for it."""
-        if answer == kernels.NO_ROOM:
+        if answer == places.NO_ROOM:
             self._set_content(np.empty(size, np.uint8))
         else:
             self._set_out(size)
@@ -51,7 +51,7 @@ class Desk:
     def show(self, content: bytes | bytearray) -> None:
         """Lay out content that needs no decompressing any more."""
         self._set_content(np.frombuffer(content, np.uint8))
-        self.words[kernels.READY] = len(content)
+        self.words[places.READY] = len(content)
         self._is_large = True
 
     def clear(self) -> None:
@@ -60,31 +60,31 @@ class Desk:
             self._begin()
 
     def _begin(self) -> None:
-        self.words[kernels.READY] = -1
+        self.words[places.READY] = -1
         self._set_content(np.empty(USUAL_BYTES, np.uint8))
         self._set_out(USUAL_BYTES)
         self._is_large = False
 
     def _set_content(self, content: Bytes) -> None:
         self._content = content  # the address is only as good as the array
-        self.words[kernels.CONTENT_AT], self.words[kernels.CONTENT_SIZE] = content.ctypes.data, content.size
+        self.words[places.CONTENT_AT], self.words[places.CONTENT_SIZE] = content.ctypes.data, content.size
 
     def _set_out(self, size: int) -> None:
         memory: Bytes = np.empty(size, np.uint8)
         self.out = memory.data
-        self.words[kernels.OUT_AT], self.words[kernels.OUT_SIZE] = memory.ctypes.data, size
+        self.words[places.OUT_AT], self.words[places.OUT_SIZE] = memory.ctypes.data, size
 
 
 def numbers_of(settings: AppendSettings) -> tuple[int, ...]:
     """Return the settings in the kernel's order; such that nothing fits, where only the general path knows them."""
     lowest, highest = range_of(settings)
-    most = kernels.MOST_MS if settings.max_batch_bytes is None else min(settings.max_batch_bytes, kernels.MOST_MS)
+    most = places.MOST_MS if settings.max_batch_bytes is None else min(settings.max_batch_bytes, places.MOST_MS)
     epoch, now_ms = settings.leader_epoch, settings.now_ms
-    if settings.on_noncontiguous == KEEP or abs(now_ms) > kernels.MOST_MS or abs(epoch) > _LARGEST_INT32:
+    if settings.on_noncontiguous == KEEP or abs(now_ms) > places.MOST_MS or abs(epoch) > _LARGEST_INT32:
         most, epoch, now_ms = -1, -1, 0
     return (
         settings.magic,
-        kernels.ANY_CODEC if settings.codec == "producer" else codec_of(settings.codec),
+        places.ANY_CODEC if settings.codec == "producer" else codec_of(settings.codec),
         lowest,
         highest,
         settings.compacted,
@@ -100,9 +100,9 @@ def numbers_of(settings: AppendSettings) -> tuple[int, ...]:
 def range_of(settings: AppendSettings) -> tuple[int, int]:
     """Return the least and the largest timestamp that need no closer look."""
     if settings.append_time:
-        return 0, kernels.MOST_MS
+        return 0, places.MOST_MS
     lowest, highest = settings.now_ms - settings.before_max_ms, settings.now_ms + settings.after_max_ms
-    return min(max(lowest, 0), kernels.MOST_MS + 1), max(min(highest, kernels.MOST_MS), NO_TIMESTAMP)
+    return min(max(lowest, 0), places.MOST_MS + 1), max(min(highest, places.MOST_MS), NO_TIMESTAMP)
 
 
 def borrow(settings: AppendSettings) -> Desk:

@@ -30,10 +30,9 @@ from kafkaframes.errors import OptionError
 from kafkaframes.log.append import patch
 from kafkaframes.log.append.checks import check
 from kafkaframes.log.append.decoded import Decoded, ensure_valid, source_codec
-from kafkaframes.log.append.fast import take_in_place
-from kafkaframes.log.append.fast_rebuild import rebuild
-from kafkaframes.log.append.ordinary import open_ordinary
+from kafkaframes.log.append.fast import take
 from kafkaframes.log.append.refusal import AppendRefusedError
+from kafkaframes.log.append.result import Appended
 from kafkaframes.log.append.settings import KEEP, REASSIGN, AppendSettings
 from kafkaframes.log.append.unreadable import refused_for_damage
 from kafkaframes.records.build import build_batch
@@ -45,32 +44,6 @@ from kafkaframes.records.scan import Batches, as_array, scan_all
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
-
-
-class Appended(NamedTuple):
-    """Records ready for the log.
-
-    Attributes:
-        records: their bytes.
-        next_offset: the offset after the last.
-        in_place: nothing was built anew.
-        max_timestamp: the largest timestamp in milliseconds, -1 for none (always in format 0).
-        converted: how many records were written anew.
-        append_time_ms: the clock that was used.
-        valid_bytes: the size of the whole batches that came in; what follows them was cut off.
-        recompressed_bytes: bytes (uncompressed) that went through a compressor.
-        kept_bytes: bytes of batches that were taken as they came, but for header fields.
-    """
-
-    records: bytes
-    next_offset: int
-    in_place: bool
-    max_timestamp: int
-    converted: int
-    append_time_ms: int
-    valid_bytes: int
-    recompressed_bytes: int
-    kept_bytes: int
 
 
 def validate_and_assign(
@@ -87,26 +60,8 @@ def validate_and_assign(
         AppendRefusedError: as Kafka refuses; ``valid_bytes`` says how far the batches are intact.
     """
     settings = settings or AppendSettings()
-    appended = _shortly(bytes(records), offset, settings)
+    appended = take(bytes(records), offset, settings)
     return validate_closely(records, offset, settings) if appended is None else appended
-
-
-def _shortly(data: bytes, offset: int, settings: AppendSettings) -> Appended | None:
-    """Take an ordinary set in place, or write it anew, without a closer look; ``None`` where it needs one."""
-    taken = take_in_place(data, offset, settings)
-    if taken is not None:
-        kept, count, largest = taken
-        size = len(kept)
-        return Appended(kept, offset + count, True, largest, 0, settings.now_ms, size, 0, size)
-    sent = open_ordinary(data, settings)
-    built = None if sent is None else rebuild(sent, offset, settings)
-    if sent is None or built is None:
-        return None
-    count, size = built.records_count, len(sent.data)
-    recompressed = 0 if settings.target_codec(sent.codec) is Codec.NONE else built.uncompressed_bytes
-    return Appended(
-        built.records, offset + count, False, built.max_timestamp, count, settings.now_ms, size, recompressed, 0
-    )
 
 
 def validate_closely(records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings) -> Appended:

@@ -1,0 +1,119 @@
+"""Check the records of one ordinary set that is to be taken in place (numba). Start reading at ``fast.py``, not here.
+
+A count above zero says that nothing at all is odd: every record is whole, offsets are 0, 1, 2, ..., keys are there if
+they must be, timestamps lie in range. The general path (``validator.py``) is the twin of these loops.
+"""
+
+import numpy as np
+
+from kafkaframes.log.append._kernels_desk import HIGHEST_MS, LOWEST_MS, NEED_KEY, NO_TIMESTAMP
+from kafkaframes.records.layout import CODEC_MASK, MESSAGE_V1
+from kafkaframes.wire._jit import device
+from kafkaframes.wire._kernels import (
+    OK,
+    crc32_of,
+    load_i8,
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u32,
+    read_varint,
+    read_varlong,
+)
+
+_SIZE_AT, _CRC_AT, _CRC_FROM = MESSAGE_V1.place_of("size"), MESSAGE_V1.place_of("crc"), MESSAGE_V1.end_of("crc")
+_MAGIC_AT, _ATTRIBUTES_AT = MESSAGE_V1.place_of("magic"), MESSAGE_V1.place_of("attributes")
+_TIMESTAMP_AT, _HEADER, _OVERHEAD = MESSAGE_V1.place_of("timestamp"), MESSAGE_V1.size, MESSAGE_V1.end_of("size")
+_NO = (np.int64(0), np.int64(0))
+
+
+@device
+def _skip_bytes(address, position, end):
+    """Step over a length and its bytes: (fits, length, position)."""
+    status, length, position = read_varint(address, position, end)
+    if status != OK or length > end - position:
+        return 0, 0, position
+    return 1, length, position + max(length, 0)
+
+
+@device
+def _skip_record(address, position, end):
+    """Read a record's deltas and step over the rest: (fits, timestamp delta, offset delta, key length, position)."""
+    status, length, position = read_varint(address, position, end)
+    if status != OK or length <= 0 or length > end - position:
+        return 0, 0, 0, 0, position
+    stop = position + length
+    status, delta, position = read_varlong(address, position + 1, stop)
+    if status != OK:
+        return 0, 0, 0, 0, position
+    status, offset_delta, position = read_varint(address, position, stop)
+    if status != OK:
+        return 0, 0, 0, 0, position
+    fits, key_length, position = _skip_bytes(address, position, stop)
+    if not fits:
+        return 0, 0, 0, 0, position
+    fits, _, position = _skip_bytes(address, position, stop)
+    if not fits:
+        return 0, 0, 0, 0, position
+    status, headers, position = read_varint(address, position, stop)
+    if status != OK or headers < 0 or headers > stop - position:
+        return 0, 0, 0, 0, position
+    for _ in range(headers):
+        fits, name_length, position = _skip_bytes(address, position, stop)
+        if not fits or name_length < 0:
+            return 0, 0, 0, 0, position
+        fits, _, position = _skip_bytes(address, position, stop)
+        if not fits:
+            return 0, 0, 0, 0, position
+    return position == stop, delta, offset_delta, key_length, position
+
+
+@device
+def check_batch(address, start, end, count, base_timestamp, desk):
+    """Check the ``count`` records of a format 2 batch, from ``start`` to ``end``: (count, largest timestamp)."""
+    position, largest = start, np.int64(NO_TIMESTAMP)
+    lowest, highest, need_key = desk[LOWEST_MS], desk[HIGHEST_MS], desk[NEED_KEY]
+    for number in range(count):
+        fits, delta, offset_delta, key_length, position = _skip_record(address, position, end)
+        if not fits or offset_delta != number or (need_key and key_length < 0):
+            return _NO
+        timestamp = base_timestamp + delta
+        if timestamp != NO_TIMESTAMP and (timestamp < lowest or timestamp > highest):
+            return _NO
+        largest = max(largest, timestamp)
+    if position != end:
+        return _NO
+    return np.int64(count), largest
+
+
+@device
+def check_set(address, position, end, wrapper_offset, desk):
+    """Check the messages of a decompressed format 1 set, their own CRCs among them: (count, largest timestamp)."""
+    number, largest = np.int64(0), np.int64(NO_TIMESTAMP)
+    lowest, highest, need_key = desk[LOWEST_MS], desk[HIGHEST_MS], desk[NEED_KEY]
+    while position < end:
+        if end - position < _HEADER + 8:
+            return _NO
+        size = load_i32(address, position + _SIZE_AT)
+        stop = position + _OVERHEAD + size
+        if size < _HEADER + 8 - _OVERHEAD or stop > end or load_i64(address, position) != number:
+            return _NO
+        if load_i8(address, position + _MAGIC_AT) != 1 or load_u8(address, position + _ATTRIBUTES_AT) & CODEC_MASK:
+            return _NO
+        if crc32_of(address, position + _CRC_FROM, stop) != load_u32(address, position + _CRC_AT):
+            return _NO
+        timestamp = load_i64(address, position + _TIMESTAMP_AT)
+        if timestamp != NO_TIMESTAMP and (timestamp < lowest or timestamp > highest):
+            return _NO
+        key_length = load_i32(address, position + _HEADER)
+        at = position + _HEADER + 4 + max(key_length, 0)
+        if (need_key and key_length < 0) or at > stop - 4 or at < 0:
+            return _NO
+        if load_i32(address, at) > stop - at - 4:
+            return _NO
+        largest = max(largest, timestamp)
+        position = stop
+        number += 1
+    if number == 0 or (wrapper_offset != 0 and wrapper_offset != number - 1):
+        return _NO
+    return number, largest

@@ -1,0 +1,30 @@
+"""What stands where on a desk (``desk.py``): the numbers that the kernels of this package share."""
+
+from kafkaframes.records._kernels_codecs import CALLS
+
+# Behind the functions that ``decompress_stream`` calls: memory, the content if it is there already (its size, else -1),
+# the settings, and what ``take`` leaves for ``wrap``.
+CONTENT_AT, CONTENT_SIZE, OUT_AT, OUT_SIZE, READY = range(CALLS, CALLS + 5)
+SETTINGS = READY + 1
+(
+    TO_MAGIC,
+    TO_CODEC,
+    LOWEST_MS,
+    HIGHEST_MS,
+    NEED_KEY,
+    TRUSTED,
+    APPEND_TIME,
+    NOW_MS,
+    LEADER_EPOCH,
+    MOST_BYTES,
+    REASSIGN,
+) = range(SETTINGS, SETTINGS + 11)
+SETTINGS_END = REASSIGN + 1
+FIRST_MS, LARGEST_MS, COUNT = range(SETTINGS_END, SETTINGS_END + 3)
+WORDS = COUNT + 1
+OWN_WORDS = WORDS - CALLS
+ANY_CODEC = -1  # as TO_CODEC: that of what was sent
+# Answers: ``PLAIN`` is written anew and waits for its compressor.
+ODD, IN_PLACE, WRITTEN, PLAIN, CAREFUL, NO_ROOM, NO_OUT = 0, 1, 2, 3, -1, -2, -3
+MOST_MS = 1 << 61  # beyond it sums could wrap as Java's do: the general path knows
+NO_TIMESTAMP = -1
