@@ -18,6 +18,7 @@ from pathlib import Path
 
 MARK = "KAFKAFRAMES_INTEROP"
 PATIENCE_SECONDS = 20  # for the JVMs of Spark, which end when they notice that Python has
+TIMEOUT_SECONDS = 1200  # of one test: several JVMs on a busy machine
 PROCESSES = Path("/proc")
 
 
@@ -43,7 +44,16 @@ def _pytest(place: Path, arguments: list[str]) -> int:
     """Run pytest; interrupted, it still takes its fixtures down, which stop the brokers."""
     java = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -Djava.io.tmpdir={place} -XX:-UsePerfData"
     environment = os.environ | {"TMPDIR": str(place), "JAVA_TOOL_OPTIONS": java.strip(), MARK: str(place)}
-    command = [sys.executable, "-m", "pytest", "-q", "-rf", *(arguments or [str(Path(__file__).parent)])]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-rf",
+        "--timeout",
+        str(TIMEOUT_SECONDS),
+        *(arguments or [str(Path(__file__).parent)]),
+    ]
     running = subprocess.Popen(command, env=environment)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: running.send_signal(signal.SIGINT))

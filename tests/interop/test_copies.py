@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import gc
+import multiprocessing
 import time
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from tests.interop import brokers
@@ -16,9 +17,11 @@ from kafkaframes.log.copies.reading import group
 from kafkaframes.log.copies.together import copies_of, merge_found
 from kafkaframes.log.directory import discover
 
-kafka_python = pytest.importorskip("kafka")
+pytest.importorskip("kafka")
+from tests.interop import clients
+
+Answer = TypeVar("Answer")
 VERSION = "3.9.1"
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # sockets of kafka-python
 CLEAN, UNCLEAN = "clean", "unclean"
 SETTINGS = {
     "unclean.leader.election.enable": "true",
@@ -41,6 +44,7 @@ class Cluster:
         self._module = module
         self.nodes = {n: module.RealKafka(VERSION, directory / str(n), heap="256m") for n in (1, 2, 3)}
         voters = ",".join(f"{n}@127.0.0.1:{node._second_port}" for n, node in self.nodes.items())
+        self._clients = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
         for n, node in self.nodes.items():
             node.properties |= SETTINGS | {"node.id": str(n), "controller.quorum.voters": voters}
 
@@ -62,63 +66,16 @@ class Cluster:
 
     def kill(self) -> None:
         """End all nodes as a power cut does: to stop in order, the last ones would need a majority."""
+        self._clients.shutdown()
         for node in self.nodes.values():
             node.kill()
 
     def paths(self) -> list[str]:
         return [str(node.data) for node in self.nodes.values()]
 
-    def create(self, topics: dict[str, list[int]]) -> None:
-        from kafka.admin import KafkaAdminClient, NewTopic
-
-        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap())
-        made = [
-            NewTopic(name, num_partitions=-1, replication_factor=-1, replica_assignments={0: to})
-            for name, to in topics.items()
-        ]
-        admin.create_topics(made)
-        admin.close()
-
-    def send(self, topic: str, text: str, count: int) -> None:
-        """Send records one batch each, and wait for the leader of each."""
-        producer = kafka_python.KafkaProducer(bootstrap_servers=self.bootstrap(), acks=1, retries=20, linger_ms=0)
-        for number in range(count):
-            producer.send(topic, f"{text}-{number}".encode() + b"." * 80, partition=0).get(timeout=60)
-        producer.close()
-
-    def read(self, topic: str) -> list[tuple[int, int, bytes]]:
-        """Read a topic to its end, as a consumer sees it."""
-        partition = kafka_python.TopicPartition(topic, 0)
-        consumer = kafka_python.KafkaConsumer(bootstrap_servers=self.bootstrap(), enable_auto_commit=False)
-        consumer.assign([partition])
-        consumer.seek_to_beginning(partition)
-        end = consumer.end_offsets([partition])[partition]
-        found: list[tuple[int, int, bytes]] = []
-        deadline = time.monotonic() + 60
-        while consumer.position(partition) < end and time.monotonic() < deadline:
-            for records in consumer.poll(500).values():
-                found += [(record.offset, record.timestamp, record.value) for record in records]
-        consumer.close()
-        return found
-
-    def wait_for_leader(self, topic: str, leader: int) -> None:
-        """Wait until the cluster says that a node leads a topic."""
-        from kafka.admin import KafkaAdminClient
-
-        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap())
-        deadline = time.monotonic() + 60
-        found = None
-        while time.monotonic() < deadline:
-            try:
-                (said,) = admin.describe_topics([topic])
-                found = said["partitions"][0].get("leader_id", said["partitions"][0].get("leader"))
-            except kafka_python.errors.KafkaError:  # it asked the broker that is away
-                found = None
-            if found == leader:
-                break
-            time.sleep(0.5)
-        admin.close()
-        assert found == leader
+    def ask(self, question: Callable[..., Answer], *arguments: object) -> Answer:
+        """Have a client in another process do one thing."""
+        return self._clients.submit(question, self.bootstrap(), *arguments).result(timeout=200)
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +91,6 @@ def cluster(oracle, tmp_path_factory) -> Iterator[Cluster]:
         yield made
     finally:
         made.kill()
-        with warnings.catch_warnings():  # kafka-python leaves sockets to the garbage collector
-            warnings.simplefilter("ignore", ResourceWarning)
-            gc.collect()
 
 
 def merged_rows(found) -> list[tuple[int, int, bytes]]:
@@ -156,21 +110,21 @@ def merged_rows(found) -> list[tuple[int, int, bytes]]:
 
 def test_what_survived_is_what_the_directories_merge_to(cluster):
     """2 leads both topics; 3 is away while 2 writes on, then 2 is killed and 3 comes back with less than 2 had."""
-    cluster.create({CLEAN: [2, 3, 1], UNCLEAN: [2, 3]})
+    cluster.ask(clients.create, {CLEAN: [2, 3, 1], UNCLEAN: [2, 3]})
     for topic in (CLEAN, UNCLEAN):
-        cluster.wait_for_leader(topic, 2)
-        cluster.send(topic, "all", 30)
+        assert cluster.ask(clients.led_by, topic, 2)
+        cluster.ask(clients.send, topic, "all", 30)
     time.sleep(2)  # followers fetch, and high watermarks are written
     cluster.nodes[3].stop()
     for topic in (CLEAN, UNCLEAN):
-        cluster.send(topic, "without-3", 20)
+        cluster.ask(clients.send, topic, "without-3", 20)
     cluster.nodes[2].kill()
     cluster.start(3)
-    cluster.wait_for_leader(CLEAN, 1)  # it was in sync
-    cluster.wait_for_leader(UNCLEAN, 3)  # it was not: an unclean election
+    assert cluster.ask(clients.led_by, CLEAN, 1)  # it was in sync
+    assert cluster.ask(clients.led_by, UNCLEAN, 3)  # it was not: an unclean election
     for topic in (CLEAN, UNCLEAN):
-        cluster.send(topic, "after", 15)
-    served = {topic: cluster.read(topic) for topic in (CLEAN, UNCLEAN)}
+        cluster.ask(clients.send, topic, "after", 15)
+    served = {topic: cluster.ask(clients.read, topic) for topic in (CLEAN, UNCLEAN)}
     assert {len(served[CLEAN]), len(served[UNCLEAN])} == {65, 45}
     cluster.kill()
     copies = group(copies_of(discover(cluster.paths())))

@@ -1,0 +1,63 @@
+"""kafka-python's side of the tests, for a process of its own: the sockets that it forgets end with that process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import kafka
+from kafka.admin import KafkaAdminClient, NewTopic
+
+Bootstrap = Sequence[str]
+
+
+def create(bootstrap: Bootstrap, topics: dict[str, list[int]]) -> None:
+    """Create topics of one partition, each on the nodes that are named, the leader first."""
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin.create_topics(
+        [
+            NewTopic(name, num_partitions=-1, replication_factor=-1, replica_assignments={0: to})
+            for name, to in topics.items()
+        ]
+    )
+    admin.close()
+
+
+def send(bootstrap: Bootstrap, topic: str, text: str, count: int) -> None:
+    """Send records one batch each, and wait for the leader of each."""
+    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, acks=1, retries=20, linger_ms=0)
+    for number in range(count):
+        producer.send(topic, f"{text}-{number}".encode() + b"." * 80, partition=0).get(timeout=60)
+    producer.close()
+
+
+def read(bootstrap: Bootstrap, topic: str) -> list[tuple[int, int, bytes]]:
+    """Read a topic to its end, as a consumer sees it: offset, timestamp, value."""
+    partition = kafka.TopicPartition(topic, 0)
+    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+    consumer.assign([partition])
+    consumer.seek_to_beginning(partition)
+    end = consumer.end_offsets([partition])[partition]
+    found: list[tuple[int, int, bytes]] = []
+    deadline = time.monotonic() + 60
+    while consumer.position(partition) < end and time.monotonic() < deadline:
+        for records in consumer.poll(500).values():
+            found += [(record.offset, record.timestamp, record.value) for record in records]
+    consumer.close()
+    return found
+
+
+def led_by(bootstrap: Bootstrap, topic: str, leader: int) -> bool:
+    """Wait until the cluster says that a node leads a topic; say whether it did."""
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    deadline = time.monotonic() + 120
+    found = None
+    while found != leader and time.monotonic() < deadline:
+        try:
+            (said,) = admin.describe_topics([topic])
+            found = said["partitions"][0].get("leader_id", said["partitions"][0].get("leader"))
+        except kafka.errors.KafkaError:  # it asked the broker that is away
+            found = None
+        time.sleep(0.5)
+    admin.close()
+    return bool(found == leader)
