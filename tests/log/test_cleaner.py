@@ -119,3 +119,41 @@ def test_a_destination_that_exists_is_refused(tmp_path):
     (tmp_path / "out").mkdir()
     with pytest.raises(LogDirError, match="exists already"):
         clean(tmp_path / "t-0", tmp_path / "out")
+
+
+def test_a_round_ends_where_the_first_uncleanable_segment_begins_though_offsets_are_missing_before_it(tmp_path):
+    source = tmp_path / "t-0"
+    write_log(source, rows(0, [b"a", b"a"], [b"1", b"2"]))
+    (source / f"{10:020}.log").write_bytes(b"")
+    assert clean(source, tmp_path / "out").end_offset == 10
+
+
+def test_an_empty_dirty_part_is_nothing_to_clean(tmp_path):
+    write_log(tmp_path / "t-0", b"")
+    (tmp_path / "t-0" / f"{10:020}.log").write_bytes(b"")
+    assert clean(tmp_path / "t-0", tmp_path / "out") is None
+
+
+@pytest.mark.parametrize(("semantics", "kept"), [("2.8", [0]), ("3.9", [0]), ("4.x", [0, 1])])
+def test_only_4_x_keeps_an_empty_batch_where_a_round_ends(tmp_path, semantics, kept):
+    source = tmp_path / "t-0"
+    write_log(source, rows(0, [b"a"], [b"1"]) + rows(1, [None], [b"x"]), b"")
+    clean(source, tmp_path / "out", semantics=semantics)
+    data = (tmp_path / "out" / f"{0:020}.log").read_bytes()
+    assert [batch.base_offset for batch in read_values(data)] == kept
+
+
+@pytest.mark.parametrize(("semantics", "end"), [("2.8", 2), ("3.9", 1), ("4.x", 1)])
+def test_only_2_8_cleans_beyond_the_high_watermark(tmp_path, semantics, end):
+    source = tmp_path / "t-0"
+    write_log(source, rows(0, [b"a"], [b"1"]), rows(1, [b"a"], [b"2"]), b"")
+    assert clean(source, tmp_path / "out", semantics=semantics, high_watermark=1).end_offset == end
+
+
+def test_2_8_does_not_know_horizons_and_loses_them_where_it_writes_a_batch_anew(tmp_path):
+    source = tmp_path / "t-0"
+    columns = {"offset": [0, 1], "timestamp": [1000, 2000], "key": [b"a", b"b"], "value": [b"1", None]}
+    write_log(source, build_records(columns, delete_horizon_ms=99_000), rows(2, [b"a"], [b"2"]), b"")
+    clean(source, tmp_path / "out", semantics="2.8")
+    (batch, _) = read_values((tmp_path / "out" / f"{0:020}.log").read_bytes())
+    assert (batch.delete_horizon, batch.base_timestamp, batch.records[0].timestamp) == (None, 2000, 2000)

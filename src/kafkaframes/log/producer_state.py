@@ -39,6 +39,8 @@ class ProducerStates:
     def see(self, header: BatchHeader, markers: Iterable[Marker]) -> None:
         """Note a batch that has a producer: data, or a control batch with its markers."""
         if header.is_control:
+            # A control batch that a cleaning has emptied makes its producer known and tells nothing else of it.
+            self.entries.setdefault(header.producer_id, self._entry(header.producer_id, NONE))
             for marker in markers:
                 self.marker(marker, header.max_timestamp)
         else:

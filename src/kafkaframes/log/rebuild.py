@@ -40,6 +40,8 @@ class RebuiltIndexes:
 
     Attributes:
         next_offset: the offset after its last batch; the base offset of an empty segment.
+        producers_end: the offset after its last batch of format 2, up to which it tells of producers; the base offset
+            without one.
         epochs: where a leader epoch begins that is above all before it in this segment.
     """
 
@@ -47,6 +49,7 @@ class RebuiltIndexes:
     time_index: TimeIndex
     aborted: tuple[AbortedTransaction, ...]
     next_offset: int
+    producers_end: int
     epochs: tuple[EpochStart, ...] = ()
 
 
@@ -120,6 +123,7 @@ def rebuild_indexes(
     states = ProducerStates() if producers is None else producers
     parts: dict[str, list[Ints]] = {name: [np.empty(0, np.int64)] for name in _KEPT}
     epochs: list[EpochStart] = []
+    producers_end = segment.base_offset
     aborted: list[AbortedTransaction] = []
     with filesystem.open(segment.path) as read_at:
         reader = SegmentReader(filesystem, segment, read_at, use_indexes=False)
@@ -127,6 +131,9 @@ def rebuild_indexes(
         for batches in read if headers is None else headers:
             for name in _KEPT:
                 parts[name].append(batches.column(name).copy())
+            of_format_2 = np.flatnonzero(batches.column("magic") >= 2)
+            if len(of_format_2):
+                producers_end = int(batches.column("last_offset")[of_format_2[-1]]) + 1
             epochs += _new_epochs(batches, epochs[-1].leader_epoch if epochs else -1)
             for header, markers in with_producers(reader, batches):
                 states.see(header, markers)
@@ -134,7 +141,7 @@ def rebuild_indexes(
     positions, last_offsets, stamps = (np.concatenate(parts[name]) for name in _KEPT)
     indexes = build_indexes(segment.base_offset, positions, last_offsets, stamps, interval_bytes=index_interval_bytes)
     next_offset = int(last_offsets[-1]) + 1 if len(last_offsets) else segment.base_offset
-    return RebuiltIndexes(*indexes, tuple(aborted), next_offset, tuple(epochs))
+    return RebuiltIndexes(*indexes, tuple(aborted), next_offset, producers_end, tuple(epochs))
 
 
 def with_producers(reader: SegmentReader, batches: Batches) -> Iterator[tuple[BatchHeader, tuple[Marker, ...]]]:

@@ -15,6 +15,7 @@ from typing import BinaryIO
 from kafkaframes.errors import LogDirError
 from kafkaframes.log import leader_epochs, names
 from kafkaframes.log.checkpoints import EpochStart, write_leader_epochs
+from kafkaframes.log.cleaner.settings import BEFORE_HORIZONS, REWRITES_OLD
 from kafkaframes.log.directory import LogDirectory, LogFile, Segment
 from kafkaframes.log.filesystem import FileSystem, split
 from kafkaframes.log.leader_epochs import Epochs
@@ -45,6 +46,7 @@ class RecoverySettings:
         producer_id_expiration_ms: ``producer.id.expiration.ms``.
         record_version: what ``message.format.version`` of the topic allows, 0 to 2; 2 from 3.0 on.
         new_leader_epoch: the epoch in which the broker leads the partition after its start; None: it does not.
+        semantics: ``2.8``, ``3.9`` or ``4.x``: whose rules.
     """
 
     now_ms: int
@@ -52,6 +54,7 @@ class RecoverySettings:
     producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
     record_version: int = 2
     new_leader_epoch: int | None = None
+    semantics: str = REWRITES_OLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,7 @@ class Recovered:
 class _State:
     """What goes on from one recovered segment to the next."""
 
+    settings: RecoverySettings
     shelf: Shelf
     epochs: Epochs
     rebuilt: dict[int, RebuiltIndexes] = field(default_factory=dict)
@@ -111,7 +115,7 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
     files = after_actions(filesystem, plan)
     segments = {one.base_offset: _segment(one.base_offset, one.path, one.size_bytes) for one in plan.segments}
     headers = {one.base_offset: one.headers for one in plan.segments}
-    state = _State(_shelf(filesystem, files, settings), partition.leader_epochs or ())
+    state = _State(settings, _shelf(filesystem, files, settings), partition.leader_epochs or ())
     replay = replay_of(filesystem, _as_found(plan, segments))
     start_checkpoint = partition.checkpointed.get(names.LOG_START_CHECKPOINT, 0)
     for rebuild in plan.rebuilds:
@@ -124,7 +128,9 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
                 is_clean=False,
                 replay=replay,
             )
-            _rebuild(filesystem, segments[rebuild.base_offset], headers[rebuild.base_offset], manager, state, settings)
+            found = _rebuild(filesystem, segments[rebuild.base_offset], headers[rebuild.base_offset], manager, state)
+            if settings.record_version >= 2 and (rebuild.is_unflushed or settings.semantics != BEFORE_HORIZONS):
+                state.epochs = leader_epochs.recovered(state.epochs, found.epochs)
     _finish(plan, state, replay, start_checkpoint)
     _put_indexes(files, plan, state)
     _put_snapshots(files, state.shelf)
@@ -187,9 +193,9 @@ def _rebuild(
     headers: tuple[Batches, ...] | None,
     manager: Manager,
     state: _State,
-    settings: RecoverySettings,
-) -> None:
-    """Walk one segment; its producers, transactions and epochs go on from what was before it."""
+) -> RebuiltIndexes:
+    """Walk one segment; its producers and transactions go on from what was before it."""
+    settings = state.settings
     follow = OpenTransactions()
     for entry in manager.states.entries.values():
         if entry.current_txn_first_offset != _NONE:
@@ -204,9 +210,9 @@ def _rebuild(
     )
     state.rebuilt[segment.base_offset] = found
     if settings.record_version >= 2:
-        state.epochs = leader_epochs.recovered(state.epochs, found.epochs)
-        manager.map_end = found.next_offset
+        manager.map_end = found.producers_end
     manager.take_snapshot()
+    return found
 
 
 def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint: int) -> None:

@@ -64,6 +64,11 @@ class Rebuild(NamedTuple):
     base_offset: int
     visible: tuple[int, ...]
 
+    @property
+    def is_unflushed(self) -> bool:
+        """Whether it is recovered because it was not flushed; otherwise an index was missing or wrong."""
+        return self.base_offset in self.visible
+
 
 @dataclass(slots=True)
 class Draft:

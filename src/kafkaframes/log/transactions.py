@@ -151,6 +151,8 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
                 has_producers = has_producers or header.has_producer
         indexed = _indexed(filesystem, segment, problems) if use_indexes else None
         aborted += found if indexed is None else indexed
+    if partition.segments:  # an empty one begins where the log ends, which may lie above the last batch
+        end = max(end, partition.segments[-1].base_offset)
     aborted.sort(key=lambda one: one.last_offset)
     return TransactionState(tuple(aborted), dict(follow.first_offsets), end, tuple(problems), has_producers)
 

@@ -25,6 +25,7 @@ from tests.agreement.corpus import LogCase, log_cases
 from tests.agreement.kind import Case, Kind, differences
 from tests.agreement.kinds.logs import TRUTH, found_lines, lines
 
+from kafkaframes.log.cleaner.settings import semantics_of_version
 from kafkaframes.log.directory import LogDirectory, Partition, discover
 from kafkaframes.log.recovery import RecoverySettings, recover_to
 from kafkaframes.log.recovery_plan import plan_recovery
@@ -70,6 +71,7 @@ def _settings(directory: LogDirectory, partition: Partition, manifest: dict[str,
         producer_id_expiration_ms=int(properties.get("producer.id.expiration.ms", 86_400_000)),
         record_version=2 if is_kraft else max((int(magic) for magic in magics), default=2),
         new_leader_epoch=max(known, default=0) + 2,
+        semantics=semantics_of_version(manifest["kafka_version"]),
     )
 
 

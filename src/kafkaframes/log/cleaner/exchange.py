@@ -178,7 +178,6 @@ class VerdictReader:
         verdicts: Sequence[tuple[Path, int, int]],
         *,
         buckets: int,
-        latest_offset: int,
     ) -> None:
         """Read the verdicts.
 
@@ -187,9 +186,7 @@ class VerdictReader:
             entries, runs, ledger: of step 1.
             verdicts: the files of step 2, and their ranges of buckets.
             buckets: how many there are.
-            latest_offset: of the whole first walk.
         """
-        self._latest_offset = latest_offset
         self._ledger = np.memmap(ledger, np.uint16, "r") if ledger.stat().st_size else np.empty(0, np.uint16)
         self._at = 0
         counts = np.array([counts for counts, _ in _open_runs(entries, runs, buckets)], np.int64).reshape(-1, buckets)
@@ -203,11 +200,6 @@ class VerdictReader:
         self._bits = np.frombuffer(b"".join(slabs), np.uint8)
         self._runs = list(zip(runs, cursors, strict=True))
         self._run, self._left = -1, 0
-
-    @property
-    def latest_offset(self) -> int:
-        """The last offset of the walk."""
-        return self._latest_offset
 
     def is_latest(self, window: DecodedWindow) -> Flags:
         """Return which records no later one replaces."""

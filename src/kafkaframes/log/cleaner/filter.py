@@ -80,13 +80,22 @@ class Filter:
         settings: CleanerSettings,
         known: Latest,
         transactions: CleanedTransactions,
+        *,
+        end_offset: int,
     ) -> None:
-        """Judge by what the first walk has found; ``producers`` are those that the broker would know."""
+        """Judge by what the first walk has found.
+
+        Args:
+            producers: those that the broker would know.
+            settings, known: of the round.
+            transactions: as they stand where the first window begins.
+            end_offset: of the round; records from here on are not judged.
+        """
         self._producers = producers
         self._settings = settings
         self._known = known
         self._transactions = transactions
-        self._round_end = known.latest_offset + 1
+        self._end_offset = end_offset
         ends = sorted({entry.last_offset for entry in producers.entries.values() if entry.last_offset >= 0})
         self._last_of_producers = np.array(ends, np.int64)
         self.tally = Tally()
@@ -148,8 +157,8 @@ class Filter:
         )
         for batch in np.flatnonzero(maybe).tolist():
             keeps[batch] = self._is_last_of_producer(window.header(batch))
-        if self._settings.has_horizons:
-            keeps |= last_offsets + 1 == self._round_end
+        if self._settings.keeps_last_of_round:
+            keeps |= last_offsets + 1 == self._end_offset
         return keeps
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
@@ -180,7 +189,7 @@ class Filter:
         index, owners = window.index, window.owners
         is_control = (window.batches.column("magic") >= 2) & ((window.batches.column("attributes") & CONTROL) != 0)
         discard, control = discarded[owners], is_control[owners]
-        beyond = index.offsets > self._known.latest_offset
+        beyond = index.offsets >= self._end_offset
         is_latest = (index.key_size >= 0) & self._known.is_latest(window)
         alive = index.value_size >= 0
         if not alive.all():
@@ -255,7 +264,7 @@ class Filter:
 
     def _header(self, header: BatchHeader, append_time: bool, horizon: int | None) -> BatchFields:
         """Return the header of a batch that is written anew: its own, but for what the records decide."""
-        if horizon is None and _has_horizon(header):
+        if horizon is None and _has_horizon(header) and self._settings.has_horizons:
             horizon = header.base_timestamp
         fields = _fields(header, append_time=append_time, horizon=horizon)
         if header.magic < 2:

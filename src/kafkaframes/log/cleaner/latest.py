@@ -25,10 +25,6 @@ Flags = npt.NDArray[np.bool_]
 class Latest(Protocol):
     """What the second walk asks, window by window, in the order of offsets."""
 
-    @property
-    def latest_offset(self) -> int:
-        """The last offset of the walk, -1 if it met no batch; records above it are not judged."""
-
     def is_latest(self, window: DecodedWindow) -> Flags:
         """Return which records no later one replaces; what it says of records without a key means nothing."""
 
@@ -40,11 +36,6 @@ class LatestInMemory:
         """``walked``: the windows by their places; the first record's number, and which records did not count."""
         self._map = known
         self._walked = walked
-
-    @property
-    def latest_offset(self) -> int:
-        """The last offset of the walk."""
-        return self._map.latest_offset
 
     def is_latest(self, window: DecodedWindow) -> Flags:
         """Return which records no later one replaces."""
@@ -80,9 +71,6 @@ def walk_dirty_part(filesystem: FileSystem, plan: RoundPlan) -> LatestInMemory:
         index = window.index
         number = known.put_all(window.sections.buf, index.key_at, index.key_size, index.offsets, wanted)
         walked[_place(window)] = number, None if wanted.all() else ~wanted
-        last = int(window.batches.column("last_offset").max(initial=-1))
-        if last >= plan.first_dirty_offset:
-            known.latest_offset = max(known.latest_offset, last)
     return LatestInMemory(known, walked)
 
 

@@ -28,13 +28,10 @@ class OffsetMap:
     """Keys and their last records.
 
     Attributes:
-        latest_offset: the last offset of all batches that were read into it, -1 before the first; records above it
-            are not judged.
         rises: whether each record that replaced another had a larger offset, as in every log that a broker wrote.
     """
 
     def __init__(self) -> None:
-        self.latest_offset = -1
         self.rises = True
         self._entries = 0
         self._used = 0

@@ -44,7 +44,8 @@ class RoundPlan:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to clean."""
-        return self.first_uncleanable_offset <= self.first_dirty_offset
+        first, end = self.first_dirty_offset, self.first_uncleanable_offset
+        return end <= first or not any(segment.size_bytes for segment in self.segments_between(first, end))
 
     def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
         """Return the transactions that touch offsets from ``start`` to before ``end``."""
@@ -77,8 +78,13 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
     high_watermark = end if settings.high_watermark is None else settings.high_watermark
     dirty = _first_dirty(partition, settings, end)
     limits = [(partition.segments[-1].base_offset, "the active segment is never cleaned")] if partition.segments else []
-    opened = [offset for offset in (producers.first_open_offset, *state.open.values()) if offset is not None]
-    limits.append((min([*opened, high_watermark]), "an open transaction, or the high watermark"))
+    limits += [
+        (offset, "an open transaction")
+        for offset in (producers.first_open_offset, *state.open.values())
+        if offset is not None
+    ]
+    if settings.minds_high_watermark:
+        limits.append((high_watermark, "the high watermark"))
     lagging = _first_lagging(filesystem, partition, settings, dirty)
     if lagging is not None:
         limits.append((lagging, f"younger than min.compaction.lag.ms ({settings.min_compaction_lag_ms})"))

@@ -96,10 +96,10 @@ def _split(filesystem: FileSystem, partition: Partition) -> tuple[FileSystem, Pa
 def _write(
     filesystem: FileSystem, plan: RoundPlan, settings: CleanerSettings, known: Latest, directory: Path
 ) -> tuple[int, dict[int, tuple[int, ...]], Tally]:
-    end_offset = known.latest_offset + 1
+    end_offset = plan.first_uncleanable_offset
     segments = plan.segments_between(0, end_offset)
     transactions = CleanedTransactions()
-    filter_ = Filter(plan.producers, settings, known, transactions)
+    filter_ = Filter(plan.producers, settings, known, transactions, end_offset=end_offset)
     groups: dict[int, tuple[int, ...]] = {}
     for group in group_segments(segments, settings, plan.first_uncleanable_offset):
         transactions.kept = []
@@ -172,8 +172,9 @@ def preview_partition(
         return plan, None
     known = walk_dirty_part(filesystem, plan)
     transactions = CleanedTransactions()
-    filter_ = Filter(plan.producers, settings, known, transactions)
-    segments = plan.segments_between(0, known.latest_offset + 1)
+    end_offset = plan.first_uncleanable_offset
+    filter_ = Filter(plan.producers, settings, known, transactions, end_offset=end_offset)
+    segments = plan.segments_between(0, end_offset)
     for piece in kept_of(filesystem, sources_of(plan, segments, settings), filter_, transactions):
         filter_.tally.bytes_written += len(piece)
     return plan, filter_.tally

@@ -66,3 +66,13 @@ class CleanerSettings:
     def has_horizons(self) -> bool:
         """Whether batches carry the time at which tombstones and markers may go (KIP-534)."""
         return self.semantics != BEFORE_HORIZONS
+
+    @property
+    def minds_high_watermark(self) -> bool:
+        """Whether a round ends at the high watermark; 2.8 cleans up to the active segment whatever it is."""
+        return self.semantics != BEFORE_HORIZONS
+
+    @property
+    def keeps_last_of_round(self) -> bool:
+        """Whether the batch at a round's end stays, be it empty, so that the offset is not lost (KAFKA-17076, 4.0)."""
+        return self.semantics == REWRITES_OLD

@@ -84,7 +84,7 @@ class StagedRound:
     Attributes:
         rises: whether the partition can be cleaned in this way.
         fits: likewise; a segment whose offsets reach too far is split by who cleans it alone.
-        end_offset, tally: of the round, at its end.
+        tally: of the round, at its end.
     """
 
     filesystem: FileSystem
@@ -95,7 +95,6 @@ class StagedRound:
     plan: RoundPlan
     rises: bool = True
     fits: bool = True
-    end_offset: int = 0
     tally: Tally = field(default_factory=Tally)
     _chunks: list[Chunk] = field(default_factory=list)
     _has_facts: list[bool] = field(default_factory=list)
@@ -109,6 +108,11 @@ class StagedRound:
     def is_possible(self) -> bool:
         """Whether this is a way to clean the partition, as far as is known."""
         return self.rises and self.fits
+
+    @property
+    def end_offset(self) -> int:
+        """The next round's first dirty offset."""
+        return self.plan.first_uncleanable_offset
 
     @property
     def scratch(self) -> Path:
@@ -174,7 +178,6 @@ class StagedRound:
             follows = one.first_offset > last or one.first_offset < 0
             self.rises = self.rises and one.rises and follows and one.last_offset < chunk.end_offset
             last = max(last, one.last_offset)
-        self.end_offset = max((one.latest_offset for one in answers), default=-1) + 1
 
     def judge(self) -> Iterator[Stage]:
         """Judge the entries by ranges of buckets; follow the transactions through the whole partition."""
@@ -219,7 +222,7 @@ class StagedRound:
                     walked.runs,
                     tuple(self._verdicts),
                     self._buckets,
-                    self.end_offset - 1,
+                    self.end_offset,
                     self.plan.producers,
                     state,
                     self.settings,

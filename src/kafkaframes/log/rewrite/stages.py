@@ -222,13 +222,11 @@ class Walked:
 
     Attributes:
         runs: of its entries.
-        latest_offset: see ``Latest``.
         first_offset, last_offset: of its records and batches; -1 without any.
         rises: whether every record's offset is above the one before.
     """
 
     runs: tuple[int, ...] = ()
-    latest_offset: int = -1
     first_offset: int = -1
     last_offset: int = -1
     rises: bool = True
@@ -260,7 +258,7 @@ class WalkTask:
     def carry_out(self) -> Walked:
         """Write entries and ledger."""
         chunk, facts = self.chunk, Facts()
-        latest = first = last = -1
+        first = last = -1
         rises = True
         with (
             files.new_file(chunk.path("entries"), durable=False) as entries,
@@ -274,15 +272,13 @@ class WalkTask:
                     facts.add(place, window)
                 writer.put(window, self._wanted(source, window))
                 ends = int(window.batches.column("last_offset").max(initial=-1))
-                if source.is_dirty and ends >= self.first_dirty_offset:
-                    latest = max(latest, ends)
                 offsets = window.index.offsets
                 if len(offsets):
                     rises = rises and bool((np.diff(offsets, prepend=last) > 0).all())
                     first = int(offsets[0]) if first < 0 else first
                     last = max(int(offsets[-1]), ends)
             writer.finish_run()
-        return Walked(tuple(writer.runs), latest, first, last, rises, facts.write(chunk.path("facts")))
+        return Walked(tuple(writer.runs), first, last, rises, facts.write(chunk.path("facts")))
 
     def _wanted(self, source: SourceSegment, window: DecodedWindow) -> npt.NDArray[np.bool_]:
         if not source.is_dirty:
@@ -350,7 +346,7 @@ class RewriteTask:
     runs: tuple[int, ...]
     verdicts: tuple[tuple[str, int, int], ...]
     buckets: int
-    latest_offset: int
+    end_offset: int
     producers: ProducerStates
     transactions: CleanedTransactions
     settings: CleanerSettings
@@ -371,9 +367,8 @@ class RewriteTask:
             chunk.path("ledger"),
             verdicts,
             buckets=self.buckets,
-            latest_offset=self.latest_offset,
         )
-        filter_ = Filter(self.producers, self.settings, known, self.transactions)
+        filter_ = Filter(self.producers, self.settings, known, self.transactions, end_offset=self.end_offset)
         left = iter(chunk.sources)
         for base, count in self.groups:
             sources = [next(left) for _ in range(count)]

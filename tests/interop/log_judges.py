@@ -1,0 +1,146 @@
+"""Kafka's own log classes, three releases of them, asked about directories; and how their answers are compared."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from kafkaframes.records.codecs import Codec, decompress
+from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, MESSAGE_V0, MESSAGE_V1
+
+JAVA = Path(__file__).parent / "java" / "logs"
+FOLDERS = {"2.8.2": "v28", "3.9.1": "v39", "4.3.1": "v43"}
+_LAYOUTS = (MESSAGE_V0, MESSAGE_V1, BATCH_V2)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """One release's classes."""
+
+    version: str
+    classpath: str
+    logging: tuple[str, ...] = ()
+
+    def ask(self, questions: Sequence[dict[str, Any]], work: Path) -> list[list[int] | str]:
+        """Return an answer a question: numbers, or the text of an exception."""
+        work.mkdir(parents=True, exist_ok=True)
+        asked, answered, account = work / "asked", work / "answered", work / "account"
+        asked.write_text("".join("\t".join(f"{k}={v}" for k, v in one.items()) + "\n" for one in questions))
+        command = ["java", "-Xmx1g", "-XX:TieredStopAtLevel=1", *self.logging, "-cp", self.classpath, "LogTruth"]
+        with account.open("w") as told:
+            subprocess.run([*command, asked, answered], stdout=told, stderr=told, timeout=900, check=True)
+        return [_answer(line) for line in answered.read_text().splitlines()]
+
+    def segment_bytes(self, size: int) -> dict[str, int]:
+        name = "internal.segment.bytes" if self.version.startswith("4.") else "segment.bytes"
+        return {f"topic:{name}": size}
+
+
+def _answer(line: str) -> list[int] | str:
+    words = line.split()
+    return line.partition("failed ")[2] if "failed" in words else [int(word) for word in words[1:]]
+
+
+def judge(kafka: ModuleType, version: str, classes: Path) -> Judge:
+    """Compile what asks one release of Kafka."""
+    classes.mkdir(parents=True, exist_ok=True)
+    classpath = kafka.classpath(version)
+    sources = [*JAVA.glob("*.java"), *(JAVA / FOLDERS[version]).glob("*.java")]
+    subprocess.run(["javac", "-nowarn", "-cp", classpath, "-d", classes, *sources], check=True, timeout=120)
+    logging = kafka._logging_options(version, classes / "logging", level="OFF")
+    return Judge(version, f"{classes}:{classpath}", tuple(logging))
+
+
+def copy(source: Path, target: Path) -> Path:
+    shutil.copytree(source, target)
+    return target
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+
+
+def byte_differences(expected: Path, found: Path) -> Iterator[str]:
+    """Compare two directories, every name and byte."""
+    one, other = files_of(expected), files_of(found)
+    for name in sorted(one.keys() | other.keys()):
+        if name not in other:
+            yield f"{name}: Kafka has a file of {len(one[name])} bytes"
+        elif name not in one:
+            yield f"{name}: Kafka has no such file, ours is of {len(other[name])} bytes"
+        elif one[name] != other[name]:
+            yield f"{name}: {len(one[name])} bytes, ours {len(other[name])}: {first_difference(one[name], other[name])}"
+
+
+def first_difference(one: bytes, other: bytes) -> str:
+    at = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    start = max(at - 8, 0)
+    return f"from byte {at}: {one[start : at + 24].hex()} and {other[start : at + 24].hex()}"
+
+
+def cleaned_differences(expected: Path, found: Path) -> Iterator[str]:
+    """Compare two cleaned partitions: what Kafka leaves free (compressed bytes, index entries) is left out."""
+    one, other = files_of(expected), files_of(found)
+    names = [{name for name in files if not name.endswith((".deleted", "-checkpoint"))} for files in (one, other)]
+    for name in sorted(names[0] ^ names[1]):
+        yield f"{name}: only {'Kafka' if name in names[0] else 'ours'} has it"
+    for name in sorted(names[0] & names[1]):
+        if name.endswith(".log"):
+            yield from (f"{name}: {text}" for text in _batch_differences(one[name], other[name]))
+        elif name.endswith((".txnindex", ".snapshot")) and one[name] != other[name]:
+            yield f"{name}: {first_difference(one[name], other[name])}"
+
+
+def _batch_differences(expected: bytes, found: bytes) -> Iterator[str]:
+    one, other = list(batches_of(expected)), list(batches_of(found))
+    if len(one) != len(other):
+        yield f"{len(one)} batches, ours {len(other)}: {[_short(b) for b in one]} and {[_short(b) for b in other]}"
+        return
+    for number, (a, b) in enumerate(zip(one, other, strict=True)):
+        if a != b and opened(a) != opened(b):
+            yield f"batch {number}, {_short(a)} and {_short(b)}: {first_difference(opened(a), opened(b))}"
+
+
+def _short(raw: bytes) -> str:
+    codec = raw[22] & 7 if raw[16] == 2 else raw[17] & 7
+    delta = int.from_bytes(raw[23:27], "big") if raw[16] == 2 else 0
+    return f"v{raw[16]}@{int.from_bytes(raw[:8], 'big')}+{delta}/{codec}"
+
+
+def batches_of(raw: bytes) -> Iterable[bytes]:
+    """Cut whole batches apart."""
+    at = 0
+    while at + 12 <= len(raw):
+        end = at + 12 + int.from_bytes(raw[at + 8 : at + 12], "big", signed=True)
+        yield raw[at:end]
+        at = end
+
+
+def opened(raw: bytes) -> bytes:
+    """Return a batch with its records as they are uncompressed; without what compression decides."""
+    magic = raw[16]
+    layout = _LAYOUTS[magic]
+    codec = Codec(raw[layout.end_of("attributes") - 1] & CODEC_MASK)
+    if codec is Codec.NONE:
+        return raw
+    start = layout.size if magic == 2 else layout.size + 8
+    size, crc = layout.place_of("size"), layout.place_of("crc")
+    header = bytearray(raw[:start])
+    header[size : size + 4] = header[crc : crc + 4] = bytes(4)
+    if magic < 2:
+        header[-4:] = bytes(4)
+    return bytes(header) + bytes(decompress(codec, raw[start:], magic=magic).data)
+
+
+def set_times(source: Path, target: Path) -> None:
+    """Give segments the file times that they have elsewhere."""
+    for path in source.glob("*.log"):
+        if (target / path.name).exists():
+            stat = path.stat()
+            os.utime(target / path.name, ns=(stat.st_mtime_ns, stat.st_mtime_ns))

@@ -1,0 +1,198 @@
+"""Kafka's own log cleaner, of three releases, and ours on made-up logs: rounds of cleaning, appends between them."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.interop.brokers import real_kafka
+from tests.interop.log_judges import FOLDERS, Judge, byte_differences, cleaned_differences, judge, set_times
+from tests.interop.made_up_logs import DAY, NOW, Writer, a_writer, write_segments
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.log.cleaner import CleanerSettings, CleaningRound, clean_partition
+from kafkaframes.log.cleaner.settings import BEFORE_HORIZONS, semantics_of_version
+from kafkaframes.log.directory import discover
+from kafkaframes.log.recovery import RecoverySettings, recover_to
+from kafkaframes.log.recovery_plan import plan_recovery
+from kafkaframes.log.rewrite.job import run_here
+from kafkaframes.log.rewrite.staged_compaction import Split, clean_partitions
+
+LOGS = int(os.environ.get("KAFKAFRAMES_CLEANER_LOGS", "40"))
+SEED = os.environ.get("KAFKAFRAMES_CLEANER_SEED", "1")
+ROUNDS = 3
+MAGICS = ((2,), (2,), (2,), (0, 1, 2), (0,), (1,), (2, 2, 1), (1, 2))
+SPLIT = Split(secret=(1, 2), above_bytes=0, chunk_bytes=2000, run_entries=100, judge_entries=500)
+WAIT = {"wait": 60_000}  # what a broker deletes a minute later is gone
+
+
+@dataclass
+class Log:
+    """One made-up log on its way through the rounds."""
+
+    number: int
+    home: Path
+    choose: random.Random
+    writer: Writer
+    settings: dict[str, int]
+    now: int = NOW
+    dirty: int | None = None
+    high_watermark: int | None = None
+    path: Path = field(default_factory=Path)
+
+    def step(self, name: str) -> Path:
+        """Copy the log to where the next step is done."""
+        target = self.home / name
+        shutil.copytree(self.path, target)
+        set_times(self.path / "t-0", target / "t-0")
+        self.path = target
+        return target / "t-0"
+
+
+def a_log(number: int, home: Path, version: str) -> Log:
+    choose = random.Random(f"{SEED}-{number}")
+    writer = a_writer(choose, choose.choice(MAGICS))
+    if semantics_of_version(version) == BEFORE_HORIZONS:
+        writer.horizons = 0.0
+    settings = {
+        "segment_bytes": choose.choice((2000, 12_000, 72_000, 10**9)),
+        "index_bytes": choose.choice((240, 2400, 65_536, 65_536)),
+        "index_interval_bytes": choose.choice((100, 512, 4096)),
+        "delete_retention_ms": choose.choice((0, 0, 2000, DAY)),
+        "min_compaction_lag_ms": choose.choice((0, 0, 0, 0, 0, 1000, DAY // 2)),
+    }
+    return Log(number, home / str(number), choose, writer, settings)
+
+
+def question(log: Log, asked: Judge, directory: Path, **more: Any) -> dict[str, Any]:
+    settings = log.settings
+    return {
+        "directory": directory,
+        "now": log.now,
+        **asked.segment_bytes(settings["segment_bytes"]),
+        "topic:segment.index.bytes": settings["index_bytes"],
+        "topic:index.interval.bytes": settings["index_interval_bytes"],
+        "topic:delete.retention.ms": settings["delete_retention_ms"],
+        "topic:min.compaction.lag.ms": settings["min_compaction_lag_ms"],
+        "topic:cleanup.policy": "compact",
+        "topic:max.message.bytes": 10**7,
+        **more,
+    }
+
+
+def written_on(log: Log, number: int) -> Path:
+    """Append segments, as files alone: what a broker makes of them comes next."""
+    if number:
+        log.step(f"grown-{number}")
+        for path in (log.path / "t-0").glob("*.deleted"):
+            path.unlink()
+    else:
+        log.path = log.home / "made"
+        (log.path / "t-0").mkdir(parents=True)
+    write_segments(log.writer, log.path / "t-0", count=log.choose.choice((0, 1, 2, 4) if number else (1, 2, 3, 5, 9)))
+    return log.path / "t-0"
+
+
+def loaded(logs: list[Log], asked: Judge, number: int) -> dict[str, list[str]]:
+    """Have Kafka and us load the logs, which makes whole directories of them."""
+    grown = {log.number: written_on(log, number) for log in logs}
+    sources = {log.number: log.path for log in logs}
+    large = {"topic:segment.index.bytes": 65_536, "leader_epoch": 50 + number}
+    questions = [question(log, asked, log.step(f"loaded-{number}"), op="load", clean=0, **large) for log in logs]
+    answers = asked.ask(questions, logs[0].home.parent / "work")
+    found = {}
+    for log, answer in zip(logs, answers, strict=True):
+        assert not isinstance(answer, str), answer
+        (directory,) = discover(str(sources[log.number]))
+        settings = RecoverySettings(
+            log.now,
+            index_interval_bytes=log.settings["index_interval_bytes"],
+            new_leader_epoch=50 + number,
+            semantics=semantics_of_version(asked.version),
+        )
+        ours = log.home / f"ours-loaded-{number}" / "t-0"
+        recover_to(directory, plan_recovery(directory, directory.partitions[0]), settings, ours)
+        found[f"{log.number}, load {number}"] = list(byte_differences(log.path / "t-0", ours))
+        set_times(grown[log.number], log.path / "t-0")
+    return found
+
+
+def cleaned(logs: list[Log], asked: Judge, number: int, seen: Counter[str]) -> dict[str, list[str]]:
+    """Have Kafka and us clean the logs; Kafka's results go on, but for those that it could not clean."""
+    sources = {log.number: log.path for log in logs}
+    questions = []
+    for log in logs:
+        log.high_watermark = log.choose.randrange(log.writer.offset + 1) if log.choose.random() < 0.08 else None
+        given = {"dirty": log.dirty, "high_watermark": log.high_watermark}
+        more = {key: value for key, value in given.items() if value is not None}
+        buffer = log.choose.choice((524_288, 1024))
+        asked_for = {"op": "clean", "clean": 1, "io_buffer": buffer, **WAIT, **more}
+        questions.append(question(log, asked, log.step(f"cleaned-{number}"), **asked_for))
+    found = {}
+    for log, answer in zip(list(logs), asked.ask(questions, logs[0].home.parent / "work"), strict=True):
+        if isinstance(answer, str) and "to a full" in answer:  # an index as small as no broker has it
+            logs.remove(log)
+            continue
+        ours = our_round(log, sources[log.number], asked.version, number)
+        seen["refused" if isinstance(ours, LogDirError) else "cleaned" if ours else "nothing to clean"] += 1
+        if isinstance(answer, str) or isinstance(ours, LogDirError):
+            logs.remove(log)
+            texts = [] if isinstance(answer, str) and isinstance(ours, LogDirError) else [f"{answer}, ours: {ours}"]
+        else:
+            texts = list(differences(log, answer[2], ours))
+        found[f"{log.number}, round {number}"] = texts
+        log.now += log.choose.choice((0, 1000, 3000, DAY // 2, 2 * DAY))
+        log.writer.clock += log.choose.choice((0, 0, DAY))
+    return found
+
+
+def our_round(log: Log, source: Path, version: str, number: int) -> CleaningRound | LogDirError | None:
+    (directory,) = discover(str(source))
+    settings = CleanerSettings(
+        now_ms=log.now,
+        semantics=semantics_of_version(version),
+        first_dirty_offset=log.dirty,
+        high_watermark=log.high_watermark,
+        **log.settings,
+    )
+    target = log.home / f"ours-{number}" / "t-0"
+    try:
+        alone = clean_partition(directory.filesystem, directory.partitions[0], settings, target)
+    except LogDirError as error:
+        return error
+    if alone is not None and log.number % 4 == 0:
+        many = log.home / f"many-{number}" / "t-0"
+        clean_partitions([(directory.filesystem, directory.partitions[0], many)], settings, SPLIT, run_here)
+        assert list(byte_differences(target, many)) == []
+    return alone
+
+
+def differences(log: Log, end_offset: int, ours: CleaningRound | None) -> list[str]:
+    mine = -1 if ours is None else ours.end_offset
+    if mine != end_offset:
+        return [f"Kafka cleaned up to {end_offset}, we up to {mine}"]
+    if ours is None:
+        return []
+    log.dirty = end_offset
+    return list(cleaned_differences(log.path / "t-0", ours.directory))
+
+
+@pytest.mark.parametrize("version", FOLDERS)
+def test_made_up_logs_are_cleaned_as_kafka_cleans_them(version: str, oracle: Path, tmp_path: Path) -> None:
+    """Every file of every round: kept records, batch headers, names, transaction indexes, producer snapshots."""
+    asked = judge(real_kafka(oracle), version, tmp_path / "classes")
+    logs = [a_log(number, tmp_path / "logs", version) for number in range(LOGS)]
+    seen: Counter[str] = Counter()
+    found: dict[str, list[str]] = {}
+    for number in range(ROUNDS):
+        found |= loaded(logs, asked, number)
+        found |= cleaned(logs, asked, number, seen)
+    assert {name: texts for name, texts in found.items() if texts} == {}
+    assert seen["cleaned"] > LOGS // 2 < len(found)
+    assert seen["nothing to clean"]
