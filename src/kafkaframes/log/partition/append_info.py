@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkaframes.log.append.decoded import ensure_valid
 from kafkaframes.log.append.refusal import AppendRefusedError
@@ -25,8 +25,7 @@ _OFFSET_BYTES = 8
 _CRC_FROM = BATCH_V2.end_of("crc")
 
 
-@dataclass(frozen=True, slots=True)
-class LogAppendInfo:
+class LogAppendInfo(NamedTuple):
     """What became of an append; what a producer is answered with (LogAppendInfo).
 
     Attributes:

@@ -6,7 +6,6 @@ Everything that can refuse an append comes before its first effect, so that a re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkaframes.errors import OptionError
@@ -45,7 +44,7 @@ def append(
     if prepared.duplicate is not None:
         one = prepared.duplicate
         info = _info(log, one.first_offset, one.last_offset, (), valid_bytes=len(data))
-        return replace(info, is_duplicate=True, append_time_ms=one.timestamp)
+        return info._replace(is_duplicate=True, append_time_ms=one.timestamp)
     last_offset = headers[-1].last_offset
     segment, rolled = _segment_for(log, data, headers, first_offset, now_ms)
     _assign_epochs(log, headers)

@@ -9,7 +9,7 @@ Not thread-safe: one owner, as a partition has one leader.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from kafkaframes.errors import OffsetOutOfRangeError, OptionError
 from kafkaframes.log.append import AppendSettings, validate_and_assign
@@ -170,9 +170,8 @@ class PartitionLog:
         headers = headers_of(appended.records) if appended.records else []
         info = appending.append(self, appended.records, headers, first_offset=start, now_ms=now_ms, origin=origin)
         if settings.timestamp_type != LOG_APPEND_TIME and not appended.recompressed_bytes:
-            return info if info.valid_bytes == appended.valid_bytes else replace(info, valid_bytes=appended.valid_bytes)
-        return replace(
-            info,
+            return info if info.valid_bytes == appended.valid_bytes else info._replace(valid_bytes=appended.valid_bytes)
+        return info._replace(
             valid_bytes=appended.valid_bytes,
             append_time_ms=now_ms if settings.append_time and not info.is_duplicate else info.append_time_ms,
             recompressed_bytes=appended.recompressed_bytes,

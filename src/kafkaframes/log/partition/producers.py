@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkaframes.log.append.refusal import AppendRefusedError
@@ -43,8 +43,7 @@ class BatchMetadata(NamedTuple):
         return (self.last_sequence - self.offset_delta) & _LARGEST_SEQUENCE
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerState:
+class ProducerState(NamedTuple):
     """One producer (ProducerStateEntry); a value, so that an append that fails leaves no trace.
 
     Attributes:
@@ -69,14 +68,17 @@ class ProducerState:
         """Return the state in an epoch: a new one has no batches."""
         if producer_epoch == self.producer_epoch:
             return self
-        return replace(self, producer_epoch=producer_epoch, batches=())
+        return self._replace(producer_epoch=producer_epoch, batches=())
 
     def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:
         """Return the remembered batch that ``header`` repeats."""
         if header.producer_epoch != self.producer_epoch:
             return None
-        wanted = header.base_sequence, header.last_sequence
-        return next((one for one in self.batches if (one.first_sequence, one.last_sequence) == wanted), None)
+        last_sequence = header.last_sequence
+        for one in self.batches:
+            if one.last_sequence == last_sequence and one.first_sequence == header.base_sequence:
+                return one
+        return None
 
     def entry(self) -> ProducerEntry:
         """Return the state as a snapshot has it."""
@@ -243,13 +245,14 @@ def _after_data(state: ProducerState, known: ProducerState, header: BatchHeader,
     delta = header.last_offset - header.base_offset
     added = BatchMetadata(header.last_sequence, header.last_offset, delta, header.max_timestamp)
     current = state.of_epoch(header.producer_epoch)
-    return replace(
-        current,
-        batches=(*current.batches, added)[-BATCHES_KEPT:],
-        last_timestamp=header.max_timestamp,
-        current_txn_first_offset=header.base_offset
-        if header.is_transactional and not is_open
-        else state.current_txn_first_offset,
+    begins = header.is_transactional and not is_open
+    return ProducerState(
+        current.producer_id,
+        current.producer_epoch,
+        current.coordinator_epoch,
+        header.max_timestamp,
+        header.base_offset if begins else state.current_txn_first_offset,
+        (*current.batches, added)[-BATCHES_KEPT:],
     )
 
 
@@ -264,8 +267,7 @@ def _after_marker(
     first, ended = state.current_txn_first_offset, []
     if first != NONE:
         ended.append(CompletedTransaction(marker.producer_id, first, marker.offset, marker.kind == "ABORT"))
-    after = replace(
-        state.of_epoch(marker.producer_epoch),
+    after = state.of_epoch(marker.producer_epoch)._replace(
         coordinator_epoch=marker.coordinator_epoch,
         last_timestamp=timestamp_ms,
         current_txn_first_offset=NONE,
@@ -281,13 +283,15 @@ def _check_epoch(state: ProducerState, producer_epoch: int, offset: int, origin:
 
 def _check_sequence(state: ProducerState, known: ProducerState, header: BatchHeader) -> None:
     """Refuse a sequence that does not follow; of a producer that nothing is known of, any is right."""
-    sequence, who = header.base_sequence, f"producer {header.producer_id}"
+    sequence = header.base_sequence
     if header.producer_epoch != state.producer_epoch:
         if sequence != 0 and state.producer_epoch != NONE:
             reason = f"the first sequence of epoch {header.producer_epoch} is {sequence}, not 0"
-            raise _refused("OutOfOrderSequenceException", f"{who}: {reason}")
+            raise _refused("OutOfOrderSequenceException", f"producer {header.producer_id}: {reason}")
         return
     last = state.last_sequence
     follows = sequence == (last + 1) & _LARGEST_SEQUENCE if last >= 0 else sequence == 0
     if known.producer_epoch != NONE and not follows:
-        raise _refused("OutOfOrderSequenceException", f"{who}: sequence {sequence} after {last}")
+        raise _refused(
+            "OutOfOrderSequenceException", f"producer {header.producer_id}: sequence {sequence} after {last}"
+        )
