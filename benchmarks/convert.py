@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from kafkaframes.log.append.decoded import Decoded
+from kafkaframes.log.decoded import Decoded
 from kafkaframes.log.rewrite import RewriteSettings, convert
 from kafkaframes.records import decode
 from kafkaframes.records.build import build_records

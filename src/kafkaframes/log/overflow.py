@@ -161,8 +161,18 @@ def overflows(filesystem: FileSystem, segment: Segment, next_base: int | None) -
     """
     if not segment.size_bytes or (next_base is not None and next_base - 1 - segment.base_offset <= MOST_OFFSETS):
         return False
-    with open_segment(filesystem, segment) as reader:
-        return reader.next_offset - 1 - segment.base_offset > MOST_OFFSETS
+    return _last_offset(filesystem, segment) - segment.base_offset > MOST_OFFSETS
+
+
+def _last_offset(filesystem: FileSystem, segment: Segment) -> int:
+    if segment.index is not None or segment.end_offset is not None:
+        with open_segment(filesystem, segment) as reader:
+            return reader.next_offset - 1
+    last = segment.base_offset - 1
+    with filesystem.open(segment.path) as read_at:  # all headers: in columns
+        for window in scan_segment(read_at, size_bytes=segment.size_bytes):
+            last = int(window.batches.column("last_offset")[-1]) if len(window.batches) else last
+    return last
 
 
 def split_partition(filesystem: FileSystem, partition: Partition) -> tuple[FileSystem, Partition]:

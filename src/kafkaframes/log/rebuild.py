@@ -31,7 +31,7 @@ from kafkaframes.records.scan import Batches
 
 Ints = npt.NDArray[np.int64]
 INDEX_INTERVAL_BYTES = 4096  # the default of index.interval.bytes
-_KEPT = ("position", "last_offset", "max_timestamp")
+INDEXED = ("position", "last_offset", "max_timestamp")  # what the indexes are made of
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def rebuild_indexes(
     """
     open_transactions = OpenTransactions() if follow is None else follow
     states = ProducerStates() if producers is None else producers
-    parts: dict[str, list[Ints]] = {name: [np.empty(0, np.int64)] for name in _KEPT}
+    parts: dict[str, list[Ints]] = {name: [np.empty(0, np.int64)] for name in INDEXED}
     epochs: list[EpochStart] = []
     producers_end = segment.base_offset
     aborted: list[AbortedTransaction] = []
@@ -129,7 +129,7 @@ def rebuild_indexes(
         reader = SegmentReader(filesystem, segment, read_at, use_indexes=False)
         read = (window.batches for window in scan_segment(read_at, size_bytes=segment.size_bytes))
         for batches in read if headers is None else headers:
-            for name in _KEPT:
+            for name in INDEXED:
                 parts[name].append(batches.column(name).copy())
             of_format_2 = np.flatnonzero(batches.column("magic") >= 2)
             if len(of_format_2):
@@ -138,7 +138,7 @@ def rebuild_indexes(
             for header, markers in with_producers(reader, batches):
                 states.see(header, markers)
                 aborted += _ended(open_transactions, header, markers)
-    positions, last_offsets, stamps = (np.concatenate(parts[name]) for name in _KEPT)
+    positions, last_offsets, stamps = (np.concatenate(parts[name]) for name in INDEXED)
     indexes = build_indexes(segment.base_offset, positions, last_offsets, stamps, interval_bytes=index_interval_bytes)
     next_offset = int(last_offsets[-1]) + 1 if len(last_offsets) else segment.base_offset
     return RebuiltIndexes(*indexes, tuple(aborted), next_offset, producers_end, tuple(epochs))

@@ -7,7 +7,7 @@ are copied only then. The six columns of ``fused.READY`` are mostly made there, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,6 @@ from kafkaframes.wire.text import java_text
 HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 TIMESTAMP = pa.timestamp("ms", tz="UTC")
 CODEC = pa.dictionary(pa.int8(), pa.string())
-_CODEC_NAMES = pa.array([*CODECS, "unknown"])
 
 
 class Decoded:
@@ -133,7 +132,12 @@ def _sequences(found: Decoded) -> npt.NDArray[np.int32]:
 def codec_array(attributes: Ints) -> pa.Array:
     """Name codecs by the attributes of their batches; ``unknown`` for the numbers that Kafka does not know."""
     numbers = np.minimum(attributes & CODEC_MASK, len(CODECS)).astype(np.int8)
-    return pa.DictionaryArray.from_arrays(pa.array(numbers), _CODEC_NAMES)
+    return pa.DictionaryArray.from_arrays(pa.array(numbers), _codec_names())
+
+
+@cache
+def _codec_names() -> pa.Array:
+    return pa.array([*CODECS, "unknown"])  # not while importing: it imports pandas
 
 
 def _numbers(name: str, dtype: Any) -> Callable[[Decoded], Any]:

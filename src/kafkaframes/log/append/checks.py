@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkaframes.log.append import refusal
-from kafkaframes.log.append.decoded import Decoded, Flags
 from kafkaframes.log.append.refusal import AppendRefusedError, RecordRefusal
 from kafkaframes.log.append.settings import AppendSettings
 from kafkaframes.log.append.unreadable import Unreadable, unreadable_of
+from kafkaframes.log.decoded import Decoded, Flags
 from kafkaframes.records.batch import message_at, message_crc_fits
 from kafkaframes.records.layout import CODEC_MASK, LOG_APPEND_TIME, MESSAGE_V0, OVERHEAD_BYTES
 from kafkaframes.records.scan import Ints

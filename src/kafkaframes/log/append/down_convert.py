@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkaframes.log.append.decoded import Decoded
 from kafkaframes.log.append.refusal import AppendRefusedError
 from kafkaframes.log.append.unreadable import refused_for_damage
+from kafkaframes.log.decoded import Decoded
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields

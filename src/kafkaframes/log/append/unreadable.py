@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkaframes.log.append.decoded import Decoded
 from kafkaframes.log.append.refusal import AppendRefusedError, of_problem
+from kafkaframes.log.decoded import Decoded
 from kafkaframes.records.batch import message_crc_fits
 from kafkaframes.records.layout import CODEC_MASK, MESSAGE_V0, MESSAGE_V1, OVERHEAD_BYTES
 

@@ -29,12 +29,13 @@ import numpy as np
 from kafkaframes.errors import OptionError
 from kafkaframes.log.append import patch
 from kafkaframes.log.append.checks import check
-from kafkaframes.log.append.decoded import Decoded, ensure_valid, source_codec
 from kafkaframes.log.append.fast import take
+from kafkaframes.log.append.headers import ensure_valid, source_codec
 from kafkaframes.log.append.refusal import AppendRefusedError
 from kafkaframes.log.append.result import Appended
 from kafkaframes.log.append.settings import KEEP, REASSIGN, AppendSettings
 from kafkaframes.log.append.unreadable import refused_for_damage
+from kafkaframes.log.decoded import Decoded
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields

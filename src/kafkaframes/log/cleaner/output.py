@@ -14,13 +14,11 @@ from kafkaframes.log.directory import LogFile, Partition
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.offset_index import write_offset_index
 from kafkaframes.log.overflow import MOST_OFFSETS
-from kafkaframes.log.rebuild import build_indexes
+from kafkaframes.log.rebuild import INDEXED, build_indexes
 from kafkaframes.log.time_index import write_time_index
 from kafkaframes.log.txn_index import AbortedTransaction, write_txn_index
 from kafkaframes.records.layout import PLACE
 from kafkaframes.records.scan import FILE, Ints, as_array, scan_all
-
-INDEXED = ("position", "last_offset", "max_timestamp")
 
 
 class OverflowingError(Exception):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from kafkaframes.log.append.decoded import ensure_valid
+from kafkaframes.log.append.headers import ensure_valid
 from kafkaframes.log.append.refusal import AppendRefusedError
 from kafkaframes.log.append.settings import LARGEST_INT64
 from kafkaframes.log.headers import BatchHeader, parse_header

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.log.append import patch
-from kafkaframes.log.append.decoded import Decoded
+from kafkaframes.log.decoded import Decoded
 from kafkaframes.log.restore.settings import SKIP, RestoreSettings
 from kafkaframes.log.restore.translation import Translation
 from kafkaframes.records.batch import sequence_of

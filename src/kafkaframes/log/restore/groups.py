@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kafkaframes.errors import DecodeError
-from kafkaframes.log.append.decoded import Decoded
+from kafkaframes.log.decoded import Decoded
 from kafkaframes.log.directory import LogDirectory, Partition
 from kafkaframes.log.names import TopicPartition
 from kafkaframes.log.restore.source import LARGEST_OFFSET, SegmentPart, good_batches

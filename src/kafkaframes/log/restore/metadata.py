@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from kafkaframes.errors import DecodeError
 from kafkaframes.log import names
-from kafkaframes.log.append.decoded import Decoded
+from kafkaframes.log.decoded import Decoded
 from kafkaframes.log.directory import LogDirectory, Partition
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.restore.source import LARGEST_OFFSET, SegmentPart, good_batches

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import EncodeError
-from kafkaframes.log.append.decoded import Decoded
+from kafkaframes.log.decoded import Decoded
 from kafkaframes.log.rewrite.losses import Losses
 from kafkaframes.log.rewrite.settings import RewriteSettings
 from kafkaframes.records.build import BatchFields, build_batches

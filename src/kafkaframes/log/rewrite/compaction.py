@@ -18,12 +18,12 @@ import numpy as np
 
 from kafkaframes.errors import OptionError
 from kafkaframes.log import names
-from kafkaframes.log.append.decoded import Decoded
 from kafkaframes.log.checkpoints import write_offset_checkpoint
 from kafkaframes.log.cleaner.filter import Tally
 from kafkaframes.log.cleaner.plan import RoundPlan
 from kafkaframes.log.cleaner.round import clean_partition, preview_partition
 from kafkaframes.log.cleaner.settings import CleanerSettings
+from kafkaframes.log.decoded import Decoded
 from kafkaframes.log.directory import Partition, discover
 from kafkaframes.log.filesystem import FileInfo, FileSystem
 from kafkaframes.log.names import FileName, TopicPartition

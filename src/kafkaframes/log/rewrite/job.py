@@ -17,7 +17,6 @@ from typing import Any
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.log import names
-from kafkaframes.log.copies.together import whole_log
 from kafkaframes.log.directory import LogDirectory, Partition, discover
 from kafkaframes.log.filesystem import FileInfo, FileSystem, plain_path, split
 from kafkaframes.log.overflow import split_partition
@@ -266,12 +265,18 @@ def one_log(
         path = plain_path(paths[0]).rstrip("/") or "/"
         log = Log(path, _kind(found[0], path), found[0])
     else:
-        (directory,) = whole_log(found, options=storage, join=True) if len(found) > 1 else found
+        (directory,) = _merged(found, storage) if len(found) > 1 else found
         log = Log(directory.path, "directory", directory)
     if log.kind != "segment" and not half_done:
         for partition in log.rewritten:
             _refuse_half_done(partition)
     return log
+
+
+def _merged(found: Sequence[LogDirectory], storage: Mapping[str, Any] | None) -> Sequence[LogDirectory]:
+    from kafkaframes.log.copies.together import whole_log  # most jobs have one directory, and each worker imports this
+
+    return whole_log(found, options=storage, join=True)
 
 
 def _kind(directory: LogDirectory, path: str) -> str:

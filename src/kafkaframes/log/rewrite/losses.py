@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import EncodeError
-from kafkaframes.log.append.decoded import Decoded
+from kafkaframes.log.decoded import Decoded
 from kafkaframes.log.transactions import TransactionState
 from kafkaframes.log.txn_index import AbortedTransaction
 from kafkaframes.records.layout import DELETE_HORIZON

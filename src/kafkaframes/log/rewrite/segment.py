@@ -17,12 +17,11 @@ import numpy as np
 
 from kafkaframes.errors import EncodeError, LogDirError
 from kafkaframes.log import names
-from kafkaframes.log.append.decoded import Decoded
-from kafkaframes.log.cleaner.output import INDEXED
+from kafkaframes.log.decoded import Decoded
 from kafkaframes.log.directory import LogFile, Segment
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.offset_index import write_offset_index
-from kafkaframes.log.rebuild import build_indexes
+from kafkaframes.log.rebuild import INDEXED, build_indexes
 from kafkaframes.log.rewrite import files
 from kafkaframes.log.rewrite.batches import damaged_batches, rewritten
 from kafkaframes.log.rewrite.fast import FastRewriter, fast_rewriter

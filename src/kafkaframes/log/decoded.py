@@ -1,4 +1,4 @@
-"""The records to append, decoded once: headers, sections, and the index of all records with their batches."""
+"""Batches decoded once, for who writes them anew: headers, sections, and all records' index with their batches."""
 
 from __future__ import annotations
 
@@ -7,54 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kafkaframes.log.append.refusal import AppendRefusedError
 from kafkaframes.records import decode
-from kafkaframes.records.codecs import Codec
-from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, LOG_APPEND_TIME, MIN_SIZE, TRANSACTIONAL
-from kafkaframes.records.reasons import BAD_VARINT, END_REASONS, FIELD_PAST_RECORD, HUGE_SIZE, UNREADABLE_FIELD
-from kafkaframes.records.scan import Batches, Bytes, End, Ints, check_crcs
+from kafkaframes.records.layout import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from kafkaframes.records.reasons import BAD_VARINT, FIELD_PAST_RECORD, UNREADABLE_FIELD
+from kafkaframes.records.scan import Batches, Bytes, Ints
 
 _CUT_OFF = (BAD_VARINT, FIELD_PAST_RECORD)
 
 Flags = npt.NDArray[np.bool_]
-
-
-def ensure_valid(data: Bytes, batches: Batches) -> int:
-    """Check size, CRC and codec of each batch as the broker does before all else; return the bytes of whole batches.
-
-    Raises:
-        AppendRefusedError: for the first batch that is damaged, or because there is none.
-    """
-    magics, sizes = batches.column("magic"), batches.column("size")
-    short = (magics >= 2) & (sizes < BATCH_V2.size)
-    wrong = check_crcs(data, batches) == 0
-    unknown = (batches.column("attributes") & CODEC_MASK) >= len(Codec)
-    bad = np.flatnonzero(short | wrong | unknown)
-    if len(bad):
-        row = int(bad[0])
-        if short[row] or wrong[row]:
-            reason = "is shorter than its header" if short[row] else "has a CRC that is not that of its bytes"
-            raise AppendRefusedError("CorruptRecordException", f"batch {row} {reason}")
-        raise AppendRefusedError("IllegalArgumentException", f"batch {row} has an unknown codec")
-    _check_end(batches.end)
-    if batches.end.position == 0:
-        error = AppendRefusedError("CorruptRecordException", "there is no whole batch")
-        error.valid_bytes = 0
-        raise error
-    return batches.end.position
-
-
-def _check_end(end: End) -> None:
-    if end.corrupt:
-        exception = "IllegalArgumentException" if end.status == HUGE_SIZE else "CorruptRecordException"
-        raise AppendRefusedError(exception, f"{END_REASONS[end.status]} (at byte {end.position}, {MIN_SIZE=})")
-
-
-def source_codec(batches: Batches) -> Codec:
-    """Return the codec of the last batch that has one."""
-    numbers = batches.column("attributes") & CODEC_MASK
-    compressed = numbers[numbers != 0]
-    return Codec(int(compressed[-1])) if len(compressed) else Codec.NONE
 
 
 @dataclass(frozen=True, slots=True)
