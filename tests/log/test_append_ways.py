@@ -100,7 +100,25 @@ def test_sets_of_any_size_and_density_go_the_short_way(magic, codec, size, dense
     closely = validate_closely(sent, 50, settings)
     monkeypatch.setattr(validator, "validate_closely", None)
     assert validate_and_assign(sent, 50, settings) == closely
-    assert {(one.out.nbytes, one.words[_kernels_desk.READY]) for one in desk._idle} == {(desk.USUAL_BYTES, -1)}
+    for one in desk._idle:
+        assert one.words[_kernels_desk.READY] == -1
+        assert desk.USUAL_BYTES <= one.words[_kernels_desk.CONTENT_SIZE] <= desk.MOST_KEPT_BYTES
+        assert desk.USUAL_BYTES <= one.out.nbytes <= desk.MOST_KEPT_BYTES
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize("codec", [*CODECS, "zstd"])
+def test_without_the_codecs_functions_the_careful_path_opens_the_set(magic, codec, monkeypatch):
+    if codec == "zstd" and magic == 1:
+        return
+    bare = desk.Desk()
+    bare.words[: _kernels_desk.CONTENT_AT] = 0
+    sent, settings = build_records(ROWS, magic=magic, codec=codec), AppendSettings(magic=magic)
+    closely = validate_closely(sent, 50, settings)
+    monkeypatch.setattr(desk, "_idle", [bare])
+    monkeypatch.setattr(validator, "validate_closely", None)
+    assert validate_and_assign(sent, 50, settings) == closely
+    assert desk._idle == [bare]
 
 
 def test_threads_do_not_meet_at_a_desk():

@@ -14,7 +14,9 @@ from kafkaframes.records import native
 from kafkaframes.records.codecs import codec_of
 from kafkaframes.records.scan import Bytes
 
-USUAL_BYTES = 4 << 20  # of memory each, touched only as far as it is used; more is not kept
+# Of memory for content, and for what is written: at first, and at most between two calls. It is touched only as far as
+# it is used; the kernel asks for 32 times what a stream has, which is 32 MiB at a broker's usual limit for a batch.
+USUAL_BYTES, MOST_KEPT_BYTES = 4 << 20, 40 << 20
 NO_TIMESTAMP = -1
 _LARGEST_INT32 = 2**31 - 1
 # Taking from and giving to a list is atomic, so threads share these.
@@ -32,7 +34,10 @@ class Desk:
     def __init__(self) -> None:
         self.words = native.made_calls(places.OWN_WORDS)
         self._settings: AppendSettings | None = None
-        self._begin()
+        self.words[places.READY] = -1
+        self._is_clear = True
+        self._set_content(np.empty(USUAL_BYTES, np.uint8))
+        self._set_out(USUAL_BYTES)
 
     def use(self, settings: AppendSettings) -> None:
         """Put the settings on the desk, if they are not there."""
@@ -46,24 +51,24 @@ class Desk:
             self._set_content(np.empty(size, np.uint8))
         else:
             self._set_out(size)
-        self._is_large = True
+        self._is_clear = False
 
     def show(self, content: bytes | bytearray) -> None:
         """Lay out content that needs no decompressing any more."""
         self._set_content(np.frombuffer(content, np.uint8))
         self.words[places.READY] = len(content)
-        self._is_large = True
+        self._is_clear = False
 
     def clear(self) -> None:
         """Take away what was shown, and memory that is too large to be kept."""
-        if self._is_large:
-            self._begin()
-
-    def _begin(self) -> None:
-        self.words[places.READY] = -1
-        self._set_content(np.empty(USUAL_BYTES, np.uint8))
-        self._set_out(USUAL_BYTES)
-        self._is_large = False
+        if self._is_clear:
+            return
+        if self.words[places.READY] >= 0 or self._content.size > MOST_KEPT_BYTES:
+            self.words[places.READY] = -1
+            self._set_content(np.empty(USUAL_BYTES, np.uint8))
+        if self.out.nbytes > MOST_KEPT_BYTES:
+            self._set_out(USUAL_BYTES)
+        self._is_clear = True
 
     def _set_content(self, content: Bytes) -> None:
         self._content = content  # the address is only as good as the array
