@@ -1,12 +1,14 @@
 """The commands ``convert``, ``recompress`` and ``compact``, here and in a pool of processes."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 from tests.log.rewrite.test_compaction import keys, source  # noqa: F401  a fixture
 from tests.log.rewrite.test_convert import LOGS, records, segments, untyped
 
+from kafkaframes.cli import rewriting
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import OptionError
 
@@ -53,6 +55,31 @@ def test_compact(source, tmp_path):  # noqa: F811
     said = run("compact", tmp_path / "out", "--prove-gone", "c", "--json")
     assert said.exit_code == 1
     assert json.loads(said.stdout)["proof"]["found"] == [[str(tmp_path / "out/users-0" / f"{0:020}.log"), 4]]
+
+
+def test_processes_share_out_a_large_partition(source, tmp_path, monkeypatch):  # noqa: F811
+    plans, split = [], rewriting.split
+    for name, above_bytes, jobs in (("alone", 1 << 30, 1), ("shared", 0, 2)):
+        monkeypatch.setattr(
+            rewriting, "split", lambda *given, most=above_bytes: replace(split(*given), above_bytes=most, here_bytes=0)
+        )
+        plans.append(run("compact", source, "--dry-run", "--workers", jobs, "--scratch", tmp_path).stdout)
+        run("compact", source, "--to", tmp_path / name, "--workers", jobs)
+    assert plans[0] == plans[1]
+    assert "2 a later record of the key" in plans[1]
+    for file in segments(tmp_path / "alone"):
+        assert file.read_bytes() == (tmp_path / "shared" / file.relative_to(tmp_path / "alone")).read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"in", "alone", "shared"}
+    with pytest.raises(OptionError, match="--scratch nowhere: No such file"):
+        run("compact", source, "--dry-run", "--scratch", "nowhere")
+
+
+def test_workers_elsewhere_see_no_temporary_files_of_this_machine():
+    with rewriting.scratch(None, "spark://host:7077") as directory:
+        assert directory is None
+    with rewriting.scratch(None, "local[2]") as directory:
+        assert directory.is_dir()
+    assert not directory.exists()
 
 
 @pytest.mark.parametrize(

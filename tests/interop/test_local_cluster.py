@@ -49,7 +49,7 @@ JOB = """
             tasks = [KillsItsExecutorOnce(one) if place == first else one for place, one in enumerate(tasks)]
         return run(function, tasks)
 
-    split = replace(jobs.split(spark), above_bytes=0, chunk_bytes=8000, run_entries=500)
+    split = replace(jobs.split(spark), above_bytes=0, chunk_bytes=8000, run_entries=500, here_bytes=0)
     compact(str(top / "t-0"), top / "many", settings, run=deadly, split=split)
     spark.range(0, 1000, numPartitions=4).selectExpr("cast(id as string) as value").write.format("kafka-log").option(
         "topic", "t"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,6 +31,7 @@ EXIT_FOUND = 1
 @click.option("--semantics", type=click.Choice(SEMANTICS), default="4.x", show_default=True, help="Whose rules.")
 @click.option("--delete-retention-ms", type=click.IntRange(0), default=86_400_000, show_default=True)
 @click.option("--min-compaction-lag-ms", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--scratch", metavar="DIR", help="With --dry-run: where workers leave files for each other.")
 @click.option("--prove-gone", metavar="KEY", help="Then (or alone) read every file and look for this key.")
 @rewriting.run_options
 def command(
@@ -37,6 +39,7 @@ def command(
     to: str | None,
     dry_run: bool,
     topics: tuple[str, ...],
+    scratch: str | None,
     prove_gone: str | None,
     as_json: bool,
     jobs: int | None,
@@ -51,8 +54,8 @@ def command(
     With --prove-gone alone SRC is read and nothing written; KEY is text, or
     0x and hexadecimal digits. Exit status 1: the key is still there, or something could not be read.
 
-    With --master, large partitions are shared out by segments: tasks leave files for each other beside DIR, about 18
-    bytes a record, which every worker must see.
+    Large partitions are shared out by segments: workers leave files for each other beside DIR (with --dry-run in
+    --scratch, by default the directory for temporary files), about 18 bytes a record, which every worker must see.
 
     Example: kafkaframes compact /backup/kafka-logs --topic users --to /backup/compacted --prove-gone user-17
     """
@@ -66,9 +69,10 @@ def command(
     with rewriting.runner(master, jobs, label="compacting") as run:
         if to is not None or dry_run:
             settings = CleanerSettings(now_ms=time.time_ns() // 1_000_000, **options)
-            split = None if master is None else rewriting.split()
-            storage = store_options(key_files)
-            report = compact(source_of(sources), to, settings, topics=topics, run=run, split=split, storage=storage)
+            how: dict[str, Any] = {"topics": topics, "run": run, "storage": store_options(key_files)}
+            with rewriting.scratch(scratch, master) if dry_run else nullcontext() as directory:
+                split = rewriting.split(master, jobs)
+                report = compact(source_of(sources), to, settings, split=split, scratch=directory, **how)
         if prove_gone is not None:
             proof = prove(to or source_of(sources), _key(prove_gone), run=run, storage=store_options(key_files))
     _print(report, proof, as_json=as_json)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -61,7 +63,8 @@ def _with(options: Sequence[Callable[..., Any]], function: Callable[..., Any]) -
 def runner(master: str | None, jobs: int | None, *, label: str) -> Iterator[Callable[..., Iterable[Any]]]:
     """Give what carries tasks out: processes of this machine, or Spark."""
     if master is None:
-        yield lambda function, tasks: workers.in_order(function, tasks, size_of=_size, workers=jobs, label=label)
+        with workers.staying(size_of=_size, workers=jobs, label=label) as run:
+            yield run
         return
     if jobs is not None:
         raise OptionError("--workers are processes of this machine; with --master, Spark decides")
@@ -71,17 +74,39 @@ def runner(master: str | None, jobs: int | None, *, label: str) -> Iterator[Call
         yield spark_jobs.runner(spark)
 
 
-def split() -> Split:
-    """Return how the session that ``runner`` has started shares out large partitions."""
+def split(master: str | None, jobs: int | None) -> Split:
+    """Return how what ``runner`` has started shares out large partitions."""
+    from kafkaframes.log.rewrite.staged_compaction import Split
     from kafkaframes.spark import jobs as spark_jobs
     from kafkaframes.spark.builder import session
 
+    if master is None:
+        return Split(secret=spark_jobs.new_secret(), workers=jobs or os.cpu_count() or 1)
     return spark_jobs.split(session())
 
 
+@contextmanager
+def scratch(given: str | None, master: str | None) -> Iterator[Path | None]:
+    """Give a directory for files that are gone at the end: below ``given``, or where this machine has such files.
+
+    ``None``: workers on other machines would not see it.
+    """
+    from kafkaframes.spark.builder import is_local
+
+    if given is None and master is not None and not is_local(master):
+        yield None
+        return
+    try:
+        directory = tempfile.TemporaryDirectory(prefix="kafkaframes-", dir=given)
+    except OSError as error:
+        raise OptionError(f"--scratch {given}: {error.strerror}") from None
+    with directory as path:
+        yield Path(path)
+
+
 def _size(task: Any) -> int:
-    part = getattr(task, "segment", None) or getattr(task, "partition", None) or task
-    return int(part.size_bytes)
+    size = getattr(task, "size_bytes", None)
+    return int((getattr(task, "segment", None) or task.partition).size_bytes if size is None else size)
 
 
 def source_of(sources: tuple[str, ...]) -> str | tuple[str, ...]:

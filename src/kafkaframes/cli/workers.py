@@ -6,8 +6,12 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from multiprocessing import parent_process
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
@@ -30,19 +34,41 @@ def in_order(
         workers: how many processes; by default the cores, and one for little work.
         label: what the bar says. It is shown on a terminal only, on standard error.
     """
-    total = sum(map(size_of, tasks))
-    count = workers or (1 if total < SMALL_BYTES else os.cpu_count() or 1)
-    answers = map(function, tasks) if count == 1 or len(tasks) < 2 else _from_processes(function, tasks, count)
-    return _with_bar(answers, [size_of(task) for task in tasks], total, label)
+    with staying(size_of=size_of, workers=workers, most=len(tasks), label=label) as run:
+        yield from run(function, tasks)
 
 
-def _from_processes(function: Callable[[_Task], _Answer], tasks: Sequence[_Task], count: int) -> Iterator[_Answer]:
+@contextmanager
+def staying(
+    *, size_of: Callable[[Any], int], workers: int | None = None, most: int | None = None, label: str = "reading"
+) -> Iterator[Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]]:
+    """Give what does ``in_order`` step after step with the same processes: to start some takes a second.
+
+    Args:
+        size_of, workers, label: see ``in_order``.
+        most: there will never be so many tasks at once, so more processes are not needed.
+    """
+    with ExitStack() as stack:
+        pools: list[Executor] = []
+
+        def run(function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Any]:
+            sizes = [size_of(task) for task in tasks]
+            count = workers or (os.cpu_count() or 1 if pools or sum(sizes) >= SMALL_BYTES else 1)
+            answers: Iterator[Any] = map(function, tasks)
+            if count > 1 and len(tasks) > 1:
+                if not pools:
+                    pools.append(stack.enter_context(_processes(min(count, most or count))))
+                answers = pools[0].map(function, tasks, chunksize=max(1, len(tasks) // (count * 64)))
+            return _with_bar(answers, sizes, sum(sizes), label)
+
+        yield run
+
+
+def _processes(count: int) -> Executor:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    workers, context = min(count, len(tasks)), get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent) as pool:
-        yield from pool.map(function, tasks, chunksize=max(1, len(tasks) // (count * 64)))
+    return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_end_with_parent)
 
 
 def _end_with_parent() -> None:

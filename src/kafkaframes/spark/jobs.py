@@ -92,11 +92,15 @@ def runner(spark: SparkSession) -> Callable[[Callable[[Any], Any], Sequence[Any]
 
 
 def split(spark: SparkSession) -> Split:
-    """Return how compaction shares out large partitions: with random numbers, so that nobody knows the digests."""
+    """Return how compaction shares out large partitions."""
     from kafkaframes.log.rewrite.staged_compaction import Split
 
-    first, second = (secrets.randbits(64) - 2**63 for _ in range(2))
-    return Split(secret=(first, second), workers=spark.sparkContext.defaultParallelism)
+    return Split(secret=new_secret(), workers=spark.sparkContext.defaultParallelism)
+
+
+def new_secret() -> tuple[int, int]:
+    """Return two random numbers of 64 bits, with their signs: the key of a compaction's digests."""
+    return secrets.randbits(64) - 2**63, secrets.randbits(64) - 2**63
 
 
 def _attempt(function: Callable[[Any], Any], task: Any) -> Any:

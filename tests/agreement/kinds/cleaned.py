@@ -31,7 +31,7 @@ from kafkaframes.log.cleaner.settings import semantics_of_version
 from kafkaframes.log.directory import Partition, discover
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.rewrite.job import run_here
-from kafkaframes.log.rewrite.staged_compaction import Split, clean_partitions
+from kafkaframes.log.rewrite.staged_compaction import Job, Split, clean_partitions
 
 _BEGIN = re.compile(r"(?P<at>\S+Z?) INFO .*Beginning cleaning of log (?P<log>\S+?)\.?$")
 _CLOCK_MS = 60  # a log line follows the clock of its round by less
@@ -112,7 +112,7 @@ def _shared_out(
 ) -> list[str]:
     """Clean the partition once more, shared out by segments: the same files, byte for byte."""
     target = alone.directory.with_name("many")
-    clean_partitions([(filesystem, partition, target)], settings, _SPLIT, run_here)
+    clean_partitions([Job(filesystem, partition, target)], settings, _SPLIT, run_here)
     one, other = ({path.name: path.read_bytes() for path in top.iterdir()} for top in (alone.directory, target))
     shutil.rmtree(target)
     return [f"{name}: not what many workers make" for name in one.keys() | other if one.get(name) != other.get(name)]

@@ -2,6 +2,10 @@
 
 import os
 import re
+import shlex
+import subprocess
+import sys
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,15 +18,19 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.log.cleaner import CleanerSettings, _kernels_exchange, clean_partition
 from kafkaframes.log.cleaner._reference import latest_of, siphash
 from kafkaframes.log.cleaner.exchange import EntriesWriter, judge_buckets
+from kafkaframes.log.cleaner.offset_map import MapFullError
+from kafkaframes.log.cleaner.round import preview_partition
+from kafkaframes.log.cleaner.window import windows
 from kafkaframes.log.directory import discover
 from kafkaframes.log.rewrite import files
 from kafkaframes.log.rewrite.compaction import compact
 from kafkaframes.log.rewrite.job import run_here
-from kafkaframes.log.rewrite.staged_compaction import SCRATCH, Split, clean_partitions
-from kafkaframes.records.build import BatchFields, build_batch, build_end_transaction
+from kafkaframes.log.rewrite.staged_compaction import SCRATCH, Job, Split, clean_partitions
+from kafkaframes.records.build import BatchFields, build_batch, build_end_transaction, build_records
+from kafkaframes.records.memory import Recycler
 from kafkaframes.records.rows import rows_of
 
-SPLIT = Split(secret=(1, -2), above_bytes=0, chunk_bytes=300, run_entries=5, judge_entries=7)
+SPLIT = Split(secret=(1, -2), above_bytes=0, chunk_bytes=300, run_entries=5, judge_entries=7, here_bytes=0)
 SETTINGS = CleanerSettings(now_ms=100_000, delete_retention_ms=50_000, segment_bytes=700)
 KEYS = st.none() | st.sampled_from([b"", b"a", b"b", b"c", b"d" * 9, b"e" * 17])
 
@@ -95,7 +103,7 @@ def test_the_same_files_as_one_process(tmp_path_factory, drawn, data, semantics)
     (partition,) = directory.partitions
     dirty = data.draw(st.sampled_from([0, 0, 0, *(one.base_offset for one in partition.segments)]))
     settings = replace(SETTINGS, semantics=semantics, first_dirty_offset=dirty + data.draw(st.integers(0, 1)))
-    jobs = [(directory.filesystem, partition, top / "many")]
+    jobs = [Job(directory.filesystem, partition, top / "many")]
     try:
         alone = clean_partition(directory.filesystem, partition, settings, top / "alone")
     except LogDirError as refused:  # Kafka fails there, too
@@ -103,10 +111,13 @@ def test_the_same_files_as_one_process(tmp_path_factory, drawn, data, semantics)
             clean_partitions(jobs, settings, SPLIT, run_here)
         return
     (made,) = clean_partitions(jobs, settings, SPLIT, run_here)
+    (counted,) = clean_partitions([replace(jobs[0], writes=False)], settings, SPLIT, run_here)
     if alone is None:
-        assert made is None
+        assert made is counted is None
         return
     assert made is not None
+    assert counted is not None
+    assert counted.tally == preview_partition(directory.filesystem, partition, settings)[1]
     assert contents(top / "many") == contents(top / "alone")
     assert (made.end_offset, made.tally) == (alone.end_offset, alone.tally)
     assert {path.name for path in top.iterdir()} == {"t-0", "alone", "many"}
@@ -152,6 +163,161 @@ def test_a_failure_in_any_step_leaves_nothing_and_a_second_run_works(tmp_path, m
     assert {name: one for name, one in contents(tmp_path / "many").items() if name != "_SUCCESS"} == {
         name: one for name, one in contents(tmp_path / "alone").items() if name != "_SUCCESS"
     }
+
+
+def test_a_plan_that_is_shared_out_says_what_one_process_says_and_leaves_nothing(tmp_path):
+    for name in ("t-0", "t-1"):
+        write_log(tmp_path / "in" / name, [data_batch(0, [b"a", b"b", name.encode()])] * 4, [True] * 4, [1])
+    (tmp_path / "scratch").mkdir()
+    alone = compact(str(tmp_path / "in"), None, SETTINGS, topics=["*"])
+    shared = compact(str(tmp_path / "in"), None, SETTINGS, topics=["*"], split=SPLIT, scratch=tmp_path / "scratch")
+    assert alone == shared
+    assert alone.partitions[0].dropped == {"a later record of the key": 9}
+    assert not list((tmp_path / "scratch").iterdir())
+
+
+# ------------------------------------------------------------------------------------- logs that are hard to share
+
+
+def write_keys(path: Path, keys: list, per_segment: int, value: bytes = b"v") -> str:
+    path.mkdir()
+    for base in range(0, len(keys), per_segment):
+        part = keys[base : base + per_segment]
+        columns = {"offset": list(range(base, base + len(part))), "key": part, "value": [value] * len(part)}
+        data = build_records(columns, codec="lz4", batch_bytes=2000)
+        (path / f"{base:020}.log").write_bytes(data)
+    (path / f"{len(keys):020}.log").write_bytes(b"")
+    return str(path)
+
+
+HARD = {
+    "one key has nine of ten records": [b"hot" if number % 10 else b"key-%d" % number for number in range(6000)],
+    "all keys are different, and long": [b"%0100d" % number for number in range(6000)],
+    "half has no key, and the other the empty one": [None if number % 2 else b"" for number in range(6000)],
+    "no record has a key": [None] * 3000,
+}
+
+
+@pytest.mark.parametrize("per_segment", [700, 6000])
+@pytest.mark.parametrize("keys", HARD.values(), ids=HARD.keys())
+def test_keys_and_segments_of_very_different_weight(tmp_path, keys, per_segment):
+    source = write_keys(tmp_path / "t-0", keys, per_segment)
+    settings = replace(SETTINGS, segment_bytes=1 << 30)
+    before = contents(tmp_path / "t-0")
+    alone = compact(source, tmp_path / "alone", settings)
+    wide = Split(secret=(5, 6), above_bytes=0, here_bytes=0, workers=3, chunk_bytes=1 << 14)
+    many = compact(source, tmp_path / "many", settings, split=wide)
+    assert files_of(tmp_path / "many") == files_of(tmp_path / "alone")
+    assert many.partitions == alone.partitions
+    assert alone.partitions[0].records_kept == len(set(keys) - {None})
+    assert contents(tmp_path / "t-0") == before
+
+
+def files_of(path: Path) -> dict[str, tuple[bytes, int]]:
+    return {name: found for name, found in contents(path).items() if name != "_SUCCESS"}
+
+
+def test_a_hot_key_is_one_entry_a_window(tmp_path):
+    keys = [b"hot" if number % 10 else b"key-%d" % number for number in range(6000)]
+    (directory,) = discover(write_keys(tmp_path / "t-0", keys, 2000))
+    with (tmp_path / "e").open("wb") as entries, (tmp_path / "l").open("wb") as ledger:
+        writer = EntriesWriter(entries, ledger, secret=(0, 0), buckets=256)
+        for segment in directory.partitions[0].segments[:-1]:
+            for window in windows(directory.filesystem, segment, memory=Recycler()):
+                writer.put(window, np.ones(len(window.owners), np.bool_))
+        writer.finish_run()
+    assert sum(writer.runs) == 600 + 3  # a segment of these is one window
+
+
+def test_keys_beyond_the_memory_are_shared_out_by_files(tmp_path):
+    for name in ("t-0", "t-1", "t-2"):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        keys = [b"%0100d" % (number % (4000 if name == "t-1" else 40)) for number in range(6000)]
+        write_keys(tmp_path / "in" / name, keys, 1500)
+    bounded = Split(secret=(1, 2), map_bytes=300_000)
+    (directory,) = discover(str(tmp_path / "in"))
+    with pytest.raises(MapFullError):
+        clean_partition(directory.filesystem, directory.partitions[1], SETTINGS, tmp_path / "x", map_bytes=300_000)
+    alone = compact(str(tmp_path / "in"), tmp_path / "alone", SETTINGS, topics=["t"])
+    asked: list[list[str]] = []
+
+    def noted(function, tasks):
+        asked.append([type(task).__name__ for task in tasks])
+        return run_here(function, tasks)
+
+    for here_bytes in (0, 64 << 20):
+        how = {"topics": ["t"], "run": noted, "split": replace(bounded, here_bytes=here_bytes)}
+        many = compact(str(tmp_path / "in"), tmp_path / f"many-{here_bytes}", SETTINGS, **how)
+        assert many.partitions == alone.partitions
+        assert files_of(tmp_path / f"many-{here_bytes}") == files_of(tmp_path / "alone")
+        said = compact(str(tmp_path / "in"), None, SETTINGS, scratch=tmp_path, **how)
+        assert said.partitions == alone.partitions
+        assert asked[0] == ["CompactionTask"] * 3  # then one of them again, in steps
+        assert {"RewriteTask"} <= {name for names in asked for name in names} or here_bytes
+        asked.clear()
+    assert {one.name for one in tmp_path.iterdir()} == {"in", "alone", "many-0", f"many-{64 << 20}"}
+
+
+def test_keys_beyond_the_memory_whose_offsets_fall_take_what_they_need(tmp_path):
+    source = write_keys(tmp_path / "t-0", [b"%0100d" % number for number in range(6000)], 3000)
+    again = (tmp_path / "t-0" / f"{0:020}.log").read_bytes()
+    (tmp_path / "t-0" / f"{6000:020}.log").write_bytes(again)
+    (tmp_path / "t-0" / f"{6001:020}.log").write_bytes(b"")
+    settings = replace(SETTINGS, segment_bytes=1 << 30)
+    compact(source, tmp_path / "alone", settings)
+    compact(source, tmp_path / "many", settings, split=Split(secret=(1, 2), map_bytes=300_000))
+    assert files_of(tmp_path / "many") == files_of(tmp_path / "alone")
+
+
+FULL_DISK = """
+    import subprocess, sys
+    from pathlib import Path
+    from kafkaframes.errors import LogDirError
+    from kafkaframes.log.cleaner import CleanerSettings
+    from kafkaframes.log.rewrite.compaction import compact
+    from kafkaframes.log.rewrite.staged_compaction import Split
+
+    source, disk, above_bytes = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    split = Split(secret=(1, 2), above_bytes=above_bytes, here_bytes=0, workers=2, chunk_bytes=1 << 16)
+    for kilobytes in sys.argv[4:]:
+        subprocess.run(["mount", "-o", f"remount,size={kilobytes}k", str(disk)], check=True)
+        try:
+            compact(source, disk / "out", CleanerSettings(now_ms=100_000), split=split)
+        except LogDirError as error:
+            assert not list(disk.iterdir()), list(disk.iterdir())
+            print("refused:", error)
+    files = sorted(path for path in (disk / "out").iterdir() if path.name != "_SUCCESS")
+    print([(path.name, path.read_bytes()) for path in files])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("above_bytes", "too_small"), [(0, [64, 200, 700]), (1 << 30, [16, 64])])
+def test_a_disk_that_is_too_small_in_truth(tmp_path, above_bytes, too_small):
+    keys = [b"%0100d" % (number * 7919 % 9001) for number in range(18_000)]
+    source = write_keys(tmp_path / "t-0", keys, 2000, value=os.urandom(20))
+    before, disk = contents(tmp_path / "t-0"), tmp_path / "disk"
+    compact(source, tmp_path / "alone", CleanerSettings(now_ms=100_000))
+    disk.mkdir()
+    (tmp_path / "job.py").write_text(textwrap.dedent(FULL_DISK))
+    job = [sys.executable, tmp_path / "job.py", source, disk, above_bytes, *too_small, 20_000]
+    script = f"mount -t tmpfs none {shlex.quote(str(disk))} || exit 77; exec {shlex.join(map(str, job))}"
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3] / "src")},
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    if done.returncode == 77 or done.stderr.startswith("unshare:"):
+        pytest.skip(f"no disk of one's own here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    *refused, made = done.stdout.strip().split("\n")
+    assert len(refused) == len(too_small)
+    assert all(one.startswith("refused: ") and "No space left on device" in one for one in refused)
+    assert made == str([(name, data) for name, (data, _) in sorted(files_of(tmp_path / "alone").items())])
+    assert contents(tmp_path / "t-0") == before
 
 
 # ---------------------------------------------------------------------------------------------- digests, verdicts

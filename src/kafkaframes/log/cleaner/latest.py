@@ -59,13 +59,14 @@ def _place(window: DecodedWindow) -> tuple[str, int]:
     return window.segment.path, int(window.in_file.column("position")[0])
 
 
-def walk_dirty_part(filesystem: FileSystem, plan: RoundPlan) -> LatestInMemory:
+def walk_dirty_part(filesystem: FileSystem, plan: RoundPlan, *, map_bytes: int | None = None) -> LatestInMemory:
     """Note the last record of each key.
 
     Raises:
         LogDirError: something is damaged or cannot be read.
+        MapFullError: the keys need more memory than ``map_bytes``.
     """
-    known = OffsetMap()
+    known = OffsetMap(map_bytes)
     walked: dict[tuple[str, int], tuple[int, Flags | None]] = {}
     for window, wanted in counting_windows(filesystem, plan):
         index = window.index

@@ -2,7 +2,8 @@
 
 Kafka keeps MD5 digests in a buffer of fixed size and cleans in more rounds when it is full; this map grows, so one
 round always reaches its end, as Kafka's does with a large enough ``log.cleaner.dedupe.buffer.size``. It needs about
-the bytes of the distinct keys and 55 to 110 more for each, and a bit for each record.
+the bytes of the distinct keys and 55 to 110 more for each, and a bit for each record. Given a bound it says when it
+would need more, so that the caller can go another way (``exchange.py``).
 
 Records are numbered as they are put. Which of them were replaced is known at the end of the walk without asking again:
 that saves the second walk a look-up for each record.
@@ -24,6 +25,10 @@ _FEWEST_ARENA_BYTES = 1 << 16
 _Number = TypeVar("_Number", bound=np.generic)
 
 
+class MapFullError(Exception):
+    """The keys need more memory than the map may have; it never leaves ``log``."""
+
+
 class OffsetMap:
     """Keys and their last records.
 
@@ -31,7 +36,9 @@ class OffsetMap:
         rises: whether each record that replaced another had a larger offset, as in every log that a broker wrote.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int | None = None) -> None:
+        """``most_bytes``: of memory, those included that are only needed while it grows."""
+        self._most_bytes = most_bytes
         self.rises = True
         self._entries = 0
         self._used = 0
@@ -55,6 +62,9 @@ class OffsetMap:
 
         Returns:
             The number of the first record, for ``replaced``.
+
+        Raises:
+            MapFullError: they do not fit into the bound.
         """
         number, first = self._number, 0
         self._number += -(-len(places) // 8) * 8  # the bits of a call begin with a byte
@@ -74,12 +84,20 @@ class OffsetMap:
     def _grow(self, key_bytes: int) -> None:
         needed = self._used + _kernels.SIZE_BYTES + key_bytes
         if needed > len(self._arena):
-            self._arena = _longer(self._arena, max(2 * len(self._arena), needed))
+            longer = max(2 * len(self._arena), needed)
+            self._check(longer)
+            self._arena = _longer(self._arena, longer)
         slot_count = len(self._slots) // _kernels.PER_SLOT
         if self._entries == slot_count * _kernels.FULLEST // 8:
+            self._check(2 * self._slots.nbytes)
             slots = np.zeros(2 * len(self._slots), np.int64)
             _kernels.rehash(self._slots, slots)
             self._slots = slots
+
+    def _check(self, more_bytes: int) -> None:
+        held = self._slots.nbytes + self._arena.nbytes + self._dead.nbytes
+        if self._most_bytes is not None and held + more_bytes > self._most_bytes:
+            raise MapFullError(f"{self._entries} keys, {held + more_bytes} bytes of memory")
 
     def get_all(self, buf: npt.NDArray[np.uint8], places: Ints, sizes: npt.NDArray[np.int32]) -> Ints:
         """Return each record's key's last offset, -1 where the key is unknown or null."""

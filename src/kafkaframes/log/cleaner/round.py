@@ -52,7 +52,12 @@ class CleaningRound:
 
 
 def clean_partition(
-    filesystem: FileSystem, partition: Partition, settings: CleanerSettings, destination: Path
+    filesystem: FileSystem,
+    partition: Partition,
+    settings: CleanerSettings,
+    destination: Path,
+    *,
+    map_bytes: int | None = None,
 ) -> CleaningRound | None:
     """Clean a partition into ``destination``, which must not exist; ``None``: there is nothing to clean.
 
@@ -60,16 +65,18 @@ def clean_partition(
         filesystem, partition: from the discovery.
         settings: of the round.
         destination: the new partition's directory.
+        map_bytes: how much memory the map of keys may take; without it as much as the keys need.
 
     Raises:
         LogDirError: something cannot be read, is damaged, or ``destination`` exists. Nothing is left behind then.
+        MapFullError: the keys need more memory. Nothing is written then.
     """
     plan = plan_round(filesystem, partition, settings)
     if plan.is_empty:
         return None
     if destination.exists():
         raise LogDirError("exists already", file=str(destination))
-    known = walk_dirty_part(filesystem, plan)
+    known = walk_dirty_part(filesystem, plan, map_bytes=map_bytes)
     unfinished = destination.with_name(destination.name + _UNFINISHED)
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
@@ -78,7 +85,7 @@ def clean_partition(
         os.replace(unfinished, destination)
     except OverflowingError:  # Kafka splits the segment, gives the round up, and begins anew
         shutil.rmtree(unfinished)
-        return clean_partition(*_split(filesystem, partition), settings, destination)
+        return clean_partition(*_split(filesystem, partition), settings, destination, map_bytes=map_bytes)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
@@ -160,17 +167,17 @@ def kept_of(
 
 
 def preview_partition(
-    filesystem: FileSystem, partition: Partition, settings: CleanerSettings
+    filesystem: FileSystem, partition: Partition, settings: CleanerSettings, *, map_bytes: int | None = None
 ) -> tuple[RoundPlan, Tally | None]:
     """Say what a round would do, writing nothing; no tally: there is nothing to clean.
 
     Raises:
-        LogDirError: as ``clean_partition``.
+        LogDirError, MapFullError: as ``clean_partition``.
     """
     plan = plan_round(filesystem, partition, settings)
     if plan.is_empty:
         return plan, None
-    known = walk_dirty_part(filesystem, plan)
+    known = walk_dirty_part(filesystem, plan, map_bytes=map_bytes)
     transactions = CleanedTransactions()
     end_offset = plan.first_uncleanable_offset
     filter_ = Filter(plan.producers, settings, known, transactions, end_offset=end_offset)

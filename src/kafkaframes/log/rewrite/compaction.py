@@ -1,4 +1,4 @@
-"""Compact the topics of a log directory into a new one, and prove that a key is gone.
+"""Compact the topics of a log directory into a new one.
 
 Each partition goes through Kafka's own rules (``log/cleaner``). Partitions of other topics, and those in which there is
 nothing to clean, are copied as they are; ``cleaner-offset-checkpoint`` says afterwards how far the new log is clean.
@@ -7,28 +7,25 @@ nothing to clean, are copied as they are; ``cleaner-offset-checkpoint`` says aft
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from kafkaframes.errors import OptionError
 from kafkaframes.log import names
 from kafkaframes.log.checkpoints import write_offset_checkpoint
 from kafkaframes.log.cleaner.filter import Tally
+from kafkaframes.log.cleaner.offset_map import MapFullError
 from kafkaframes.log.cleaner.plan import RoundPlan
 from kafkaframes.log.cleaner.round import clean_partition, preview_partition
 from kafkaframes.log.cleaner.settings import CleanerSettings
-from kafkaframes.log.decoded import Decoded
-from kafkaframes.log.directory import Partition, discover
-from kafkaframes.log.filesystem import FileInfo, FileSystem
-from kafkaframes.log.names import FileName, TopicPartition
+from kafkaframes.log.directory import Partition
+from kafkaframes.log.filesystem import FileSystem
+from kafkaframes.log.names import TopicPartition
 from kafkaframes.log.rewrite import files
-from kafkaframes.log.rewrite.batches import damaged_batches
 from kafkaframes.log.rewrite.job import (
     Log,
     Runner,
@@ -41,21 +38,25 @@ from kafkaframes.log.rewrite.job import (
     source_text,
     write_report,
 )
-from kafkaframes.log.rewrite.staged_compaction import Split, clean_partitions
-from kafkaframes.log.scan import scan_segment
-from kafkaframes.records.scan import as_array
+from kafkaframes.log.rewrite.proof import Proof, prove_gone
+from kafkaframes.log.rewrite.staged_compaction import Job, Split, clean_partitions
 
 INTERNAL_COMPACTED = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionTask:
-    """One partition to compact; picklable. Without a ``target`` it is only looked at."""
+    """One partition to compact; picklable. Without a ``target`` it is only looked at.
+
+    Attributes:
+        map_bytes: how much memory its keys may take; ``None``: what they need.
+    """
 
     filesystem: FileSystem
     partition: Partition
     settings: CleanerSettings
     target: str | None
+    map_bytes: int | None = None
 
 
 @dataclass(slots=True)
@@ -98,18 +99,26 @@ class CompactionReport:
         return {name: getattr(self, name) for name in self.__slots__} | {"partitions": parts}
 
 
-def compact_partition(task: CompactionTask) -> CompactedPartition:
-    """Compact one partition, or copy it where there is nothing to clean.
+def compact_partition(task: CompactionTask) -> CompactedPartition | None:
+    """Compact one partition, or copy it where there is nothing to clean; ``None``: its keys need more memory.
 
     Raises:
         LogDirError: something is damaged, or cannot be read or written.
     """
+    try:
+        return _compact_one(task)
+    except MapFullError:
+        return None
+
+
+def _compact_one(task: CompactionTask) -> CompactedPartition:
+    bound = task.map_bytes
     if task.target is None:
-        return _described(task, *preview_partition(task.filesystem, task.partition, task.settings))
+        return _described(task, *preview_partition(task.filesystem, task.partition, task.settings, map_bytes=bound))
     if Path(task.target).exists():  # of an attempt whose worker was lost
         shutil.rmtree(task.target)
     with files.writing(Path(task.target)):
-        done = clean_partition(task.filesystem, task.partition, task.settings, Path(task.target))
+        done = clean_partition(task.filesystem, task.partition, task.settings, Path(task.target), map_bytes=bound)
     if done is None:
         files.copy_tree(task.filesystem, task.partition.directory, Path(task.target))
         return _described(task, *preview_partition(task.filesystem, task.partition, task.settings))
@@ -134,6 +143,7 @@ def compact(
     topics: Sequence[str] = (),
     run: Runner = run_here,
     split: Split | None = None,
+    scratch: Path | None = None,
     storage: Mapping[str, Any] | None = None,
 ) -> CompactionReport:
     """Compact a log directory (or one partition) into ``destination``; ``None``: say what would be removed.
@@ -142,8 +152,11 @@ def compact(
         topics: names or patterns; by default those that a broker's cleaner has compacted before
             (``cleaner-offset-checkpoint``) and Kafka's own compacted ones. Never more by itself: on a topic that is not
             compacted, records without a key would go.
-        split: share out large partitions, each to many tasks; without it a partition is one task. Both make the same
-            files.
+        split: share out large partitions, and those with many keys, each to many tasks, also where ``run`` carries
+            these out one by one: that bounds the memory. Without it a partition is one task, and its keys are in
+            memory. Both make the same files.
+        scratch: without a destination, a directory in which tasks of a shared partition leave files for each other;
+            none is shared out without it.
         storage: options of the store that has ``source``; ``key_files`` of encrypted tiered segments.
 
     Raises:
@@ -159,7 +172,8 @@ def compact(
         log.fingerprint,
     )
     if destination is None:
-        report.partitions = list(run(compact_partition, _tasks(log, chosen, settings, None)))
+        tasks = _tasks(log, chosen, settings, None)
+        report.partitions = _compact_all(tasks, run=run, split=split if scratch else None, scratch=scratch)
         return report
     target = Path(destination)
     files.refuse_inside(target, paths_of(source))
@@ -169,9 +183,7 @@ def compact(
             parts = [CompactedPartition(**one) for one in before["partitions"]]
             return replace(report, partitions=parts, done_before=True)
         with files.unfinished(target) as directory:
-            _compact_into(
-                log, chosen, directory, report, partial(_compact_all, settings=settings, run=run, split=split)
-            )
+            _compact_into(log, chosen, directory, settings, report, partial(_compact_all, run=run, split=split))
             write_report(directory, report)
     return report
 
@@ -222,8 +234,9 @@ def _compact_into(
     log: Log,
     chosen: Sequence[Partition],
     directory: Path,
+    settings: CleanerSettings,
     report: CompactionReport,
-    compact_all: Callable[[Log, Sequence[Partition], Path], list[CompactedPartition]],
+    compact_all: Callable[[Sequence[CompactionTask]], list[CompactedPartition]],
 ) -> None:
     if log.kind == "partition":
         directory.rmdir()  # the one partition is this directory
@@ -231,7 +244,7 @@ def _compact_into(
         for other in (one for one in log.rewritten if one not in chosen):
             files.copy_tree(log.filesystem, other.directory, log.target(directory, other))
         log.copy_rest(directory)
-    report.partitions = compact_all(log, chosen, directory)
+    report.partitions = compact_all(_tasks(log, chosen, settings, directory))
     if log.kind == "directory":
         offsets = dict(log.directory.offset_checkpoints.get(names.CLEANER_CHECKPOINT, {}))
         ends = {one.topic_partition: done.end_offset for one, done in zip(chosen, report.partitions, strict=True)}
@@ -239,146 +252,52 @@ def _compact_into(
 
 
 def _compact_all(
-    log: Log,
-    chosen: Sequence[Partition],
-    directory: Path,
-    *,
-    settings: CleanerSettings,
-    run: Runner,
-    split: Split | None,
+    tasks: Sequence[CompactionTask], *, run: Runner, split: Split | None, scratch: Path | None = None
 ) -> list[CompactedPartition]:
-    """Compact the large partitions with many tasks each, then the others with one each."""
-    tasks = _tasks(log, chosen, settings, directory)
-    done: dict[int, CompactedPartition] = {}
+    """Compact the large partitions with many tasks each, then the others with one each.
+
+    Those of the others whose keys are too many for the memory are shared out afterwards; and what cannot be shared out
+    takes the memory that it needs.
+    """
+    left, done = dict(enumerate(tasks)), dict[int, CompactedPartition]()
     if split is not None:
-        large = [place for place, one in enumerate(chosen) if one.size_bytes > split.above_bytes]
-        jobs = [(log.filesystem, chosen[place], log.target(directory, chosen[place])) for place in large]
-        for place, made in zip(large, clean_partitions(jobs, settings, split, run) if jobs else [], strict=True):
-            if made is not None:
-                said = _described(tasks[place], made.plan, made.tally)
-                done[place] = replace(said, end_offset=made.end_offset)
-    left = [place for place in range(len(tasks)) if place not in done]
-    if left:
-        done |= dict(zip(left, run(compact_partition, [tasks[place] for place in left]), strict=True))
-    return [done[place] for place in range(len(tasks))]
+        large = {place: one for place, one in left.items() if one.partition.size_bytes > split.above_bytes}
+        done |= _shared_out(large, run, split, scratch)
+        others = {place: replace(one, map_bytes=split.map_bytes) for place, one in left.items() if place not in large}
+        done |= _one_by_one(others, run)
+        done |= _shared_out({place: left[place] for place in others.keys() - done.keys()}, run, split, scratch)
+    done |= _one_by_one({place: one for place, one in left.items() if place not in done}, run)
+    return [done[place] for place in left]
+
+
+def _one_by_one(tasks: dict[int, CompactionTask], run: Runner) -> dict[int, CompactedPartition]:
+    """Compact partitions with one task each; those with too many keys are missing from what is returned."""
+    answers = zip(tasks, run(compact_partition, list(tasks.values())), strict=True) if tasks else ()
+    return {place: answer for place, answer in answers if answer is not None}
+
+
+def _shared_out(
+    tasks: dict[int, CompactionTask], run: Runner, split: Split, scratch: Path | None
+) -> dict[int, CompactedPartition]:
+    """Compact partitions with many tasks each; those that cannot be shared out are missing from what is returned."""
+    if not tasks:
+        return {}
+    first = next(iter(tasks.values()))
+    jobs = [
+        Job(one.filesystem, one.partition, Path(one.target or f"{scratch}/{place}"), writes=one.target is not None)
+        for place, one in tasks.items()
+    ]
+    done = {}
+    for (place, task), made in zip(tasks.items(), clean_partitions(jobs, first.settings, split, run), strict=True):
+        if made is not None:
+            said = _described(task, made.plan, made.tally)
+            done[place] = said if task.target is None else replace(said, end_offset=made.end_offset)
+    return done
 
 
 def _write_checkpoint(directory: Path, offsets: dict[TopicPartition, int]) -> None:
     with files.new_file(directory / names.CLEANER_CHECKPOINT) as out:
         out.write(write_offset_checkpoint(offsets))
-
-
-# -------------------------------------------------------------------------------------------------- a key is gone
-
-
-@dataclass(frozen=True, slots=True)
-class SearchTask:
-    """One file to search for records with a key; picklable."""
-
-    filesystem: FileSystem
-    path: str
-    size_bytes: int
-    key: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """Whether a key is gone.
-
-    Attributes:
-        files: how many files with records were read, from first to last byte.
-        found: file, offset of each record that has the key.
-        unread: file, position, reason: what could not be read, so that nothing is proven.
-    """
-
-    files: int
-    found: tuple[tuple[str, int], ...]
-    unread: tuple[tuple[str, int, str], ...]
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether every file was read and none has a record with the key, a tombstone included."""
-        return not self.found and not self.unread
-
-
-def prove_gone(path: Source, key: bytes, *, run: Runner = run_here, storage: Mapping[str, Any] | None = None) -> Proof:
-    """Read every record below ``path`` and look for a key: segments, snapshots, temporary and renamed ones, too.
-
-    Of several log directories every one is read, whether they are copies of each other or not.
-
-    Raises:
-        LogDirError: there is nothing, or it cannot be read.
-    """
-    listed = [
-        (log.filesystem, info)
-        for log in _every_log(path, storage)
-        for info in _walk(log.filesystem, _top(log))
-        if _has_records(info)
-    ]
-    tasks = [SearchTask(filesystem, info.path, info.size_bytes, key) for filesystem, info in listed]
-    answers = list(run(search, tasks))
-    return Proof(
-        len(tasks), tuple(one for found, _ in answers for one in found), tuple(one for _, bad in answers for one in bad)
-    )
-
-
-def _every_log(path: Source, storage: Mapping[str, Any] | None) -> Iterator[Log]:
-    for one in [path] if isinstance(path, str) else path:
-        found = discover(one, options=storage)
-        if len(found) == 1:
-            yield one_log(one, half_done=True, storage=storage)
-        else:
-            yield from (Log(directory.path, "directory", directory) for directory in found)
-
-
-def _top(log: Log) -> str:
-    return log.path if log.kind != "segment" else log.directory.partitions[0].directory
-
-
-def _walk(filesystem: FileSystem, directory: str) -> Iterator[FileInfo]:
-    for info in filesystem.list_directory(directory):
-        if info.is_directory:
-            yield from _walk(filesystem, info.path)
-        else:
-            yield info
-
-
-def _has_records(info: FileInfo) -> bool:
-    parsed = FileName.parse(info.name)
-    return info.name.endswith(".checkpoint") or (parsed is not None and parsed.kind in ("log", "checkpoint"))
-
-
-def search(task: SearchTask) -> tuple[list[tuple[str, int]], list[tuple[str, int, str]]]:
-    """Return the records of a file that have the key, and what could not be read."""
-    found: list[tuple[str, int]] = []
-    unread: list[tuple[str, int, str]] = []
-    with task.filesystem.open(task.path) as read_at:
-        for window in scan_segment(read_at, size_bytes=task.size_bytes, whole=True):
-            if len(window.batches):
-                decoded = Decoded.of(as_array(window.data), window.in_data())
-                found += [(task.path, offset) for offset in _offsets_of(decoded, task.key)]
-                positions = window.batches.column("position")
-                unread += [
-                    (task.path, int(positions[batch]), reason) for batch, reason in damaged_batches(decoded).items()
-                ]
-            end = window.batches.end
-            if not end.goes_on and end.position < task.size_bytes:
-                unread.append((task.path, end.position, end.reason))
-    return found, unread
-
-
-def _offsets_of(decoded: Decoded, key: bytes) -> list[int]:
-    index = decoded.index
-    candidates = np.flatnonzero(index.key_size == len(key))
-    if not len(key):
-        return [int(offset) for offset in index.offsets[candidates]]
-    wanted = np.frombuffer(key, np.uint8)
-    for at in (0, len(key) - 1, len(key) // 2):  # most differ here, so little is gathered below
-        candidates = candidates[decoded.sections.buf[index.key_at[candidates] + at] == wanted[at]]
-    places = index.key_at[candidates].tolist()
-    buf = decoded.sections.buf
-    same = [buf[place : place + len(key)].tobytes() == key for place in places]
-    return [int(offset) for offset, is_same in zip(index.offsets[candidates], same, strict=True) if is_same]
 
 
 __all__ = ["CompactedPartition", "CompactionReport", "Proof", "compact", "prove_gone"]

@@ -3,8 +3,9 @@
 A partition is cut into chunks of segments. In a first walk workers share the keys out by digests
 (``cleaner/exchange``), others judge which record is the last of each key, in a second walk the chunks are written, and
 put together to the new segments. Transactions are followed by one worker, through the few facts that the chunks give.
-A partition whose offsets do not rise (no broker writes one) is left to one worker, which looks keys up one by one; so
-is one with a segment that has to be split (``log.overflow``).
+What a round would do is counted in the same way, without the last step. A partition whose offsets do not rise (no
+broker writes one) is left to one worker, which looks keys up one by one; so is one with a segment that has to be split
+(``log.overflow``).
 """
 
 from __future__ import annotations
@@ -59,6 +60,9 @@ class Split:
         chunk_bytes: neighbouring segments are one task up to about this; a larger segment is one by itself.
         run_entries: entries that a worker sorts in memory, 32 bytes each.
         judge_entries: entries that one task judges, about.
+        here_bytes: a step that has no more to read is carried out where the job is: to have it done elsewhere takes
+            longer; so is a single task of up to a 64th of that.
+        map_bytes: memory for the keys of a partition that is one task; one that needs more is shared out, too.
     """
 
     secret: Secret
@@ -67,6 +71,8 @@ class Split:
     chunk_bytes: int = 192 << 20
     run_entries: int = RUN_ENTRIES
     judge_entries: int = 8 << 20
+    here_bytes: int = 64 << 20
+    map_bytes: int = 512 << 20
 
     def tasks_for(self, amount: int, most: int) -> int:
         """Return how many tasks to make of an amount so that each has at most so much, and all workers their share.
@@ -75,6 +81,29 @@ class Split:
         (12, 1)
         """
         return max(-(-amount // (most * self.workers)), 1) * self.workers
+
+    def carried_out(self, tasks: Sequence[Stage], run: Run) -> list[Any]:
+        """Have the tasks of a step carried out, little ones here; return their answers in order."""
+        sizes = [task.size_bytes for task in tasks]
+        alone = len(tasks) == 1 or sum(sizes) <= self.here_bytes
+        away = [place for place, size in enumerate(sizes) if not alone and size > self.here_bytes // 64]
+        answers = dict(zip(away, run(carry_out, [tasks[place] for place in away]) if away else (), strict=True))
+        return [answers[place] if place in answers else carry_out(task) for place, task in enumerate(tasks)]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One partition to clean.
+
+    Attributes:
+        target: where to; it must not exist. What workers leave for each other is beside it.
+        writes: whether to write it; else the round is only counted.
+    """
+
+    filesystem: FileSystem
+    partition: Partition
+    target: Path
+    writes: bool = True
 
 
 @dataclass(slots=True)
@@ -87,10 +116,8 @@ class StagedRound:
         tally: of the round, at its end.
     """
 
-    filesystem: FileSystem
-    partition: Partition
+    job: Job
     settings: CleanerSettings
-    target: Path
     split: Split
     plan: RoundPlan
     rises: bool = True
@@ -117,11 +144,11 @@ class StagedRound:
     @property
     def scratch(self) -> Path:
         """Where the workers leave files for each other."""
-        return self.target.with_name(self.target.name + SCRATCH)
+        return self.job.target.with_name(self.job.target.name + SCRATCH)
 
     @property
     def _buckets(self) -> int:
-        return buckets_for(self.partition.size_bytes)
+        return buckets_for(self.job.partition.size_bytes)
 
     @property
     def _aborted(self) -> tuple[Any, ...]:
@@ -136,7 +163,7 @@ class StagedRound:
         runs = cut(sources, self.split.tasks_for(size, self.split.chunk_bytes))
         ends = [run[0].segment.base_offset for run in runs[1:]] + [self.plan.first_uncleanable_offset]
         self._chunks = [
-            Chunk(self.filesystem, number, run, end, str(self.scratch))
+            Chunk(self.job.filesystem, number, run, end, str(self.scratch))
             for number, (run, end) in enumerate(zip(runs, ends, strict=True))
         ]
         if self._aborted:
@@ -226,12 +253,17 @@ class StagedRound:
                     self.plan.producers,
                     state,
                     self.settings,
+                    self.job.writes,
                 )
+        if self.job.writes:
+            yield self._copy(group_of)
+
+    def _copy(self, group_of: dict[int, int]) -> Stage:
+        job = self.job
         rewritten = frozenset(group[0].base_offset for group in self._groups)
         cleaned = frozenset(group_of)
-        size = sum(one.size_bytes for one in self.partition.segments if one.base_offset not in cleaned)
-        gone = cleaned - rewritten
-        yield CopyTask(self.filesystem, self.partition, str(self.target), gone, rewritten, size)
+        size = sum(one.size_bytes for one in job.partition.segments if one.base_offset not in cleaned)
+        return CopyTask(job.filesystem, job.partition, str(job.target), cleaned - rewritten, rewritten, size)
 
     def take_rewrite(self, answers: list[Rewritten | None]) -> None:
         """Take the parts, and add up what was done."""
@@ -243,9 +275,9 @@ class StagedRound:
 
     def assemble(self) -> Iterator[Stage]:
         """Put the parts together."""
-        if not self.is_possible:
+        if not self.is_possible or not self.job.writes:
             return
-        directory = str(self.target)
+        directory = str(self.job.target)
         for group in self._groups:
             base = group[0].base_offset
             size = sum(segment.size_bytes for segment in group)
@@ -253,54 +285,49 @@ class StagedRound:
 
     def take_assemble(self, answers: list[Any]) -> None:
         """Take the new segments' sizes."""
-        self.tally.bytes_written = sum(answers)
+        self.tally.bytes_written += sum(answers)
 
 
 _STEPS = ("collect", "follow_first", "walk", "judge", "rewrite", "assemble")
 
 
 def clean_partitions(
-    jobs: Sequence[tuple[FileSystem, Partition, Path]], settings: CleanerSettings, split: Split, run: Run
+    jobs: Sequence[Job], settings: CleanerSettings, split: Split, run: Run
 ) -> list[StagedRound | None]:
-    """Clean partitions into their targets, which must not exist; ``None``: this is no way to clean that partition.
+    """Clean partitions, or count what that would do; ``None``: this is no way to clean that partition.
 
     Raises:
         LogDirError: as ``cleaner.clean_partition``; the caller removes the targets then.
     """
-    plans = _carried_out([PlanTask(filesystem, partition, settings) for filesystem, partition, _ in jobs], run)
-    rounds = [StagedRound(*job[:2], settings, job[2], split, plan) for job, plan in zip(jobs, plans, strict=True)]
+    plans = split.carried_out([PlanTask(job.filesystem, job.partition, settings) for job in jobs], run)
+    rounds = [StagedRound(job, settings, split, plan) for job, plan in zip(jobs, plans, strict=True)]
     going = [one for one in rounds if not one.plan.is_empty]
     try:
         for one in going:
             _make_room(one)
         for step in _STEPS:
-            _step(step, going, run)
+            _step(step, going, split, run)
     finally:
         for one in going:
             shutil.rmtree(one.scratch, ignore_errors=True)
     for one in going:
-        if not one.is_possible:
-            shutil.rmtree(one.target)
+        if not one.is_possible and one.job.writes:
+            shutil.rmtree(one.job.target)
     return [one if one.is_possible and not one.plan.is_empty else None for one in rounds]
 
 
 def _make_room(one: StagedRound) -> None:
-    for directory in (one.scratch, one.target):
+    for directory in (one.scratch, one.job.target)[: 1 + one.job.writes]:
         with files.writing(directory):
             if directory.exists():  # of a job that was killed
                 shutil.rmtree(directory)
             directory.mkdir(parents=True)
 
 
-def _step(step: str, rounds: Sequence[StagedRound], run: Run) -> None:
+def _step(step: str, rounds: Sequence[StagedRound], split: Split, run: Run) -> None:
     """Carry out one step of all partitions together."""
     tasks = [(one, task) for one in rounds for task in getattr(one, step)()]
-    answers = _carried_out([task for _, task in tasks], run)
+    answers = split.carried_out([task for _, task in tasks], run)
     for one in rounds:
         mine = [answer for (owner, _), answer in zip(tasks, answers, strict=True) if owner is one]
         getattr(one, f"take_{step}")(mine)
-
-
-def _carried_out(tasks: Sequence[Stage], run: Run) -> list[Any]:
-    """Have tasks carried out; one alone is done here, for nobody would work beside it."""
-    return list(run(carry_out, tasks)) if len(tasks) > 1 else [carry_out(task) for task in tasks]

@@ -44,6 +44,7 @@ from kafkaframes.records.memory import Recycler
 Ints = npt.NDArray[np.int64]
 _KINDS = (None, ABORT, COMMIT, "another")  # of control batches, as the facts number them
 _DATA = -1
+_BYTES_BY_FACTS = 100
 
 
 class Stage(Protocol):
@@ -107,8 +108,8 @@ class PlanTask:
 
     @property
     def size_bytes(self) -> int:
-        """Headers only."""
-        return 0
+        """Bytes of which the headers are read."""
+        return self.partition.size_bytes
 
     def carry_out(self) -> RoundPlan:
         """Return the plan."""
@@ -185,8 +186,8 @@ class FollowTask:
 
     @property
     def size_bytes(self) -> int:
-        """Little."""
-        return 0
+        """About those of the facts: 136 for a batch."""
+        return sum(chunk.size_bytes for chunk in self.chunks) // _BYTES_BY_FACTS
 
     def carry_out(self) -> list[CleanedTransactions]:
         """Return how things stand at the beginning of each chunk."""
@@ -335,10 +336,11 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class RewriteTask:
-    """Walk through a chunk again and write what stays.
+    """Walk through a chunk again and write what stays, or only count it.
 
     Attributes:
         groups: the new segment's base offset, and how many of the chunk's next segments go into it.
+        writes: whether to write it.
     """
 
     chunk: Chunk
@@ -350,6 +352,7 @@ class RewriteTask:
     producers: ProducerStates
     transactions: CleanedTransactions
     settings: CleanerSettings
+    writes: bool
 
     @property
     def size_bytes(self) -> int:
@@ -357,8 +360,21 @@ class RewriteTask:
         return self.chunk.size_bytes
 
     def carry_out(self) -> Rewritten:
-        """Write the parts."""
-        chunk, made = self.chunk, Rewritten()
+        """Write the parts; without them the tally has the bytes that would be written."""
+        made, filter_ = Rewritten(), self._filter()
+        left = iter(self.chunk.sources)
+        for base, count in self.groups:
+            self.transactions.kept = []
+            pieces = kept_of(self.chunk.filesystem, [next(left) for _ in range(count)], filter_, self.transactions)
+            if self.writes:
+                self._write(made, base, pieces)
+            else:
+                filter_.tally.bytes_written += sum(map(len, pieces))
+        made.tally = filter_.tally
+        return made
+
+    def _filter(self) -> Filter:
+        chunk = self.chunk
         verdicts = [(Path(path), first, end) for path, first, end in self.verdicts]
         known = VerdictReader(
             chunk.number,
@@ -368,21 +384,17 @@ class RewriteTask:
             verdicts,
             buckets=self.buckets,
         )
-        filter_ = Filter(self.producers, self.settings, known, self.transactions, end_offset=self.end_offset)
-        left = iter(chunk.sources)
-        for base, count in self.groups:
-            sources = [next(left) for _ in range(count)]
-            path = chunk.path(f"part-{base:020}")
-            self.transactions.kept = []
-            with files.new_file(path, durable=False) as out:
-                out.writelines(kept_of(chunk.filesystem, sources, filter_, self.transactions))
-            columns = indexed_columns(path)
-            with files.new_file(path.with_suffix(".npy"), durable=False) as out:
-                np.save(out, columns)
-            made.overflows = made.overflows or reaches_too_far(base, columns)
-            made.parts.append(Part(base, str(path), tuple(self.transactions.kept)))
-        made.tally = filter_.tally
-        return made
+        return Filter(self.producers, self.settings, known, self.transactions, end_offset=self.end_offset)
+
+    def _write(self, made: Rewritten, base: int, pieces: Iterator[bytes | memoryview]) -> None:
+        path = self.chunk.path(f"part-{base:020}")
+        with files.new_file(path, durable=False) as out:
+            out.writelines(pieces)
+        columns = indexed_columns(path)
+        with files.new_file(path.with_suffix(".npy"), durable=False) as out:
+            np.save(out, columns)
+        made.overflows = made.overflows or reaches_too_far(base, columns)
+        made.parts.append(Part(base, str(path), tuple(self.transactions.kept)))
 
 
 # ------------------------------------------------------------------------------------------------- the new segments
