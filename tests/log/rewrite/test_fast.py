@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.records import streams
+from tests.records.guarded import Guarded
 
 from kafkaframes.errors import EncodeError, LogDirError
 from kafkaframes.log.rewrite import fast
 from kafkaframes.log.rewrite.fast import FastRewriter, Run, fast_rewriter
 from kafkaframes.log.rewrite.segment import SegmentReport, SegmentTask, _Rewrite
 from kafkaframes.log.rewrite.settings import RewriteSettings
+from kafkaframes.records import native, native_compress
 from kafkaframes.records.build import build_empty_batch, build_end_transaction, build_records
 from kafkaframes.records.codecs import Codec, compress
 from kafkaframes.records.fields import BatchFields
@@ -205,15 +207,45 @@ SETTINGS = st.builds(
 )
 
 
-@given(st.integers(0, 2**32), SETTINGS)
-def test_both_ways_write_the_same_bytes(seed, settings):
-    short, long = both_ways(Maker(seed).segment(), settings)
+def assert_same_bytes(data, settings):
+    short, long = both_ways(data, settings)
     if isinstance(long, Exception):
         assert isinstance(short, (LogDirError, EncodeError))  # of several, another one may come first
         if type(short) is type(long) is LogDirError:
             assert (short.position, short.reason) == (long.position, long.reason)
     else:
         assert short == long
+
+
+GUARDED = Guarded(1 << 22), Guarded(1 << 20), Guarded(1 << 18), Guarded(1 << 18), Guarded(1 << 20)
+
+
+def guarded_runs(data, settings):
+    """Let the kernel run where every array ends before a forbidden page; a wrong step ends the process."""
+    source, *rooms = GUARDED
+    window = source.at_end(min(len(data), source.size))
+    window[:] = as_array(data[: len(window)])
+    with pytest.MonkeyPatch.context() as patch:
+        for name, size in (("_MOST_OPENED_BYTES", 1 << 18), ("_OUT_BYTES", 50_000), ("_MOST_ROWS", 2000)):
+            patch.setattr(fast, name, size)
+        waiting = iter(rooms)
+        with native.borrowed() as reading, native_compress.borrowed(settings.level) as writing:
+            rewriter = FastRewriter(
+                settings, lambda size, dtype: next(waiting).at_end(size * np.dtype(dtype).itemsize), reading, writing
+            )
+            batches = scan_all(window, rules=FILE)
+            return sum(run.last - run.first for run in rewriter.runs(window, batches)), len(batches)
+
+
+@given(st.integers(0, 2**32), SETTINGS)
+def test_both_ways_write_the_same_bytes(seed, settings):
+    assert_same_bytes(Maker(seed).segment(), settings)
+
+
+@given(st.integers(0, 2**32), SETTINGS)
+def test_no_byte_beyond_is_touched(seed, settings):
+    done, count = guarded_runs(Maker(seed).segment(), settings)
+    assert done == count
 
 
 @pytest.mark.parametrize("codec", [None, Codec.NONE, Codec.GZIP, Codec.LZ4, Codec.ZSTD], ids=str)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,7 +55,7 @@ class FastRewriter:
         self._told: Ints = np.zeros(kernels.TOLD, np.int64)
         self._opened, self._plain = (allocate(_MOST_OPENED_BYTES, np.uint8) for _ in range(2))
         self._out: Bytes = allocate(_OUT_BYTES, np.uint8)
-        self._index = [allocate(_MOST_ROWS, dtype) for dtype in _INDEX]
+        self._index = _arrays(allocate)
 
     def runs(self, data: Bytes, batches: Batches) -> Iterator[Run]:
         """Cut a window into runs that are written, and runs that are not.
@@ -84,7 +85,7 @@ class FastRewriter:
         magics, numbers = batches.column("magic"), batches.column("attributes") & CODEC_MASK
         plan = Plan(batches, self._settings, empty=(magics >= 2) & (batches.column("count") <= 0))
         actions = np.full(len(batches), kernels.LEAVE, np.int8)
-        possible = np.isin(plan.codecs, list(native_compress.possible()))
+        possible = _possible()[plan.codecs]
         build = (plan.actions == BUILD) & (plan.magics == 2) & (numbers != 0) & possible
         actions[plan.actions == COPY] = kernels.COPY
         actions[(plan.actions == RECOMPRESS) & possible] = kernels.RECOMPRESS
@@ -107,6 +108,20 @@ class FastRewriter:
             *self._calls,
             self._told,
         )
+
+
+@cache
+def _possible() -> npt.NDArray[np.bool_]:
+    """Say of each codec's number whether the kernel can compress with it."""
+    return np.isin(np.arange(CODEC_MASK + 1), list(native_compress.possible()))
+
+
+def _arrays(allocate: Allocate) -> list[npt.NDArray[Any]]:
+    """Make the arrays of an index, in one block: segments are many and small."""
+    sizes = [_MOST_ROWS * np.dtype(dtype).itemsize for dtype in _INDEX]
+    ends = np.cumsum(sizes).tolist()
+    block = allocate(ends[-1], np.uint8)
+    return [block[end - size : end].view(dtype) for end, size, dtype in zip(ends, sizes, _INDEX, strict=True)]
 
 
 @contextmanager
