@@ -1,9 +1,13 @@
-"""Is one large partition compacted faster by Spark's workers than by one process, with the same result?
+"""Is one large partition compacted faster by Spark's workers than by one process, with the same result and less memory?
 
-The log of ``cleaner.py``: every key twice, far apart. Wall seconds, session start and a first small job aside; CPU
-seconds of all processes. The files of both ways are compared byte for byte.
+The log of ``cleaner.py``: every key twice, far apart. Wall seconds, session start and a first job aside. "in memory":
+one process that keeps the keys in memory; "in steps": one process that goes the bounded way (``Split``), by files;
+"Spark": the same steps shared out. The files of all three are compared byte for byte.
 
-Run:      python benchmarks/compaction_spark.py [--sizes 100,400,1000,2000] [--keep DIR]
+``--memory`` runs the two ways of one process each in a process of its own and prints their peaks instead; with
+``--keys`` the log has so many records, each with another key of 100 bytes.
+
+Run:      python benchmarks/compaction_spark.py [--sizes 100,400,1000,2000] [--keep DIR] [--memory] [--keys N]
 """
 
 from __future__ import annotations
@@ -11,20 +15,55 @@ from __future__ import annotations
 import argparse
 import filecmp
 import os
+import resource
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 import kafkaframes
 from cleaner import write_log
 from kafkaframes.log.cleaner import CleanerSettings
 from kafkaframes.log.rewrite.compaction import compact
+from kafkaframes.log.rewrite.staged_compaction import Split
 from kafkaframes.spark import jobs
 
 SETTINGS = CleanerSettings(now_ms=1_800_000_000_000)
+ALONE: dict[str, dict[str, Any]] = {
+    "in memory": {},
+    "in steps": {"split": Split(secret=(0x5EED, -0x5EED), above_bytes=0)},
+}
+RECORDS_OF_A_SEGMENT = 500_000
+
+
+def log_of(logs: Path, megabytes: int) -> Path:
+    source = logs / str(megabytes) / "t-0"
+    if not source.exists():
+        source.parent.mkdir(parents=True, exist_ok=True)
+        write_log(source, megabytes * 1_000_000, "lz4")
+    return source
+
+
+def log_of_keys(logs: Path, count: int) -> Path:
+    """Write records of which each has another key of 100 bytes."""
+    source = logs / f"keys-{count}" / "t-0"
+    if source.exists():
+        return source
+    source.mkdir(parents=True)
+    for first in range(0, count, RECORDS_OF_A_SEGMENT):
+        numbers = range(first, min(first + RECORDS_OF_A_SEGMENT, count))
+        keys = pa.array([b"%0100d" % (number * 7919) for number in numbers])
+        columns = {"offset": pa.array(np.asarray(numbers)), "key": keys, "value": pa.array([b"v"] * len(numbers))}
+        (source / f"{first:020}.log").write_bytes(kafkaframes.build_records(columns, codec="lz4"))
+    (source / f"{count:020}.log").write_bytes(b"")
+    return source
 
 
 def seconds_of(source: Path, target: Path, **how: Any) -> float:
@@ -47,35 +86,68 @@ def peak_mb_of_workers() -> int:
     return max(peaks)
 
 
+def assert_same(one: Path, other: Path) -> None:
+    compared = filecmp.dircmp(one, other, ignore=["_SUCCESS"])
+    assert not compared.left_only
+    assert not compared.right_only
+    same = filecmp.cmpfiles(one, other, [name for name in compared.common_files if name != "_SUCCESS"], shallow=False)
+    assert not same[1] + same[2]
+
+
+def compare(logs: Path, sizes: list[int], repeat: int, targets: Path) -> None:
+    spark = kafkaframes.spark.session("compaction", master="local[2]")
+    ways = dict(ALONE)
+    ways["Spark"] = {"run": jobs.runner(spark), "split": replace(jobs.split(spark), above_bytes=0)}
+    warm = ways["Spark"] | {"split": replace(ways["Spark"]["split"], here_bytes=0)}
+    for how in (*ALONE.values(), warm):
+        seconds_of(log_of(logs, 100), targets / "warm", **how)
+    print("| MB | " + " | ".join(f"{name}, s | MB/s" for name in ways) + " | to memory | to steps | worker, MB |")
+    for megabytes in sizes:
+        source, best = log_of(logs, megabytes), dict.fromkeys(ways, float("inf"))
+        for _ in range(repeat):
+            for name, how in ways.items():
+                best[name] = min(best[name], seconds_of(source, targets / name, **how))
+        for name in list(ways)[1:]:
+            assert_same(targets / "in memory", targets / name)
+        cells = [f"{best[name]:.2f} | {megabytes / best[name]:.0f}" for name in ways]
+        ratios = [f"{best[name] / best['Spark']:.2f}" for name in ALONE]
+        print(f"| {megabytes} | {' | '.join(cells)} | {' | '.join(ratios)} | {peak_mb_of_workers()} |", flush=True)
+    spark.stop()
+
+
+def memory(sources: list[Path], targets: Path) -> None:
+    print("| log | way | s | peak of the process, MB |")
+    for source in sources:
+        for name in ALONE:
+            command = [sys.executable, __file__, "--child", name, str(source), str(targets / name)]
+            said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            print(f"| {source.parent.name} | {name} | {said.strip()} |", flush=True)
+        assert_same(*(targets / name for name in ALONE))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default="100,400,1000,2000")
     parser.add_argument("--keep", help="where logs of earlier runs are, and new ones stay")
     parser.add_argument("--repeat", type=int, default=2, help="the best of so many counts")
+    parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--keys", type=int)
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    spark = kafkaframes.spark.session("compaction", master="local[2]")
-    run = jobs.runner(spark)
+    if options.child:
+        name, source, target = options.child
+        seconds = seconds_of(Path(source), Path(target), **ALONE[name])
+        print(f"{seconds:.2f} | {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}")
+        return
+    sizes = [int(size) for size in options.sizes.split(",")]
     with tempfile.TemporaryDirectory() as temporary:
         logs = Path(options.keep or temporary)
-        print(f"{'MB':>6} {'alone s':>8} {'MB/s':>6} {'Spark s':>8} {'MB/s':>6} {'ratio':>6} {'worker MB':>10}")
-        for round_, megabytes in enumerate([100, *map(int, options.sizes.split(","))]):
-            source = logs / str(megabytes) / "t-0"
-            if not source.exists():
-                source.parent.mkdir(parents=True, exist_ok=True)
-                write_log(source, megabytes * 1_000_000, "lz4")
-            alone, shared = Path(temporary) / "alone", Path(temporary) / "shared"
-            split = replace(jobs.split(spark), above_bytes=0)
-            ours = min(seconds_of(source, alone) for _ in range(options.repeat))
-            theirs = min(seconds_of(source, shared, run=run, split=split) for _ in range(options.repeat))
-            compared = filecmp.dircmp(alone, shared, ignore=["_SUCCESS"])
-            same = filecmp.cmpfiles(alone, shared, compared.common_files, shallow=False)
-            assert not compared.left_only
-            assert not compared.right_only
-            assert [name for name in same[1] + same[2] if name != "_SUCCESS"] == []
-            if round_:
-                row = f"{ours:>8.2f} {megabytes / ours:>6.0f} {theirs:>8.2f} {megabytes / theirs:>6.0f}"
-                print(f"{megabytes:>6} {row} {ours / theirs:>6.2f} {peak_mb_of_workers():>10}")
-    spark.stop()
+        if options.keys:
+            memory([log_of_keys(logs, options.keys)], Path(temporary))
+        elif options.memory:
+            memory([log_of(logs, size) for size in sizes], Path(temporary))
+        else:
+            compare(logs, sizes, options.repeat, Path(temporary))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ aborted transactions, producers, leader epochs. Nothing is written here: the cal
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -79,11 +78,11 @@ def build_indexes(
 def _entries(positions: Ints, interval_bytes: int) -> Ints:
     """Return the batches before which an entry is due."""
     found: list[int] = []
-    listed: list[int] = positions.tolist()
-    at = bisect_right(listed, interval_bytes)
-    while at < len(listed):
+    nexts: list[int] = np.searchsorted(positions, positions + interval_bytes, side="right").tolist()
+    at = int(np.searchsorted(positions, interval_bytes, side="right"))
+    while at < len(nexts):
         found.append(at)
-        at = bisect_right(listed, listed[at] + interval_bytes, at + 1)
+        at = nexts[at]
     return np.array(found, np.int64)
 
 
