@@ -9,6 +9,7 @@ from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import BatchFields, build_batch, build_records
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.rows import rows_of
+from kafkaframes.wire.checksum import crc32c
 
 ROWS = {"key": [b"a", b"b", b"c"], "value": [b"1" * 50, b"2" * 50, None], "timestamp": [1000, 1002, 1001]}
 HOLES = ROWS | {"offset": [0, 3, 4]}
@@ -96,6 +97,27 @@ def test_a_faithful_mirror_keeps_offsets_and_bytes(magic):
     assert (first.records, second.records) == (mirrored(magic), later)
     with pytest.raises(AppendRefusedError, match="must increase"):
         validate_and_assign(mirrored(magic), second.next_offset, settings)
+
+
+@pytest.mark.parametrize("places", [[0], [1], [0, 1, 2]], ids=str)
+def test_a_faithful_mirror_keeps_batches_that_compaction_has_emptied(places):
+    sets = [build_batch(rows_of(ROWS | {"offset": [n, n + 1, n + 4]}), magic=2, codec=0) for n in (10, 20, 30)]
+    for place in places:
+        sets[place] = emptied(sets[place])
+    settings = AppendSettings(origin="REPLICATION", on_noncontiguous="keep")
+    appended = validate_and_assign(b"".join(sets), 10, settings)
+    assert (appended.records, appended.next_offset) == (b"".join(sets), 35)
+    with pytest.raises(AppendRefusedError, match="must increase"):
+        validate_and_assign(b"".join(sets), 11, settings)
+
+
+def emptied(batch: bytes) -> bytes:
+    """The batch without its records, as the cleaner writes it."""
+    out = bytearray(batch[: BATCH_V2.size])
+    out[8:12] = (BATCH_V2.size - 12).to_bytes(4, "big")
+    out[BATCH_V2.place_of("count") :] = bytes(4)
+    out[BATCH_V2.place_of("crc") : BATCH_V2.end_of("crc")] = crc32c(bytes(out[BATCH_V2.end_of("crc") :])).to_bytes(4)
+    return bytes(out)
 
 
 def test_records_at_fault_are_collected_and_a_wrong_timestamp_decides():

@@ -14,7 +14,7 @@ Start reading at ``fast.py``, not here.
 import numpy as np
 from numba import types
 
-from kafkaframes.log.append._kernels_check import check_batch, check_set
+from kafkaframes.log.append._kernels_check import check_batch, check_row, check_set
 from kafkaframes.log.append._kernels_desk import (
     ANY_CODEC,
     APPEND_TIME,
@@ -197,22 +197,41 @@ def _patch_wrapper(out, size, offset, largest, desk):
 
 
 @device
-def _take_in_place(sent, size, magic, content, start, end, offset, desk):
+def _patch_row(out, size, offset, magic, desk):
+    """Write each message's offset; where the log gives the time, that, its type and the CRC."""
+    position = np.int64(0)
+    while position < size:
+        stop = position + OVERHEAD_BYTES + load_i32(out, position + _SIZE_AT)
+        store_i64(out, position, offset)
+        if magic and desk[APPEND_TIME]:
+            store_i8(out, position + _ATTRIBUTES_AT, LOG_APPEND_TIME)
+            store_i64(out, position + _TIMESTAMP_AT, desk[NOW_MS])
+            store_i32(out, position + _CRC_AT, crc32_of(out, position + _CRC_FROM, stop))
+        position = stop
+        offset += 1
+
+
+@device
+def _take_in_place(sent, size, magic, codec, content, start, end, offset, desk):
     """Check a set that has the log's format and codec, and give it offsets: (records, largest timestamp)."""
     if magic == 2:
         count = load_i32(sent, _COUNT_AT)
         if load_i64(sent, 0) != 0 or load_i32(sent, _DELTA_AT) + 1 != count:
             return np.int64(0), np.int64(0)
         count, largest = check_batch(content, start, end, count, load_i64(sent, _BASE_MS_AT), desk)
-    else:
+    elif codec:
         count, largest = check_set(content, start, end, load_i64(sent, 0), desk)
+    else:
+        count, largest = check_row(content, start, end, magic, desk)
     if count == 0:
         return count, largest
-    if desk[APPEND_TIME]:
+    if magic and desk[APPEND_TIME]:
         largest = desk[NOW_MS]
     copy_bytes(desk[OUT_AT], 0, sent, 0, size)
     if magic == 2:
         _patch_batch(desk[OUT_AT], size, offset, largest, desk)
+    elif codec == 0:
+        _patch_row(desk[OUT_AT], size, offset, magic, desk)
     else:
         _patch_wrapper(desk[OUT_AT], size, offset + count - 1, largest, desk)
     return count, largest
@@ -310,7 +329,7 @@ def take(data, offset, desk):
     magic = load_u8(sent, _MAGIC_AT)
     codec = load_u8(sent, _ATTRIBUTES_V2_AT + 1 if magic == 2 else _ATTRIBUTES_AT) & CODEC_MASK
     target = codec if desk[TO_CODEC] == ANY_CODEC else desk[TO_CODEC]
-    is_same = magic == desk[TO_MAGIC] and target == codec and (magic == 2 or (magic == 1 and codec != 0))
+    is_same = magic == desk[TO_MAGIC] and target == codec and (magic != 0 or codec == 0)
     can_be_written = _can_be_written(sent, magic, codec, target, desk)
     if not is_same and not can_be_written:
         return _NO
@@ -320,7 +339,7 @@ def take(data, offset, desk):
     if status < 0:
         return status, end, np.int64(0), np.int64(0), np.int64(0)
     if is_same:
-        count, largest = _take_in_place(sent, size, magic, content, start, end, offset, desk)
+        count, largest = _take_in_place(sent, size, magic, codec, content, start, end, offset, desk)
         if count:
             return np.int64(IN_PLACE), count, largest, size, end - start
     if not can_be_written:

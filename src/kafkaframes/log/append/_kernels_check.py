@@ -7,7 +7,7 @@ they must be, timestamps lie in range. The general path (``validator.py``) is th
 import numpy as np
 
 from kafkaframes.log.append._kernels_desk import HIGHEST_MS, LOWEST_MS, NEED_KEY, NO_TIMESTAMP
-from kafkaframes.records.layout import CODEC_MASK, MESSAGE_V1
+from kafkaframes.records.layout import CODEC_MASK, MESSAGE_V0, MESSAGE_V1
 from kafkaframes.wire._jit import device
 from kafkaframes.wire._kernels import (
     OK,
@@ -24,6 +24,7 @@ from kafkaframes.wire._kernels import (
 _SIZE_AT, _CRC_AT, _CRC_FROM = MESSAGE_V1.place_of("size"), MESSAGE_V1.place_of("crc"), MESSAGE_V1.end_of("crc")
 _MAGIC_AT, _ATTRIBUTES_AT = MESSAGE_V1.place_of("magic"), MESSAGE_V1.place_of("attributes")
 _TIMESTAMP_AT, _HEADER, _OVERHEAD = MESSAGE_V1.place_of("timestamp"), MESSAGE_V1.size, MESSAGE_V1.end_of("size")
+_HEADER_V0 = MESSAGE_V0.size
 _NO = (np.int64(0), np.int64(0))
 
 
@@ -116,4 +117,36 @@ def check_set(address, position, end, wrapper_offset, desk):
         number += 1
     if number == 0 or (wrapper_offset != 0 and wrapper_offset != number - 1):
         return _NO
+    return number, largest
+
+
+@device
+def check_row(address, position, end, magic, desk):
+    """Check messages of format 0 or 1 in a row, none of them compressed: (count, largest timestamp)."""
+    number, largest = np.int64(0), np.int64(NO_TIMESTAMP)
+    lowest, highest, need_key = desk[LOWEST_MS], desk[HIGHEST_MS], desk[NEED_KEY]
+    header = _HEADER if magic else _HEADER_V0
+    while position < end:
+        if end - position < header + 8:
+            return _NO
+        stop = position + _OVERHEAD + load_i32(address, position + _SIZE_AT)
+        if stop < position + header + 8 or stop > end:
+            return _NO
+        if load_i8(address, position + _MAGIC_AT) != magic or load_u8(address, position + _ATTRIBUTES_AT):
+            return _NO
+        if crc32_of(address, position + _CRC_FROM, stop) != load_u32(address, position + _CRC_AT):
+            return _NO
+        timestamp = load_i64(address, position + _TIMESTAMP_AT) if magic else np.int64(NO_TIMESTAMP)
+        if timestamp != NO_TIMESTAMP and (timestamp < lowest or timestamp > highest):
+            return _NO
+        key_length, at = load_i32(address, position + header), position + header + 4
+        if key_length < -1 or key_length > stop - at - 4 or (need_key and key_length < 0):
+            return _NO
+        at += max(key_length, 0) + 4
+        value_length = load_i32(address, at - 4)
+        if value_length < -1 or at + max(value_length, 0) != stop:
+            return _NO
+        largest = max(largest, timestamp)
+        position = stop
+        number += 1
     return number, largest

@@ -227,14 +227,17 @@ def _keep(append: _Append) -> Appended:
     if append.magic != append.settings.magic or append.settings.codec != "producer":
         raise OptionError("on_noncontiguous='keep' copies batches: it needs their format, and codec='producer'")
     last = append.batches.column("last_offset")
-    first = np.array([decoded.index.offsets[start] for start in decoded.starts[:-1].tolist()], np.int64)
+    first, largest = append.batches.column("base_offset").copy(), _largest_per_batch(decoded)
+    filled = decoded.index.rows > 0  # compaction leaves batches without records, which keep what their headers say
+    first[filled] = decoded.index.offsets[decoded.starts[:-1][filled]]
+    largest[~filled] = append.batches.column("max_timestamp")[~filled]
     before = np.concatenate(([append.offset - 1], last[:-1]))
     if (first <= before).any():
         row = int(np.flatnonzero(first <= before)[0])
         raise AppendRefusedError(
             "InvalidRecordException", f"batch {row}: offset {first[row]} after {before[row]}; offsets must increase"
         )
-    return _patched(append, last, _largest_per_batch(decoded), int(last[-1]) + 1)
+    return _patched(append, last, largest, int(last[-1]) + 1)
 
 
 # --------------------------------------------------------------------------------------------------- rebuilding

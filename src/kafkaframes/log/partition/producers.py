@@ -185,7 +185,7 @@ class Producers:
             producer_id = header.producer_id
             if header.magic < 2 or producer_id < 0:
                 continue
-            known = self.states.get(producer_id, ProducerState(producer_id))
+            known = self.states.get(producer_id) or ProducerState(producer_id)
             duplicate = known.duplicate_of(header) if origin == CLIENT else None
             if duplicate is not None:
                 return Prepared(states, started, tuple(completed), duplicate)
