@@ -61,6 +61,12 @@ def test_an_export_is_opened_after_its_restore_from_parquet(kafka, java, tmp_pat
     check_in_order(tmp_path / "data")
 
 
+def consumed(lines: str, partition: int) -> list[tuple[int, str, str]]:
+    """Return what a group's consumer was given of a partition: offset, key, value."""
+    words = [line.split("\t") for line in lines.splitlines()]
+    return [(int(offset), key, value) for _, number, offset, key, value in words if int(number) == partition]
+
+
 @pytest.mark.parametrize("moved", [False, True], ids=["kept", "moved"])
 def test_groups_go_on_where_they_were(kafka, java, tmp_path, moved):
     source = DATA / "logs" / "kraft-4x-transactions"
@@ -71,14 +77,19 @@ def test_groups_go_on_where_they_were(kafka, java, tmp_path, moved):
     run("restore", source, "--to", tmp_path / "data", "--offsets-partitions", 5, *options)
     with kafka(tmp_path) as node:
         seen = read(java, node)
+        continued = {group: java("Continue", node.bootstrap, "read_uncommitted", group, "input") for group, _, _ in old}
         node.stop()
     assert seen.groups.keys() == old.keys()
     before, expected = users(seen.records), users(brokers.expected_records(source))
+    assert {topic for _, topic, _ in old} == {"input"}
     for (group, topic, partition), offset in seen.groups.items():
-        unread = [record[1:] for record in before.get((topic, partition), []) if record[0] >= offset]
+        unread = [record for record in before.get((topic, partition), []) if record[0] >= offset]
         wanted = expected.get((topic, partition), [])
-        assert unread == [record[1:] for record in wanted if record[0] >= old[group, topic, partition]]
+        assert [record[1:] for record in unread] == [
+            record[1:] for record in wanted if record[0] >= old[group, topic, partition]
+        ]
         assert moved == (offset != old[group, topic, partition])
+        assert consumed(continued[group], partition) == [(record[0], record[3], record[4]) for record in unread]
     assert seen.topics["__consumer_offsets"][1] == 5
     check_in_order(tmp_path / "data")
 
