@@ -71,23 +71,30 @@ public final class ReadCluster {
         settings.putAll(common);
         settings.put("auto.offset.reset", "none");
         settings.put("enable.auto.commit", "false");
+        settings.put("fetch.max.wait.ms", "50");
         var plain = new ByteArrayDeserializer();
         try (var consumer = new KafkaConsumer<>(settings, plain, plain)) {
             Map<TopicPartition, Long> begins = consumer.beginningOffsets(partitions);
             Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
             for (TopicPartition partition : partitions) {
                 line(out, "ends", partition.topic(), partition.partition(), begins.get(partition), ends.get(partition));
-                consumer.assign(List.of(partition));
-                consumer.seek(partition, begins.get(partition));
-                long deadline = System.currentTimeMillis() + 600_000;
-                while (consumer.position(partition) < ends.get(partition)) {
-                    if (System.currentTimeMillis() > deadline) {
-                        throw new IllegalStateException("stuck in " + partition + " at " + consumer.position(partition));
-                    }
-                    for (var record : consumer.poll(java.time.Duration.ofMillis(200))) {
+            }
+            consumer.assign(partitions);
+            begins.forEach(consumer::seek);
+            var left = new ArrayList<>(partitions);
+            long deadline = System.currentTimeMillis() + 280_000;
+            while (!left.isEmpty()) {
+                if (System.currentTimeMillis() > deadline) {
+                    throw new IllegalStateException("stuck in " + left);
+                }
+                for (var record : consumer.poll(java.time.Duration.ofMillis(200))) {
+                    if (record.offset() < ends.get(new TopicPartition(record.topic(), record.partition()))) {
                         record(out, record);
                     }
                 }
+                var done = left.stream().filter(one -> consumer.position(one) >= ends.get(one)).toList();
+                left.removeAll(done);
+                consumer.pause(done);
             }
         }
     }

@@ -1,0 +1,166 @@
+"""Real brokers open what convert, recompress, compact and repair write, trust its indexes, give every record, go on.
+
+All results are partitions of one node: a job's topics get its name in front. The node says that it stopped cleanly, so
+that the broker takes the indexes and snapshots as we wrote them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.interop import brokers
+from tests.interop.brokers import check_in_order, read, users
+from tests.interop.conftest import ROOT
+
+from kafkaframes.cli.main import cli
+from kafkaframes.log.checkpoints import PartitionMetadata, write_partition_metadata
+from kafkaframes.log.directory import discover
+from kafkaframes.log.filesystem import LocalFileSystem
+from kafkaframes.log.names import TopicPartition
+from kafkaframes.log.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all
+from kafkaframes.log.restore.kraft import TopicLayout, id_text
+from kafkaframes.log.transactions import transactions_of
+
+CORPUS = Path(os.environ.get("KAFKAFRAMES_CORPUS", ROOT.parent / "shared" / "corpus")) / "logs"
+CONVERT, RECOMPRESS, COMPACT = ("convert", "--to-format", "v2"), ("recompress", "--codec"), ("compact", "--topic", "*")
+JOBS = {
+    "convert-0102-v0": ("zk-0102-v0", CONVERT),
+    "convert-0102-v1": ("zk-0102-v1", CONVERT),
+    "convert-28-v0": ("zk-28-v0", CONVERT),
+    "convert-28-v1": ("zk-28-v1", CONVERT),
+    "convert-28-mixed": ("zk-28-mixed", CONVERT),
+    "convert-28-mixed-zstd": ("zk-28-mixed", (*CONVERT, "--codec", "zstd")),
+    "recompress-none": ("kraft-39-mixed", (*RECOMPRESS, "none")),
+    "recompress-gzip": ("kraft-39-mixed", (*RECOMPRESS, "gzip")),
+    "recompress-lz4": ("kraft-39-mixed", (*RECOMPRESS, "lz4")),
+    "recompress-snappy": ("kraft-4x-all-codecs", (*RECOMPRESS, "snappy")),
+    "recompress-zstd": ("kraft-4x-all-codecs", (*RECOMPRESS, "zstd", "--level", "9")),
+    "recompress-v1": ("zk-28-v1", (*RECOMPRESS, "lz4")),
+    "compact-3.9": ("kraft-39-mixed", (*COMPACT, "--semantics", "3.9")),
+    "compact-3.9-legacy": ("zk-28-mixed", (*COMPACT, "--semantics", "3.9")),
+    "compact-3.9-transactions": ("kraft-4x-transactions", (*COMPACT, "--semantics", "3.9")),
+    "compact-4.x": ("kraft-39-mixed", (*COMPACT, "--semantics", "4.x")),
+    "compact-4.x-legacy": ("zk-28-mixed", (*COMPACT, "--semantics", "4.x")),
+    "compact-4.x-transactions": ("kraft-4x-transactions", (*COMPACT, "--semantics", "4.x")),
+    "repair-flipped": ("unclean-flipped-bit-active", ("repair",)),
+    "repair-torn": ("unclean-torn-tail", ("repair",)),
+    "repair-swap": ("unclean-half-finished-swap", ("repair",)),
+    "repair-legacy": ("unclean-zk-28-flipped-bit-active", ("repair",)),
+    "as-kafka-flipped": ("unclean-flipped-bit-active", ("repair", "--as-kafka")),
+    "as-kafka-torn": ("unclean-torn-tail", ("repair", "--as-kafka")),
+    "as-kafka-swap": ("unclean-half-finished-swap", ("repair", "--as-kafka")),
+    "as-kafka-legacy": ("unclean-zk-28-flipped-bit-active", ("repair", "--as-kafka")),
+}
+ISOLATIONS = ("read_uncommitted", "read_committed")
+
+
+def source_of(job: str) -> Path:
+    found = CORPUS / JOBS[job][0]
+    return found / "before" if (found / "before").exists() else found
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> dict[str, Path]:
+    """Carry every job out once, for all versions."""
+    if not CORPUS.is_dir():
+        pytest.skip(f"no logs of real brokers at {CORPUS} (set KAFKAFRAMES_CORPUS)")
+    place = tmp_path_factory.mktemp("jobs")
+    for job, (_, (command, *options)) in JOBS.items():
+        arguments = [command, str(source_of(job)), "--to", str(place / job), *options, "--workers", "1"]
+        done = CliRunner().invoke(cli, arguments)
+        assert done.exit_code == 0, f"{arguments}: {done.output} {done.exception}"
+    return {job: place / job for job in JOBS}
+
+
+def put_together(results: dict[str, Path], data: Path) -> None:
+    """Make a node of the results."""
+    logs, epochs = {}, {}
+    for job, path in results.items():
+        (directory,) = discover(str(path))
+        for one in directory.partitions:
+            if not one.is_live or one.topic.startswith("__"):
+                continue
+            name = TopicPartition(f"{job}.{one.topic}", one.partition)
+            shutil.copytree(one.directory, data / str(name))
+            end = transactions_of(LocalFileSystem(), one).log_end_offset
+            logs[name] = Ends(one.log_start_offset, one.segments[0].base_offset, end)
+            latest = max((epoch.leader_epoch for epoch in one.leader_epochs or ()), default=0)
+            epochs.setdefault(name.topic, {})[name.partition] = latest
+    layouts = []
+    for number, (topic, known) in enumerate(sorted(epochs.items())):
+        topic_id = id_text(uuid.UUID(int=2**96 + number))
+        for partition in known:
+            raw = write_partition_metadata(PartitionMetadata(topic_id))
+            (data / f"{topic}-{partition}" / "partition.metadata").write_bytes(raw)
+        of = tuple(known.get(partition, 0) for partition in range(max(known) + 1))
+        layouts.append(TopicLayout(topic, topic_id, of, {"retention.ms": "-1"}))
+    node = Node(node_id=1, cluster_id="Y29ycHVzLWNsdXN0ZXItMQ", directory_id="xwUKgqnBToqxLV2jFAXHkQ")
+    write_all(data, checkpoint_files(logs))
+    write_all(data, node_files(node, layouts, now_ms=int(time.time() * 1000), next_producer_id=10**6))
+
+
+def of_jobs(paths: dict[str, Path], isolation: str) -> dict[str, dict[tuple[str, int], list[brokers.Record]]]:
+    return {job: users(brokers.expected_records(path, isolation=isolation)) for job, path in paths.items()}
+
+
+def under_one_roof(found):
+    return {(f"{job}.{topic}", number): rows for job, one in found.items() for (topic, number), rows in one.items()}
+
+
+def test_a_broker_opens_every_result_and_goes_on(kafka, java, results, tmp_path):
+    put_together(results, tmp_path / "data")
+    with kafka(tmp_path) as node:
+        seen = {isolation: read(java, node, isolation=isolation) for isolation in ISOLATIONS}
+        appended = read(java, node, appended=3)
+        again = read(java, node)
+        node.stop()
+        said = (tmp_path / "kafka.out").read_text()
+    for isolation in ISOLATIONS:
+        assert users(seen[isolation].records) == under_one_roof(of_jobs(results, isolation)), isolation
+    for partition, (begin, end) in users(appended.ends).items():
+        assert [record[0] for record in again.records[partition][-3:]] == [end, end + 1, end + 2]
+        assert again.ends[partition][0] == begin
+    for word in ("stray", " ERROR ", "Recovering unflushed segment", "rebuilding index", "corrupt"):
+        assert word not in said, word
+    check_in_order(tmp_path / "data")
+
+
+# What the broker was just given, against what the sources hold: so that it is right, not only served.
+
+
+def without_type(found):
+    return {partition: [record[:2] + record[3:] for record in rows] for partition, rows in found.items()}
+
+
+@pytest.mark.parametrize("job", [job for job in JOBS if JOBS[job][1][0] in ("convert", "recompress")])
+def test_every_record_is_there_as_it_was(results, job):
+    for isolation in ISOLATIONS:
+        (new,), (old,) = (of_jobs({job: path}, isolation).values() for path in (results[job], source_of(job)))
+        assert without_type(new) == without_type(old)
+
+
+@pytest.mark.parametrize("job", [job for job in JOBS if JOBS[job][1][0] == "compact"])
+def test_the_last_record_of_each_key_is_there(results, job):
+    (new,), (old,) = (of_jobs({job: path}, "read_committed").values() for path in (results[job], source_of(job)))
+    assert sum(map(len, new.values())) < sum(map(len, old.values()))
+    for partition, rows in old.items():
+        last = {record[3]: (record[0], record[4]) for record in rows if record[3] != "-"}
+        kept = {record[3]: (record[0], record[4]) for record in new.get(partition, ()) if record[3] != "-"}
+        assert {key: found for key, found in last.items() if found[1] != "-"}.items() <= kept.items()
+        assert kept.keys() <= last.keys()
+
+
+@pytest.mark.parametrize("job", [job for job in JOBS if JOBS[job][1][0] == "repair"])
+def test_at_least_what_a_broker_keeps_is_kept(results, job):
+    (new,) = of_jobs({job: results[job]}, "read_uncommitted").values()
+    kept_by_kafka = users(brokers.expected_records(CORPUS / JOBS[job][0] / "after"))
+    if "--as-kafka" in JOBS[job][1]:
+        assert new == kept_by_kafka
+    for partition, rows in kept_by_kafka.items():
+        assert set(rows) <= set(new[partition])
