@@ -84,7 +84,7 @@ def put_together(results: dict[str, Path], data: Path) -> None:
     for job, path in results.items():
         (directory,) = discover(str(path))
         for one in directory.partitions:
-            if not one.is_live or one.topic.startswith("__"):
+            if not one.is_live or not is_told(one.topic):
                 continue
             name = TopicPartition(f"{job}.{one.topic}", one.partition)
             shutil.copytree(one.directory, data / str(name))
@@ -105,8 +105,14 @@ def put_together(results: dict[str, Path], data: Path) -> None:
     write_all(data, node_files(node, layouts, now_ms=int(time.time() * 1000), next_producer_id=10**6))
 
 
+def is_told(topic: str) -> bool:
+    """Leave Kafka's own topics out, and a dozen that one broker was filled with: each costs every start a while."""
+    return not topic.startswith(("__", "filler-"))
+
+
 def of_jobs(paths: dict[str, Path], isolation: str) -> dict[str, dict[tuple[str, int], list[brokers.Record]]]:
-    return {job: users(brokers.expected_records(path, isolation=isolation)) for job, path in paths.items()}
+    found = {job: brokers.expected_records(path, isolation=isolation) for job, path in paths.items()}
+    return {job: {key: rows for key, rows in one.items() if is_told(key[0])} for job, one in found.items()}
 
 
 def under_one_roof(found):
@@ -159,7 +165,7 @@ def test_the_last_record_of_each_key_is_there(results, job):
 @pytest.mark.parametrize("job", [job for job in JOBS if JOBS[job][1][0] == "repair"])
 def test_at_least_what_a_broker_keeps_is_kept(results, job):
     (new,) = of_jobs({job: results[job]}, "read_uncommitted").values()
-    kept_by_kafka = users(brokers.expected_records(CORPUS / JOBS[job][0] / "after"))
+    (kept_by_kafka,) = of_jobs({job: CORPUS / JOBS[job][0] / "after"}, "read_uncommitted").values()
     if "--as-kafka" in JOBS[job][1]:
         assert new == kept_by_kafka
     for partition, rows in kept_by_kafka.items():
