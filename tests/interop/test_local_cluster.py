@@ -1,26 +1,31 @@
-"""Executors that are processes of their own, one of them killed: compaction has the files of one process."""
+"""Executors that are processes of their own, killed in each step, and a full disk: compaction has the files of one."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 JOB = """
-    import os, signal, sys
+    import os, signal, subprocess, sys
     from dataclasses import dataclass, replace
     from pathlib import Path
     import kafkaframes
     from kafkaframes.log.cleaner import CleanerSettings
     from kafkaframes.log.rewrite.compaction import compact
-    from kafkaframes.log.rewrite.stages import RewriteTask
+    from kafkaframes.errors import LogDirError
+    from kafkaframes.log.rewrite.stages import JudgeTask, RewriteTask, WalkTask
     from kafkaframes.spark import jobs
 
     @dataclass(frozen=True)
     class KillsItsExecutorOnce:
-        task: RewriteTask
+        task: WalkTask | JudgeTask | RewriteTask
         size_bytes: int = 0
 
         def carry_out(self):
@@ -43,18 +48,25 @@ JOB = """
     run, killed = jobs.runner(spark), []
 
     def deadly(function, tasks):
-        first = next((place for place, one in enumerate(tasks) if isinstance(one, RewriteTask)), None)
-        if first is not None:
-            killed.append(first)
-            tasks = [KillsItsExecutorOnce(one) if place == first else one for place, one in enumerate(tasks)]
-        return run(function, tasks)
+        killed.append(type(tasks[0]).__name__)
+        return run(function, [KillsItsExecutorOnce(tasks[0]), *tasks[1:]])
 
     split = replace(jobs.split(spark), above_bytes=0, chunk_bytes=8000, run_entries=500, here_bytes=0)
     compact(str(top / "t-0"), top / "many", settings, run=deadly, split=split)
+    compact(str(top / "t-0"), None, settings, run=run, split=split, scratch=top)
+    for kilobytes in (40, 200, 10_000) if sys.argv[2] == "small disk" else ():
+        subprocess.run(["mount", "-o", f"remount,size={kilobytes}k", str(top / "disk")], check=True)
+        try:
+            compact(str(top / "t-0"), top / "disk" / "out", settings, run=run, split=split)
+            kept = {one.name: one.read_bytes() for one in (top / "disk" / "out").iterdir() if one.name != "_SUCCESS"}
+            print("the same", kept == {one.name: one.read_bytes() for one in (top / "many").glob("*0*")})
+        except LogDirError as error:
+            assert not list((top / "disk").iterdir()), list((top / "disk").iterdir())
+            print("full", "No space left on device" in str(error))
     spark.range(0, 1000, numPartitions=4).selectExpr("cast(id as string) as value").write.format("kafka-log").option(
         "topic", "t"
     ).mode("append").save(str(top / "written"))
-    print("killed", len(killed), "rows", spark.read.format("kafka-log").load(str(top / "written")).count())
+    print("killed", killed, "rows", spark.read.format("kafka-log").load(str(top / "written")).count())
     spark.stop()
 """
 
@@ -63,18 +75,31 @@ def contents(path: Path) -> dict[str, bytes]:
     return {one.name: one.read_bytes() for one in path.iterdir() if one.name != "_SUCCESS"}
 
 
-def test_an_executor_that_is_killed_is_replaced_and_the_files_are_the_same(tmp_path):
+@pytest.mark.timeout(600)
+def test_executors_that_are_killed_are_replaced_a_full_disk_is_said_and_the_files_are_the_same(tmp_path):
     source = str(Path(__file__).parents[2] / "src")
+    (tmp_path / "disk").mkdir()
+    mount, own = f"mount -t tmpfs none {shlex.quote(str(tmp_path / 'disk'))}", ["unshare", "-rm", "sh", "-c"]
+    has_disk = (
+        shutil.which("unshare") and not subprocess.run([*own, mount], capture_output=True, check=False).returncode
+    )
+    job = [sys.executable, "-c", textwrap.dedent(JOB), str(tmp_path), "small disk" if has_disk else ""]
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(JOB), str(tmp_path)],
+        [*own, f"{mount} && exec {shlex.join(job)}"] if has_disk else job,
         env=os.environ | {"PYTHONPATH": source},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=550,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "killed 1 rows 1000" in done.stdout
+    assert "killed ['WalkTask', 'JudgeTask', 'RewriteTask'] rows 1000" in done.stdout
     assert "Lost executor" in done.stderr + done.stdout
     assert contents(tmp_path / "many") == contents(tmp_path / "alone")
-    assert {one.name for one in tmp_path.iterdir()} == {"t-0", "alone", "many", "written"}
+    assert {one.name for one in tmp_path.iterdir()} == {"t-0", "alone", "many", "written", "disk"}
+    if has_disk:
+        assert [line for line in done.stdout.splitlines() if line.startswith(("full", "the same"))] == [
+            "full True",
+            "full True",
+            "the same True",
+        ]
