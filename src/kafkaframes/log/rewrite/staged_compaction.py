@@ -66,7 +66,7 @@ class Split:
     """
 
     secret: Secret
-    above_bytes: int = 256 << 20
+    above_bytes: int = 64 << 20
     workers: int = 1
     chunk_bytes: int = 192 << 20
     run_entries: int = RUN_ENTRIES
@@ -77,10 +77,14 @@ class Split:
     def tasks_for(self, amount: int, most: int) -> int:
         """Return how many tasks to make of an amount so that each has at most so much, and all workers their share.
 
-        >>> Split(secret=(0, 0), workers=4).tasks_for(900, 100), Split(secret=(0, 0)).tasks_for(0, 100)
-        (12, 1)
+        None gets less than a 16th of that, though: it would not be worth the task.
+
+        >>> split = Split(secret=(0, 0), workers=4)
+        >>> split.tasks_for(900, 100), split.tasks_for(90, 100), split.tasks_for(13, 100), split.tasks_for(0, 100)
+        (12, 4, 2, 1)
         """
-        return max(-(-amount // (most * self.workers)), 1) * self.workers
+        shared = max(-(-amount // (most * self.workers)), 1) * self.workers
+        return min(shared, max(16 * amount // most, 1))
 
     def carried_out(self, tasks: Sequence[Stage], run: Run) -> list[Any]:
         """Have the tasks of a step carried out, little ones here; return their answers in order."""
