@@ -1,4 +1,4 @@
-"""Write ordinary batches anew in format 2, one after the other without Python (numba). Start reading at ``fast.py``.
+"""Write ordinary batches anew, one after the other without Python (numba). Start reading at ``fast.py``.
 
 1. A batch is ordinary if its CRC is right, its stream usual, all its records whole, and its format and codec known. The
    first that is not ends the run: ``ODD`` is no verdict, the long way (``batches.py``) then says what becomes of it.
@@ -19,6 +19,7 @@ from kafkaframes.records._kernels_build import (
     store_i64,
     varint_size,
     write_blob,
+    write_sized,
     write_varint,
 )
 from kafkaframes.records._kernels_codecs import NO_ROOM, ODD, open_batch
@@ -34,9 +35,15 @@ from kafkaframes.records._kernels_scan import (
     I64,
     LARGEST,
     MAGIC,
+    OLD_ATTRIBUTES,
+    OLD_CRC,
+    OLD_CRC_FROM,
+    OLD_TIMESTAMP,
     OVERHEAD,
     POSITION,
     SIZE,
+    V0_HEADER,
+    V1_HEADER,
     V2_ATTRIBUTES,
     V2_BASE_SEQUENCE,
     V2_BASE_TIMESTAMP,
@@ -54,10 +61,11 @@ from kafkaframes.records._kernels_scan import (
 from kafkaframes.records.layout import MESSAGE_V0, MIN_RECORD_BYTES
 from kafkaframes.records.reasons import WHOLE
 from kafkaframes.wire._jit import BYTES, INT8S, OUT_BYTES, OUT_INT32S, OUT_INT64S, TABLE, device, kernel
-from kafkaframes.wire._kernels import address_of, copy_bytes, crc32c_of
+from kafkaframes.wire._kernels import address_of, copy_bytes, crc32_of, crc32c_of
 
-# What becomes of a batch.
-LEAVE, COPY, RECOMPRESS, BUILD = range(4)
+# What becomes of a batch: nothing, or one that is the same, that has other compression (format 2), that is new (format
+# 2), a new wrapper, or messages by themselves.
+LEAVE, COPY, RECOMPRESS, BUILD, WRAP, UNWRAP = range(6)
 # What a run tells: the row that it ended before, the bytes that it wrote, their records, and why (0: it is done).
 ROW, BYTES_WRITTEN, RECORDS, WHY = range(4)
 TOLD = 4
@@ -88,6 +96,37 @@ def _write_records(data, rows, offsets, stamps, key_at, key_size, value_at, valu
         store_i8(out, position, 0)
         position += 1
     return position
+
+
+@device
+def _write_messages(
+    data, rows, magic, base, attributes, offsets, stamps, key_at, key_size, value_at, value_size, out, room
+):
+    """Write messages of format 0 or 1, offsets counted from ``base``; ``ODD`` as for format 2."""
+    last, header = np.int64(-1), V1_HEADER if magic else V0_HEADER
+    position = np.int64(0)
+    for row in range(rows):
+        key, value = max(np.int64(key_size[row]), -1), max(np.int64(value_size[row]), -1)
+        delta = offsets[row] - offsets[0]
+        if delta <= last or delta > LARGEST or max(key, 0) + max(value, 0) + V1_HEADER + 8 > room - position:
+            return ODD
+        last, start = delta, position
+        store_i64(out, start, offsets[row] - base)
+        store_i8(out, start + AT_MAGIC, magic)
+        store_i8(out, start + OLD_ATTRIBUTES, attributes)
+        if magic:
+            store_i64(out, start + OLD_TIMESTAMP, stamps[row])
+        position = write_sized(out, start + header, data, key_at[row], key)
+        position = write_sized(out, position, data, value_at[row], value)
+        _finish_old(out, start, position)
+    return position
+
+
+@device
+def _finish_old(out, start, end):
+    """Set size and CRC of a message."""
+    store_i32(out, start + AT_SIZE, end - start - OVERHEAD)
+    store_i32(out, start + OLD_CRC, crc32_of(out, start + OLD_CRC_FROM, end))
 
 
 @device
@@ -150,18 +189,40 @@ def _recompressed(data, at, attributes, codec, records, size, out, room, calls):
 
 
 @device
-def _built(append, codec, records, size, rows, offsets, stamps, out, room, calls):
+def _built(append, codec, records, size, rows, offsets, stamps, largest, out, room, calls):
     """Write a format 2 batch; return its size, or ``ODD``."""
-    least, largest = stamps[0], stamps[0]
-    for row in range(1, rows):
-        least, largest = min(least, stamps[row]), max(largest, stamps[row])
-    if append and least != largest:
-        return ODD
     found = compress_stream(codec, records, size, out + V2_HEADER, room - V2_HEADER, calls)
     if found < 0:
         return ODD
     _write_header(out, codec | append, rows, offsets, stamps, largest)
     return _finish(out, V2_HEADER + found)
+
+
+@device
+def _wrapped(append, magic, codec, records, size, last_offset, largest, out, room, calls):
+    """Write a wrapper: no key, the offset of the last message, the largest timestamp; return its size, or ``ODD``."""
+    header = V1_HEADER if magic else V0_HEADER
+    found = compress_stream(codec, records, size, out + header + 8, room - header - 8, calls)
+    if found < 0:
+        return ODD
+    store_i64(out, 0, last_offset)
+    store_i8(out, AT_MAGIC, magic)
+    store_i8(out, OLD_ATTRIBUTES, codec | append)
+    if magic:
+        store_i64(out, OLD_TIMESTAMP, largest)
+    store_i32(out, header, -1)
+    store_i32(out, header + 4, found)
+    _finish_old(out, 0, header + 8 + found)
+    return header + 8 + found
+
+
+@device
+def _span(stamps, rows):
+    """Return the smallest and the largest timestamp."""
+    least, largest = stamps[0], stamps[0]
+    for row in range(1, rows):
+        least, largest = min(least, stamps[row]), max(largest, stamps[row])
+    return least, largest
 
 
 @kernel(
@@ -170,6 +231,7 @@ def _built(append, codec, records, size, rows, offsets, stamps, out, room, calls
         TABLE,
         I64,
         I64,
+        INT8S,
         INT8S,
         INT8S,
         I64,
@@ -190,23 +252,25 @@ def _built(append, codec, records, size, rows, offsets, stamps, out, room, calls
     )
 )
 def rewrite_batches(
-    buf, table, first, last, actions, codecs, limit,
+    buf, table, first, last, actions, magics, codecs, limit,
     opened, plain, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
     out, reading, writing, told,
 ):  # fmt: skip
     """Write the batches of rows ``first`` to ``last`` one after the other into ``out`` and fill ``told``.
 
-    ``actions`` and ``codecs`` say what becomes of each; ``opened`` and ``plain`` are for one batch's records, as they
-    were and as they will be; the eight arrays behind them for their index. The run ends before the first batch that is
-    ``ODD`` or for which ``out`` has ``NO_ROOM``; a batch that finds an empty ``out`` too small is odd, too.
+    ``actions``, ``magics`` and ``codecs`` say what becomes of each; ``opened`` and ``plain`` are for one batch's
+    records, as they were and as they will be; the eight arrays behind them for their index. The run ends before the
+    first batch that is ``ODD`` or for which ``out`` has ``NO_ROOM``; a batch that finds an empty ``out`` too small is
+    odd, too.
     """
-    data, to, row = address_of(buf), address_of(out), first
+    data, to, fresh, row = address_of(buf), address_of(out), address_of(plain), first
     size, records = np.int64(0), np.int64(0)
     told[WHY] = 0
     while row < last:
-        at, whole, why = table[POSITION, row], table[SIZE, row], np.int64(ODD)
-        found = np.int64(ODD)
-        if actions[row] != LEAVE and _is_ordinary(data, table, row):
+        action, codec, attributes = actions[row], codecs[row], table[ATTRIBUTES, row]
+        at, whole, magic = table[POSITION, row], table[SIZE, row], np.int64(magics[row])
+        why, found = np.int64(ODD), np.int64(ODD)
+        if action != LEAVE and _is_ordinary(data, table, row):
             source, start, end = _open(data, table, row, limit, opened, reading)
             rows = np.int64(0)
             if end >= start and not _may_be_too_many(table, row, end - start, offsets.size):
@@ -215,28 +279,44 @@ def rewrite_batches(
                     0, 0, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
                 )  # fmt: skip
                 rows = rows if status == WHOLE else np.int64(0)
-            length, room = end - start, out.size - size
-            if rows and actions[row] == BUILD:
-                length = _write_records(
-                    source, rows, offsets, stamps, key_at, key_size, value_at, value_size,
-                    address_of(plain), plain.size,
-                )  # fmt: skip
-            if rows and length >= 0:
-                needed = whole if actions[row] == COPY else V2_HEADER + most_compressed(length)
-                if needed > room:
-                    why = np.int64(NO_ROOM if size else ODD)
-                elif actions[row] == COPY:
-                    copy_bytes(to, size, data, at, whole)
-                    found = whole
-                elif actions[row] == RECOMPRESS:
-                    found = _recompressed(
-                        data, at, table[ATTRIBUTES, row], codecs[row], source + start, length, to + size, room, writing
+            length, room, largest = end - start, out.size - size, np.int64(0)
+            append = attributes & APPEND_TIME if table[MAGIC, row] else np.int64(0)
+            if rows and action >= BUILD:
+                least, largest = _span(stamps, rows)
+                if append and least != largest:
+                    length = np.int64(ODD)
+                elif action == BUILD:
+                    length = _write_records(
+                        source, rows, offsets, stamps, key_at, key_size, value_at, value_size, fresh, plain.size
                     )  # fmt: skip
                 else:
-                    append = table[ATTRIBUTES, row] & APPEND_TIME if table[MAGIC, row] else np.int64(0)
-                    found = _built(
-                        append, codecs[row], address_of(plain), length, rows, offsets, stamps, to + size, room, writing
+                    base = offsets[0] if magic and action == WRAP else np.int64(0)
+                    length = _write_messages(
+                        source, rows, magic, base, append, offsets, stamps, key_at, key_size, value_at, value_size,
+                        fresh, plain.size,
                     )  # fmt: skip
+            if rows and length >= 0:
+                needed = whole if action == COPY else V2_HEADER + most_compressed(length)
+                if needed > room:
+                    why = np.int64(NO_ROOM if size else ODD)
+                elif action == COPY:
+                    copy_bytes(to, size, data, at, whole)
+                    found = whole
+                elif action == RECOMPRESS:
+                    found = _recompressed(
+                        data, at, attributes, codec, source + start, length, to + size, room, writing
+                    )  # fmt: skip
+                elif action == BUILD:
+                    found = _built(
+                        append, codec, fresh, length, rows, offsets, stamps, largest, to + size, room, writing
+                    )  # fmt: skip
+                elif action == WRAP:
+                    found = _wrapped(
+                        append, magic, codec, fresh, length, offsets[rows - 1], largest, to + size, room, writing
+                    )  # fmt: skip
+                else:
+                    copy_bytes(to, size, fresh, 0, length)
+                    found = length
         if found < 0:
             told[WHY] = why
             break

@@ -1,8 +1,8 @@
 """The short way to rewrite a window: batch after batch in one kernel, from the old bytes to the new ones.
 
-It takes what is ordinary and becomes, or is, format 2: wrappers of formats 0 and 1, batches of format 2, and what stays
-as it is. Everything else goes the long way (``batches.py``) in runs: uncompressed messages, which are joined across
-batches; other targets; damage; streams that a broker reads but the kernels do not. Both ways give the same bytes.
+It takes ordinary batches of format 2 and wrappers of formats 0 and 1 that are not converted down, and what stays as it
+is. Everything else goes the long way (``batches.py``) in runs: uncompressed messages, which are joined across batches;
+conversions down; damage; streams that a broker reads but the kernels do not. Both ways give the same bytes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from kafkaframes.log.rewrite import _kernels_rewrite as kernels
 from kafkaframes.log.rewrite.batches import BUILD, COPY, RECOMPRESS, Plan
 from kafkaframes.log.rewrite.settings import RewriteSettings
 from kafkaframes.records import native, native_compress
+from kafkaframes.records.codecs import Codec
 from kafkaframes.records.decode import DEFAULT_LIMIT_BYTES, Allocate
 from kafkaframes.records.layout import CODEC_MASK
 from kafkaframes.records.memory import lent_memory
 from kafkaframes.records.scan import Batches, Bytes, Ints
 
+Int8s = npt.NDArray[np.int8]
 # Addresses more than memory: only what a batch needs is touched. What needs more goes the long way.
 _MOST_OPENED_BYTES = 64 << 20
 _OUT_BYTES = 4 << 20
@@ -63,11 +65,11 @@ class FastRewriter:
         Args:
             data, batches: of the window; positions count from ``data``'s first byte.
         """
-        actions, codecs = self._plan(batches)
+        actions, magics, codecs = self._plan(batches)
         eligible = np.flatnonzero(actions != kernels.LEAVE)
         row, slow, count = 0, 1, len(batches)
         while row < count:
-            self._run(data, batches, row, actions, codecs)
+            self._run(data, batches, row, actions, magics, codecs)
             stopped, size, records, why = self._told.tolist()
             if stopped > row:
                 yield Run(row, stopped, self._out[:size], records)
@@ -80,26 +82,31 @@ class FastRewriter:
                 slow = 2 * slow if surprise else slow  # one is seldom alone: ask less and less often
                 yield Run(stopped, row, None, 0)
 
-    def _plan(self, batches: Batches) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
-        """Say by the headers what the kernel may do with each batch, and which codec it gets."""
-        magics, numbers = batches.column("magic"), batches.column("attributes") & CODEC_MASK
-        plan = Plan(batches, self._settings, empty=(magics >= 2) & (batches.column("count") <= 0))
+    def _plan(self, batches: Batches) -> tuple[Int8s, Int8s, Int8s]:
+        """Say by the headers what the kernel may do with each batch, and which format and codec it gets."""
+        empty = (batches.column("magic") >= 2) & (batches.column("count") <= 0)
+        plan = Plan(batches, self._settings, empty=empty)
         actions = np.full(len(batches), kernels.LEAVE, np.int8)
         possible = _possible()[plan.codecs]
-        build = (plan.actions == BUILD) & (plan.magics == 2) & (numbers != 0) & possible
+        # Uncompressed messages of formats 0 and 1 may be joined with their neighbours; a conversion down has losses.
+        build = (plan.actions == BUILD) & (batches.column("attributes") & CODEC_MASK != 0) & possible & ~plan.down
+        new, plain = plan.magics == 2, plan.codecs == Codec.NONE
+        # the long way refuses zstd; LZ4 of format 0 has a header of its own
+        wrap = ~new & ~plain & (plan.codecs != Codec.ZSTD) & ((plan.codecs != Codec.LZ4) | (plan.magics == 1))
         actions[plan.actions == COPY] = kernels.COPY
         actions[(plan.actions == RECOMPRESS) & possible] = kernels.RECOMPRESS
-        actions[build] = kernels.BUILD
-        return actions, plan.codecs.astype(np.int8)
+        actions[build & new] = kernels.BUILD
+        actions[build & wrap] = kernels.WRAP
+        actions[build & ~new & plain] = kernels.UNWRAP
+        return actions, plan.magics.astype(np.int8), plan.codecs.astype(np.int8)
 
-    def _run(self, data: Bytes, batches: Batches, row: int, actions: Any, codecs: Any) -> None:
+    def _run(self, data: Bytes, batches: Batches, row: int, *plan: Int8s) -> None:
         kernels.rewrite_batches(
             data,
             np.ascontiguousarray(batches.table),
             row,
             len(batches),
-            actions,
-            codecs,
+            *plan,
             DEFAULT_LIMIT_BYTES,
             self._opened,
             self._plain,
