@@ -58,15 +58,26 @@ def _copy_writable(source: str, target: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def java(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Run one of ``tests/interop/java``'s classes against the judges' libraries: ``java("Name", *arguments)``."""
+def java_command(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]]:
+    """The command that runs one of ``tests/interop/java``'s classes against the judges' libraries."""
     classes = tmp_path_factory.mktemp("classes")
     sources = sorted((Path(__file__).parent / "java").glob("*.java"))
     classpath = f"{classes}:{oracle / 'lib'}/*"
-    subprocess.run(["javac", "-cp", classpath, "-d", classes, *sources], check=True, timeout=120)
+    subprocess.run(["javac", "-cp", classpath, "-d", classes, *sources], check=True, timeout=300)
+
+    def command(name: str, *arguments: str | Path) -> list[str]:
+        return ["java", "-Xmx2g", "-cp", classpath, name, *map(str, arguments)]
+
+    return command
+
+
+@pytest.fixture(scope="session")
+def java(java_command: Callable[..., list[str]]) -> Callable[..., str]:
+    """Run such a class and return what it prints: ``java("Name", *arguments)``."""
 
     def run(name: str, *arguments: str | Path, timeout: float = 300) -> str:
-        return run_java("-Xmx2g", "-cp", classpath, name, *arguments, timeout=timeout)
+        _, *words = java_command(name, *arguments)
+        return run_java(*words, timeout=timeout)
 
     return run
 
