@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+EXIT_INTERRUPTED = 130
+
 
 class LazyGroup(click.Group):
     """Commands from a table: name -> (module, one line for ``--help``). The module's ``command`` is the command."""
@@ -15,6 +17,14 @@ class LazyGroup(click.Group):
     def __init__(self, *args: Any, commands_table: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._table = commands_table
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; Ctrl-C ends it with a shell's exit status, for 1 has a meaning of its own in many."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("kafkaframes: interrupted", err=True)
+            ctx.exit(EXIT_INTERRUPTED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the table."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from types import FrameType
 
 import click
 
@@ -40,9 +42,21 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line; a mistake of the caller's or of the bytes is one clear line, not a traceback."""
+    """Run the command line; a mistake of the caller's, of the bytes or of the disk is one clear line, not a traceback.
+
+    Stopped by Ctrl-C or by ``kill``, a command cleans up after itself, and the exit status is that of a shell.
+    """
+    signal.signal(signal.SIGTERM, _stop)
     try:
         cli()
     except KafkaframesError as error:
         click.echo(f"kafkaframes: {error}", err=True)
         sys.exit(2)
+    except OSError as error:
+        where = f" (at {error.filename})" if error.filename is not None else ""
+        click.echo(f"kafkaframes: {error.strerror or error}{where}", err=True)
+        sys.exit(2)
+
+
+def _stop(number: int, _: FrameType | None) -> None:
+    sys.exit(128 + number)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing import parent_process
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkaframes.errors import KafkaframesError
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -33,6 +36,9 @@ def in_order(
         size_of: a task's weight in bytes, for the bar.
         workers: how many processes; by default the cores, and one for little work.
         label: what the bar says. It is shown on a terminal only, on standard error.
+
+    Raises:
+        KafkaframesError: a process was killed.
     """
     with staying(size_of=size_of, workers=workers, most=len(tasks), label=label) as run:
         yield from run(function, tasks)
@@ -58,21 +64,44 @@ def staying(
             if count > 1 and len(tasks) > 1:
                 if not pools:
                     pools.append(stack.enter_context(_processes(min(count, most or count))))
-                answers = pools[0].map(function, tasks, chunksize=max(1, len(tasks) // (count * 64)))
+                with _interrupts_waiting():  # a process is born with them waiting, and takes them when it can
+                    answers = pools[0].map(function, tasks, chunksize=max(1, len(tasks) // (count * 64)))
             return _with_bar(answers, sizes, sum(sizes), label)
 
         yield run
 
 
-def _processes(count: int) -> Executor:
+@contextmanager
+def _processes(count: int) -> Iterator[Executor]:
     from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import active_children, get_context
 
-    return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_end_with_parent)
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_begin) as pool:
+        try:
+            yield pool
+        except BrokenProcessPool as error:
+            reason = "a process that worked was killed, by somebody or for want of memory: fewer --workers need less"
+            raise KafkaframesError(reason) from error
+        except (KeyboardInterrupt, SystemExit):
+            for process in active_children():  # what they were at is not wanted any more
+                process.terminate()
+            raise
 
 
-def _end_with_parent() -> None:
-    """End this process when the one that started it is killed: it would wait for work for ever."""
+@contextmanager
+def _interrupts_waiting() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin() -> None:
+    """End this process, without words, at Ctrl-C, and when the one that started it is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     parent = parent_process()
 
     def watch() -> None:

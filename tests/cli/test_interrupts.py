@@ -1,0 +1,141 @@
+"""A command that is stopped, or loses a process, says so in one line, leaves nothing behind and no process running."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from kafkaframes import build_records
+
+COMMAND = "from kafkaframes.cli.main import main; main()"
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """A log directory whose compression at the highest level takes long enough to be stopped."""
+    top = tmp_path_factory.mktemp("large") / "log"
+    words = np.random.default_rng(1).integers(97, 105, 3 << 20, dtype=np.uint8).tobytes()
+    values = [words[at : at + 1000] for at in range(0, len(words), 1000)]
+    records = build_records({"value": values, "timestamp": [1] * len(values)}, batch_bytes=1 << 20)
+    for number in range(4):
+        (top / f"words-{number}").mkdir(parents=True)
+        (top / f"words-{number}" / f"{0:020d}.log").write_bytes(records)
+    return top
+
+
+@pytest.fixture
+def started(log, tmp_path):
+    """Start a recompression in a process group of its own, and give it when its work has begun."""
+    running = []
+
+    def start(*options):
+        arguments = ["recompress", log, "--codec", "zstd", "--level", "22", "--to", tmp_path / "out", *options]
+        errors = (tmp_path.parent / "errors.txt").open("w+")
+        process = subprocess.Popen(
+            [sys.executable, "-c", COMMAND, *map(str, arguments)], stderr=errors, start_new_session=True
+        )
+        running.append((process, errors))
+        deadline = time.monotonic() + 250
+        while not list(tmp_path.rglob("*.log.kafkaframes-part*")):
+            assert process.poll() is None, "it was done before it could be stopped"
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return process, errors
+
+    yield start
+    for process, errors in running:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        errors.close()
+
+
+def said(process, errors):
+    """Return the exit status, and the lines that are no log lines of Spark's."""
+    status = process.wait(250)
+    errors.seek(0)
+    lines = errors.read().splitlines()
+    return status, [line for line in lines if " ERROR " not in line and " WARN " not in line and "WARNING" not in line]
+
+
+def group_of(process):
+    """Return the live processes of a command's session."""
+    found = subprocess.run(["ps", "-ewwo", "pid=,sid=,stat=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 3) for line in found.splitlines()]
+    return [(int(pid), args) for pid, sid, stat, args in rows if int(sid) == process.pid and not stat.startswith("Z")]
+
+
+def wait_until_gone(process):
+    deadline = time.monotonic() + 100
+    while group_of(process) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not group_of(process)
+
+
+@pytest.mark.parametrize("options", [(), ("--workers", "2")], ids=["here", "processes"])
+@pytest.mark.parametrize(
+    ("number", "status", "lines"),
+    [(signal.SIGINT, 130, ["kafkaframes: interrupted"]), (signal.SIGTERM, 143, [])],
+    ids=["ctrl-c", "kill"],
+)
+def test_what_was_begun_is_gone(started, tmp_path, options, number, status, lines):
+    process, errors = started(*options)
+    if number == signal.SIGINT:  # a terminal sends it to all
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    assert said(process, errors) == (status, lines)
+    wait_until_gone(process)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lost_process_is_told_in_a_line(started, tmp_path):
+    process, errors = started("--workers", "2")
+    victim = next(pid for pid, args in group_of(process) if "spawn_main" in args)
+    os.kill(victim, signal.SIGKILL)
+    status, lines = said(process, errors)
+    assert status == 2
+    assert [line.split(",")[0] for line in lines] == ["kafkaframes: a process that worked was killed"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spark
+def test_ctrl_c_ends_spark(started, tmp_path):
+    process, errors = started("--master", "local[2]")
+    os.killpg(process.pid, signal.SIGINT)
+    status, lines = said(process, errors)
+    assert (status, lines[-1]) == (130, "kafkaframes: interrupted")
+    assert not [line for line in lines if "Traceback" in line]
+    wait_until_gone(process)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_after_a_kill_that_nothing_survives_the_next_run_begins_anew(started, log, tmp_path):
+    process, _ = started()
+    process.kill()
+    process.wait()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.kafkaframes-lock", "out.kafkaframes-unfinished"]
+    again = [sys.executable, "-c", COMMAND, "recompress", str(log), "--codec", "zstd", "--to", str(tmp_path / "out")]
+    assert subprocess.run(again, capture_output=True, check=False).returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_error_of_the_machine_is_one_line(tmp_path, monkeypatch, capsys):
+    from kafkaframes.cli import main as module
+
+    def fail():
+        raise OSError(5, "Input/output error", "/dev/broken")
+
+    monkeypatch.setattr(module, "cli", fail)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            module.main()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "kafkaframes: Input/output error (at /dev/broken)\n"
