@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkaframes.errors import KafkaframesError
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
+    from concurrent.futures import Executor, Future
 
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
@@ -64,29 +64,55 @@ def staying(
             if count > 1 and len(tasks) > 1:
                 if not pools:
                     pools.append(stack.enter_context(_processes(min(count, most or count))))
-                with _interrupts_waiting():  # a process is born with them waiting, and takes them when it can
-                    answers = pools[0].map(function, tasks, chunksize=max(1, len(tasks) // (count * 64)))
+                answers = _in_turn(pools[0], function, tasks, max(1, len(tasks) // (count * 64)))
             return _with_bar(answers, sizes, sum(sizes), label)
 
         yield run
 
 
-@contextmanager
-def _processes(count: int) -> Iterator[Executor]:
+def _processes(count: int) -> Executor:
     from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import active_children, get_context
+    from multiprocessing import get_context
 
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_begin) as pool:
-        try:
-            yield pool
-        except BrokenProcessPool as error:
+    return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_begin)
+
+
+def _in_turn(
+    pool: Executor, function: Callable[[_Task], _Answer], tasks: Sequence[_Task], size: int
+) -> Iterator[_Answer]:
+    """Hand tasks out, ``size`` at a time, and yield their answers.
+
+    At a failure no process is left: what they write would be in the way of who cleans up. (``Executor.map`` calls off
+    what waits then, at which the pool of a killed process fails aloud, in a thread of its own.)
+    """
+    with _interrupts_waiting():  # a process is born with them waiting, and takes them when it can
+        asked = [pool.submit(_all_of, function, tasks[at : at + size]) for at in range(0, len(tasks), size)]
+    return _answers_of(asked[::-1])
+
+
+def _all_of(function: Callable[[_Task], _Answer], tasks: Sequence[_Task]) -> list[_Answer]:
+    return [function(task) for task in tasks]
+
+
+def _answers_of(last_to_first: list[Future[list[_Answer]]]) -> Iterator[_Answer]:
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import active_children
+
+    try:
+        while last_to_first:
+            yield from last_to_first.pop().result()
+    except GeneratorExit:
+        for one in last_to_first:
+            one.cancel()
+        raise
+    except BaseException as error:
+        for process in active_children():
+            process.terminate()
+            process.join()
+        if isinstance(error, BrokenProcessPool):
             reason = "a process that worked was killed, by somebody or for want of memory: fewer --workers need less"
             raise KafkaframesError(reason) from error
-        except (KeyboardInterrupt, SystemExit):
-            for process in active_children():  # what they were at is not wanted any more
-                process.terminate()
-            raise
+        raise
 
 
 @contextmanager
