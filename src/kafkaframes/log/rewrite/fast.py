@@ -30,6 +30,7 @@ Int8s = npt.NDArray[np.int8]
 _MOST_OPENED_BYTES = 64 << 20
 _OUT_BYTES = 4 << 20
 _MOST_ROWS = 1 << 18
+_SLOW_BATCHES = 64
 _INDEX = (np.int64, np.int64, *(np.int64, np.int32) * 3)
 
 
@@ -68,8 +69,10 @@ class FastRewriter:
         actions, magics, codecs = self._plan(batches)
         eligible = np.flatnonzero(actions != kernels.LEAVE)
         row, slow, count = 0, 1, len(batches)
+        # At a high level a window can take a minute, in which nothing could stop the kernel.
+        step = count if self._settings.level is None else _SLOW_BATCHES
         while row < count:
-            self._run(data, batches, row, actions, magics, codecs)
+            self._run(data, batches, row, min(row + step, count), actions, magics, codecs)
             stopped, size, records, why = self._told.tolist()
             if stopped > row:
                 yield Run(row, stopped, self._out[:size], records)
@@ -100,12 +103,12 @@ class FastRewriter:
         actions[build & ~new & plain] = kernels.UNWRAP
         return actions, plan.magics.astype(np.int8), plan.codecs.astype(np.int8)
 
-    def _run(self, data: Bytes, batches: Batches, row: int, *plan: Int8s) -> None:
+    def _run(self, data: Bytes, batches: Batches, row: int, last: int, *plan: Int8s) -> None:
         kernels.rewrite_batches(
             data,
             np.ascontiguousarray(batches.table),
             row,
-            len(batches),
+            last,
             *plan,
             DEFAULT_LIMIT_BYTES,
             self._opened,
