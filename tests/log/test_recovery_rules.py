@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.log.directory import discover
-from kafkaframes.log.producer_snapshot import ProducerEntry, read_producer_snapshot
+from kafkaframes.log.producer_snapshot import ProducerEntry, read_producer_snapshot, write_producer_snapshot
 from kafkaframes.log.recovery import RecoverySettings, recover_to
 from kafkaframes.log.recovery_plan import plan_recovery
 from kafkaframes.log.transactions import transactions_of
+from kafkaframes.log.txn_index import AbortedTransaction, passes_sanity_check, write_txn_index
 from kafkaframes.records.build import build_empty_batch, build_records
 from kafkaframes.records.fields import BatchFields
 
@@ -60,3 +61,49 @@ def test_2_8_does_not_learn_epochs_from_a_segment_that_lost_its_index(tmp_path, 
 def test_an_empty_last_segment_says_where_the_log_ends(tmp_path):
     (directory,) = discover(str(write_log(tmp_path / "logs", {0: rows(0, 2), 9: b""})))
     assert transactions_of(directory.filesystem, directory.partitions[0]).log_end_offset == 9
+
+
+def test_a_transaction_index_is_checked_no_harder_than_a_broker_does():
+    entry = write_txn_index([AbortedTransaction(1, 10, 20, 21)])
+    for version, base_offset, right in ((0, 20, True), (0, 21, False), (1, 0, False), (0x80, 0, True)):
+        assert passes_sanity_check(bytes([version]) + entry[1:] + b"tail", base_offset=base_offset) is right
+
+
+def test_what_is_set_aside_has_the_indexes_of_its_recovery_and_its_snapshot(tmp_path):
+    home = write_log(tmp_path / "logs", {0: rows(0, 2) + b"\0" * 20, 2: rows(2)})
+    for base in (0, 2):
+        (home / DIRECTORY / f"{base:020}.index").write_bytes(b"\0" * 8)
+    (home / DIRECTORY / f"{2:020}.snapshot").write_bytes(write_producer_snapshot([]))
+    files = recovered(home)
+    assert files[f"{2:020}.index.deleted"] == b"\0" * 8  # it was not looked at
+    assert files[f"{2:020}.timeindex.deleted"] == b""
+    assert read_producer_snapshot(files[f"{2:020}.snapshot.deleted"]) == ()
+    assert files[f"{2:020}.snapshot"]  # made again, at the log's end
+
+
+def test_a_log_that_ends_before_its_start_loses_its_epochs_and_keeps_recovered_indexes_aside(tmp_path):
+    home = write_log(tmp_path / "logs", {0: rows(0, 2, leader_epoch=3)})
+    (home / DIRECTORY / f"{0:020}.index").write_bytes(b"\0" * 8)
+    (home / "log-start-offset-checkpoint").write_text("0\n1\nt 0 9\n")
+    files = recovered(home)
+    assert files["leader-epoch-checkpoint"] == b"0\n0\n"
+    assert files[f"{0:020}.index.deleted"] == b""
+    assert files[f"{9:020}.log"] == b""
+
+
+def test_the_file_of_the_epochs_is_made_empty_and_left_alone_where_nothing_is_to_be_said(tmp_path):
+    assert recovered(write_log(tmp_path / "logs", {0: rows(0, magic=1)}))["leader-epoch-checkpoint"] == b""
+
+
+def test_a_swap_without_an_index_is_not_recovered_when_it_is_opened(tmp_path):
+    home = write_log(tmp_path / "logs", {0: rows(0, leader_epoch=1), 1: rows(1, leader_epoch=4)})
+    (home / DIRECTORY / f"{0:020}.index").write_bytes(b"")
+    (home / DIRECTORY / f"{1:020}.log").rename(home / DIRECTORY / f"{1:020}.log.swap")
+    assert recovered(home)["leader-epoch-checkpoint"] == b"0\n2\n1 0\n4 1\n"
+
+
+def test_a_batch_whose_offset_was_changed_still_counts_for_the_producers_of_its_segment(tmp_path):
+    first = rows(0, 2, producer_id=7, producer_epoch=0, base_sequence=0)
+    far = rows(500, producer_id=7, producer_epoch=0, base_sequence=2)
+    files = recovered(write_log(tmp_path / "logs", {0: first + far, 3: rows(3)}))
+    assert read_producer_snapshot(files[f"{3:020}.snapshot"])[0].last_offset == 500

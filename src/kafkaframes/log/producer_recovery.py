@@ -94,18 +94,20 @@ class Manager:
         is_empty = not self.states.entries and self.map_end >= end_offset
         self._reload(start_offset, end_offset)
         if end_offset > self.map_end and not is_empty:
-            self._replay(_between(bases, self.map_end, end_offset), due, start_offset, end_offset, replay)
+            self._replay(bases, due, start_offset, end_offset, replay)
         self.map_end = end_offset
         self.take_snapshot()
 
     def _replay(self, bases: Sequence[int], due: list[int], start_offset: int, end_offset: int, replay: Replay) -> None:
-        for base in bases:
+        holds_end = max((base for base in bases if base <= end_offset), default=None)
+        for base in _between(bases, self.map_end, end_offset):
             self.map_end = max(base, self.map_end, start_offset)
             if base in due:
                 self.take_snapshot()
             for header, markers in replay(base, self.map_end):
-                if header.base_offset < end_offset:
-                    self.states.see(header, markers)
+                if base == holds_end and header.last_offset >= end_offset:
+                    break
+                self.states.see(header, markers)
 
     def _reload(self, start_offset: int, end_offset: int) -> None:
         for offset in [one for one in self.shelf.snapshots if one > end_offset or one <= start_offset]:
@@ -113,6 +115,9 @@ class Manager:
         if end_offset != self.map_end:
             self.states = ProducerStates()
             self.last_snapshot = self.map_end = self._load(start_offset)
+        else:
+            self.map_end = max(self.map_end, start_offset)
+            self.last_snapshot = max(self.shelf.snapshots, default=start_offset)
 
     def _load(self, start_offset: int) -> int:
         for offset in sorted(self.shelf.snapshots, reverse=True):

@@ -33,6 +33,7 @@ from kafkaframes.log.txn_index import write_txn_index
 from kafkaframes.records.scan import Batches
 
 COPY_BYTES = 4 << 20
+DELETED = ".deleted"
 _NONE = -1
 
 
@@ -98,6 +99,12 @@ class _State:
     shelf: Shelf
     epochs: Epochs
     rebuilt: dict[int, RebuiltIndexes] = field(default_factory=dict)
+    writes_epochs: bool = False
+
+    def set_epochs(self, epochs: Epochs) -> None:
+        """Change the epochs; where nothing ever changes, their file stays as it is."""
+        self.writes_epochs = self.writes_epochs or epochs != self.epochs
+        self.epochs = epochs
 
 
 def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySettings) -> Recovered:
@@ -113,8 +120,9 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
     """
     filesystem, partition = plan.view or directory.filesystem, plan.partition
     files = after_actions(filesystem, plan)
-    segments = {one.base_offset: _segment(one.base_offset, one.path, one.size_bytes) for one in plan.segments}
-    headers = {one.base_offset: one.headers for one in plan.segments}
+    opened = (*plan.segments, *plan.doomed)
+    segments = {one.base_offset: _segment(one.base_offset, one.path, one.size_bytes) for one in opened}
+    headers = {one.base_offset: one.headers for one in opened}
     state = _State(settings, _shelf(filesystem, files, settings), partition.leader_epochs or ())
     replay = replay_of(filesystem, _as_found(plan, segments))
     start_checkpoint = partition.checkpointed.get(names.LOG_START_CHECKPOINT, 0)
@@ -130,11 +138,12 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
             )
             found = _rebuild(filesystem, segments[rebuild.base_offset], headers[rebuild.base_offset], manager, state)
             if settings.record_version >= 2 and (rebuild.is_unflushed or settings.semantics != BEFORE_HORIZONS):
-                state.epochs = leader_epochs.recovered(state.epochs, found.epochs)
+                state.set_epochs(leader_epochs.recovered(state.epochs, found.epochs))
+    _set_snapshots_aside(files, plan, state)
     _finish(plan, state, replay, start_checkpoint)
     _put_indexes(files, plan, state)
     _put_snapshots(files, state.shelf)
-    _put_epochs(files, plan, state.epochs, settings)
+    _put_epochs(files, plan, state)
     return Recovered(plan, files)
 
 
@@ -215,32 +224,56 @@ def _rebuild(
     return found
 
 
+def _set_snapshots_aside(files: Contents, plan: RecoveryPlan, state: _State) -> None:
+    """Rename the snapshots of segments that were set aside, as far as the broker knew of them when it started.
+
+    One is there still, or again, where the recovery of the segment before has just written it anew. Of a log that was
+    emptied the others that it knew are deleted. 2.8 leaves them all to the search for stray ones.
+    """
+    if state.settings.semantics == BEFORE_HORIZONS:
+        return
+    known = {file.name.offset for file in plan.partition.producer_snapshots}
+    for one in plan.doomed:
+        raw = state.shelf.snapshots.pop(one.base_offset, None) if one.base_offset in known else None
+        if raw is not None:
+            files[segment_file_name(one.base_offset, "snapshot") + DELETED] = raw
+    for offset in known if plan.is_emptied else ():
+        state.shelf.snapshots.pop(offset, None)
+
+
 def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint: int) -> None:
     """Load the producers of the whole log, as a broker does once its segments are settled."""
     bases = [one.base_offset for one in plan.segments]
     end = plan.log_end_offset
-    state.epochs = leader_epochs.truncated(state.epochs, start_offset=start_checkpoint, end_offset=end)
+    start = plan.log_start_offset if state.settings.semantics == BEFORE_HORIZONS else start_checkpoint
+    epochs = () if plan.is_emptied else state.epochs
+    state.set_epochs(leader_epochs.truncated(epochs, start_offset=start, end_offset=end))
     state.shelf.remove_stray(bases)
     manager = Manager(state.shelf)
     manager.rebuild(bases, start_offset=plan.log_start_offset, end_offset=end, is_clean=plan.is_clean, replay=replay)
 
 
 def _put_indexes(files: Contents, plan: RecoveryPlan, state: _State) -> None:
-    for kept in plan.segments:
-        index, time_index, txn_index = (
-            segment_file_name(kept.base_offset, kind) for kind in ("index", "timeindex", "txnindex")
-        )
-        rebuilt = state.rebuilt.get(kept.base_offset)
-        if rebuilt is None:
-            files.setdefault(index, b"")
-            files.setdefault(time_index, b"")
-            continue
-        files[index] = write_offset_index(rebuilt.offset_index)
-        files[time_index] = write_time_index(rebuilt.time_index)
-        if rebuilt.aborted:
-            files[txn_index] = write_txn_index(rebuilt.aborted)
-        elif txn_index in files:
-            files[txn_index] = b""  # Kafka empties the file and lets it lie
+    opened = [(one.base_offset, "") for one in plan.segments] + [(one.base_offset, DELETED) for one in plan.doomed]
+    for base_offset, suffix in opened:
+        if base_offset in state.rebuilt:
+            _put_rebuilt(files, base_offset, suffix, state)
+        else:
+            files.setdefault(segment_file_name(base_offset, "index") + suffix, b"")
+            files.setdefault(segment_file_name(base_offset, "timeindex") + suffix, b"")
+
+
+def _put_rebuilt(files: Contents, base_offset: int, suffix: str, state: _State) -> None:
+    index, time_index, txn_index = (
+        segment_file_name(base_offset, kind) + suffix for kind in ("index", "timeindex", "txnindex")
+    )
+    rebuilt = state.rebuilt[base_offset]
+    files[index] = write_offset_index(rebuilt.offset_index)
+    files[time_index] = write_time_index(rebuilt.time_index)
+    if rebuilt.aborted:
+        files[txn_index] = write_txn_index(rebuilt.aborted)
+    elif txn_index in files:
+        files[txn_index] = b""  # Kafka empties the file and lets it lie
 
 
 def _put_snapshots(files: Contents, shelf: Shelf) -> None:
@@ -248,13 +281,16 @@ def _put_snapshots(files: Contents, shelf: Shelf) -> None:
         files[segment_file_name(offset, "snapshot")] = raw
 
 
-def _put_epochs(files: Contents, plan: RecoveryPlan, epochs: Epochs, settings: RecoverySettings) -> None:
+def _put_epochs(files: Contents, plan: RecoveryPlan, state: _State) -> None:
+    settings = state.settings
     if settings.record_version < 2:
         return
     if settings.new_leader_epoch is not None:
-        epochs = leader_epochs.assign(epochs, EpochStart(settings.new_leader_epoch, plan.log_end_offset))
-    if epochs or names.LEADER_EPOCH_CHECKPOINT in files:
-        files[names.LEADER_EPOCH_CHECKPOINT] = write_leader_epochs(epochs)
+        new = EpochStart(settings.new_leader_epoch, plan.log_end_offset)
+        state.set_epochs(leader_epochs.assign(state.epochs, new))
+    if state.writes_epochs:
+        files[names.LEADER_EPOCH_CHECKPOINT] = write_leader_epochs(state.epochs)
+    files.setdefault(names.LEADER_EPOCH_CHECKPOINT, b"")  # a broker makes the file before there is an epoch
 
 
 def recover_to(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySettings, target: Path) -> Recovered:

@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkaframes.errors import LogDirError
 from kafkaframes.log import names, txn_index
 from kafkaframes.log.directory import LogDirectory, LogFile, Partition, Segment
 from kafkaframes.log.filesystem import FileSystem, ReadAt, join, split
@@ -69,6 +68,8 @@ class RecoveryPlan:
         partition: as it was found.
         actions: every change, in order.
         segments: what is left, by base offset.
+        doomed: segments that were opened, perhaps recovered, and then set aside as ``.deleted`` files.
+        is_emptied: whether that is all of them, because the log ended before its start.
         log_start_offset, log_end_offset: of the log afterwards.
         bytes_lost: bytes of ``.log`` files that are cut off or deleted, swapped-out segments aside.
         rebuilds: the segments recovered, in order: producer snapshots and leader epochs depend on it.
@@ -79,6 +80,8 @@ class RecoveryPlan:
     partition: Partition
     actions: tuple[Action, ...] = ()
     segments: tuple[KeptSegment, ...] = ()
+    doomed: tuple[KeptSegment, ...] = ()
+    is_emptied: bool = False
     log_start_offset: int = 0
     log_end_offset: int = 0
     bytes_lost: int = 0
@@ -140,12 +143,13 @@ def _planned(directory: LogDirectory, partition: Partition, splits: Mapping[int,
         kept.append(_segment(draft, base) if is_later else _loaded(filesystem, draft, base))
         if kept[-1].is_recovered:
             draft.rebuilds.append(Rebuild(base, tuple(one.base_offset for one in kept[:-1])))
+    doomed: list[KeptSegment] = []
     if unflushed is not None:
-        kept = _recover_from(filesystem, draft, kept, unflushed, recovery_point)
+        kept, doomed = _recover_from(filesystem, draft, kept, unflushed, recovery_point)
     if kept and not kept[-1].is_recovered:
         last = draft.files[FileName(kept[-1].base_offset, "log")]
         kept[-1] = replace(kept[-1], next_offset=_next_offset(filesystem, last))
-    return replace(_settled(draft, partition, kept), is_clean=is_clean, view=view)
+    return replace(_settled(draft, partition, kept, doomed), is_clean=is_clean, view=view)
 
 
 def plan_layout(directory: LogDirectory, partition: Partition) -> RecoveryPlan:
@@ -164,7 +168,9 @@ def plan_layout(directory: LogDirectory, partition: Partition) -> RecoveryPlan:
         draft = _laid_out(filesystem, partition, found)
     kept = [_segment(draft, base) for base in _bases(draft)]
     view = view_of(filesystem, draft.splits) if found else None
-    return RecoveryPlan(partition, tuple(draft.actions), tuple(kept), partition.log_start_offset, view=view)
+    return RecoveryPlan(
+        partition, tuple(draft.actions), tuple(kept), log_start_offset=partition.log_start_offset, view=view
+    )
 
 
 def _to_split(filesystem: FileSystem, partition: Partition, draft: Draft) -> dict[int, tuple[Piece, ...]]:
@@ -251,6 +257,12 @@ def _settle_temporary(filesystem: FileSystem, draft: Draft) -> None:
         draft.delete(replaced, f"a finished swap covers the offsets {first} to {after - 1}")
     for file in swaps:
         draft.rename(file, "a finished swap takes its place")
+    for file in logs:  # Kafka opens them to see where they end, which makes an index where there was none
+        index = FileName(file.name.offset, "index")
+        if index not in draft.files:
+            path = join(split(file.path)[0], str(index))
+            draft.actions.append(Action(Kind.CREATE, path, "a finished swap had none"))
+            draft.files[index] = LogFile(index, path, 0, None)
 
 
 def _drop_split(filesystem: FileSystem, draft: Draft, first: int) -> None:
@@ -313,15 +325,8 @@ def _loaded(filesystem: FileSystem, draft: Draft, base: int) -> KeptSegment:
 
 
 def _is_txn_index_corrupt(filesystem: FileSystem, draft: Draft, base: int) -> bool:
-    """Repeat TransactionIndex.sanityCheck: no marker below the segment, no unknown version."""
     file = draft.files.get(FileName(base, "txnindex"))
-    if file is None:
-        return False
-    try:
-        entries = txn_index.read_txn_index(filesystem.read(file.path), file=file.path, strict=False)
-    except LogDirError:
-        return True
-    return any(entry.last_offset < base for entry in entries)
+    return file is not None and not txn_index.passes_sanity_check(filesystem.read(file.path), base_offset=base)
 
 
 def _recovered(filesystem: FileSystem, draft: Draft, segment: KeptSegment, reason: str) -> KeptSegment:
@@ -342,8 +347,12 @@ def _recovered(filesystem: FileSystem, draft: Draft, segment: KeptSegment, reaso
 
 def _recover_from(
     filesystem: FileSystem, draft: Draft, loaded: list[KeptSegment], unflushed: int, recovery_point: int
-) -> list[KeptSegment]:
-    """Recover from the segment that holds the recovery point on; cut the log at the first damage."""
+) -> tuple[list[KeptSegment], list[KeptSegment]]:
+    """Recover from the segment that holds the recovery point on; cut the log at the first damage.
+
+    Returns:
+        The segments that are left, and those behind the damage.
+    """
     kept = [segment for segment in loaded if segment.base_offset < unflushed]
     first = len(kept)
     for index in range(first, len(loaded)):
@@ -354,8 +363,8 @@ def _recover_from(
         draft.rebuilds.append(Rebuild(segment.base_offset, tuple(one.base_offset for one in loaded)))
         if segment.size_bytes < before:
             _delete_segments(draft, loaded[index + 1 :], f"the log was cut off in segment {segment.base_offset}")
-            break
-    return kept
+            return kept, loaded[index + 1 :]
+    return kept, []
 
 
 def _delete_segments(draft: Draft, doomed: list[KeptSegment], reason: str) -> None:
@@ -365,13 +374,14 @@ def _delete_segments(draft: Draft, doomed: list[KeptSegment], reason: str) -> No
     draft.delete((file for file in files if file.name.kind == "snapshot"), reason)
 
 
-def _settled(draft: Draft, partition: Partition, kept: list[KeptSegment]) -> RecoveryPlan:
+def _settled(draft: Draft, partition: Partition, kept: list[KeptSegment], doomed: list[KeptSegment]) -> RecoveryPlan:
     """Make the log hold at least one segment, and its ends agree."""
     start = partition.checkpointed.get(names.LOG_START_CHECKPOINT, 0)
     end = kept[-1].next_offset if kept else start
-    if kept and end < start:
+    is_emptied = bool(kept) and end < start
+    if is_emptied:
         _delete_segments(draft, kept, f"the log ends at {end}, before its start {start}")
-        kept = []
+        kept, doomed = [], kept + doomed
     if not kept:
         name = names.segment_file_name(start, "log")
         path = f"{partition.directory}/{name}"
@@ -381,6 +391,8 @@ def _settled(draft: Draft, partition: Partition, kept: list[KeptSegment]) -> Rec
         partition=partition,
         actions=tuple(draft.actions),
         segments=tuple(kept),
+        doomed=tuple(doomed),
+        is_emptied=is_emptied,
         log_start_offset=max(start, kept[0].base_offset),
         log_end_offset=end,
         bytes_lost=draft.bytes_lost,

@@ -14,6 +14,7 @@ from kafkaframes.errors import LogDirError
 _ENTRY = struct.Struct(">hqqqq")
 ENTRY_SIZE_BYTES = _ENTRY.size
 VERSION = 0
+_CHECKED = struct.Struct(">b17xq8x")  # of an entry: half of its version, and its last offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,16 @@ def read_txn_index(
             _check(transaction, least, position, file)
         transactions.append(transaction)
     return tuple(transactions)
+
+
+def passes_sanity_check(raw: bytes, *, base_offset: int) -> bool:
+    """Repeat what a broker looks at when it starts (TransactionIndex.sanityCheck): less than a reader of ours.
+
+    No marker lies below the segment, and no version, of which Java reads one byte with a sign, is above the known one.
+    """
+    whole = len(raw) - len(raw) % ENTRY_SIZE_BYTES
+    checked = _CHECKED.iter_unpack(memoryview(raw)[:whole])
+    return all(version <= VERSION and last_offset >= base_offset for version, last_offset in checked)
 
 
 def _check(transaction: AbortedTransaction, least: int, position: int, file: str | None) -> None:

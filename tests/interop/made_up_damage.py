@@ -1,0 +1,188 @@
+"""What a crash, a broken disk or a careless hand does to a partition's directory, chosen at random."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections.abc import Callable
+from itertools import takewhile
+from pathlib import Path
+
+from tests.interop.log_judges import batches_of
+
+from kafkaframes.log.checkpoints import EpochStart, write_leader_epochs
+from kafkaframes.log.directory import discover
+from kafkaframes.log.offset_index import write_offset_index
+from kafkaframes.log.rebuild import rebuild_indexes
+from kafkaframes.log.time_index import write_time_index
+from kafkaframes.records.layout import BATCH_V2, MESSAGE_V0
+
+KINDS = ("log", "index", "timeindex", "txnindex")
+
+
+def bases(directory: Path) -> list[int]:
+    return sorted(int(path.name[:20]) for path in directory.glob("*.log"))
+
+
+def named(directory: Path, base: int, kind: str) -> Path:
+    return directory / f"{base:020}.{kind}"
+
+
+def flip(choose: random.Random, path: Path, start: int = 0, end: int | None = None) -> None:
+    raw = bytearray(path.read_bytes())
+    if start < len(raw):
+        raw[choose.randrange(start, min(end or len(raw), len(raw)))] ^= 1 << choose.randrange(8)
+        path.write_bytes(bytes(raw))
+
+
+def torn(choose: random.Random, directory: Path) -> None:
+    path = named(directory, choose.choice(bases(directory)[-2:]), "log")
+    raw = path.read_bytes()
+    path.write_bytes(raw[: max(len(raw) - choose.choice((1, 5, 17, 60, 200, len(raw))), 0)])
+
+
+def zero_tail(choose: random.Random, directory: Path) -> None:
+    with named(directory, choose.choice(bases(directory)[-2:]), "log").open("ab") as file:
+        file.write(bytes(choose.choice((1, 7, 16, 17, 100, 4096))))
+
+
+def garbage_tail(choose: random.Random, directory: Path) -> None:
+    with named(directory, bases(directory)[-1], "log").open("ab") as file:
+        file.write(choose.randbytes(choose.choice((3, 17, 100))))
+
+
+def flipped(choose: random.Random, directory: Path) -> None:
+    """Flip a bit that a CRC covers; base offset and leader epoch of format 2 it does not."""
+    path = named(directory, choose.choice(bases(directory)), "log")
+    batches = list(takewhile(lambda batch: len(batch) >= MESSAGE_V0.size, batches_of(path.read_bytes())))
+    if batches:
+        number = choose.randrange(len(batches))
+        start = sum(map(len, batches[:number]))
+        magic = batches[number][16]
+        end = start + len(batches[number])
+        flip(choose, path, start + (BATCH_V2.place_of("crc") if magic == 2 else 12), end)
+
+
+def lose(kind: str) -> Callable[[random.Random, Path], None]:
+    def go(choose: random.Random, directory: Path) -> None:
+        for path in sorted(directory.glob(f"*.{kind}")):
+            if choose.random() < 0.5:
+                path.unlink()
+
+    return go
+
+
+def spoil(kind: str) -> Callable[[random.Random, Path], None]:
+    def go(choose: random.Random, directory: Path) -> None:
+        paths = sorted(directory.glob(f"*.{kind}"))
+        if not paths:
+            return
+        path, how = choose.choice(paths), choose.randrange(4)
+        raw = path.read_bytes()
+        if how == 0:
+            flip(choose, path)
+        else:
+            cut, more = raw[: choose.randrange(len(raw) + 1)], raw + choose.randbytes(choose.choice((1, 8, 12, 34)))
+            path.write_bytes((cut, more, choose.randbytes(len(raw)))[how - 1])
+
+    return go
+
+
+def orphans(choose: random.Random, directory: Path) -> None:
+    base = choose.choice(bases(directory)) + choose.choice((1, 3, 1000))
+    if not named(directory, base, "log").exists():
+        for kind in (*KINDS[1:], "snapshot"):
+            path = named(directory, base, kind)
+            if choose.random() < 0.6 and not path.exists():
+                path.write_bytes(choose.randbytes(choose.choice((0, 24))))
+
+
+def deleted(choose: random.Random, directory: Path) -> None:
+    base = choose.choice(bases(directory)) + choose.choice((0, 1))
+    for kind in (*KINDS, "snapshot"):
+        if choose.random() < 0.6:
+            Path(f"{named(directory, base, kind)}.deleted").write_bytes(bytes(20))
+
+
+def cleaned(choose: random.Random, directory: Path) -> None:
+    base = choose.choice(bases(directory))
+    for kind in KINDS[:3]:
+        path = named(directory, base, kind)
+        if path.exists():
+            shutil.copy(path, f"{path}.cleaned")
+
+
+def swap(choose: random.Random, directory: Path) -> None:
+    """Stop the cleaner while it puts a new segment in the place of one to three old ones."""
+    known = bases(directory)
+    first = choose.randrange(len(known))
+    group = known[first : first + choose.choice((1, 2, 3))]
+    batches = [batch for base in group for batch in batches_of(named(directory, base, "log").read_bytes())]
+    with tempfile.TemporaryDirectory() as scratch:
+        new = named(Path(scratch), group[0], "log")
+        new.write_bytes(b"".join(batch for batch in batches if choose.random() < 0.7))
+        (found,) = discover(scratch)
+        rebuilt = rebuild_indexes(found.filesystem, found.partitions[0].segments[0], index_interval_bytes=512)
+        shutil.copy(new, f"{named(directory, group[0], 'log')}.swap")
+    contents = {"index": write_offset_index(rebuilt.offset_index), "timeindex": write_time_index(rebuilt.time_index)}
+    for kind, raw in contents.items():
+        if choose.random() < 0.9:
+            Path(f"{named(directory, group[0], kind)}.swap").write_bytes(raw)
+    stage = choose.randrange(3)
+    for path in (named(directory, base, kind) for base in group for kind in KINDS):
+        if path.exists() and stage == 1 and choose.random() < 0.5:
+            path.rename(f"{path}.deleted")
+        elif path.exists() and stage == 2:
+            path.unlink()
+    if choose.random() < 0.3 and known[-1] > group[0]:
+        Path(f"{named(directory, known[-1], 'log')}.cleaned").write_bytes(b"")
+
+
+def other_epochs(choose: random.Random, directory: Path) -> None:
+    path, first = directory / "leader-epoch-checkpoint", bases(directory)[0]
+    how = choose.randrange(4)
+    if how == 0:
+        path.unlink(missing_ok=True)
+    else:
+        one, far = (
+            [EpochStart(1, first + 2)],
+            [EpochStart(0, 0), EpochStart(2, 5), EpochStart(40, bases(directory)[-1])],
+        )
+        path.write_bytes(write_leader_epochs(([], one, far)[how - 1]))
+
+
+def empty_active(choose: random.Random, directory: Path) -> None:
+    named(directory, bases(directory)[-1], "log").write_bytes(b"")
+
+
+def lost_segment(choose: random.Random, directory: Path) -> None:
+    known = bases(directory)
+    if len(known) > 1:
+        named(directory, choose.choice(known), "log").unlink()
+
+
+def preallocated(choose: random.Random, directory: Path) -> None:
+    for kind, size in (("index", 320), ("timeindex", 480)):
+        path = named(directory, bases(directory)[-1], kind)
+        if path.exists():
+            path.write_bytes(path.read_bytes().ljust(size, b"\0"))
+
+
+def stray_snapshots(choose: random.Random, directory: Path) -> None:
+    found = sorted(directory.glob("*.snapshot"))
+    if found:
+        offset = choose.randrange(bases(directory)[0], bases(directory)[-1] + 40)
+        shutil.copy(choose.choice(found), f"{directory / 'copy'}")
+        (directory / "copy").replace(named(directory, offset, "snapshot"))
+
+
+DAMAGE: dict[str, Callable[[random.Random, Path], None]] = {
+    one.__name__: one
+    for one in (
+        torn, zero_tail, garbage_tail, flipped, orphans, deleted, cleaned, swap, other_epochs, empty_active,
+        lost_segment, preallocated, stray_snapshots,
+    )
+}  # fmt: skip
+DAMAGE |= {f"lost {kind}": lose(kind) for kind in (*KINDS[1:], "snapshot")}
+DAMAGE |= {f"spoilt {kind}": spoil(kind) for kind in (*KINDS[1:], "snapshot")}
