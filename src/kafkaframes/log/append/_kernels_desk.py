@@ -1,9 +1,13 @@
 """What stands where on a desk (``desk.py``): the numbers that the kernels of this package share."""
 
+from numba import types
+
 from kafkaframes.records._kernels_codecs import CALLS
 
+# Python's bytes as they are: an array made of them first would cost as much as the call.
+SENT = types.Bytes(types.uint8, 1, "C", readonly=True)
 # Behind the functions that ``decompress_stream`` calls: memory, the content if it is there already (its size, else -1),
-# the settings, and what ``take`` leaves for ``wrap``.
+# the settings, where ``take`` has found the records, and what ``rewrite`` leaves for ``wrap``.
 CONTENT_AT, CONTENT_SIZE, OUT_AT, OUT_SIZE, READY = range(CALLS, CALLS + 5)
 SETTINGS = READY + 1
 (
@@ -20,11 +24,12 @@ SETTINGS = READY + 1
     REASSIGN,
 ) = range(SETTINGS, SETTINGS + 11)
 SETTINGS_END = REASSIGN + 1
-FIRST_MS, LARGEST_MS, COUNT = range(SETTINGS_END, SETTINGS_END + 3)
+HELD_AT, HELD_START, HELD_END = range(SETTINGS_END, SETTINGS_END + 3)
+FIRST_MS, LARGEST_MS, COUNT = range(HELD_END + 1, HELD_END + 4)
 WORDS = COUNT + 1
 OWN_WORDS = WORDS - CALLS
 ANY_CODEC = -1  # as TO_CODEC: that of what was sent
-# Answers: ``PLAIN`` is written anew and waits for its compressor.
-ODD, IN_PLACE, WRITTEN, PLAIN, CAREFUL, NO_ROOM, NO_OUT = 0, 1, 2, 3, -1, -2, -3
+# Answers: ``ANEW`` is opened and must be written anew, ``PLAIN`` is written and waits for its compressor.
+ODD, IN_PLACE, ANEW, WRITTEN, PLAIN, CAREFUL, NO_ROOM, NO_OUT = 0, 1, 2, 3, 4, -1, -2, -3
 MOST_MS = 1 << 61  # beyond it sums could wrap as Java's do: the general path knows
 NO_TIMESTAMP = -1
