@@ -1,7 +1,8 @@
-"""Real brokers split segments whose offsets overflow into the same files as we do, and serve every record of ours."""
+"""Real brokers and cleaners split segments whose offsets overflow into our files, and serve every record of ours."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 import uuid
@@ -12,8 +13,11 @@ from tests.interop.brokers import check_in_order, read, users
 from tests.log.test_overflow import FAR, LIMIT, one
 
 from kafkaframes.log.checkpoints import MetaProperties
-from kafkaframes.log.names import segment_file_name
+from kafkaframes.log.cleaner import CleanerSettings, clean_partition
+from kafkaframes.log.directory import discover
+from kafkaframes.log.names import TopicPartition, segment_file_name
 from kafkaframes.log.partition import LogManager, open_log_directory
+from kafkaframes.log.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all
 from kafkaframes.log.restore.kraft import TopicLayout, bootstrap_checkpoint, id_text
 from kafkaframes.records.build import build_end_transaction
 
@@ -46,6 +50,12 @@ CASES = {
         FAR + 10: one(FAR + 10, base_sequence=6, **OF, **E0) + ABORT,
     },
 }
+
+
+def alone(offset: int, key: bytes) -> bytes:
+    return one(offset, 1, key=key, leader_epoch=0)
+
+
 COMPARED = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
@@ -113,3 +123,79 @@ def test_a_broker_goes_on_with_what_we_have_split(kafka, java, tmp_path):
     assert users(seen.records) == expected
     assert "Splitting overflowed segment" not in said
     check_in_order(tmp_path / "data")
+
+
+# ----------------------------------------------------------------------------------------------------- the cleaner
+
+ACTIVE = 3 * FAR
+# By topic, segments of compacted logs that were stopped cleanly; the last one is active.
+COMPACTED = {
+    "does-not-fit": {0: alone(0, b"a") + alone(FAR, b"b"), ACTIVE: alone(ACTIVE, b"c")},
+    "all-but-one-go": {
+        0: alone(0, b"a") + alone(FAR, b"b"),
+        FAR + 9: alone(FAR + 9, b"b"),
+        ACTIVE: alone(ACTIVE, b"c"),
+    },
+    "does-fit": {
+        0: alone(0, b"a") + alone(FAR, b"b"),
+        ACTIVE - 1: alone(ACTIVE - 1, b"b"),
+        ACTIVE: alone(ACTIVE, b"c"),
+    },
+    "three-pieces": {
+        0: alone(0, b"a") + alone(1, b"a") + alone(FAR, b"b") + alone(FAR + 1, b"d") + alone(2 * FAR, b"e"),
+        ACTIVE: alone(ACTIVE, b"c"),
+    },
+    "far-apart": {base: alone(base, b"%d" % base) for base in (0, LIMIT, LIMIT + 1, ACTIVE)},
+}
+OF_CLEANER = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "retention.ms": "-1"}
+PATIENCE_SECONDS = 180
+
+
+def write_compacted(data: Path) -> None:
+    ends, layouts = {}, []
+    for number, (topic, segments) in enumerate(COMPACTED.items()):
+        topic_id = id_text(uuid.UUID(int=2**97 + number))
+        path = data / f"{topic}-0"
+        path.mkdir(parents=True)
+        for base, batches in segments.items():
+            for kind, content in (("log", batches), ("index", b""), ("timeindex", b"")):
+                (path / segment_file_name(base, kind)).write_bytes(content)
+        (path / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+        ends[TopicPartition(topic, 0)] = Ends(0, 0, ACTIVE + 1)
+        layouts.append(TopicLayout(topic, topic_id, (0,), OF_CLEANER))
+    node = Node(node_id=1, cluster_id=IDENTITY["cluster.id"], directory_id=IDENTITY["directory.id"])
+    write_all(data, checkpoint_files(ends))
+    write_all(data, node_files(node, layouts, now_ms=int(time.time() * 1000)))
+
+
+def logs_of(data: Path) -> dict[str, bytes]:
+    """Return the segments, between two moves of a cleaner perhaps."""
+    found = {}
+    for topic in COMPACTED:
+        for path in sorted((data / f"{topic}-0").glob("*.log")):
+            with contextlib.suppress(FileNotFoundError):
+                found[f"{topic}/{path.name}"] = path.read_bytes()
+    return found
+
+
+def test_a_brokers_cleaner_makes_the_files_that_ours_makes(kafka, java, tmp_path):
+    write_compacted(tmp_path / "data")
+    (directory,) = discover(str(tmp_path / "data"))
+    semantics = "4.x" if kafka.version.startswith("4.") else "3.9"
+    settings = CleanerSettings(now_ms=int(time.time() * 1000), semantics=semantics)
+    for found in directory.partitions:
+        clean_partition(directory.filesystem, found, settings, tmp_path / "ours" / str(found.topic_partition))
+    expected = logs_of(tmp_path / "ours")
+    assert len([name for name in expected if name.startswith("three-pieces")]) == 4
+    with kafka(tmp_path, {"log.cleaner.backoff.ms": 100}) as node:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while logs_of(tmp_path / "data") != expected and time.monotonic() < deadline:
+            time.sleep(0.5)
+        seen = read(java, node)
+        node.stop()
+        said = (tmp_path / "kafka.out").read_text()
+    theirs = logs_of(tmp_path / "data")
+    assert sorted(theirs) == sorted(expected)
+    assert theirs == expected
+    assert said.count("Splitting overflowed segment") == 2
+    assert users(seen.records) == users(brokers.expected_records(tmp_path / "data"))
