@@ -22,7 +22,7 @@ from kafkaframes.log.directory import discover
 from kafkaframes.log.recovery import RecoverySettings, recover_to
 from kafkaframes.log.recovery_plan import plan_recovery
 from kafkaframes.log.rewrite.job import run_here
-from kafkaframes.log.rewrite.staged_compaction import Split, clean_partitions
+from kafkaframes.log.rewrite.staged_compaction import Job, Split, clean_partitions
 
 LOGS = int(os.environ.get("KAFKAFRAMES_CLEANER_LOGS", "40"))
 SEED = os.environ.get("KAFKAFRAMES_CLEANER_SEED", "1")
@@ -168,7 +168,7 @@ def our_round(log: Log, source: Path, version: str, number: int) -> CleaningRoun
         return error
     if alone is not None and log.number % 4 == 0:
         many = log.home / f"many-{number}" / "t-0"
-        clean_partitions([(directory.filesystem, directory.partitions[0], many)], settings, SPLIT, run_here)
+        clean_partitions([Job(directory.filesystem, directory.partitions[0], many)], settings, SPLIT, run_here)
         assert list(byte_differences(target, many)) == []
     return alone
 
