@@ -217,6 +217,47 @@ def files_of(path: Path) -> dict[str, tuple[bytes, int]]:
     return {name: found for name, found in contents(path).items() if name != "_SUCCESS"}
 
 
+def test_one_segment_is_divided_among_workers_transactions_and_all(tmp_path):
+    keys = [b"a", b"b", b"c"]
+    drawn = []
+    for number in range(40):  # every producer aborts, commits, and goes on: what is announced once must not come again
+        rows = [(keys[(number + place) % 3], b"%d" % number) for place in range(4)]
+        drawn += [("data", rows, number % 2, True, 2, 3, 1), ("end", number % 2, number % 3 > 0)]
+    write_log(tmp_path / "t-0", drawn, [False] * len(drawn), [1])
+    (directory,) = discover(str(tmp_path / "t-0"))
+    (partition,) = directory.partitions
+    assert len(partition.segments) == 2  # one, and the active one
+    alone = clean_partition(directory.filesystem, partition, SETTINGS, tmp_path / "alone")
+    asked: list[str] = []
+
+    def noted(function, tasks):
+        asked.extend(type(task).__name__ for task in tasks)
+        return run_here(function, tasks)
+
+    split = Split(secret=(1, 2), workers=3, chunk_bytes=1 << 14, here_bytes=0)
+    (made,) = clean_partitions([Job(directory.filesystem, partition, tmp_path / "many")], SETTINGS, split, noted)
+    assert asked.count("WalkTask") == 3
+    assert contents(tmp_path / "many") == contents(tmp_path / "alone")
+    assert made.tally == alone.tally
+    assert alone.tally.dropped["aborted, or the marker of a transaction that is gone"] > 40
+
+
+def test_a_segment_with_a_damaged_batch_is_the_same_error_divided_or_not(tmp_path):
+    source = write_keys(tmp_path / "t-0", [b"%0100d" % number for number in range(6000)], 6000)
+    path = tmp_path / "t-0" / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    for place in (len(data) * 3 // 4, len(data) // 2):
+        data[place] ^= 0x55
+        path.write_bytes(data)
+        with pytest.raises(LogDirError) as alone:
+            compact(source, tmp_path / "alone", SETTINGS)
+        split = Split(secret=(5, 6), above_bytes=0, here_bytes=0, workers=3, chunk_bytes=1 << 14)
+        with pytest.raises(LogDirError) as many:
+            compact(source, tmp_path / "many", SETTINGS, split=split)
+        assert str(many.value) == str(alone.value)
+    assert {one.name for one in tmp_path.iterdir()} == {"t-0"}
+
+
 def test_a_hot_key_is_one_entry_a_window(tmp_path):
     keys = [b"hot" if number % 10 else b"key-%d" % number for number in range(6000)]
     (directory,) = discover(write_keys(tmp_path / "t-0", keys, 2000))

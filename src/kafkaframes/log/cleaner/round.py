@@ -22,7 +22,7 @@ from kafkaframes.log.cleaner.plan import RoundPlan, group_segments
 from kafkaframes.log.cleaner.plan import plan_round as plan_round
 from kafkaframes.log.cleaner.settings import CleanerSettings
 from kafkaframes.log.cleaner.transactions import CleanedTransactions
-from kafkaframes.log.cleaner.window import windows
+from kafkaframes.log.cleaner.window import DecodedWindow, windows
 from kafkaframes.log.directory import Partition, Segment
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.overflow import split_partition
@@ -127,18 +127,37 @@ def _write(
 
 @dataclass(frozen=True, slots=True)
 class SourceSegment:
-    """A segment that is to be cleaned, with what has to be known of the rest of the partition.
+    """A segment that is to be cleaned, or a part of it, with what has to be known of the rest of the partition.
 
     Attributes:
-        aborted: the transactions that touch its offsets.
+        aborted: the transactions that touch its offsets; they are announced where the segment begins.
         is_dirty: whether the first walk goes through it.
         retain_old_deletes: see ``Filter.keep``.
+        start, end: of a part, the positions of its first batch and of that behind it.
+        first_offset: of a part, an offset that is above all before it.
     """
 
     segment: Segment
     aborted: tuple[AbortedTransaction, ...]
     is_dirty: bool
     retain_old_deletes: bool
+    start: int = 0
+    end: int | None = None
+    first_offset: int | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """How much there is to read."""
+        return (self.segment.size_bytes if self.end is None else self.end) - self.start
+
+    @property
+    def base_offset(self) -> int:
+        """The segment's, or the part's."""
+        return self.segment.base_offset if self.first_offset is None else self.first_offset
+
+    def windows(self, filesystem: FileSystem, memory: Recycler) -> Iterator[DecodedWindow]:
+        """Decode it, window by window."""
+        return windows(filesystem, self.segment, memory=memory, start=self.start, end=self.end)
 
 
 def sources_of(plan: RoundPlan, segments: Sequence[Segment], settings: CleanerSettings) -> list[SourceSegment]:
@@ -162,7 +181,7 @@ def kept_of(
     memory = Recycler()
     for source in sources:
         transactions.add(source.aborted)
-        for window in windows(filesystem, source.segment, memory=memory):
+        for window in source.windows(filesystem, memory):
             yield from filter_.keep(window, retain_old_deletes=source.retain_old_deletes)
 
 

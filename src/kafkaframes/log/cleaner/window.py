@@ -99,22 +99,26 @@ class DecodedWindow:
                 raise self._error(batch, problem.reason)
 
 
-def windows(filesystem: FileSystem, segment: Segment, *, memory: Recycler) -> Iterator[DecodedWindow]:
-    """Decode a segment, window by window.
+def windows(
+    filesystem: FileSystem, segment: Segment, *, memory: Recycler, start: int = 0, end: int | None = None
+) -> Iterator[DecodedWindow]:
+    """Decode a segment, or a part of it, window by window.
 
     Args:
         memory: that of one window serves the next when nobody holds it any more.
+        start, end: positions at which batches begin; by default the whole segment.
 
     Raises:
         LogDirError: it cannot be read, a batch is damaged, or bytes that are no batch follow the last.
     """
+    size = segment.size_bytes if end is None else end
     with filesystem.open(segment.path) as read_at:
-        for window in scan_segment(read_at, size_bytes=segment.size_bytes, whole=True):
+        for window in scan_segment(read_at, size_bytes=size, position=start, whole=True):
             if len(window.batches):
                 yield _decoded(segment, window, memory)
-            end = window.batches.end
-            if end.corrupt or (end.status == TORN and end.position < segment.size_bytes):
-                raise LogDirError(f"{end.reason}: nothing was cleaned", position=end.position, file=segment.path)
+            stop = window.batches.end
+            if stop.corrupt or (stop.status == TORN and stop.position < size):
+                raise LogDirError(f"{stop.reason}: nothing was cleaned", position=stop.position, file=segment.path)
 
 
 def _decoded(segment: Segment, scanned: Window, memory: Recycler) -> DecodedWindow:

@@ -1,6 +1,6 @@
 """Compact large partitions with many workers each: the same files as ``cleaner.clean_partition`` makes alone.
 
-A partition is cut into chunks of segments. In a first walk workers share the keys out by digests
+A partition is cut into chunks of segments and of parts of them. In a first walk workers share the keys out by digests
 (``cleaner/exchange``), others judge which record is the last of each key, in a second walk the chunks are written, and
 put together to the new segments. Transactions are followed by one worker, through the few facts that the chunks give.
 What a round would do is counted in the same way, without the last step. A partition whose offsets do not rise (no
@@ -20,12 +20,13 @@ from typing import Any
 from kafkaframes.log.cleaner.exchange import RUN_ENTRIES, Secret, buckets_for
 from kafkaframes.log.cleaner.filter import Tally
 from kafkaframes.log.cleaner.plan import RoundPlan, group_segments
-from kafkaframes.log.cleaner.round import sources_of
+from kafkaframes.log.cleaner.round import SourceSegment, sources_of
 from kafkaframes.log.cleaner.settings import CleanerSettings
 from kafkaframes.log.cleaner.transactions import CleanedTransactions
 from kafkaframes.log.directory import Partition, Segment
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.rewrite import files
+from kafkaframes.log.rewrite.division import DivideTask, cut, divided, is_too_large, part_bytes
 from kafkaframes.log.rewrite.stages import (
     AssembleTask,
     Chunk,
@@ -41,7 +42,6 @@ from kafkaframes.log.rewrite.stages import (
     Walked,
     WalkTask,
     carry_out,
-    cut,
 )
 
 SCRATCH = ".kafkaframes-exchange"
@@ -57,7 +57,7 @@ class Split:
         secret: two random numbers of 64 bits, the key of the digests.
         above_bytes: partitions up to this are one task.
         workers: how many there are; the tasks of a step are a multiple of it.
-        chunk_bytes: neighbouring segments are one task up to about this; a larger segment is one by itself.
+        chunk_bytes: neighbouring segments are one task up to about this; larger segments are divided.
         run_entries: entries that a worker sorts in memory, 32 bytes each.
         judge_entries: entries that one task judges, about.
         here_bytes: a step that has no more to read is carried out where the job is: to have it done elsewhere takes
@@ -127,6 +127,8 @@ class StagedRound:
     rises: bool = True
     fits: bool = True
     tally: Tally = field(default_factory=Tally)
+    _sources: list[SourceSegment] = field(default_factory=list)
+    _large: list[SourceSegment] = field(default_factory=list)
     _chunks: list[Chunk] = field(default_factory=list)
     _has_facts: list[bool] = field(default_factory=list)
     _states: list[CleanedTransactions] = field(default_factory=list)
@@ -159,13 +161,30 @@ class StagedRound:
         plan = self.plan
         return tuple(plan.aborted_between(plan.first_dirty_offset, plan.first_uncleanable_offset))
 
+    @property
+    def _shares(self) -> int:
+        return self.split.tasks_for(sum(source.size_bytes for source in self._sources), self.split.chunk_bytes)
+
+    def divide(self) -> Iterator[Stage]:
+        """Find where segments can be divided that are larger than one share."""
+        segments = self.plan.segments_between(0, self.plan.first_uncleanable_offset)
+        self._sources = sources_of(self.plan, segments, self.settings)
+        wanted = part_bytes(self._sources, self._shares)
+        self._large = [source for source in self._sources if is_too_large(source, wanted)]
+        for source in self._large:
+            yield DivideTask(self.job.filesystem, source.segment, wanted)
+
+    def take_divide(self, answers: list[Any]) -> None:
+        """Take where, and divide them."""
+        found = {source.segment.path: one for source, one in zip(self._large, answers, strict=True)}
+        self._sources = [
+            part for source in self._sources for part in divided(source, found.get(source.segment.path, ()))
+        ]
+
     def collect(self) -> Iterator[Stage]:
         """Cut the partition; where transactions were aborted, their batches must be known before the first walk."""
-        segments = self.plan.segments_between(0, self.plan.first_uncleanable_offset)
-        sources = sources_of(self.plan, segments, self.settings)
-        size = sum(segment.size_bytes for segment in segments)
-        runs = cut(sources, self.split.tasks_for(size, self.split.chunk_bytes))
-        ends = [run[0].segment.base_offset for run in runs[1:]] + [self.plan.first_uncleanable_offset]
+        runs = cut(self._sources, self._shares)
+        ends = [run[0].base_offset for run in runs[1:]] + [self.plan.first_uncleanable_offset]
         self._chunks = [
             Chunk(self.job.filesystem, number, run, end, str(self.scratch))
             for number, (run, end) in enumerate(zip(runs, ends, strict=True))
@@ -292,7 +311,7 @@ class StagedRound:
         self.tally.bytes_written += sum(answers)
 
 
-_STEPS = ("collect", "follow_first", "walk", "judge", "rewrite", "assemble")
+_STEPS = ("divide", "collect", "follow_first", "walk", "judge", "rewrite", "assemble")
 
 
 def clean_partitions(

@@ -7,7 +7,7 @@ batches goes from step to step in files of a scratch directory; answers hold wha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -31,7 +31,7 @@ from kafkaframes.log.cleaner.plan import RoundPlan, plan_round
 from kafkaframes.log.cleaner.round import SourceSegment, kept_of
 from kafkaframes.log.cleaner.settings import CleanerSettings
 from kafkaframes.log.cleaner.transactions import ABORT, COMMIT, CleanedTransactions
-from kafkaframes.log.cleaner.window import DecodedWindow, windows
+from kafkaframes.log.cleaner.window import DecodedWindow
 from kafkaframes.log.directory import LogFile, Partition
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.headers import BatchHeader
@@ -65,7 +65,7 @@ def carry_out(task: Stage) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Neighbouring segments that one worker walks through, and where it leaves what it finds.
+    """Neighbouring segments, or parts of them, that one worker walks through, and where it leaves what it finds.
 
     Attributes:
         number: chunks are numbered in the order of the log.
@@ -80,8 +80,8 @@ class Chunk:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of its segments."""
-        return sum(source.segment.size_bytes for source in self.sources)
+        """Bytes to walk through."""
+        return sum(source.size_bytes for source in self.sources)
 
     def path(self, kind: str) -> Path:
         """Return the file for one kind of finding."""
@@ -91,7 +91,7 @@ class Chunk:
         """Decode it window by window."""
         memory = Recycler()
         for place, source in enumerate(self.sources):
-            for window in windows(self.filesystem, source.segment, memory=memory):
+            for window in source.windows(self.filesystem, memory):
                 yield place, source, window
 
 
@@ -456,17 +456,3 @@ class CopyTask:
         target = Path(self.directory)
         with files.writing(target):
             copy_rest(self.filesystem, self.partition, target, gone=set(self.gone), rewritten=set(self.rewritten))
-
-
-def cut(sources: Sequence[SourceSegment], count: int) -> list[tuple[SourceSegment, ...]]:
-    """Cut segments into up to ``count`` runs of neighbours of about the same size; none is empty."""
-    total = sum(source.segment.size_bytes for source in sources)
-    found: list[list[SourceSegment]] = [[]]
-    before = 0
-    for source in sources:
-        middle = before + source.segment.size_bytes / 2
-        if found[-1] and middle * count >= len(found) * total:
-            found.append([])
-        found[-1].append(source)
-        before += source.segment.size_bytes
-    return [tuple(run) for run in found if run]
