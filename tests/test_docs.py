@@ -1,9 +1,14 @@
 """The tables in the documents are those of the code."""
 
 import importlib.util
+import re
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
+
+from kafkaframes.cli.main import COMMANDS, cli
 
 ROOT = Path(__file__).parents[1]
 spec = importlib.util.spec_from_file_location("docs_tables", ROOT / "docs" / "tables.py")
@@ -15,3 +20,25 @@ spec.loader.exec_module(tables)
 def test_tables_are_written(name):
     path, make = tables.TABLES[name]
     assert tables.with_table(path.read_text(), name, make()) == path.read_text(), "run python docs/tables.py"
+
+
+def test_the_examples_of_appending_do_what_they_say():
+    names = {}
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "appending.md").read_text(), re.DOTALL)
+    for block in blocks:
+        exec(block, names)
+    assert len(blocks) == 2
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_a_terminal(name):
+    """The width is that of most terminals; a block that is not wrapped is counted as it stands."""
+    said = CliRunner().invoke(cli, [name, "--help"], terminal_width=80)
+    assert said.exit_code == 0
+    commands = [name]
+    command = cli.get_command(click.Context(cli), name)
+    if isinstance(command, click.Group):
+        commands += [f"{name} {one}" for one in command.list_commands(click.Context(command))]
+    for one in commands:
+        lines = CliRunner().invoke(cli, [*one.split(), "--help"], terminal_width=80).output.splitlines()
+        assert [line for line in lines if len(line) > 80] == [], one

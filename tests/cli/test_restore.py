@@ -34,7 +34,9 @@ def test_it_says_what_was_done_and_how_to_go_on(tmp_path):
 def test_a_plan_is_shown_and_nothing_written(tmp_path):
     planned = ran(EXAMPLE, "--to", tmp_path / "new", "--dry-run")
     assert "nothing was written" in planned.output
+    assert ran(EXAMPLE, "--dry-run").output == planned.output
     assert list(tmp_path.iterdir()) == []
+    assert "give --to DIR" in str(ran(EXAMPLE).exception)
 
 
 def test_damage_that_is_skipped_is_named_and_the_status_says_so(tmp_path):

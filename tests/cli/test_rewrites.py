@@ -26,6 +26,20 @@ def test_convert(tmp_path):
     assert "done before" in again.output
 
 
+def test_a_format_is_a_target_too(tmp_path):
+    old = LOGS / "zk-0102-v1"
+    assert run("convert", old, "--to", "v2", "--to", tmp_path / "out").exit_code == 0
+    assert "done before" in run("convert", old, "--to-format", "v2", "--to", tmp_path / "out").output
+    for wrong, said in (
+        (("--to", tmp_path / "new"), "give --to-format: v0, v1, v2"),
+        (("--to", "v2"), "give --to DIR"),
+        (("--to", "v2", "--to", "a", "--to", "b"), "one --to DIR is wanted, not a, b"),
+    ):
+        with pytest.raises(OptionError, match=said):
+            run("convert", old, *wrong)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
 def test_losses_are_said(tmp_path):
     transactions = LOGS / "kraft-4x-transactions"
     said = run(

@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaframes import log
+from kafkaframes.errors import OptionError
 from kafkaframes.log.append import AppendRefusedError, AppendSettings, down_convert, validate_and_assign
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import BatchFields, build_batch, build_records
@@ -65,9 +67,11 @@ def test_append_time_rewrites_the_timestamp_and_the_crc(magic):
     assert {r.timestamp for b in batches for r in b.records} == {9999}
 
 
-def mirrored(magic: int) -> bytes:
+def mirrored(magic: int, codec: int = 3) -> bytes:
     """A set out of a compacted topic: offsets 0, 3, 4, as a mirror copies it."""
-    return build_batch(rows_of(HOLES), magic=magic, codec=3, fields=BatchFields())
+    if codec or magic == 2:
+        return build_batch(rows_of(HOLES), magic=magic, codec=codec, fields=BatchFields())
+    return bytes(build_records(HOLES, magic=magic))
 
 
 def test_a_mirror_of_a_compacted_topic_as_kafka_does_it():
@@ -79,17 +83,20 @@ def test_a_mirror_of_a_compacted_topic_as_kafka_does_it():
     assert refused.value.exception == "UnsupportedOperationException"
 
 
+@pytest.mark.parametrize("origin", ["CLIENT", "REPLICATION"])
+@pytest.mark.parametrize("codec", [0, 3])
 @pytest.mark.parametrize("magic", [1, 2])
-def test_a_mirror_of_a_compacted_topic_as_kip_31_says(magic):
-    settings = AppendSettings(magic=magic, origin="REPLICATION", on_noncontiguous="reassign")
-    appended = validate_and_assign(mirrored(magic), 100, settings)
-    assert offsets(appended.records) == [100, 101, 102]
-    assert contents(appended.records) == contents(mirrored(magic))
+def test_a_mirror_of_a_compacted_topic_as_kip_31_says(magic, codec, origin):
+    settings = AppendSettings(magic=magic, origin=origin, on_noncontiguous="reassign")
+    appended = validate_and_assign(mirrored(magic, codec), 100, settings)
+    assert (offsets(appended.records), appended.next_offset) == ([100, 101, 102], 103)
+    assert contents(appended.records) == contents(mirrored(magic, codec))
 
 
+@pytest.mark.parametrize("origin", ["CLIENT", "REPLICATION"])
 @pytest.mark.parametrize("magic", [1, 2])
-def test_a_faithful_mirror_keeps_offsets_and_bytes(magic):
-    settings = AppendSettings(magic=magic, origin="REPLICATION", on_noncontiguous="keep")
+def test_a_faithful_mirror_keeps_offsets_and_bytes(magic, origin):
+    settings = AppendSettings(magic=magic, origin=origin, on_noncontiguous="keep")
     later = build_batch(rows_of(ROWS | {"offset": [10, 12, 15]}), magic=magic, codec=3)
     first = validate_and_assign(mirrored(magic), 0, settings)
     second = validate_and_assign(later, first.next_offset, settings)
@@ -100,11 +107,12 @@ def test_a_faithful_mirror_keeps_offsets_and_bytes(magic):
 
 
 @pytest.mark.parametrize("places", [[0], [1], [0, 1, 2]], ids=str)
-def test_a_faithful_mirror_keeps_batches_that_compaction_has_emptied(places):
+@pytest.mark.parametrize("origin", ["CLIENT", "REPLICATION"])
+def test_a_faithful_mirror_keeps_batches_that_compaction_has_emptied(places, origin):
     sets = [build_batch(rows_of(ROWS | {"offset": [n, n + 1, n + 4]}), magic=2, codec=0) for n in (10, 20, 30)]
     for place in places:
         sets[place] = emptied(sets[place])
-    settings = AppendSettings(origin="REPLICATION", on_noncontiguous="keep")
+    settings = AppendSettings(origin=origin, on_noncontiguous="keep")
     appended = validate_and_assign(b"".join(sets), 10, settings)
     assert (appended.records, appended.next_offset) == (b"".join(sets), 35)
     with pytest.raises(AppendRefusedError, match="must increase"):
@@ -165,3 +173,15 @@ def test_any_bytes_are_appended_or_refused(raw, magic, flip):
         except AppendRefusedError:
             continue
         assert offsets(appended.records) == list(range(7, appended.next_offset))
+
+
+def test_the_door_takes_settings_by_name_and_refuses_what_is_none():
+    sent = build_records(ROWS, codec="lz4")
+    assert log.validate_and_assign(sent, 5, leader_epoch=3) == validate_and_assign(
+        sent, 5, AppendSettings(leader_epoch=3)
+    )
+    with pytest.raises(OptionError, match="no setting compression; there are magic, codec"):
+        log.validate_and_assign(sent, 5, compression="lz4")
+    for offset in (-1, 2**63 - 2):
+        with pytest.raises(OptionError, match="no offset of a log's end"):
+            log.validate_and_assign(sent, offset)

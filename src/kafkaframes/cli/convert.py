@@ -7,21 +7,34 @@ from typing import Any
 import click
 
 from kafkaframes.cli import rewriting
+from kafkaframes.errors import OptionError
 from kafkaframes.log.rewrite.settings import ON_LOSS, RewriteSettings
 from kafkaframes.records.codecs import codec_of
 
 
 @click.command("convert", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
-@click.option("--to-format", required=True, type=click.Choice(tuple(rewriting.FORMATS)), help="The record format.")
+@click.option(
+    "--to-format", type=click.Choice(tuple(rewriting.FORMATS)), help="The record format; `--to v2` says it, too."
+)
+@click.option(
+    "--to", "given", multiple=True, metavar="DIR", help="The new directory; it must not exist, and appears complete."
+)
 @rewriting.codec_option(help="Also another codec; each batch keeps its own by default.")
 @rewriting.level_option
-@click.option("--on-loss", type=click.Choice(ON_LOSS), default="error", show_default=True, help="Down: what is lost.")
+@click.option(
+    "--on-loss",
+    type=click.Choice(ON_LOSS),
+    default="error",
+    show_default=True,
+    help="What the older format cannot say.",
+)
 @rewriting.output_options
 @rewriting.run_options
 def command(
     sources: tuple[str, ...],
-    to_format: str,
+    to_format: str | None,
+    given: tuple[str, ...],
     codec: str | None,
     level: int | None,
     on_loss: str,
@@ -31,13 +44,13 @@ def command(
 ) -> None:
     """Write a log in another record format: offsets, order, timestamps, keys and values stay.
 
-    SRC is a log directory, a topic partition's directory or a segment; several are one
-    log:
+    SRC is a log directory, a topic partition's directory or a segment; several are one log:
     copies are merged. Kafka 4 reads formats v0 and v1 as before (it only stopped writing them), so no upgrade needs
     this.
 
     Example: kafkaframes convert /backup/kafka-logs --to-format v2 --to /backup/kafka-logs-v2
     """
+    to_format, to = _said(to_format, given)
     settings = RewriteSettings(
         magic=rewriting.FORMATS[to_format],
         codec=None if codec is None else codec_of(codec),
@@ -46,4 +59,17 @@ def command(
         on_loss=on_loss,
         keep_damaged=keep_damaged,
     )
-    rewriting.rewrite(sources, settings, **options)
+    rewriting.rewrite(sources, settings, to=to, **options)
+
+
+def _said(to_format: str | None, given: tuple[str, ...]) -> tuple[str, str | None]:
+    """Return format and directory: ``--to v2`` names a format where ``--to-format`` does not."""
+    places = list(given)
+    if to_format is None:
+        to_format = next((one for one in given if one in rewriting.FORMATS), None)
+        if to_format is None:
+            raise OptionError(f"give --to-format: {', '.join(rewriting.FORMATS)}")
+        places.remove(to_format)
+    if len(places) > 1:
+        raise OptionError(f"one --to DIR is wanted, not {', '.join(places)}")
+    return to_format, places[0] if places else None

@@ -109,11 +109,13 @@ def command(**given: Any) -> None:
 
     \b
     --format text    what kafka-dump-log prints, line for line
-    --format jsonl   every batch, record, error and end as a JSON object; keys and values in base64, values
-                     above 200 bytes as their SHA-256 unless --full-values is given; a directory's
+    --format jsonl   every batch, record, error and end as a JSON object; keys
+                     and values in base64, values above 200 bytes as their
+                     SHA-256 unless --full-values is given; a directory's
                      .deleted, .swap and .cleaned segments too
-    --format csv     the records: key, value, topic, partition, offset, timestamp, timestampType, headers
-    --format arrow   the same as an Arrow IPC stream, with the bytes as they are
+    --format csv     the records: key, value, topic, partition, offset,
+                     timestamp, timestampType, headers
+    --format arrow   the same as an Arrow IPC stream, the bytes as they are
 
     Where directories hold a partition more than once (brokers, disks), its segments are printed as one log, each offset
     once, with what was decided on standard error; files that are named themselves are printed as they are.

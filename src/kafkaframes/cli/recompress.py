@@ -15,6 +15,7 @@ from kafkaframes.records.codecs import codec_of
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @rewriting.codec_option(required=True, help="The codec to write.")
 @rewriting.level_option
+@rewriting.to_option
 @rewriting.output_options
 @rewriting.run_options
 def command(

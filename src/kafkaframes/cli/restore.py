@@ -26,7 +26,7 @@ EXIT_LOST = 1
 
 @click.command("restore", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
-@click.option("--to", required=True, metavar="DIR", help="The new log directory; it must not exist, appears complete.")
+@click.option("--to", metavar="DIR", help="The new log directory; it must not exist, and appears complete.")
 @click.option("--dry-run", is_flag=True, help="Write nothing: show what would be restored.")
 @click.option("--topic", "topics", multiple=True, help="A name or pattern; by default every topic of users'.")
 @click.option("--partition", "partitions", multiple=True, type=click.IntRange(0), help="Only these numbers.")
@@ -37,22 +37,40 @@ EXIT_LOST = 1
 @click.option("--until-offset", type=click.IntRange(0), help="The first offset not wanted any more.")
 @click.option("--from-time", metavar="TIME", help="From the first record on that reaches it: ms, or 2026-01-31T12:00.")
 @click.option("--until-time", metavar="TIME", help="Up to the first record that reaches it, without it.")
-@click.option("--damaged", type=click.Choice((STOP, SKIP)), default=STOP, show_default=True, help="At a damaged batch.")
+@click.option(
+    "--damaged", type=click.Choice((STOP, SKIP)), default=STOP, show_default=True, help="What to do at a damaged batch."
+)
 @click.option("--open-transactions", type=click.Choice((KEEP, ABORT)), default=KEEP, show_default=True)
 @click.option("--segment-bytes", type=click.IntRange(1), help="Cut segments anew; by default they stay as they are.")
 @click.option("--no-groups", is_flag=True, help="Leave committed offsets out.")
-@click.option("--offsets-partitions", type=click.IntRange(1), help="Of __consumer_offsets; the source's by default.")
-@click.option("--keep-commit-times", is_flag=True, help="Or old commits are given the time of the restore.")
-@click.option("--config", "configs", multiple=True, metavar="[TOPIC:]NAME=VALUE", help="A topic's setting.")
-@click.option("--keep-retention", is_flag=True, help="Or retention.ms is -1, so that the broker deletes nothing.")
 @click.option(
-    "--topic-id", "topic_ids", multiple=True, metavar="TOPIC=ID", help="Instead of the source's, or a new one."
+    "--offsets-partitions", type=click.IntRange(1), help="Partitions of __consumer_offsets; the source's by default."
+)
+@click.option(
+    "--keep-commit-times", is_flag=True, help="Without it, commits get the time of the restore, so that they last."
+)
+@click.option("--config", "configs", multiple=True, metavar="[TOPIC:]NAME=VALUE", help="A topic's setting.")
+@click.option("--keep-retention", is_flag=True, help="Without it, retention.ms is -1: the broker deletes nothing.")
+@click.option(
+    "--topic-id",
+    "topic_ids",
+    multiple=True,
+    metavar="TOPIC=ID",
+    help="An id for a topic, instead of the source's or a new one.",
 )
 @click.option("--from", "kind", type=click.Choice(("auto", "segments", "parquet")), default="auto", show_default=True)
-@click.option("--record-format", type=click.Choice(tuple(rewriting.FORMATS)), default="v2", help="From Parquet.")
+@click.option(
+    "--record-format",
+    type=click.Choice(tuple(rewriting.FORMATS)),
+    default="v2",
+    show_default=True,
+    help="From Parquet.",
+)
 @rewriting.codec_option(default="none", help="From Parquet: of the new batches.")
 @rewriting.level_option
-@click.option("--batch-bytes", type=click.IntRange(1), default=16384, show_default=True, help="From Parquet.")
+@click.option(
+    "--batch-bytes", type=click.IntRange(1), default=16384, show_default=True, help="From Parquet: of a batch."
+)
 @click.option("--bootstrap", type=click.Choice((KRAFT, NO_BOOTSTRAP)), default=KRAFT, show_default=True)
 @click.option("--node-id", type=click.IntRange(0), default=1, show_default=True, help="Of the new single node.")
 @click.option("--cluster-id", help="Of the new single node; a new one by default.")
@@ -62,7 +80,7 @@ EXIT_LOST = 1
 @rewriting.run_options
 def command(
     sources: tuple[str, ...],
-    to: str,
+    to: str | None,
     dry_run: bool,
     as_json: bool,
     jobs: int | None,
@@ -81,15 +99,17 @@ def command(
 
     \b
     kafkaframes restore /backup/kafka-logs --to /var/lib/kafka/restored
-    kafkaframes restore /backup/kafka-logs --to restored --topic orders --offsets reassign
+    kafkaframes restore /backup/kafka-logs --to restored --topic orders
     """
     from kafkaframes.log.restore.door import restore_log
 
+    if to is None and not dry_run:
+        raise OptionError("give --to DIR, or --dry-run to look first")
     kind = given.pop("kind")
     settings = _settings(given)
     with rewriting.runner(master, jobs, label="restoring") as run:
         report = restore_log(
-            sources, to, settings, kind=kind, run=run, dry_run=dry_run, storage=store_options(key_files)
+            sources, to or "", settings, kind=kind, run=run, dry_run=dry_run, storage=store_options(key_files)
         )
     if as_json:
         click.echo(json.dumps(report.as_json()))

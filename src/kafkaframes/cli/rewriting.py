@@ -34,12 +34,18 @@ _RUN_OPTIONS = (
     click.option("--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ..."),
     key_file_option,
 )
+to_option = click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
 _OUTPUT_OPTIONS = (
-    click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete."),
     click.option("--in-place", is_flag=True, help="Exchange a stopped broker's log directory for the new one."),
     click.option("--backup", metavar="DIR", help="With --in-place: where the old one stays."),
     click.option("--keep-damaged", is_flag=True, help="Copy damaged batches byte for byte instead of stopping."),
-    click.option("--batch-bytes", type=click.IntRange(1), default=16384, show_default=True, help="Of joined messages."),
+    click.option(
+        "--batch-bytes",
+        type=click.IntRange(1),
+        default=16384,
+        show_default=True,
+        help="Uncompressed messages of v0 and v1 are joined into batches of about this size.",
+    ),
 )
 
 
@@ -49,7 +55,7 @@ def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say where the result goes."""
+    """Add the options that say how the result goes where; ``--to`` is the command's."""
     return _with(_OUTPUT_OPTIONS, function)
 
 

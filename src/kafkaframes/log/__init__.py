@@ -2,3 +2,7 @@
 
 Start with ``kafkaframes.log.directory.discover``; each file format has a module of its own.
 """
+
+from kafkaframes.log.doors import validate_and_assign
+
+__all__ = ["validate_and_assign"]

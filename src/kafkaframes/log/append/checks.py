@@ -13,7 +13,7 @@ import numpy as np
 
 from kafkaframes.log.append import refusal
 from kafkaframes.log.append.refusal import AppendRefusedError, RecordRefusal
-from kafkaframes.log.append.settings import AppendSettings
+from kafkaframes.log.append.settings import AS_KAFKA, KEEP, AppendSettings
 from kafkaframes.log.append.unreadable import Unreadable, unreadable_of
 from kafkaframes.log.decoded import Decoded, Flags
 from kafkaframes.records.batch import message_at, message_crc_fits
@@ -36,6 +36,16 @@ class BatchCheck(NamedTuple):
 
 def _is_client(decoded: Decoded, settings: AppendSettings) -> Flags:
     return np.full(len(decoded.batches), settings.origin == "CLIENT")
+
+
+def _is_contiguous_client(decoded: Decoded, settings: AppendSettings) -> Flags:
+    """Tell whether a client sends who may not leave holes: a mirror of a compacted topic has them."""
+    return _is_client(decoded, settings) & (settings.on_noncontiguous == AS_KAFKA)
+
+
+def _fewest_records(settings: AppendSettings) -> int:
+    """Return how many records a client's batch has at least: one that compaction has emptied is kept as it is."""
+    return 0 if settings.on_noncontiguous == KEEP else 1
 
 
 def _offsets_in_range(decoded: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -64,12 +74,12 @@ BATCH_CHECKS = (
     BatchCheck(
         "InvalidRecordException",
         "its count of records is not positive",
-        lambda d, s: _is_client(d, s) & _is_v2(d) & (d.batches.column("count") <= 0),
+        lambda d, s: _is_client(d, s) & _is_v2(d) & (d.batches.column("count") < _fewest_records(s)),
     ),
     BatchCheck(
         "InvalidRecordException",
         "its count of records is not that of its offsets",
-        lambda d, s: _is_client(d, s) & _is_v2(d) & (_offsets_in_range(d) != d.batches.column("count")),
+        lambda d, s: _is_contiguous_client(d, s) & _is_v2(d) & (_offsets_in_range(d) != d.batches.column("count")),
     ),
     BatchCheck(
         "InvalidRecordException", "clients may not write control records", lambda d, s: _is_client(d, s) & d.control

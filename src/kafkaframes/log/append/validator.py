@@ -124,10 +124,19 @@ def _assign_plain(append: _Append) -> Appended:
     _first_batch_alone(append, Codec.NONE)
     decoded = Decoded.of(append.data, append.batches)
     check(decoded, append.settings)
+    if append.settings.on_noncontiguous == REASSIGN and append.magic >= 2 and _has_holes(decoded):
+        _ensure_whole(decoded)  # in place, the holes would lie below the log's end
+        return _rebuilt(append, decoded, Codec.NONE)
     counts = _counts(decoded)
     last_offsets = append.offset + np.cumsum(counts) - 1
     largest = _largest_per_batch(decoded)
     return _patched(append, last_offsets, largest, int(append.offset + counts.sum()))
+
+
+def _has_holes(decoded: Decoded) -> bool:
+    """Tell whether offsets are missing in the one batch, also before its first record or after its last."""
+    base, last = (int(decoded.batches.column(name)[0]) for name in ("base_offset", "last_offset"))
+    return not np.array_equal(decoded.index.offsets, np.arange(base, last + 1))
 
 
 def _counts(decoded: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
