@@ -114,6 +114,7 @@ def loaded(logs: list[Log], asked: Judge, number: int) -> dict[str, list[str]]:
             log.now,
             index_interval_bytes=log.settings["index_interval_bytes"],
             new_leader_epoch=50 + number,
+            producer_id_expiration_ms=DAY,
             semantics=semantics_of_version(asked.version),
         )
         ours = log.home / f"ours-loaded-{number}" / "t-0"
@@ -159,6 +160,7 @@ def our_round(log: Log, source: Path, version: str, number: int) -> CleaningRoun
         semantics=semantics_of_version(version),
         first_dirty_offset=log.dirty,
         high_watermark=log.high_watermark,
+        expiration_ms=DAY,
         **log.settings,
     )
     target = log.home / f"ours-{number}" / "t-0"

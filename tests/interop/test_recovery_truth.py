@@ -19,7 +19,7 @@ import pytest
 from tests.interop.brokers import real_kafka
 from tests.interop.log_judges import FOLDERS, Judge, byte_differences, judge
 from tests.interop.made_up_damage import DAMAGE, bases
-from tests.interop.made_up_logs import NOW, a_writer, write_segments
+from tests.interop.made_up_logs import DAY, NOW, a_writer, write_segments
 
 from kafkaframes.log.cleaner.settings import BEFORE_HORIZONS, semantics_of_version
 from kafkaframes.log.directory import discover
@@ -100,6 +100,7 @@ def differences(log: Log, version: str, ends: list[int]) -> list[str]:
         NOW,
         index_interval_bytes=log.interval,
         new_leader_epoch=log.leader_epoch,
+        producer_id_expiration_ms=DAY,
         semantics=semantics_of_version(version),
     )
     recover_to(directory, plan, settings, log.home / "ours")

@@ -10,6 +10,7 @@ from kafkaframes.log.cleaner import CleanerSettings, clean_partition
 from kafkaframes.log.cleaner._reference import PlainOffsetMap
 from kafkaframes.log.cleaner.offset_map import OffsetMap
 from kafkaframes.log.directory import discover
+from kafkaframes.log.producer_snapshot import ProducerEntry, write_producer_snapshot
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
 
@@ -78,7 +79,7 @@ def rows(first: int, keys: list[bytes | None], values: list[bytes | None]) -> by
 
 def clean(source, target, **settings):
     (directory,) = discover(str(source))
-    given_settings = CleanerSettings(now_ms=10_000, **settings)
+    given_settings = CleanerSettings(**{"now_ms": 10_000} | settings)
     return clean_partition(directory.filesystem, directory.partitions[0], given_settings, target)
 
 
@@ -157,3 +158,17 @@ def test_2_8_does_not_know_horizons_and_loses_them_where_it_writes_a_batch_anew(
     clean(source, tmp_path / "out", semantics="2.8")
     (batch, _) = read_values((tmp_path / "out" / f"{0:020}.log").read_bytes())
     assert (batch.delete_horizon, batch.base_timestamp, batch.records[0].timestamp) == (None, 2000, 2000)
+
+
+@pytest.mark.parametrize(("semantics", "kept"), [("2.8", [0, 1]), ("3.9", [1])])
+def test_2_8_knows_a_producer_for_a_week_and_keeps_its_last_batch_so_long(tmp_path, semantics, kept):
+    source, day = tmp_path / "t-0", 86_400_000
+    now = 3 * day
+    columns = {"offset": [0], "timestamp": [now - 2 * day], "key": [b"a"], "value": [b"1"]}
+    first = build_records(columns, producer_id=7, producer_epoch=0, base_sequence=0)
+    write_log(source, first, rows(1, [b"a"], [b"2"]), b"")
+    entry = ProducerEntry(7, 0, 0, 0, 0, now - 2 * day, -1, -1)
+    (source / f"{2:020}.snapshot").write_bytes(write_producer_snapshot([entry]))
+    clean(source, tmp_path / "out", semantics=semantics, now_ms=now)
+    paths = sorted((tmp_path / "out").glob("*.log"))
+    assert [batch.base_offset for path in paths for batch in read_values(path.read_bytes())] == kept

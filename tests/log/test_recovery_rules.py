@@ -107,3 +107,21 @@ def test_a_batch_whose_offset_was_changed_still_counts_for_the_producers_of_its_
     far = rows(500, producer_id=7, producer_epoch=0, base_sequence=2)
     files = recovered(write_log(tmp_path / "logs", {0: first + far, 3: rows(3)}))
     assert read_producer_snapshot(files[f"{3:020}.snapshot"])[0].last_offset == 500
+
+
+def test_the_file_of_the_epochs_is_written_where_a_broker_writes_it_though_it_says_the_same(tmp_path):
+    home = write_log(tmp_path / "logs", {0: rows(0, magic=1)})
+    (home / DIRECTORY / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n2 5\n40 0\n")
+    assert recovered(home)["leader-epoch-checkpoint"] == b"0\n1\n40 0\n"
+
+
+def test_the_indexes_of_the_active_segment_are_cut_to_whole_entries_after_a_clean_stop(tmp_path):
+    home = write_log(tmp_path / "logs", {0: rows(0), 1: rows(1)})
+    (home / ".kafka_cleanshutdown").write_bytes(b"")
+    for base in (0, 1):
+        (home / DIRECTORY / f"{base:020}.index").write_bytes(bytes(9))
+        (home / DIRECTORY / f"{base:020}.timeindex").write_bytes(bytes(13))
+    files = recovered(home)
+    assert {name[19:]: len(raw) for name, raw in files.items() if name.endswith("index")} == {
+        "0.index": 9, "0.timeindex": 13, "1.index": 8, "1.timeindex": 12,
+    }  # fmt: skip

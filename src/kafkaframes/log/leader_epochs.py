@@ -28,6 +28,14 @@ def assign(epochs: Epochs, new: EpochStart) -> Epochs:
     return (*kept, new)
 
 
+def loaded(epochs: Epochs) -> Epochs:
+    """Take the entries of a file as a broker does: one after the other, each over those that contradict it."""
+    found: Epochs = ()
+    for one in epochs:
+        found = assign(found, one)
+    return found
+
+
 def recovered(epochs: Epochs, found: Iterable[EpochStart]) -> Epochs:
     """Note the epochs of a recovered segment's batches: those above the latest that is known."""
     for one in found:

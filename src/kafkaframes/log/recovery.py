@@ -8,21 +8,20 @@ leaves it as it was; the new directory is complete or not there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log import leader_epochs, names
+from kafkaframes.log import leader_epochs, names, offset_index, time_index
 from kafkaframes.log.checkpoints import EpochStart, write_leader_epochs
-from kafkaframes.log.cleaner.settings import BEFORE_HORIZONS, REWRITES_OLD
+from kafkaframes.log.cleaner.settings import BEFORE_HORIZONS, REWRITES_OLD, expiration_of
 from kafkaframes.log.directory import LogDirectory, LogFile, Segment
 from kafkaframes.log.filesystem import FileSystem, split
 from kafkaframes.log.leader_epochs import Epochs
 from kafkaframes.log.names import FileName, segment_file_name
 from kafkaframes.log.offset_index import write_offset_index
 from kafkaframes.log.producer_recovery import Manager, Replay, Shelf, replay_of
-from kafkaframes.log.producer_state import DEFAULT_EXPIRATION_MS
 from kafkaframes.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkaframes.log.recovery_draft import Action, Kind
 from kafkaframes.log.recovery_plan import RecoveryPlan
@@ -44,7 +43,7 @@ class RecoverySettings:
     Attributes:
         now_ms: the clock, for producers that are forgotten.
         index_interval_bytes: ``index.interval.bytes``.
-        producer_id_expiration_ms: ``producer.id.expiration.ms``.
+        producer_id_expiration_ms: ``producer.id.expiration.ms``; by default the broker's.
         record_version: what ``message.format.version`` of the topic allows, 0 to 2; 2 from 3.0 on.
         new_leader_epoch: the epoch in which the broker leads the partition after its start; None: it does not.
         semantics: ``2.8``, ``3.9`` or ``4.x``: whose rules.
@@ -52,7 +51,7 @@ class RecoverySettings:
 
     now_ms: int
     index_interval_bytes: int = INDEX_INTERVAL_BYTES
-    producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
+    producer_id_expiration_ms: int | None = None
     record_version: int = 2
     new_leader_epoch: int | None = None
     semantics: str = REWRITES_OLD
@@ -123,7 +122,7 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
     opened = (*plan.segments, *plan.doomed)
     segments = {one.base_offset: _segment(one.base_offset, one.path, one.size_bytes) for one in opened}
     headers = {one.base_offset: one.headers for one in opened}
-    state = _State(settings, _shelf(filesystem, files, settings), partition.leader_epochs or ())
+    state = _State(settings, _shelf(filesystem, files, settings), leader_epochs.loaded(partition.leader_epochs or ()))
     replay = replay_of(filesystem, _as_found(plan, segments))
     start_checkpoint = partition.checkpointed.get(names.LOG_START_CHECKPOINT, 0)
     for rebuild in plan.rebuilds:
@@ -141,7 +140,7 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
                 state.set_epochs(leader_epochs.recovered(state.epochs, found.epochs))
     _set_snapshots_aside(files, plan, state)
     _finish(plan, state, replay, start_checkpoint)
-    _put_indexes(files, plan, state)
+    _put_indexes(filesystem, files, plan, state)
     _put_snapshots(files, state.shelf)
     _put_epochs(files, plan, state)
     return Recovered(plan, files)
@@ -193,7 +192,8 @@ def _shelf(filesystem: FileSystem, files: Contents, settings: RecoverySettings) 
         if parsed is not None and parsed.kind == "snapshot" and not parsed.temporary:
             content = files.pop(name)
             snapshots[parsed.offset] = content if isinstance(content, bytes) else filesystem.read(content.path)
-    return Shelf(snapshots, settings.now_ms, settings.producer_id_expiration_ms, settings.record_version)
+    expiration_ms = expiration_of(settings.semantics, settings.producer_id_expiration_ms)
+    return Shelf(snapshots, settings.now_ms, expiration_ms, settings.record_version)
 
 
 def _rebuild(
@@ -247,13 +247,14 @@ def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint:
     end = plan.log_end_offset
     start = plan.log_start_offset if state.settings.semantics == BEFORE_HORIZONS else start_checkpoint
     epochs = () if plan.is_emptied else state.epochs
+    state.writes_epochs |= plan.is_emptied or any(one.start_offset <= start for one in epochs)
     state.set_epochs(leader_epochs.truncated(epochs, start_offset=start, end_offset=end))
     state.shelf.remove_stray(bases)
     manager = Manager(state.shelf)
     manager.rebuild(bases, start_offset=plan.log_start_offset, end_offset=end, is_clean=plan.is_clean, replay=replay)
 
 
-def _put_indexes(files: Contents, plan: RecoveryPlan, state: _State) -> None:
+def _put_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, state: _State) -> None:
     opened = [(one.base_offset, "") for one in plan.segments] + [(one.base_offset, DELETED) for one in plan.doomed]
     for base_offset, suffix in opened:
         if base_offset in state.rebuilt:
@@ -261,6 +262,18 @@ def _put_indexes(files: Contents, plan: RecoveryPlan, state: _State) -> None:
         else:
             files.setdefault(segment_file_name(base_offset, "index") + suffix, b"")
             files.setdefault(segment_file_name(base_offset, "timeindex") + suffix, b"")
+    if plan.segments:
+        _trim_active(filesystem, files, plan.segments[-1].base_offset)
+
+
+def _trim_active(filesystem: FileSystem, files: Contents, base_offset: int) -> None:
+    """Cut the indexes of the active segment to whole entries, as making room for more of them and closing does."""
+    for kind, entry in (("index", offset_index.ENTRY), ("timeindex", time_index.ENTRY)):
+        name = segment_file_name(base_offset, kind)
+        content = files[name]
+        found = filesystem.stat(content.path) if isinstance(content, Slice) else None
+        if found is not None and isinstance(content, Slice):
+            files[name] = replace(content, size_bytes=found.size_bytes - found.size_bytes % entry.itemsize)
 
 
 def _put_rebuilt(files: Contents, base_offset: int, suffix: str, state: _State) -> None:

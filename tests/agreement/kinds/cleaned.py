@@ -27,7 +27,7 @@ from tests.agreement.kinds.logs import lines
 from kafkaframes.errors import LogDirError
 from kafkaframes.log.checkpoints import read_offset_checkpoint
 from kafkaframes.log.cleaner import CleanerSettings, CleaningRound, clean_partition
-from kafkaframes.log.cleaner.settings import semantics_of_version
+from kafkaframes.log.cleaner.settings import BEFORE_HORIZONS, semantics_of_version
 from kafkaframes.log.directory import Partition, discover
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.rewrite.job import run_here
@@ -38,6 +38,7 @@ _CLOCK_MS = 60  # a log line follows the clock of its round by less
 _SIZES = ("position", "size", "crc")
 _SPLIT = Split(secret=(1, 2), above_bytes=0, chunk_bytes=2000, run_entries=100, judge_entries=500)
 _CHECKPOINT = "cleaner-offset-checkpoint"
+EXPIRATIONS = {BEFORE_HORIZONS: "transactional.id.expiration.ms"}  # 2.8 has no setting of its own for producers
 
 
 def _cases(folder: Path) -> Iterator[Case]:
@@ -60,16 +61,19 @@ def _clocks(config: dict[str, Any], name: str) -> list[int]:
 
 def _settings(config: dict[str, Any], name: str, clock: int) -> CleanerSettings:
     topic, server = config["topic_config"], config["server_properties"]
+    semantics = semantics_of_version(config["kafka_version"])
+    segment_bytes = topic.get("segment.bytes", server.get("log.segment.bytes"))
     found = {
-        "delete_retention_ms": topic.get("delete.retention.ms"),
-        "segment_bytes": topic.get("internal.segment.bytes", topic.get("segment.bytes")),
-        "min_compaction_lag_ms": topic.get("min.compaction.lag.ms"),
-        "index_bytes": server.get("log.index.size.max.bytes"),
-        "index_interval_bytes": server.get("log.index.interval.bytes"),
+        "delete_retention_ms": topic.get("delete.retention.ms", server.get("log.cleaner.delete.retention.ms")),
+        "segment_bytes": topic.get("internal.segment.bytes", segment_bytes),
+        "min_compaction_lag_ms": topic.get("min.compaction.lag.ms", server.get("log.cleaner.min.compaction.lag.ms")),
+        "expiration_ms": server.get(EXPIRATIONS.get(semantics, "producer.id.expiration.ms")),
+        "index_bytes": topic.get("segment.index.bytes", server.get("log.index.size.max.bytes")),
+        "index_interval_bytes": topic.get("index.interval.bytes", server.get("log.index.interval.bytes")),
         "high_watermark": config["high_watermark"].get(name),
     }
     given = {key: int(value) for key, value in found.items() if value is not None}
-    return CleanerSettings(now_ms=clock, semantics=semantics_of_version(config["kafka_version"]), **given)
+    return CleanerSettings(now_ms=clock, semantics=semantics, **given)
 
 
 def _stage(case: Path, target: Path, config: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 
 from tests.agreement.corpus import LogCase, log_cases
 from tests.agreement.kind import Case, Kind, differences
+from tests.agreement.kinds.cleaned import EXPIRATIONS
 from tests.agreement.kinds.logs import TRUTH, found_lines, lines
 
 from kafkaframes.log.cleaner.settings import semantics_of_version
@@ -65,13 +66,15 @@ def _settings(directory: LogDirectory, partition: Partition, manifest: dict[str,
     magics = manifest["partitions"]["before"].get(Path(partition.directory).name, {}).get("magics", {})
     is_kraft = manifest["mode"] == "kraft"
     known = [one.leader_epoch for one in partition.leader_epochs or ()]
+    semantics = semantics_of_version(manifest["kafka_version"])
+    expiration = properties.get(EXPIRATIONS.get(semantics, "producer.id.expiration.ms"))
     return RecoverySettings(
         now_ms=_clock_ms(manifest["recovery_log"]),
         index_interval_bytes=int(properties.get("log.index.interval.bytes", 4096)),
-        producer_id_expiration_ms=int(properties.get("producer.id.expiration.ms", 86_400_000)),
+        producer_id_expiration_ms=None if expiration is None else int(expiration),
         record_version=2 if is_kraft else max((int(magic) for magic in magics), default=2),
         new_leader_epoch=max(known, default=0) + 2,
-        semantics=semantics_of_version(manifest["kafka_version"]),
+        semantics=semantics,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafkaframes.log import names
-from kafkaframes.log.cleaner.settings import CleanerSettings
+from kafkaframes.log.cleaner.settings import CleanerSettings, expiration_of
 from kafkaframes.log.directory import Partition, Segment
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.overflow import MOST_OFFSETS
@@ -73,7 +73,11 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
     producers = ProducerStates()
     if state.has_producers or partition.producer_snapshots:
         producers = load_producer_states(
-            filesystem, partition, now_ms=settings.now_ms, end_offset=end, expiration_ms=settings.expiration_ms
+            filesystem,
+            partition,
+            now_ms=settings.now_ms,
+            end_offset=end,
+            expiration_ms=expiration_of(settings.semantics, settings.expiration_ms),
         )
     high_watermark = end if settings.high_watermark is None else settings.high_watermark
     dirty = _first_dirty(partition, settings, end)

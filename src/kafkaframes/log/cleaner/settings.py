@@ -10,6 +10,8 @@ from kafkaframes.log.producer_state import DEFAULT_EXPIRATION_MS
 # The broker's generation: 2.8 (and all before 3.1) has no delete horizons (KIP-534) and judges tombstones and markers
 # by file times; 3.9 has them and keeps formats; 4.x writes formats 0 and 1 anew as format 2 (KAFKA-13093).
 BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD = "2.8", "3.9", "4.x"
+# Before producer.id.expiration.ms (KIP-854) producers were kept for transactional.id.expiration.ms.
+OLD_EXPIRATION_MS = 604_800_000
 SEMANTICS = (BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD)
 
 
@@ -25,6 +27,13 @@ def semantics_of_version(version: str) -> str:
     return KEEPS_FORMATS if numbers < (4, 0) else REWRITES_OLD
 
 
+def expiration_of(semantics: str, given_ms: int | None) -> int:
+    """Return how long a producer that writes nothing is known, milliseconds."""
+    if given_ms is not None:
+        return given_ms
+    return OLD_EXPIRATION_MS if semantics == BEFORE_HORIZONS else DEFAULT_EXPIRATION_MS
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerSettings:
     """The settings of a round; names and defaults are Kafka's.
@@ -37,7 +46,7 @@ class CleanerSettings:
         index_bytes: ``segment.index.bytes``, which bounds the join too.
         index_interval_bytes: ``index.interval.bytes``.
         min_compaction_lag_ms: younger records are left alone.
-        expiration_ms: ``producer.id.expiration.ms``.
+        expiration_ms: ``producer.id.expiration.ms``; by default the broker's: a day, in 2.8 a week.
         first_dirty_offset: where the last round ended; by default what ``cleaner-offset-checkpoint`` says.
         high_watermark: the last committed offset; by default the log's end.
     """
@@ -49,7 +58,7 @@ class CleanerSettings:
     index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
     min_compaction_lag_ms: int = 0
-    expiration_ms: int = DEFAULT_EXPIRATION_MS
+    expiration_ms: int | None = None
     first_dirty_offset: int | None = None
     high_watermark: int | None = None
 
