@@ -38,15 +38,16 @@ class Kafka:
     module: ModuleType
     version: str
 
-    def __call__(self, path: Path, properties: Mapping[str, object] | None = None) -> Any:
+    def __call__(self, path: Path, properties: Mapping[str, object] | None = None, *, heap: str = "512m") -> Any:
         """Make a node; a busy machine is given time."""
-        return self.module.RealKafka(self.version, path, properties, start_timeout=300, stop_timeout=300)
+        return self.module.RealKafka(self.version, path, properties, heap=heap, start_timeout=300, stop_timeout=300)
 
 
 @dataclass
 class Seen:
     """What a client was told."""
 
+    cluster_id: str = ""
     topics: dict[str, tuple[str, int]] = field(default_factory=dict)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
     ends: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
@@ -59,7 +60,9 @@ def parse(text: str) -> Seen:
     seen = Seen()
     for line in text.splitlines():
         kind, *words = line.split("\t")
-        if kind == "topic":
+        if kind == "cluster":
+            seen.cluster_id = words[0]
+        elif kind == "topic":
             seen.topics[words[0]] = (words[1], int(words[2]))
         elif kind == "config":
             seen.configs.setdefault(words[0], {})[words[1]] = words[2]

@@ -56,7 +56,10 @@ def led_by(bootstrap: Bootstrap, topic: str, leader: int) -> bool:
         try:
             (said,) = admin.describe_topics([topic])
             found = said["partitions"][0].get("leader_id", said["partitions"][0].get("leader"))
-        except kafka.errors.KafkaError:  # it asked the broker that is away
+        except (
+            kafka.errors.KafkaError,
+            IndexError,
+        ):  # it asked the broker that is away, or one that knows no topic yet
             found = None
         time.sleep(0.5)
     admin.close()

@@ -21,7 +21,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kafkaf
 JAR = "records-truth.jar"
 
 
-def run_java(*arguments: str | Path, timeout: float = 300) -> str:
+def run_java(*arguments: str | Path, timeout: float = 600) -> str:
     done = subprocess.run(["java", *map(str, arguments)], capture_output=True, text=True, timeout=timeout, check=False)
     if done.returncode:
         raise AssertionError(f"java {arguments}: {done.stderr[-4000:]}")
@@ -75,7 +75,7 @@ def java_command(oracle: Path, tmp_path_factory: pytest.TempPathFactory) -> Call
 def java(java_command: Callable[..., list[str]]) -> Callable[..., str]:
     """Run such a class and return what it prints: ``java("Name", *arguments)``."""
 
-    def run(name: str, *arguments: str | Path, timeout: float = 300) -> str:
+    def run(name: str, *arguments: str | Path, timeout: float = 600) -> str:
         _, *words = java_command(name, *arguments)
         return run_java(*words, timeout=timeout)
 

@@ -52,7 +52,7 @@ def judge(kafka: ModuleType, version: str, classes: Path) -> Judge:
     classes.mkdir(parents=True, exist_ok=True)
     classpath = kafka.classpath(version)
     sources = [*JAVA.glob("*.java"), *(JAVA / FOLDERS[version]).glob("*.java")]
-    subprocess.run(["javac", "-nowarn", "-cp", classpath, "-d", classes, *sources], check=True, timeout=120)
+    subprocess.run(["javac", "-nowarn", "-cp", classpath, "-d", classes, *sources], check=True, timeout=300)
     logging = kafka._logging_options(version, classes / "logging", level="OFF")
     return Judge(version, f"{classes}:{classpath}", tuple(logging))
 

@@ -42,7 +42,7 @@ class Cluster:
 
     def __init__(self, module, directory: Path) -> None:
         self._module = module
-        self.nodes = {n: module.RealKafka(VERSION, directory / str(n), heap="256m") for n in (1, 2, 3)}
+        self.nodes = {n: brokers.Kafka(module, VERSION)(directory / str(n), heap="256m") for n in (1, 2, 3)}
         voters = ",".join(f"{n}@127.0.0.1:{node._second_port}" for n, node in self.nodes.items())
         self._clients = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
         for n, node in self.nodes.items():

@@ -75,7 +75,7 @@ def contents(path: Path) -> dict[str, bytes]:
     return {one.name: one.read_bytes() for one in path.iterdir() if one.name != "_SUCCESS"}
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_executors_that_are_killed_are_replaced_a_full_disk_is_said_and_the_files_are_the_same(tmp_path):
     source = str(Path(__file__).parents[2] / "src")
     (tmp_path / "disk").mkdir()
@@ -89,7 +89,7 @@ def test_executors_that_are_killed_are_replaced_a_full_disk_is_said_and_the_file
         env=os.environ | {"PYTHONPATH": source},
         capture_output=True,
         text=True,
-        timeout=550,
+        timeout=1100,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

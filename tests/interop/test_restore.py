@@ -14,6 +14,9 @@ from kafkaframes.log.restore.groups import read_groups
 
 DATA = Path(__file__).parents[1] / "data"
 APPENDED = 3
+CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+OTHER_CLUSTER = "AAAAAAAAAAEAAAAAAAAAAg"
+GROUPS = ("static-members", "next-gen-group", "admin-set")
 
 
 @pytest.mark.parametrize(
@@ -97,20 +100,24 @@ def test_groups_go_on_where_they_were(kafka, java, tmp_path, moved):
 @pytest.mark.parametrize("kafka", ["4.3.1"], indirect=True)  # an older broker does not know a later release's features
 def test_a_node_of_the_releases_own_features_opens_it(kafka, java, tmp_path):
     source = DATA / "examples" / "kafka-4.3"
-    run("restore", source, "--to", tmp_path / "data", "--release", "4.3")
+    run("restore", source, "--to", tmp_path / "data", "--release", "4.3", "--cluster-id", OTHER_CLUSTER)
     with kafka(tmp_path) as node:
         seen = read(java, node, appended=APPENDED)
         node.stop()
+    assert seen.cluster_id == OTHER_CLUSTER
     assert users(seen.records) == users(brokers.expected_records(source))
     check_in_order(tmp_path / "data")
 
 
 def test_an_existing_cluster_takes_partitions_with_its_own_ids(kafka, java, tmp_path):
-    """The documented way: create the topics, stop the broker, put the restored partitions in their places, start it."""
+    """The documented way: create the topics, stop the broker, put the restored partitions in their places, start it.
+
+    Then Kafka's own tool is given the committed offsets, and consumers of the groups go on.
+    """
     source = DATA / "logs" / "kraft-4x-transactions"
     expected = users(brokers.expected_records(source, isolation="read_committed"))
     with kafka(tmp_path) as node:
-        java("CreateTopics", node.bootstrap, "payments:2", "idempotent:2")
+        java("CreateTopics", node.bootstrap, "payments:2", "idempotent:2", "input:2")
         created = read(java, node)
         node.stop()
         ids = "".join(
@@ -123,12 +130,26 @@ def test_an_existing_cluster_takes_partitions_with_its_own_ids(kafka, java, tmp_
                 shutil.rmtree(tmp_path / "data" / path.name)
                 shutil.move(path, tmp_path / "data" / path.name)
         node.start()
-        seen = read(java, node, isolation="read_committed", appended=APPENDED)
+        seen = read(java, node, isolation="read_committed")
+        file = tmp_path / "new" / "group-offsets.csv"
+        wanted = [word for group in GROUPS for word in ("--group", group)]
+        options = ["--bootstrap-server", node.bootstrap, "--reset-offsets", "--from-file", str(file), "--execute"]
+        done = kafka.module.tool(kafka.version, CONSUMER_GROUPS, [*options, *wanted])
+        assert done.returncode == 0, done.stdout + done.stderr
+        continued = {group: java("Continue", node.bootstrap, "read_committed", group, "input") for group in GROUPS}
+        read(java, node, appended=APPENDED)
         node.stop()
-    for name in ("payments", "idempotent"):
+    (found,) = discover(str(source))
+    copies = [(found, one) for one in found.partitions if one.topic == "__consumer_offsets"]
+    old = read_groups(copies).commits
+    assert {key.group for key in old} == set(GROUPS)
+    for key, commit in old.items():
+        unread = [record for record in expected[key.topic, key.partition] if record[0] >= commit.offset]
+        assert consumed(continued[key.group], key.partition) == [(row[0], row[3], row[4]) for row in unread]
+    for name in ("payments", "idempotent", "input"):
         assert seen.topics[name] == created.topics[name]
         for number in range(2):
-            assert seen.records[name, number] == expected[name, number]
+            assert seen.records.get((name, number), []) == expected.get((name, number), [])
     check_in_order(tmp_path / "data")
 
 

@@ -64,7 +64,7 @@ def kafkas_counts(log: str) -> dict[str, int]:
 def test_pyspark_40_reads_the_example_logs(pyspark40: Path, log: str) -> None:
     environment = os.environ | {"PYTHONPATH": f"{pyspark40}{os.pathsep}{ROOT / 'src'}"}
     command = [sys.executable, "-c", READ, str(LOGS / log)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     counts = next(line.removeprefix("COUNTS ") for line in done.stdout.splitlines() if line.startswith("COUNTS "))
     found = {name: count for name, count in json.loads(counts).items() if not name.startswith("__")}

@@ -53,7 +53,7 @@ def run(session: str) -> str:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

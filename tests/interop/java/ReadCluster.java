@@ -18,10 +18,11 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Everything that a live cluster tells of itself, as lines of words with tabs between: "topic NAME ID PARTITIONS",
- * "config TOPIC NAME VALUE", "ends TOPIC PARTITION BEGIN END", "record TOPIC PARTITION OFFSET TIMESTAMP TYPE KEY VALUE
- * HEADERS" (bytes in hexadecimal, "-" for null), "group GROUP TOPIC PARTITION OFFSET". The arguments: bootstrap servers,
- * isolation level, and how many records to append to each partition of the users' topics after that.
+ * Everything that a live cluster tells of itself, as lines of words with tabs between: "cluster ID",
+ * "topic NAME ID PARTITIONS", "config TOPIC NAME VALUE", "ends TOPIC PARTITION BEGIN END",
+ * "record TOPIC PARTITION OFFSET TIMESTAMP TYPE KEY VALUE HEADERS" (bytes in hexadecimal, "-" for null),
+ * "group GROUP TOPIC PARTITION OFFSET". The arguments: bootstrap servers, isolation level, and how many records to
+ * append to each partition of the users' topics after that.
  */
 public final class ReadCluster {
     public static void main(String[] arguments) throws Exception {
@@ -30,6 +31,7 @@ public final class ReadCluster {
         StringBuilder out = new StringBuilder();
         List<TopicPartition> partitions = new ArrayList<>();
         try (Admin admin = Admin.create(common)) {
+            line(out, "cluster", admin.describeCluster().clusterId().get());
             describe(admin, out, partitions);
             groups(admin, out);
         }
