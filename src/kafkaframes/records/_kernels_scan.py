@@ -12,8 +12,9 @@ from numba import types
 from kafkaframes.records import layout
 from kafkaframes.records.layout import BATCH_V2, MESSAGE_V0, MESSAGE_V1, PLACE
 from kafkaframes.records.reasons import BAD_MAGIC, END, FULL, HUGE_SIZE, MORE, SMALL_SIZE, TORN
-from kafkaframes.wire._jit import BYTES, OUT_INT8S, OUT_TABLE, TABLE, device, kernel
+from kafkaframes.wire._jit import BYTES, INT64S, OUT_INT8S, OUT_TABLE, TABLE, device, kernel
 from kafkaframes.wire._kernels import (
+    address_of,
     crc32_of,
     crc32c_of,
     load_i8,
@@ -141,6 +142,21 @@ def crc_is_right(buf, table, row):
     if table[MAGIC, row] < 2:
         return crc32_of(buf, at + OLD_CRC_FROM, at + size) == table[CRC, row]
     return size >= V2_HEADER and crc32c_of(buf, at + V2_CRC_FROM, at + size) == table[CRC, row]
+
+
+@device
+def message_crc_is_right(buf, crc_at):
+    """Tell whether the CRC at ``crc_at``, of a message of format 0 or 1 known to be whole, is that of its bytes."""
+    end = crc_at + load_i32(buf, crc_at - OLD_CRC + AT_SIZE) + OVERHEAD - OLD_CRC
+    return crc32_of(buf, crc_at - OLD_CRC + OLD_CRC_FROM, end) == load_u32(buf, crc_at)
+
+
+@kernel(types.void(BYTES, INT64S, OUT_INT8S))
+def check_message_crcs(buf, places, ok):
+    """Set ``ok`` for each message of format 0 or 1 whose CRC lies at one of ``places``: it is that of its bytes."""
+    address = address_of(buf)
+    for row in range(places.size):
+        ok[row] = message_crc_is_right(address, places[row])
 
 
 @kernel(types.void(BYTES, TABLE, I64, I64, OUT_INT8S))

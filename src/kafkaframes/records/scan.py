@@ -125,6 +125,18 @@ def check_crcs(data: Any, batches: Batches) -> npt.NDArray[np.int8]:
     return ok
 
 
+def check_message_crcs(data: Any, places: Ints) -> npt.NDArray[np.int8]:
+    """Return 1 for each message of format 0 or 1 whose CRC is that of its bytes, else 0.
+
+    Args:
+        data: holds the messages, each whole.
+        places: where in ``data`` each one's CRC lies (``Index.headers_at`` of formats 0 and 1).
+    """
+    ok: npt.NDArray[np.int8] = np.empty(len(places), np.int8)
+    _kernels_scan.check_message_crcs(as_array(data), np.ascontiguousarray(places), ok)
+    return ok
+
+
 def codec_names(attributes: Ints) -> list[str]:
     """Name each batch's codec; ``unknown`` for the numbers that Kafka does not know."""
     return [CODECS[number] if number < len(CODECS) else "unknown" for number in (attributes & CODEC_MASK).tolist()]

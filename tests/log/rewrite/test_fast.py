@@ -1,5 +1,6 @@
 """The short way and the long way write the same bytes, whatever the window: what the kernel takes, what it leaves."""
 
+import dataclasses
 import io
 import random
 import struct
@@ -289,3 +290,22 @@ def test_large_batches_and_a_full_buffer(monkeypatch):
         for codec in (Codec.NONE, Codec.ZSTD, Codec.LZ4):
             short, long = both_ways(data, RewriteSettings(magic=2, codec=codec))
             assert short == long
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("wanted", [{"magic": 2}, {"codec": Codec.LZ4}, {"magic": 0}], ids=str)
+def test_a_wrong_message_in_a_wrapper_is_damage(magic, wanted):
+    """A batch that is written anew has no CRC of the message any more: what was wrong would look right."""
+    to = RewriteSettings(on_loss="drop", **wanted)
+    inside = b"".join(one_message(magic, number, TIME, b"k", b"v", wrong_crc=number == 2) for number in range(4))
+    good = build_records(
+        {"timestamp": [TIME], "key": [b"a"], "value": [b"b"]}, magic=magic, codec="gzip", base_offset=9
+    )
+    bad = one_message(magic, 3, TIME, None, compress(Codec.GZIP, inside), Codec.GZIP)
+    for refused in both_ways(good + bad, to):
+        assert isinstance(refused, LogDirError)
+        assert refused.position == len(good)
+        assert "inside" in str(refused)
+    kept, report, _ = rewritten(good + bad, dataclasses.replace(to, keep_damaged=True))
+    assert kept.endswith(bad)
+    assert [position for position, _ in report.damaged] == [len(good)]

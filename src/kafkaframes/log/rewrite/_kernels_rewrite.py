@@ -1,7 +1,8 @@
 """Write ordinary batches anew, one after the other without Python (numba). Start reading at ``fast.py``.
 
-1. A batch is ordinary if its CRC is right, its stream usual, all its records whole, and its format and codec known. The
-   first that is not ends the run: ``ODD`` is no verdict, the long way (``batches.py``) then says what becomes of it.
+1. A batch is ordinary if its CRC and those of the messages in it are right, its stream usual, all its records whole,
+   and its format and codec known. The first that is not ends the run: ``ODD`` is no verdict, the long way
+   (``batches.py``) then says what becomes of it.
 2. The bytes are those of the long way: the same index, the same C functions, the same fields;
    ``tests/log/rewrite/test_fast.py`` compares.
 3. One batch at a time is opened, indexed, written and compressed, so that all of it stays in the processor's cache.
@@ -57,6 +58,7 @@ from kafkaframes.records._kernels_scan import (
     V2_PRODUCER_EPOCH,
     V2_PRODUCER_ID,
     crc_is_right,
+    message_crc_is_right,
 )
 from kafkaframes.records.layout import MESSAGE_V0, MIN_RECORD_BYTES
 from kafkaframes.records.reasons import WHOLE
@@ -172,6 +174,17 @@ def _open(data, table, row, limit, opened, calls):
 
 
 @device
+def _are_whole(source, table, row, rows, crc_at):
+    """Tell whether the CRCs of a wrapper's messages are right: a new batch has none of them any more."""
+    if table[MAGIC, row] >= 2 or table[ATTRIBUTES, row] & CODEC_MASK == 0:
+        return True
+    wrong = 0
+    for message in range(rows):
+        wrong += not message_crc_is_right(source, crc_at[message])
+    return wrong == 0
+
+
+@device
 def _may_be_too_many(table, row, size, most):
     """Tell whether a batch may have more records than ``most``."""
     if table[MAGIC, row] >= 2:
@@ -278,7 +291,7 @@ def rewrite_batches(
                     source, start, end, 0, WHOLE_DATA, 0, table, row,
                     0, 0, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
                 )  # fmt: skip
-                rows = rows if status == WHOLE else np.int64(0)
+                rows = rows if status == WHOLE and _are_whole(source, table, row, rows, headers_at) else np.int64(0)
             length, room, largest = end - start, out.size - size, np.int64(0)
             append = attributes & APPEND_TIME if table[MAGIC, row] else np.int64(0)
             if rows and action >= BUILD:

@@ -26,7 +26,7 @@ from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.rebuild import rows_of_index
-from kafkaframes.records.scan import Batches, check_crcs
+from kafkaframes.records.scan import Batches, check_crcs, check_message_crcs
 from kafkaframes.wire.checksum import crc32c
 
 Ints = npt.NDArray[np.int64]
@@ -76,7 +76,17 @@ def damaged_batches(window: Decoded) -> dict[int, str]:
         problem = window.problem(batch)
         if problem is not None:
             found[batch] = problem.reason
+    for batch in _with_wrong_messages(window) - found.keys():
+        found[batch] = "the CRC of a message inside a compressed one is not that of its bytes"
     return found
+
+
+def _with_wrong_messages(window: Decoded) -> set[int]:
+    """Return the wrappers with a message whose CRC is wrong: what is written anew would not show it any more."""
+    wrappers = (window.batches.column("magic") < 2) & (window.batches.column("attributes") & CODEC_MASK != 0)
+    inner = np.flatnonzero(wrappers[window.owners])
+    right = check_message_crcs(window.sections.buf, window.index.headers_at[inner])
+    return set(window.owners[inner[right == 0]].tolist())
 
 
 def rewritten(
