@@ -6,7 +6,6 @@ Executors need this package and its dependencies, and see the same paths as the 
 
 from __future__ import annotations
 
-import gc
 import logging
 import secrets
 import signal
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.spark import _compat
+from kafkaframes.spark.worker import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,17 +75,7 @@ def _slices(spark: SparkSession, count: int, total_bytes: int | None) -> int:
 
 def _each(function: Callable[[_Task], _Answer], tasks: Iterable[_Task]) -> Iterator[_Answer]:
     yield from map(function, tasks)
-    _settle()
-
-
-def _settle() -> None:
-    """Have the modules that this worker has imported left out of its garbage collections from now on.
-
-    PySpark's workers collect after each task, and looked through numba's 140,000 objects for 60 ms each time.
-    """
-    if not gc.get_freeze_count():
-        gc.collect()
-        gc.freeze()
+    settle()
 
 
 def _is_sparks(error: Exception) -> bool:

@@ -35,6 +35,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.spark.columns import Column, choose_columns, ddl
 from kafkaframes.spark.options import LATEST, ReadOptions
 from kafkaframes.spark.planning import Slice
+from kafkaframes.spark.worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -137,6 +138,7 @@ def read_table(work: Sequence[Slice], columns: Sequence[Column], options: ReadOp
     """Yield the rows of one task, of the table that the options ask for."""
     module, function = _READERS[options.layout]
     yield from getattr(import_module(module), function)(work, columns, options)
+    settle()
 
 
 def _columns_of(schema: StructType, table: str) -> tuple[Column, ...]:

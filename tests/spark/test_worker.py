@@ -1,0 +1,29 @@
+"""Spark's Python workers after a task of ours."""
+
+import gc
+
+from kafkaframes.spark.jobs import run_on_spark
+from kafkaframes.spark.worker import settle
+
+
+def frozen(_: int) -> int:
+    return gc.get_freeze_count()
+
+
+def test_what_is_there_is_left_out_of_collections_once():
+    gc.unfreeze()
+    try:
+        settle()
+        first = gc.get_freeze_count()
+        more = [[] for _ in range(100)]
+        settle()
+        assert gc.get_freeze_count() == first > 10_000
+        assert len(more) == 100
+    finally:
+        gc.unfreeze()
+
+
+def test_the_workers_of_a_session_settle_after_their_first_task(spark):
+    for _ in range(3):  # a session has two workers, or few more
+        counts = list(run_on_spark(spark, frozen, [0, 1]))
+    assert any(counts)
