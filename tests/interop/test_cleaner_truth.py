@@ -44,6 +44,7 @@ class Log:
     now: int = NOW
     dirty: int | None = None
     high_watermark: int | None = None
+    log_start: int = 0
     path: Path = field(default_factory=Path)
 
     def step(self, name: str) -> Path:
@@ -75,6 +76,7 @@ def question(log: Log, asked: Judge, directory: Path, **more: Any) -> dict[str, 
     return {
         "directory": directory,
         "now": log.now,
+        "log_start": log.log_start,
         **asked.segment_bytes(settings["segment_bytes"]),
         "topic:segment.index.bytes": settings["index_bytes"],
         "topic:index.interval.bytes": settings["index_interval_bytes"],
@@ -92,6 +94,9 @@ def written_on(log: Log, number: int) -> Path:
         log.step(f"grown-{number}")
         for path in (log.path / "t-0").glob("*.deleted"):
             path.unlink()
+        if log.choose.random() < 0.1:  # an administrator has deleted records
+            log.log_start = log.choose.randrange(log.log_start, log.writer.offset + 1)
+            (log.path / "log-start-offset-checkpoint").write_text(f"0\n1\nt 0 {log.log_start}\n")
     else:
         log.path = log.home / "made"
         (log.path / "t-0").mkdir(parents=True)

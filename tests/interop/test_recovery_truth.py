@@ -1,8 +1,8 @@
 """Kafka's own loading of logs, of three releases, and ours on made-up logs with made-up damage: every file, every byte.
 
 Left out, because Kafka ends there: damage that it cannot start with (it is counted). Not asked, because they are not
-ours: swaps under 2.8, which puts them in after it has loaded the log; a clean stop with a spoilt offset index, of
-which Kafka believes where the log ends; flipped bits that no CRC covers.
+ours: swaps under 2.8, which puts them in after it has loaded the log; a clean stop with a spoilt log or offset index,
+of which Kafka believes where the log ends; flipped bits that no CRC covers.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from kafkaframes.log.recovery_plan import plan_recovery
 
 LOGS = int(os.environ.get("KAFKAFRAMES_RECOVERY_LOGS", "60"))
 SEED = os.environ.get("KAFKAFRAMES_RECOVERY_SEED", "1")
+BELIEVED = {"torn", "flipped", "zero_tail", "garbage_tail", "empty_active", "spoilt index"}
 MAGICS = ((2,), (2,), (2,), (0, 1, 2), (0,), (1,), (2, 2, 1))
 
 
@@ -80,7 +81,7 @@ def damage(log: Log, end: int, is_2_8: bool) -> None:
     for name in log.damages:
         if bases(target / "t-0"):
             DAMAGE[name](choose, target / "t-0")
-    log.clean = choose.random() < 0.25 and "spoilt index" not in log.damages
+    log.clean = choose.random() < 0.25 and not BELIEVED.intersection(log.damages)
     known = bases(target / "t-0") or [0]
     within = choose.randrange(known[0], end + 1) if end >= known[0] else end
     log.recovery_point = choose.choice((None, 0, end, choose.choice(known), within, end + 10))
