@@ -10,10 +10,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from kafkaframes.errors import OptionError
+
 OFFSET_DIGITS = 20
 EPOCH_DIGITS = 10
 SEGMENT_KINDS = ("log", "index", "timeindex", "txnindex")
 TEMPORARY_SUFFIXES = ("cleaned", "swap", "deleted", "tmp", "part")
+_LONGEST_TOPIC = 249
+_TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 DIRECTORY_STATES = ("delete", "future", "stray")
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
@@ -134,3 +138,13 @@ def segment_file_name(base_offset: int, kind: str) -> str:
     '00000000000000000170.timeindex'
     """
     return str(FileName(base_offset, kind))
+
+
+def check_topic(name: str) -> None:
+    """Refuse what is no topic's name (Kafka's ``Topic.validate``).
+
+    Raises:
+        OptionError: says why.
+    """
+    if not 0 < len(name) <= _LONGEST_TOPIC or name in (".", "..") or not _TOPIC_CHARACTERS.issuperset(name):
+        raise OptionError(f"{name[:300]!r} is no topic's name: 1 to 249 letters, digits, '.', '_' and '-'")

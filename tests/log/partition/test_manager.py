@@ -178,3 +178,26 @@ def test_a_real_brokers_directory_is_opened_and_written_on(case, tmp_path):
     again = open_log_directory(str(tmp_path / "kafka"), now_ms=NOW_MS, settings_of=settings)
     assert {key: log.log_end_offset for key, log in again.logs.items()} == ends
     again.abandon()
+
+
+@pytest.mark.parametrize("topic", ["", ".", "..", "../elsewhere", "a/b", "a b", "é", "x" * 250])
+def test_a_topic_has_a_name_that_kafka_takes(topic, tmp_path):
+    manager = open_log_directory(str(tmp_path / "kafka"), now_ms=NOW_MS, meta=META)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(OptionError, match="is no topic's name"):
+        manager.create(TopicPartition(topic, 0), now_ms=NOW_MS)
+    assert sorted(tmp_path.rglob("*")) == before
+    manager.close(now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"compression_type": "brotli"}, "no codec 'brotli'"),
+        ({"message_timestamp_type": "now"}, "timestamp_type is one of"),
+    ],
+    ids=str,
+)
+def test_settings_are_refused_before_anything_is_appended(given, said):
+    with pytest.raises(OptionError, match=said):
+        LogSettings(**given)

@@ -405,7 +405,7 @@ def test_committed_offsets_are_kept_moved_and_dropped(tmp_path):
         ({"topic_map": (("orders", "x"), ("payments", "x"))}, "twice"),
         ({"topic_map": (("no", "x"),)}, "not restored"),
         ({"topic_map": (("orders", "payments"),)}, "two topics"),
-        ({"topic_map": (("orders", "a/b"),)}, "no name"),
+        ({"topic_map": (("orders", "a/b"),)}, "no topic's name"),
         ({"topic_ids": (("orders", "short"),)}, "no id"),
         ({"topic_ids": (("no", "A" * 22),)}, "not restored"),
         ({"topics": ("no",)}, "nothing to restore"),

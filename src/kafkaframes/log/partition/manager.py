@@ -86,8 +86,10 @@ class LogManager:
 
         Raises:
             LogDirError: there is one.
+            OptionError: the topic has a name that Kafka refuses.
             StorageError: the disk fails.
         """
+        names.check_topic(topic_partition.topic)
         directory = join(self.path, str(topic_partition))
         log = create_log(directory, settings=self.settings_of(topic_partition), now_ms=now_ms, disk=self.disk)
         self.logs[topic_partition] = log

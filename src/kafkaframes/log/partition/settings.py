@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from kafkaframes.errors import OptionError
-from kafkaframes.log.append.settings import CREATE_TIME, LARGEST_INT64
+from kafkaframes.log.append.settings import CREATE_TIME, LARGEST_INT64, AppendSettings
 from kafkaframes.log.producer_state import DEFAULT_EXPIRATION_MS
 from kafkaframes.log.rebuild import INDEX_INTERVAL_BYTES
 
@@ -80,6 +80,9 @@ class LogSettings:
             value = getattr(self, name)
             if not least <= value <= largest:
                 raise OptionError(f"{name} is {value}, not from {least} to {largest}")
+        AppendSettings(
+            codec=self.compression_type, level=self.compression_level, timestamp_type=self.message_timestamp_type
+        )
         if not self.policies or not self.policies <= {"delete", "compact"}:
             raise OptionError(f"cleanup_policy is 'delete', 'compact' or both, not {self.cleanup_policy!r}")
 

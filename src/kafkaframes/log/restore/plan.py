@@ -191,10 +191,9 @@ def check_topic_name(name: str) -> None:
     Raises:
         OptionError: names it.
     """
-    letters = name.replace(".", "").replace("_", "").replace("-", "")
-    is_plain = name.isascii() and (letters.isalnum() or not letters)
-    if not is_plain or name in ("", ".", "..") or len(name) > 249 or name.startswith("__"):
-        raise OptionError(f"{name!r} is no name for a topic")
+    names.check_topic(name)
+    if name.startswith("__"):
+        raise OptionError(f"{name!r} is no name for a topic of users': it begins as Kafka's own do")
 
 
 # ------------------------------------------------------------------------------------------------------- partitions

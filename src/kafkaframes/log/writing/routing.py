@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError, OptionError
-from kafkaframes.log.names import TopicPartition
+from kafkaframes.log.names import TopicPartition, check_topic
 from kafkaframes.log.writing import _kernels
-from kafkaframes.log.writing.settings import WriteSettings, check_topic
+from kafkaframes.log.writing.settings import WriteSettings
 from kafkaframes.records.rows import Blobs, blobs_of
 
 Ints = npt.NDArray[np.int64]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.log import names
 from kafkaframes.log.rebuild import INDEX_INTERVAL_BYTES
 from kafkaframes.log.segment_writer import DEFAULT_SEGMENT_BYTES, SegmentSettings
 from kafkaframes.records.build import DEFAULT_BATCH_BYTES
@@ -60,7 +61,7 @@ class WriteSettings:
         if codec_of(self.codec) is Codec.ZSTD and self.magic < 2:
             raise EncodeError(f"zstd needs format 2, not {self.magic}").within("codec")
         if self.topic is not None:
-            check_topic(self.topic)
+            names.check_topic(self.topic)
         _ = self.segments
 
     @property
@@ -72,17 +73,3 @@ class WriteSettings:
     def compresses_late(self) -> bool:
         """Whether offsets stand inside what is compressed (format 0), so that only the commit can compress."""
         return self.magic == 0 and codec_of(self.codec) is not Codec.NONE
-
-
-_LONGEST_TOPIC = 249
-_TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-
-
-def check_topic(name: str) -> None:
-    """Refuse what is no topic's name (Kafka's ``Topic.validate``).
-
-    Raises:
-        OptionError: says why.
-    """
-    if not 0 < len(name) <= _LONGEST_TOPIC or name in (".", "..") or not _TOPIC_CHARACTERS.issuperset(name):
-        raise OptionError(f"{name[:300]!r} is no topic's name: 1 to 249 letters, digits, '.', '_' and '-'")
