@@ -55,8 +55,8 @@ def _pytest(place: Path, arguments: list[str]) -> int:
         *(arguments or [str(Path(__file__).parent)]),
     ]
     running = subprocess.Popen(command, env=environment)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: running.send_signal(signal.SIGINT))
+    signal.signal(signal.SIGINT, lambda *_: None)  # a terminal sends Ctrl-C to pytest, too
+    signal.signal(signal.SIGTERM, lambda *_: running.send_signal(signal.SIGINT))
     return running.wait()
 
 
