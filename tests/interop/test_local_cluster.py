@@ -51,7 +51,7 @@ JOB = """
         killed.append(type(tasks[0]).__name__)
         return run(function, [KillsItsExecutorOnce(tasks[0]), *tasks[1:]])
 
-    split = replace(jobs.split(spark), above_bytes=0, chunk_bytes=8000, run_entries=500, here_bytes=0)
+    split = replace(jobs.split(spark), workers=2, above_bytes=0, chunk_bytes=8000, run_entries=500, here_bytes=0)
     compact(str(top / "t-0"), top / "many", settings, run=deadly, split=split)
     compact(str(top / "t-0"), None, settings, run=run, split=split, scratch=top)
     for kilobytes in (40, 200, 10_000) if sys.argv[2] == "small disk" else ():
