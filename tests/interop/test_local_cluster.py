@@ -51,7 +51,8 @@ JOB = """
         killed.append(type(tasks[0]).__name__)
         return run(function, [KillsItsExecutorOnce(tasks[0]), *tasks[1:]])
 
-    split = replace(jobs.split(spark), workers=2, above_bytes=0, chunk_bytes=8000, run_entries=500, here_bytes=0)
+    small = dict(above_bytes=0, chunk_bytes=8000, run_entries=500, judge_entries=1000, here_bytes=0)
+    split = replace(jobs.split(spark), workers=2, **small)
     compact(str(top / "t-0"), top / "many", settings, run=deadly, split=split)
     compact(str(top / "t-0"), None, settings, run=run, split=split, scratch=top)
     for kilobytes in (40, 200, 10_000) if sys.argv[2] == "small disk" else ():
@@ -93,7 +94,7 @@ def test_executors_that_are_killed_are_replaced_a_full_disk_is_said_and_the_file
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "killed ['WalkTask', 'JudgeTask', 'RewriteTask'] rows 1000" in done.stdout
+    assert "killed ['DivideTask', 'WalkTask', 'JudgeTask', 'RewriteTask'] rows 1000" in done.stdout
     assert "Lost executor" in done.stderr + done.stdout
     assert contents(tmp_path / "many") == contents(tmp_path / "alone")
     assert {one.name for one in tmp_path.iterdir()} == {"t-0", "alone", "many", "written", "disk"}
