@@ -135,6 +135,22 @@ def test_an_empty_dirty_part_is_nothing_to_clean(tmp_path):
     assert clean(tmp_path / "t-0", tmp_path / "out") is None
 
 
+@pytest.mark.parametrize(("log_start", "end"), [(0, None), (2, 4)])
+def test_a_transaction_begun_before_the_log_does_not_stay_open(tmp_path, log_start, end):
+    """A broker replays producers from the log's start: it does not know that one by its next start."""
+    begun = build_records(
+        {"offset": [0, 1], "timestamp": [1000] * 2, "key": [b"a", b"b"], "value": [b"1"] * 2},
+        producer_id=9,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+    write_log(tmp_path / "log" / "t-0", begun, rows(2, [b"c", b"c"], [b"1", b"2"]), b"")
+    (tmp_path / "log" / "log-start-offset-checkpoint").write_text(f"0\n1\nt 0 {log_start}\n")
+    result = clean(tmp_path / "log", tmp_path / "out")
+    assert (result and result.end_offset) == end
+
+
 @pytest.mark.parametrize(("semantics", "kept"), [("2.8", [0]), ("3.9", [0]), ("4.x", [0, 1])])
 def test_only_4_x_keeps_an_empty_batch_where_a_round_ends(tmp_path, semantics, kept):
     source = tmp_path / "t-0"

@@ -15,10 +15,11 @@ def test_what_is_there_is_left_out_of_collections_once():
     try:
         settle()
         first = gc.get_freeze_count()
-        more = [[] for _ in range(100)]
+        more = [[] for _ in range(10_000)]
         settle()
-        assert gc.get_freeze_count() == first > 10_000
-        assert len(more) == 100
+        # what is frozen may go, by other threads as well; what came later has not been added
+        assert 10_000 < gc.get_freeze_count() < first + 1_000
+        assert len(more) == 10_000
     finally:
         gc.unfreeze()
 

@@ -104,9 +104,10 @@ def test_proof_that_a_key_is_gone_looks_into_every_copy(tmp_path):
 
 
 def test_a_new_log_is_not_written_from_copies_that_contradict_each_other(tmp_path):
+    source = tmp_path / "source"
     for name in "ab":
-        write_partition(tmp_path / name, {0: Batch(name, 0, 2, 0).raw()}, epochs=[(0, 0)])
-    done = CliRunner().invoke(cli, ["recompress", str(tmp_path), "--codec", "lz4", "--to", str(tmp_path / "out")])
+        write_partition(source / name, {0: Batch(name, 0, 2, 0).raw()}, epochs=[(0, 0)])
+    done = CliRunner().invoke(cli, ["recompress", str(source), "--codec", "lz4", "--to", str(tmp_path / "out")])
     assert done.exit_code != 0
     assert "neither is taken" in str(done.exception)
     assert not (tmp_path / "out").exists()

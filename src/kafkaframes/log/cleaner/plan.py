@@ -82,10 +82,10 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
     high_watermark = end if settings.high_watermark is None else settings.high_watermark
     dirty = _first_dirty(partition, settings, end)
     limits = [(partition.segments[-1].base_offset, "the active segment is never cleaned")] if partition.segments else []
+    # A broker replays its log from where it starts: of a transaction from before, only a snapshot could tell it.
+    replayed = [offset for offset in state.open.values() if offset >= partition.log_start_offset]
     limits += [
-        (offset, "an open transaction")
-        for offset in (producers.first_open_offset, *state.open.values())
-        if offset is not None
+        (offset, "an open transaction") for offset in (producers.first_open_offset, *replayed) if offset is not None
     ]
     if settings.minds_high_watermark:
         limits.append((high_watermark, "the high watermark"))
