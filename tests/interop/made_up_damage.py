@@ -114,7 +114,9 @@ def cleaned(choose: random.Random, directory: Path) -> None:
 
 
 def swap(choose: random.Random, directory: Path) -> None:
-    """Stop the cleaner while it puts a new segment in the place of one to three old ones."""
+    """Stop the cleaner while it puts a new segment in the place of one to three old ones; it does so once at a time."""
+    if any(directory.glob("*.swap")):
+        return
     known = bases(directory)
     first = choose.randrange(len(known))
     group = known[first : first + choose.choice((1, 2, 3))]
@@ -129,6 +131,9 @@ def swap(choose: random.Random, directory: Path) -> None:
     for kind, raw in contents.items():
         if choose.random() < 0.9:
             Path(f"{named(directory, group[0], kind)}.swap").write_bytes(raw)
+    aborted = named(directory, group[0], "txnindex")
+    if aborted.exists() and choose.random() < 0.5:
+        shutil.copy(aborted, f"{aborted}.swap")
     stage = choose.randrange(3)
     for path in (named(directory, base, kind) for base in group for kind in KINDS):
         if path.exists() and stage == 1 and choose.random() < 0.5:
@@ -137,6 +142,17 @@ def swap(choose: random.Random, directory: Path) -> None:
             path.unlink()
     if choose.random() < 0.3 and known[-1] > group[0]:
         Path(f"{named(directory, known[-1], 'log')}.cleaned").write_bytes(b"")
+
+
+def swap_half_renamed(choose: random.Random, directory: Path) -> None:
+    """Stop the cleaner when the new log has its name, and not all of its indexes have theirs."""
+    if any(directory.glob("*.swap")):
+        return
+    base = choose.choice(bases(directory))
+    for kind in KINDS[1:]:
+        path = named(directory, base, kind)
+        if path.exists() and choose.random() < 0.6:
+            path.rename(f"{path}.swap")
 
 
 def other_epochs(choose: random.Random, directory: Path) -> None:
@@ -180,8 +196,8 @@ def stray_snapshots(choose: random.Random, directory: Path) -> None:
 DAMAGE: dict[str, Callable[[random.Random, Path], None]] = {
     one.__name__: one
     for one in (
-        torn, zero_tail, garbage_tail, flipped, orphans, deleted, cleaned, swap, other_epochs, empty_active,
-        lost_segment, preallocated, stray_snapshots,
+        torn, zero_tail, garbage_tail, flipped, orphans, deleted, cleaned, swap, swap_half_renamed, other_epochs,
+        empty_active, lost_segment, preallocated, stray_snapshots,
     )
 }  # fmt: skip
 DAMAGE |= {f"lost {kind}": lose(kind) for kind in (*KINDS[1:], "snapshot")}

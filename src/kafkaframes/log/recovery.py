@@ -23,7 +23,7 @@ from kafkaframes.log.names import FileName, segment_file_name
 from kafkaframes.log.offset_index import write_offset_index
 from kafkaframes.log.producer_recovery import Manager, Replay, Shelf, replay_of
 from kafkaframes.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
-from kafkaframes.log.recovery_draft import Action, Kind
+from kafkaframes.log.recovery_draft import Action, KeptSegment, Kind
 from kafkaframes.log.recovery_plan import RecoveryPlan
 from kafkaframes.log.rewrite import files as atomic
 from kafkaframes.log.time_index import write_time_index
@@ -97,7 +97,7 @@ class _State:
     settings: RecoverySettings
     shelf: Shelf
     epochs: Epochs
-    rebuilt: dict[int, RebuiltIndexes] = field(default_factory=dict)
+    rebuilt: dict[str, RebuiltIndexes] = field(default_factory=dict)
     writes_epochs: bool = False
 
     def set_epochs(self, epochs: Epochs) -> None:
@@ -111,7 +111,7 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
 
     Args:
         directory: that the plan was made from.
-        plan: from ``plan_recovery``.
+        plan: from ``plan_recovery``, of the same semantics.
         settings: of the broker and the topic.
 
     Raises:
@@ -119,25 +119,26 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
     """
     filesystem, partition = plan.view or directory.filesystem, plan.partition
     files = after_actions(filesystem, plan)
-    opened = (*plan.segments, *plan.doomed)
-    segments = {one.base_offset: _segment(one.base_offset, one.path, one.size_bytes) for one in opened}
-    headers = {one.base_offset: one.headers for one in opened}
+    opened = (*plan.overwritten, *plan.doomed, *plan.segments)
+    segments = {one.path: _segment(one.base_offset, one.path, one.size_bytes) for one in opened}
+    headers = {one.path: one.headers for one in opened}
     state = _State(settings, _shelf(filesystem, files, settings), leader_epochs.loaded(partition.leader_epochs or ()))
-    replay = replay_of(filesystem, _as_found(plan, segments))
+    found = {one.path: one for one in partition.segments} | segments  # one that is replayed early may be cut off later
     start_checkpoint = partition.checkpointed.get(names.LOG_START_CHECKPOINT, 0)
     for rebuild in plan.rebuilds:
-        if rebuild.base_offset in segments:
+        if rebuild.path in segments:
             manager = Manager(state.shelf)
             manager.rebuild(
-                rebuild.visible,
+                [base for base, _ in rebuild.visible],
                 start_offset=start_checkpoint,
                 end_offset=rebuild.base_offset,
                 is_clean=False,
-                replay=replay,
+                replay=replay_of(filesystem, {base: found[path] for base, path in rebuild.visible}),
             )
-            found = _rebuild(filesystem, segments[rebuild.base_offset], headers[rebuild.base_offset], manager, state)
+            epochs = _rebuild(filesystem, segments[rebuild.path], headers[rebuild.path], manager, state).epochs
             if settings.record_version >= 2 and (rebuild.is_unflushed or settings.semantics != BEFORE_HORIZONS):
-                state.set_epochs(leader_epochs.recovered(state.epochs, found.epochs))
+                state.set_epochs(leader_epochs.recovered(state.epochs, epochs))
+    replay = replay_of(filesystem, {one.base_offset: segments[one.path] for one in plan.segments})
     _set_snapshots_aside(files, plan, state)
     _finish(plan, state, replay, start_checkpoint)
     _put_indexes(filesystem, files, plan, state)
@@ -148,13 +149,6 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
 
 def _segment(base_offset: int, path: str, size_bytes: int) -> Segment:
     return Segment(LogFile(FileName(base_offset, "log"), path, size_bytes, None))
-
-
-def _as_found(plan: RecoveryPlan, segments: dict[int, Segment]) -> dict[int, Segment]:
-    """Return the segments with those that will be gone: one that is replayed early may be cut off later."""
-    visible = {base for rebuild in plan.rebuilds for base in rebuild.visible}
-    gone = {one.base_offset: one for one in plan.partition.segments if one.base_offset in visible - segments.keys()}
-    return gone | segments
 
 
 def after_actions(filesystem: FileSystem, plan: RecoveryPlan) -> Contents:
@@ -217,7 +211,7 @@ def _rebuild(
         producers=manager.states,
         headers=headers,
     )
-    state.rebuilt[segment.base_offset] = found
+    state.rebuilt[segment.path] = found
     if settings.record_version >= 2:
         manager.map_end = found.producers_end
     manager.take_snapshot()
@@ -255,15 +249,24 @@ def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint:
 
 
 def _put_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, state: _State) -> None:
-    opened = [(one.base_offset, "") for one in plan.segments] + [(one.base_offset, DELETED) for one in plan.doomed]
-    for base_offset, suffix in opened:
-        if base_offset in state.rebuilt:
-            _put_rebuilt(files, base_offset, suffix, state)
+    for one, suffix in [*((one, DELETED) for one in plan.doomed), *((one, "") for one in plan.segments)]:
+        if one.path in state.rebuilt:
+            _put_rebuilt(files, one.base_offset, suffix, state.rebuilt[one.path])
         else:
-            files.setdefault(segment_file_name(base_offset, "index") + suffix, b"")
-            files.setdefault(segment_file_name(base_offset, "timeindex") + suffix, b"")
+            files.setdefault(segment_file_name(one.base_offset, "index") + suffix, b"")
+            files.setdefault(segment_file_name(one.base_offset, "timeindex") + suffix, b"")
+    for one in plan.overwritten:
+        _leave_transactions(files, one, plan, state)
     if plan.segments:
         _trim_active(filesystem, files, plan.segments[-1].base_offset)
+
+
+def _leave_transactions(files: Contents, one: KeptSegment, plan: RecoveryPlan, state: _State) -> None:
+    """Let the transaction index of a segment lie that a swap without one has overwritten: it is the swap's now."""
+    is_doomed = any(other.base_offset == one.base_offset for other in plan.doomed)
+    name = segment_file_name(one.base_offset, "txnindex") + (DELETED if is_doomed else "")
+    if one.path in state.rebuilt and state.rebuilt[one.path].aborted and name not in files:
+        files[name] = write_txn_index(state.rebuilt[one.path].aborted)
 
 
 def _trim_active(filesystem: FileSystem, files: Contents, base_offset: int) -> None:
@@ -276,11 +279,10 @@ def _trim_active(filesystem: FileSystem, files: Contents, base_offset: int) -> N
             files[name] = replace(content, size_bytes=found.size_bytes - found.size_bytes % entry.itemsize)
 
 
-def _put_rebuilt(files: Contents, base_offset: int, suffix: str, state: _State) -> None:
+def _put_rebuilt(files: Contents, base_offset: int, suffix: str, rebuilt: RebuiltIndexes) -> None:
     index, time_index, txn_index = (
         segment_file_name(base_offset, kind) + suffix for kind in ("index", "timeindex", "txnindex")
     )
-    rebuilt = state.rebuilt[base_offset]
     files[index] = write_offset_index(rebuilt.offset_index)
     files[time_index] = write_time_index(rebuilt.time_index)
     if rebuilt.aborted:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from kafkaframes.log.directory import LogFile
 from kafkaframes.log.filesystem import join, split
 from kafkaframes.log.names import FileName
 from kafkaframes.log.overflow import MOST_OFFSETS, Piece
+from kafkaframes.records.scan import Batches
 
 MOST_HEADERS = 1 << 19  # kept with a plan, 112 bytes each: what follows from them need not be read again
 
@@ -53,21 +54,50 @@ class Action:
     pieces: tuple[Piece, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class KeptSegment:
+    """A segment that is left.
+
+    Attributes:
+        base_offset: of its name.
+        path: where its bytes are now; perhaps a ``.swap`` file.
+        name: what the ``.log`` will be called.
+        size_bytes: up to which byte it is kept.
+        next_offset: the offset after its last record; -1 where nobody had to know.
+        is_recovered: whether its batches were checked and its indexes will be rebuilt.
+        headers: of its batches, if they were read and are few enough to be kept.
+    """
+
+    base_offset: int
+    path: str
+    name: str
+    size_bytes: int
+    next_offset: int
+    is_recovered: bool
+    headers: tuple[Batches, ...] | None = field(default=None, compare=False, repr=False)
+
+
 class Rebuild(NamedTuple):
     """One segment recovered; a segment may be, twice: when it is opened, and because it was not flushed.
 
     Attributes:
         base_offset: whose batches are walked.
-        visible: the base offsets of the segments that Kafka has opened by then, this one included only if it has.
+        path: where they are now.
+        visible: base offset and path of the segments that Kafka has opened by then.
+        is_unflushed: whether it is recovered because it was not flushed; otherwise an index was missing or wrong,
+            or it is a swap.
     """
 
     base_offset: int
-    visible: tuple[int, ...]
+    path: str
+    visible: tuple[tuple[int, str], ...]
+    is_unflushed: bool = False
 
-    @property
-    def is_unflushed(self) -> bool:
-        """Whether it is recovered because it was not flushed; otherwise an index was missing or wrong."""
-        return self.base_offset in self.visible
+    @classmethod
+    def of(cls, segment: KeptSegment, visible: Iterable[KeptSegment], *, is_unflushed: bool = False) -> Rebuild:
+        """Note that a segment is recovered while others are there."""
+        seen = tuple((one.base_offset, one.path) for one in visible)
+        return cls(segment.base_offset, segment.path, seen, is_unflushed)
 
 
 @dataclass(slots=True)
@@ -113,6 +143,15 @@ class Draft:
             self.files[piece.file.name] = replace(piece.file, mtime_ms=file.mtime_ms)
         self.splits[file.path] = pieces
         self.pieces |= {piece.base_offset for piece in pieces}
+
+    def bases(self) -> list[int]:
+        """Return the base offsets of the segments, ascending."""
+        return sorted(name.offset for name in self.files if name.kind == "log" and not name.temporary)
+
+    def of_segment(self, base: int, kinds: Collection[str] = names.SEGMENT_KINDS) -> list[LogFile]:
+        """Return the files of one segment."""
+        found = (self.files.get(FileName(base, kind)) for kind in kinds)
+        return [file for file in found if file is not None]
 
     def rename(self, file: LogFile, reason: str) -> None:
         """Give a temporary file its final name."""

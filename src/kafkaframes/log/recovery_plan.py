@@ -5,7 +5,8 @@ renamed, truncated or rebuilt, and which segments are left, each up to which byt
 Kafka's order is kept, because it matters:
 
 1. ``.deleted`` files go. Of the swap files those at or above the lowest ``.cleaned`` one go with the ``.cleaned``
-   files (a split that did not finish); the others take the place of the segments whose offsets they cover.
+   files (a split that did not finish); the others take the place of the segments whose offsets they cover. 2.8 lets
+   them do so after 2 (``recovery_swaps``).
 2. Indexes without a ``.log`` go. A segment without ``.index``, or with a ``.txnindex`` that lies below it, is
    recovered, wherever it stands.
 3. After an unclean stop each segment from the one that holds the recovery point on is recovered: batches are walked
@@ -21,43 +22,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from kafkaframes.errors import LogDirError
 from kafkaframes.log import names, txn_index
+from kafkaframes.log.cleaner.settings import REWRITES_OLD
 from kafkaframes.log.directory import LogDirectory, LogFile, Partition, Segment
 from kafkaframes.log.filesystem import FileSystem, ReadAt, join, split
-from kafkaframes.log.headers import HeaderWalk
 from kafkaframes.log.names import FileName
 from kafkaframes.log.overflow import MOST_OFFSETS, Piece, SplitView, overflows, pieces_of, view_of
-from kafkaframes.log.recovery_draft import Action, Draft, Kind, Rebuild
+from kafkaframes.log.recovery_draft import Action, Draft, KeptSegment, Kind, Rebuild
+from kafkaframes.log.recovery_swaps import SWAP_RULES, Opened, SwapRules, next_offset_of, rules_of
 from kafkaframes.log.scan import scan_segment
 from kafkaframes.records import scan
 from kafkaframes.records.scan import Batches
-
-
-@dataclass(frozen=True, slots=True)
-class KeptSegment:
-    """A segment that is left.
-
-    Attributes:
-        base_offset: of its name.
-        path: where its bytes are now; perhaps a ``.swap`` file.
-        name: what the ``.log`` will be called.
-        size_bytes: up to which byte it is kept.
-        next_offset: the offset after its last record; -1 where nobody had to know.
-        is_recovered: whether its batches were checked and its indexes will be rebuilt.
-        headers: of its batches, if they were read and are few enough to be kept.
-    """
-
-    base_offset: int
-    path: str
-    name: str
-    size_bytes: int
-    next_offset: int
-    is_recovered: bool
-    headers: tuple[Batches, ...] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +50,7 @@ class RecoveryPlan:
         actions: every change, in order.
         segments: what is left, by base offset.
         doomed: segments that were opened, perhaps recovered, and then set aside as ``.deleted`` files.
+        overwritten: segments that were opened, perhaps recovered, and whose names a swap then took.
         is_emptied: whether that is all of them, because the log ended before its start.
         log_start_offset, log_end_offset: of the log afterwards.
         bytes_lost: bytes of ``.log`` files that are cut off or deleted, swapped-out segments aside.
@@ -81,6 +63,7 @@ class RecoveryPlan:
     actions: tuple[Action, ...] = ()
     segments: tuple[KeptSegment, ...] = ()
     doomed: tuple[KeptSegment, ...] = ()
+    overwritten: tuple[KeptSegment, ...] = ()
     is_emptied: bool = False
     log_start_offset: int = 0
     log_end_offset: int = 0
@@ -90,20 +73,22 @@ class RecoveryPlan:
     view: SplitView | None = field(default=None, compare=False, repr=False)
 
 
-def plan_recovery(directory: LogDirectory, partition: Partition) -> RecoveryPlan:
+def plan_recovery(directory: LogDirectory, partition: Partition, *, semantics: str = REWRITES_OLD) -> RecoveryPlan:
     """Work out what a broker will make of ``partition`` when it starts.
 
     Args:
         directory: holds the clean-shutdown marker, without which segments are recovered.
         partition: one of its partitions.
+        semantics: ``2.8``, ``3.9`` or ``4.x``: whose rules for unfinished swaps.
 
     Raises:
-        LogDirError: a file cannot be read.
+        LogDirError: a file cannot be read, or it is a swap that a broker of 2.8 would not start with.
+        OptionError: there are no such semantics.
     """
     splits: dict[int, tuple[Piece, ...]] = {}
     while True:
         try:
-            return _planned(directory, partition, splits)
+            return _planned(directory, partition, splits, rules_of(semantics))
         except _OverflowError as found:
             splits[found.base_offset] = found.pieces
 
@@ -117,39 +102,58 @@ class _OverflowError(Exception):
         self.pieces = pieces
 
 
-def _laid_out(filesystem: FileSystem, partition: Partition, splits: Mapping[int, tuple[Piece, ...]]) -> Draft:
+def _laid_out(
+    filesystem: FileSystem,
+    partition: Partition,
+    splits: Mapping[int, tuple[Piece, ...]],
+    rules: SwapRules = SWAP_RULES[REWRITES_OLD],
+) -> Draft:
     """Settle which files count."""
     draft = Draft({file.name: file for file in _all_files(partition)})
-    _settle_temporary(filesystem, draft)
+    rules.settle(filesystem, draft)
     _drop_orphans(draft)
     for base, pieces in splits.items():
         draft.take_apart(draft.files[FileName(base, "log")], pieces)
     return draft
 
 
-def _planned(directory: LogDirectory, partition: Partition, splits: Mapping[int, tuple[Piece, ...]]) -> RecoveryPlan:
-    draft = _laid_out(directory.filesystem, partition, splits)
+def _planned(
+    directory: LogDirectory, partition: Partition, splits: Mapping[int, tuple[Piece, ...]], rules: SwapRules
+) -> RecoveryPlan:
+    draft = _laid_out(directory.filesystem, partition, splits, rules)
     view = view_of(directory.filesystem, draft.splits) if splits else None
     filesystem = view or directory.filesystem
     # KafkaMetadataLog always loads with recovery point 0 and as if not stopped cleanly.
     is_metadata = partition.topic == names.CLUSTER_METADATA_TOPIC
     is_clean = directory.clean_shutdown is not None and not is_metadata
     recovery_point = 0 if is_metadata else partition.recovery_point
-    kept: list[KeptSegment] = []
-    bases = _bases(draft)
-    unflushed = None if is_clean or partition.state == "delete" else _unflushed(bases, recovery_point)
-    for base in bases:
-        is_later = unflushed is not None and base in draft.pieces and base >= unflushed
-        kept.append(_segment(draft, base) if is_later else _loaded(filesystem, draft, base))
-        if kept[-1].is_recovered:
-            draft.rebuilds.append(Rebuild(base, tuple(one.base_offset for one in kept[:-1])))
+    recovers = not (is_clean or partition.state == "delete")
+    opened = Opened(_all_loaded(filesystem, draft, recovery_point if recovers else None))
+    rules.complete(filesystem, draft, opened, partial(_recovered_swap, filesystem, draft))
+    kept = opened.kept
     doomed: list[KeptSegment] = []
-    if unflushed is not None:
+    if recovers:
+        unflushed = _unflushed([one.base_offset for one in kept], recovery_point)
         kept, doomed = _recover_from(filesystem, draft, kept, unflushed, recovery_point)
     if kept and not kept[-1].is_recovered:
         last = draft.files[FileName(kept[-1].base_offset, "log")]
-        kept[-1] = replace(kept[-1], next_offset=_next_offset(filesystem, last))
-    return replace(_settled(draft, partition, kept, doomed), is_clean=is_clean, view=view)
+        kept[-1] = replace(kept[-1], next_offset=next_offset_of(filesystem, last))
+    plan = _settled(draft, partition, kept, [*opened.replaced, *doomed])
+    return replace(plan, overwritten=opened.overwritten, is_clean=is_clean, view=view)
+
+
+def _all_loaded(filesystem: FileSystem, draft: Draft, recovery_point: int | None) -> list[KeptSegment]:
+    """Open the segments; pieces that will be recovered from the recovery point on are not recovered here."""
+    kept: list[KeptSegment] = []
+    bases = draft.bases()
+    unflushed = None if recovery_point is None else _unflushed(bases, recovery_point)
+    for base in bases:
+        is_later = unflushed is not None and base in draft.pieces and base >= unflushed
+        one = _segment(draft, base) if is_later else _loaded(filesystem, draft, base)
+        if one.is_recovered:
+            draft.rebuilds.append(Rebuild.of(one, kept))
+        kept.append(one)
+    return kept
 
 
 def plan_layout(directory: LogDirectory, partition: Partition) -> RecoveryPlan:
@@ -166,7 +170,7 @@ def plan_layout(directory: LogDirectory, partition: Partition) -> RecoveryPlan:
     found = _to_split(filesystem, partition, draft)
     if found:
         draft = _laid_out(filesystem, partition, found)
-    kept = [_segment(draft, base) for base in _bases(draft)]
+    kept = [_segment(draft, base) for base in draft.bases()]
     view = view_of(filesystem, draft.splits) if found else None
     return RecoveryPlan(
         partition, tuple(draft.actions), tuple(kept), log_start_offset=partition.log_start_offset, view=view
@@ -175,7 +179,7 @@ def plan_layout(directory: LogDirectory, partition: Partition) -> RecoveryPlan:
 
 def _to_split(filesystem: FileSystem, partition: Partition, draft: Draft) -> dict[int, tuple[Piece, ...]]:
     known = {one.path: one for one in partition.segments}
-    bases = _bases(draft)
+    bases = draft.bases()
     found: dict[int, tuple[Piece, ...]] = {}
     for base, next_base in zip(bases, [*bases[1:], None], strict=True):
         file = draft.files[FileName(base, "log")]
@@ -234,58 +238,6 @@ def _all_files(partition: Partition) -> Iterable[LogFile]:
     yield from partition.orphans
 
 
-def _settle_temporary(filesystem: FileSystem, draft: Draft) -> None:
-    """Delete what was to be deleted and what was not finished; let finished swaps take their place."""
-    draft.delete(draft.with_temporary("deleted"), "was waiting for its deletion")
-    cleaned = draft.with_temporary("cleaned")
-    lowest = min((file.name.offset for file in cleaned), default=None)
-    if lowest is not None:
-        unfinished = [file for file in draft.with_temporary("swap") if file.name.offset >= lowest]
-        draft.delete(unfinished, "belongs to a split that did not finish")
-    draft.delete(cleaned, "the cleaner did not finish it")
-    swaps = draft.with_temporary("swap")
-    logs = [file for file in swaps if file.name.kind == "log"]
-    if logs:
-        first = min(file.name.offset for file in logs)
-        after = max(_next_offset(filesystem, file) for file in logs)
-        _drop_split(filesystem, draft, first)
-        replaced = [
-            file
-            for file in draft.files.values()
-            if file.name.temporary == "" and file.name.kind != "checkpoint" and first <= file.name.offset < after
-        ]
-        draft.delete(replaced, f"a finished swap covers the offsets {first} to {after - 1}")
-    for file in swaps:
-        draft.rename(file, "a finished swap takes its place")
-    for file in logs:  # Kafka opens them to see where they end, which makes an index where there was none
-        index = FileName(file.name.offset, "index")
-        if index not in draft.files:
-            path = join(split(file.path)[0], str(index))
-            draft.actions.append(Action(Kind.CREATE, path, "a finished swap had none"))
-            draft.files[index] = LogFile(index, path, 0, None)
-
-
-def _drop_split(filesystem: FileSystem, draft: Draft, first: int) -> None:
-    """Delete a segment that a split has left beside its pieces: the first of them may be named higher than it.
-
-    Kafka would keep both, so that its records would be there twice.
-    """
-    below = [base for base in _bases(draft) if base < first]
-    if below and _next_offset(filesystem, draft.files[FileName(below[-1], "log")]) > first:
-        old = [file for name, file in draft.files.items() if name.offset == below[-1] and not name.temporary]
-        files = [file for file in old if file.name.kind in names.SEGMENT_KINDS]
-        draft.delete(files, f"its split was all but finished: pieces from {first} on are there")
-
-
-def _next_offset(filesystem: FileSystem, file: LogFile) -> int:
-    """Return the offset after the last batch; the base offset of an empty segment (LogSegment.readNextOffset)."""
-    next_offset = file.name.offset
-    with filesystem.open(file.path) as read_at:
-        for header in HeaderWalk(read_at, size_bytes=file.size_bytes):
-            next_offset = header.last_offset + 1
-    return next_offset
-
-
 def _drop_orphans(draft: Draft) -> None:
     orphans = [
         file
@@ -295,10 +247,6 @@ def _drop_orphans(draft: Draft) -> None:
         and FileName(file.name.offset, "log") not in draft.files
     ]
     draft.delete(orphans, "an index without its segment")
-
-
-def _bases(draft: Draft) -> list[int]:
-    return sorted(name.offset for name in draft.files if name.kind == "log" and not name.temporary)
 
 
 def _unflushed(bases: Sequence[int], recovery_point: int) -> int:
@@ -330,11 +278,27 @@ def _is_txn_index_corrupt(filesystem: FileSystem, draft: Draft, base: int) -> bo
 
 
 def _recovered(filesystem: FileSystem, draft: Draft, segment: KeptSegment, reason: str) -> KeptSegment:
-    with filesystem.open(segment.path) as read_at:
-        end, next_offset, headers, is_far = _walk(read_at, segment.base_offset, segment.size_bytes, draft.headers_left)
-    pieces = pieces_of(filesystem, draft.files[FileName(segment.base_offset, "log")]) if is_far else ()
+    walked = _walked(filesystem, draft, segment)
+    pieces = pieces_of(filesystem, draft.files[FileName(segment.base_offset, "log")]) if walked.overflows else ()
     if pieces:
         raise _OverflowError(segment.base_offset, pieces)
+    return _cut_off(draft, segment, walked, reason)
+
+
+def _recovered_swap(filesystem: FileSystem, draft: Draft, swap: KeptSegment) -> KeptSegment:
+    walked = _walked(filesystem, draft, swap)
+    if walked.overflows:
+        raise LogDirError(f"a swap reaches more than {MOST_OFFSETS} above its base: 2.8 does not start", file=swap.path)
+    return _cut_off(draft, swap, walked, "a finished swap is checked before it takes its place")
+
+
+def _walked(filesystem: FileSystem, draft: Draft, segment: KeptSegment) -> _Walked:
+    with filesystem.open(segment.path) as read_at:
+        return _walk(read_at, segment.base_offset, segment.size_bytes, draft.headers_left)
+
+
+def _cut_off(draft: Draft, segment: KeptSegment, walked: _Walked, reason: str) -> KeptSegment:
+    end, headers = walked.end, walked.headers
     draft.headers_left -= sum(map(len, headers or ()))
     final = join(split(segment.path)[0], segment.name)
     draft.actions.append(Action(Kind.REBUILD, final, reason))
@@ -342,7 +306,7 @@ def _recovered(filesystem: FileSystem, draft: Draft, segment: KeptSegment, reaso
         lost = segment.size_bytes - end
         draft.actions.append(Action(Kind.TRUNCATE, final, f"{lost} bytes are no whole batches", size_bytes=end))
         draft.bytes_lost += lost
-    return replace(segment, size_bytes=end, next_offset=next_offset, is_recovered=True, headers=headers)
+    return replace(segment, size_bytes=end, next_offset=walked.next_offset, is_recovered=True, headers=headers)
 
 
 def _recover_from(
@@ -360,7 +324,7 @@ def _recover_from(
         reason = f"not flushed: the recovery point is {recovery_point}"
         segment = loaded[index] if loaded[index].is_recovered else _recovered(filesystem, draft, loaded[index], reason)
         kept.append(segment)
-        draft.rebuilds.append(Rebuild(segment.base_offset, tuple(one.base_offset for one in loaded)))
+        draft.rebuilds.append(Rebuild.of(segment, loaded, is_unflushed=True))
         if segment.size_bytes < before:
             _delete_segments(draft, loaded[index + 1 :], f"the log was cut off in segment {segment.base_offset}")
             return kept, loaded[index + 1 :]
@@ -381,7 +345,7 @@ def _settled(draft: Draft, partition: Partition, kept: list[KeptSegment], doomed
     is_emptied = bool(kept) and end < start
     if is_emptied:
         _delete_segments(draft, kept, f"the log ends at {end}, before its start {start}")
-        kept, doomed = [], kept + doomed
+        kept, doomed = [], doomed + kept  # in this order: a swap is renamed over what it replaced
     if not kept:
         name = names.segment_file_name(start, "log")
         path = f"{partition.directory}/{name}"

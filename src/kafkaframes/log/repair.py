@@ -22,12 +22,8 @@ from kafkaframes.log.filesystem import FileSystem, split
 from kafkaframes.log.names import FileName
 from kafkaframes.log.overflow import MOST_OFFSETS
 from kafkaframes.log.recovery import RecoverySettings, Slice, after_actions, work_out, write_files
-from kafkaframes.log.recovery_plan import (
-    KeptSegment,
-    RecoveryPlan,
-    plan_layout,
-    plan_recovery,
-)
+from kafkaframes.log.recovery_draft import KeptSegment
+from kafkaframes.log.recovery_plan import RecoveryPlan, plan_layout, plan_recovery
 from kafkaframes.log.rewrite import files as atomic
 from kafkaframes.log.rewrite.job import Runner, copy_entry, run_here
 from kafkaframes.log.salvage import Loss, is_sound, salvage

@@ -58,7 +58,8 @@ def recover_all(before: Path, scratch: Path, manifest: dict[str, Any]) -> None:
     (directory,) = discover(str(before))
     for partition in directory.partitions:
         settings = _settings(directory, partition, manifest)
-        recover_to(directory, plan_recovery(directory, partition), settings, scratch / Path(partition.directory).name)
+        plan = plan_recovery(directory, partition, semantics=settings.semantics)
+        recover_to(directory, plan, settings, scratch / Path(partition.directory).name)
 
 
 def _settings(directory: LogDirectory, partition: Partition, manifest: dict[str, Any]) -> RecoverySettings:
