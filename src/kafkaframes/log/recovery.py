@@ -7,7 +7,7 @@ leaves it as it was; the new directory is complete or not there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -249,9 +249,10 @@ def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint:
 
 
 def _put_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, state: _State) -> None:
+    found = set(files)  # what was replaced, and the swap that replaced it, may both be set aside
     for one, suffix in [*((one, DELETED) for one in plan.doomed), *((one, "") for one in plan.segments)]:
         if one.path in state.rebuilt:
-            _put_rebuilt(files, one.base_offset, suffix, state.rebuilt[one.path])
+            _put_rebuilt(files, one.base_offset, suffix, state.rebuilt[one.path], found)
         else:
             files.setdefault(segment_file_name(one.base_offset, "index") + suffix, b"")
             files.setdefault(segment_file_name(one.base_offset, "timeindex") + suffix, b"")
@@ -279,7 +280,7 @@ def _trim_active(filesystem: FileSystem, files: Contents, base_offset: int) -> N
             files[name] = replace(content, size_bytes=found.size_bytes - found.size_bytes % entry.itemsize)
 
 
-def _put_rebuilt(files: Contents, base_offset: int, suffix: str, rebuilt: RebuiltIndexes) -> None:
+def _put_rebuilt(files: Contents, base_offset: int, suffix: str, rebuilt: RebuiltIndexes, found: Set[str]) -> None:
     index, time_index, txn_index = (
         segment_file_name(base_offset, kind) + suffix for kind in ("index", "timeindex", "txnindex")
     )
@@ -287,7 +288,7 @@ def _put_rebuilt(files: Contents, base_offset: int, suffix: str, rebuilt: Rebuil
     files[time_index] = write_time_index(rebuilt.time_index)
     if rebuilt.aborted:
         files[txn_index] = write_txn_index(rebuilt.aborted)
-    elif txn_index in files:
+    elif txn_index in found:
         files[txn_index] = b""  # Kafka empties the file and lets it lie
 
 
