@@ -44,18 +44,29 @@ from kafkaframes.log.append._kernels_desk import (
 )
 from kafkaframes.records._kernels_build import store_i8, store_i16, store_i32, store_i64
 from kafkaframes.records._kernels_codecs import decompress_stream, usual_room
-from kafkaframes.records.layout import (
-    BATCH_V2,
-    CODEC_MASK,
-    CONTROL,
-    DELETE_HORIZON,
-    LOG_APPEND_TIME,
-    MESSAGE_V0,
-    MESSAGE_V1,
-    OVERHEAD_BYTES,
-    TRANSACTIONAL,
-    ZSTD,
+from kafkaframes.records._kernels_scan import (
+    AT_MAGIC,
+    AT_SIZE,
+    OLD_ATTRIBUTES,
+    OLD_CRC,
+    OLD_CRC_FROM,
+    OLD_TIMESTAMP,
+    OVERHEAD,
+    V0_HEADER,
+    V1_HEADER,
+    V2_ATTRIBUTES,
+    V2_BASE_SEQUENCE,
+    V2_BASE_TIMESTAMP,
+    V2_COUNT,
+    V2_CRC,
+    V2_CRC_FROM,
+    V2_DELTA,
+    V2_EPOCH,
+    V2_HEADER,
+    V2_MAX_TIMESTAMP,
+    V2_PRODUCER_ID,
 )
+from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, ZSTD
 from kafkaframes.wire._jit import OUT_INT64S, device, kernel
 from kafkaframes.wire._kernels import (
     address_of,
@@ -71,17 +82,7 @@ from kafkaframes.wire._kernels import (
 
 LARGEST_OPENED = 64 << 20  # what is larger is decompressed by the careful path
 
-_SIZE_AT, _CRC_AT, _CRC_FROM = MESSAGE_V1.place_of("size"), MESSAGE_V1.place_of("crc"), MESSAGE_V1.end_of("crc")
-_MAGIC_AT, _ATTRIBUTES_AT = MESSAGE_V1.place_of("magic"), MESSAGE_V1.place_of("attributes")
-_TIMESTAMP_AT = MESSAGE_V1.place_of("timestamp")
 _LENGTHS = 8  # of key and value
-_HEADER_V0, _HEADER_V1, _HEADER_V2 = MESSAGE_V0.size, MESSAGE_V1.size, BATCH_V2.size
-_CRC_V2_AT, _CRC_V2_FROM = BATCH_V2.place_of("crc"), BATCH_V2.end_of("crc")
-_EPOCH_AT, _COUNT_AT = BATCH_V2.place_of("leader_epoch"), BATCH_V2.place_of("count")
-_ATTRIBUTES_V2_AT, _DELTA_AT = BATCH_V2.place_of("attributes"), BATCH_V2.place_of("last_offset_delta")
-_BASE_MS_AT, _MAX_MS_AT = BATCH_V2.place_of("base_timestamp"), BATCH_V2.place_of("max_timestamp")
-_PRODUCER_AT, _PRODUCER_EPOCH_AT = BATCH_V2.place_of("producer_id"), BATCH_V2.place_of("producer_epoch")
-_SEQUENCE_AT = BATCH_V2.place_of("base_sequence")
 _ODD_FLAGS = LOG_APPEND_TIME | CONTROL | DELETE_HORIZON
 _KEPT_FLAGS = CODEC_MASK | TRANSACTIONAL
 _NO = (np.int64(ODD), np.int64(0), np.int64(0), np.int64(0))
@@ -93,44 +94,44 @@ _NO = (np.int64(ODD), np.int64(0), np.int64(0), np.int64(0))
 @device
 def _is_usual_batch(sent, size, desk):
     """Tell whether nothing about the header of a format 2 batch is odd, nor its CRC."""
-    attributes, count = load_i16(sent, _ATTRIBUTES_V2_AT), load_i32(sent, _COUNT_AT)
-    last_delta = load_i32(sent, _DELTA_AT)
+    attributes, count = load_i16(sent, V2_ATTRIBUTES), load_i32(sent, V2_COUNT)
+    last_delta = load_i32(sent, V2_DELTA)
     if attributes & _ODD_FLAGS or attributes & CODEC_MASK > ZSTD or load_i64(sent, 0) < 0 or count <= 0:
         return False
     if last_delta + 1 != count and not (desk[TRUSTED] and last_delta >= 0):
         return False
-    if load_i64(sent, _PRODUCER_AT) >= 0 and load_i32(sent, _SEQUENCE_AT) < 0:
+    if load_i64(sent, V2_PRODUCER_ID) >= 0 and load_i32(sent, V2_BASE_SEQUENCE) < 0:
         return False
-    base_timestamp = load_i64(sent, _BASE_MS_AT)
+    base_timestamp = load_i64(sent, V2_BASE_TIMESTAMP)
     if base_timestamp < NO_TIMESTAMP or base_timestamp > MOST_MS:
         return False
-    return crc32c_of(sent, _CRC_V2_FROM, size) == load_u32(sent, _CRC_V2_AT)
+    return crc32c_of(sent, V2_CRC_FROM, size) == load_u32(sent, V2_CRC)
 
 
 @device
 def _is_usual_wrapper(sent, size, header):
     """Tell whether a compressed message of format 0 or 1 is a wrapper without anything odd."""
-    attributes = load_u8(sent, _ATTRIBUTES_AT)
+    attributes = load_u8(sent, OLD_ATTRIBUTES)
     if attributes & CODEC_MASK >= ZSTD or attributes & LOG_APPEND_TIME or load_i64(sent, 0) < 0:
         return False
     if load_i32(sent, header) != -1 or load_i32(sent, header + 4) != size - header - 8:
         return False
-    return crc32_of(sent, _CRC_FROM, size) == load_u32(sent, _CRC_AT)
+    return crc32_of(sent, OLD_CRC_FROM, size) == load_u32(sent, OLD_CRC)
 
 
 @device
 def _header_size(sent, size, desk):
     """Return what precedes the records of one batch or wrapper, 0 for messages in a row, ``CAREFUL`` for neither."""
-    if size < _HEADER_V0 + _LENGTHS or size > desk[MOST_BYTES]:
+    if size < V0_HEADER + _LENGTHS or size > desk[MOST_BYTES]:
         return np.int64(CAREFUL)
-    magic = load_u8(sent, _MAGIC_AT)
-    alone = load_i32(sent, _SIZE_AT) + OVERHEAD_BYTES == size
+    magic = load_u8(sent, AT_MAGIC)
+    alone = load_i32(sent, AT_SIZE) + OVERHEAD == size
     if magic == 2:
-        return np.int64(_HEADER_V2 if alone and size >= _HEADER_V2 and _is_usual_batch(sent, size, desk) else CAREFUL)
-    header = _HEADER_V1 if magic else _HEADER_V0
+        return np.int64(V2_HEADER if alone and size >= V2_HEADER and _is_usual_batch(sent, size, desk) else CAREFUL)
+    header = V1_HEADER if magic else V0_HEADER
     if magic > 2 or size < header + _LENGTHS:
         return np.int64(CAREFUL)
-    if load_u8(sent, _ATTRIBUTES_AT) & CODEC_MASK == 0:
+    if load_u8(sent, OLD_ATTRIBUTES) & CODEC_MASK == 0:
         return np.int64(0)
     return np.int64(header + _LENGTHS if alone and _is_usual_wrapper(sent, size, header) else CAREFUL)
 
@@ -157,23 +158,23 @@ def _open(sent, start, end, codec, magic, desk):
 def _patch_batch(out, size, offset, largest, desk):
     """Write the offset and the leader epoch; the timestamp, its type and the CRC only if they change."""
     store_i64(out, 0, offset)
-    store_i32(out, _EPOCH_AT, desk[LEADER_EPOCH])
-    if desk[APPEND_TIME] or largest != load_i64(out, _MAX_MS_AT):
+    store_i32(out, V2_EPOCH, desk[LEADER_EPOCH])
+    if desk[APPEND_TIME] or largest != load_i64(out, V2_MAX_TIMESTAMP):
         kind = LOG_APPEND_TIME if desk[APPEND_TIME] else 0
-        store_i16(out, _ATTRIBUTES_V2_AT, load_i16(out, _ATTRIBUTES_V2_AT) & _KEPT_FLAGS | kind)
-        store_i64(out, _MAX_MS_AT, largest)
-        store_i32(out, _CRC_V2_AT, crc32c_of(out, _CRC_V2_FROM, size))
+        store_i16(out, V2_ATTRIBUTES, load_i16(out, V2_ATTRIBUTES) & _KEPT_FLAGS | kind)
+        store_i64(out, V2_MAX_TIMESTAMP, largest)
+        store_i32(out, V2_CRC, crc32c_of(out, V2_CRC_FROM, size))
 
 
 @device
 def _patch_wrapper(out, size, offset, largest, desk):
     """Write the offset, which is the last record's; the timestamp, its type and the CRC only if they change."""
     store_i64(out, 0, offset)
-    if desk[APPEND_TIME] or largest != load_i64(out, _TIMESTAMP_AT):
+    if desk[APPEND_TIME] or largest != load_i64(out, OLD_TIMESTAMP):
         kind = LOG_APPEND_TIME if desk[APPEND_TIME] else 0
-        store_i8(out, _ATTRIBUTES_AT, load_u8(out, _ATTRIBUTES_AT) & CODEC_MASK | kind)
-        store_i64(out, _TIMESTAMP_AT, largest)
-        store_i32(out, _CRC_AT, crc32_of(out, _CRC_FROM, size))
+        store_i8(out, OLD_ATTRIBUTES, load_u8(out, OLD_ATTRIBUTES) & CODEC_MASK | kind)
+        store_i64(out, OLD_TIMESTAMP, largest)
+        store_i32(out, OLD_CRC, crc32_of(out, OLD_CRC_FROM, size))
 
 
 @device
@@ -181,12 +182,12 @@ def _patch_row(out, size, offset, magic, desk):
     """Write each message's offset; where the log gives the time, that, its type and the CRC."""
     position = np.int64(0)
     while position < size:
-        stop = position + OVERHEAD_BYTES + load_i32(out, position + _SIZE_AT)
+        stop = position + OVERHEAD + load_i32(out, position + AT_SIZE)
         store_i64(out, position, offset)
         if magic and desk[APPEND_TIME]:
-            store_i8(out, position + _ATTRIBUTES_AT, LOG_APPEND_TIME)
-            store_i64(out, position + _TIMESTAMP_AT, desk[NOW_MS])
-            store_i32(out, position + _CRC_AT, crc32_of(out, position + _CRC_FROM, stop))
+            store_i8(out, position + OLD_ATTRIBUTES, LOG_APPEND_TIME)
+            store_i64(out, position + OLD_TIMESTAMP, desk[NOW_MS])
+            store_i32(out, position + OLD_CRC, crc32_of(out, position + OLD_CRC_FROM, stop))
         position = stop
         offset += 1
 
@@ -195,10 +196,10 @@ def _patch_row(out, size, offset, magic, desk):
 def _take_in_place(sent, size, magic, codec, content, start, end, offset, desk):
     """Check a set that has the log's format and codec, and give it offsets: (records, largest timestamp)."""
     if magic == 2:
-        count = load_i32(sent, _COUNT_AT)
-        if load_i64(sent, 0) != 0 or load_i32(sent, _DELTA_AT) + 1 != count:
+        count = load_i32(sent, V2_COUNT)
+        if load_i64(sent, 0) != 0 or load_i32(sent, V2_DELTA) + 1 != count:
             return np.int64(0), np.int64(0)
-        count, largest = check_batch(content, start, end, count, load_i64(sent, _BASE_MS_AT), desk)
+        count, largest = check_batch(content, start, end, count, load_i64(sent, V2_BASE_TIMESTAMP), desk)
     elif codec:
         count, largest = check_set(content, start, end, load_i64(sent, 0), desk)
     else:
@@ -229,8 +230,8 @@ def take(data, offset, desk):
         return _NO
     if size > desk[OUT_SIZE]:
         return np.int64(NO_OUT), size, np.int64(0), np.int64(0)
-    magic = load_u8(sent, _MAGIC_AT)
-    codec = load_u8(sent, _ATTRIBUTES_V2_AT + 1 if magic == 2 else _ATTRIBUTES_AT) & CODEC_MASK
+    magic = load_u8(sent, AT_MAGIC)
+    codec = load_u8(sent, V2_ATTRIBUTES + 1 if magic == 2 else OLD_ATTRIBUTES) & CODEC_MASK
     status, content, start, end = _open(sent, header, size, codec, magic, desk)
     if status < 0:
         return status, end, np.int64(0), np.int64(0)

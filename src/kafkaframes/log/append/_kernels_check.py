@@ -7,7 +7,18 @@ they must be, timestamps lie in range. The general path (``validator.py``) is th
 import numpy as np
 
 from kafkaframes.log.append._kernels_desk import HIGHEST_MS, LOWEST_MS, NEED_KEY, NO_TIMESTAMP
-from kafkaframes.records.layout import CODEC_MASK, MESSAGE_V0, MESSAGE_V1
+from kafkaframes.records._kernels_scan import (
+    AT_MAGIC,
+    AT_SIZE,
+    OLD_ATTRIBUTES,
+    OLD_CRC,
+    OLD_CRC_FROM,
+    OLD_TIMESTAMP,
+    OVERHEAD,
+    V0_HEADER,
+    V1_HEADER,
+)
+from kafkaframes.records.layout import CODEC_MASK
 from kafkaframes.wire._jit import device
 from kafkaframes.wire._kernels import (
     OK,
@@ -21,10 +32,6 @@ from kafkaframes.wire._kernels import (
     read_varlong,
 )
 
-_SIZE_AT, _CRC_AT, _CRC_FROM = MESSAGE_V1.place_of("size"), MESSAGE_V1.place_of("crc"), MESSAGE_V1.end_of("crc")
-_MAGIC_AT, _ATTRIBUTES_AT = MESSAGE_V1.place_of("magic"), MESSAGE_V1.place_of("attributes")
-_TIMESTAMP_AT, _HEADER, _OVERHEAD = MESSAGE_V1.place_of("timestamp"), MESSAGE_V1.size, MESSAGE_V1.end_of("size")
-_HEADER_V0 = MESSAGE_V0.size
 _NO = (np.int64(0), np.int64(0))
 
 
@@ -93,21 +100,21 @@ def check_set(address, position, end, wrapper_offset, desk):
     number, largest = np.int64(0), np.int64(NO_TIMESTAMP)
     lowest, highest, need_key = desk[LOWEST_MS], desk[HIGHEST_MS], desk[NEED_KEY]
     while position < end:
-        if end - position < _HEADER + 8:
+        if end - position < V1_HEADER + 8:
             return _NO
-        size = load_i32(address, position + _SIZE_AT)
-        stop = position + _OVERHEAD + size
-        if size < _HEADER + 8 - _OVERHEAD or stop > end or load_i64(address, position) != number:
+        size = load_i32(address, position + AT_SIZE)
+        stop = position + OVERHEAD + size
+        if size < V1_HEADER + 8 - OVERHEAD or stop > end or load_i64(address, position) != number:
             return _NO
-        if load_i8(address, position + _MAGIC_AT) != 1 or load_u8(address, position + _ATTRIBUTES_AT) & CODEC_MASK:
+        if load_i8(address, position + AT_MAGIC) != 1 or load_u8(address, position + OLD_ATTRIBUTES) & CODEC_MASK:
             return _NO
-        if crc32_of(address, position + _CRC_FROM, stop) != load_u32(address, position + _CRC_AT):
+        if crc32_of(address, position + OLD_CRC_FROM, stop) != load_u32(address, position + OLD_CRC):
             return _NO
-        timestamp = load_i64(address, position + _TIMESTAMP_AT)
+        timestamp = load_i64(address, position + OLD_TIMESTAMP)
         if timestamp != NO_TIMESTAMP and (timestamp < lowest or timestamp > highest):
             return _NO
-        key_length = load_i32(address, position + _HEADER)
-        at = position + _HEADER + 4 + max(key_length, 0)
+        key_length = load_i32(address, position + V1_HEADER)
+        at = position + V1_HEADER + 4 + max(key_length, 0)
         if (need_key and key_length < 0) or at > stop - 4 or at < 0:
             return _NO
         if load_i32(address, at) > stop - at - 4:
@@ -125,18 +132,18 @@ def check_row(address, position, end, magic, desk):
     """Check messages of format 0 or 1 in a row, none of them compressed: (count, largest timestamp)."""
     number, largest = np.int64(0), np.int64(NO_TIMESTAMP)
     lowest, highest, need_key = desk[LOWEST_MS], desk[HIGHEST_MS], desk[NEED_KEY]
-    header = _HEADER if magic else _HEADER_V0
+    header = V1_HEADER if magic else V0_HEADER
     while position < end:
         if end - position < header + 8:
             return _NO
-        stop = position + _OVERHEAD + load_i32(address, position + _SIZE_AT)
+        stop = position + OVERHEAD + load_i32(address, position + AT_SIZE)
         if stop < position + header + 8 or stop > end:
             return _NO
-        if load_i8(address, position + _MAGIC_AT) != magic or load_u8(address, position + _ATTRIBUTES_AT):
+        if load_i8(address, position + AT_MAGIC) != magic or load_u8(address, position + OLD_ATTRIBUTES):
             return _NO
-        if crc32_of(address, position + _CRC_FROM, stop) != load_u32(address, position + _CRC_AT):
+        if crc32_of(address, position + OLD_CRC_FROM, stop) != load_u32(address, position + OLD_CRC):
             return _NO
-        timestamp = load_i64(address, position + _TIMESTAMP_AT) if magic else np.int64(NO_TIMESTAMP)
+        timestamp = load_i64(address, position + OLD_TIMESTAMP) if magic else np.int64(NO_TIMESTAMP)
         if timestamp != NO_TIMESTAMP and (timestamp < lowest or timestamp > highest):
             return _NO
         key_length, at = load_i32(address, position + header), position + header + 4

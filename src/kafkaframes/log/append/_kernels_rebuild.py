@@ -37,30 +37,34 @@ from kafkaframes.log.append._kernels_desk import (
 )
 from kafkaframes.log.append._kernels_records import can_hold, rewrite_batch, rewrite_messages, room_for
 from kafkaframes.records._kernels_build import store_i8, store_i16, store_i32, store_i64
-from kafkaframes.records.layout import (
-    BATCH_V2,
-    CODEC_MASK,
-    LOG_APPEND_TIME,
-    MESSAGE_V0,
-    MESSAGE_V1,
-    OVERHEAD_BYTES,
-    TRANSACTIONAL,
-    ZSTD,
+from kafkaframes.records._kernels_scan import (
+    AT_MAGIC,
+    AT_SIZE,
+    OLD_ATTRIBUTES,
+    OLD_CRC,
+    OLD_CRC_FROM,
+    OLD_TIMESTAMP,
+    OVERHEAD,
+    V0_HEADER,
+    V1_HEADER,
+    V2_ATTRIBUTES,
+    V2_BASE_SEQUENCE,
+    V2_BASE_TIMESTAMP,
+    V2_COUNT,
+    V2_CRC,
+    V2_CRC_FROM,
+    V2_DELTA,
+    V2_EPOCH,
+    V2_HEADER,
+    V2_MAX_TIMESTAMP,
+    V2_PRODUCER_EPOCH,
+    V2_PRODUCER_ID,
 )
+from kafkaframes.records.layout import CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, ZSTD
 from kafkaframes.wire._jit import OUT_INT64S, device, kernel
 from kafkaframes.wire._kernels import address_of, copy_bytes, crc32_of, crc32c_of, load_i16, load_i32, load_i64, load_u8
 
-_SIZE_AT, _CRC_AT, _CRC_FROM = MESSAGE_V1.place_of("size"), MESSAGE_V1.place_of("crc"), MESSAGE_V1.end_of("crc")
-_MAGIC_AT, _ATTRIBUTES_AT = MESSAGE_V1.place_of("magic"), MESSAGE_V1.place_of("attributes")
-_TIMESTAMP_AT = MESSAGE_V1.place_of("timestamp")
 _LENGTHS = 8  # of key and value
-_HEADER_V0, _HEADER_V1, _HEADER_V2 = MESSAGE_V0.size, MESSAGE_V1.size, BATCH_V2.size
-_CRC_V2_AT, _CRC_V2_FROM = BATCH_V2.place_of("crc"), BATCH_V2.end_of("crc")
-_EPOCH_AT, _COUNT_AT = BATCH_V2.place_of("leader_epoch"), BATCH_V2.place_of("count")
-_ATTRIBUTES_V2_AT, _DELTA_AT = BATCH_V2.place_of("attributes"), BATCH_V2.place_of("last_offset_delta")
-_BASE_MS_AT, _MAX_MS_AT = BATCH_V2.place_of("base_timestamp"), BATCH_V2.place_of("max_timestamp")
-_PRODUCER_AT, _PRODUCER_EPOCH_AT = BATCH_V2.place_of("producer_id"), BATCH_V2.place_of("producer_epoch")
-_SEQUENCE_AT = BATCH_V2.place_of("base_sequence")
 _NO = (np.int64(ODD), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
 
 
@@ -71,8 +75,8 @@ def _can_be_written(sent, magic, codec, target, desk):
         return False
     producer, epoch, transactional = np.int64(-1), np.int64(-1), np.int64(0)
     if magic == 2:
-        producer, epoch = load_i64(sent, _PRODUCER_AT), load_i16(sent, _PRODUCER_EPOCH_AT)
-        transactional = load_i16(sent, _ATTRIBUTES_V2_AT) & TRANSACTIONAL
+        producer, epoch = load_i64(sent, V2_PRODUCER_ID), load_i16(sent, V2_PRODUCER_EPOCH)
+        transactional = load_i16(sent, V2_ATTRIBUTES) & TRANSACTIONAL
     if desk[TO_MAGIC] < 2:
         return transactional == 0 and producer < 0 and target != ZSTD
     if producer < 0:
@@ -84,23 +88,23 @@ def _can_be_written(sent, magic, codec, target, desk):
 def _write_batch_header(sent, magic, codec, size, offset, desk):
     """Write the header of a format 2 batch whose records, ``size`` bytes, stand behind it at OUT_AT."""
     out = desk[OUT_AT]
-    transactional = load_i16(sent, _ATTRIBUTES_V2_AT) & TRANSACTIONAL if magic == 2 else 0
+    transactional = load_i16(sent, V2_ATTRIBUTES) & TRANSACTIONAL if magic == 2 else 0
     store_i64(out, 0, offset)
-    store_i32(out, _SIZE_AT, _HEADER_V2 - OVERHEAD_BYTES + size)
-    store_i32(out, _EPOCH_AT, desk[LEADER_EPOCH])
-    store_i8(out, _MAGIC_AT, 2)
-    store_i16(out, _ATTRIBUTES_V2_AT, codec | transactional | (LOG_APPEND_TIME if desk[APPEND_TIME] else 0))
-    store_i32(out, _DELTA_AT, desk[COUNT] - 1)
-    store_i64(out, _BASE_MS_AT, desk[FIRST_MS])
-    store_i64(out, _MAX_MS_AT, desk[LARGEST_MS])
+    store_i32(out, AT_SIZE, V2_HEADER - OVERHEAD + size)
+    store_i32(out, V2_EPOCH, desk[LEADER_EPOCH])
+    store_i8(out, AT_MAGIC, 2)
+    store_i16(out, V2_ATTRIBUTES, codec | transactional | (LOG_APPEND_TIME if desk[APPEND_TIME] else 0))
+    store_i32(out, V2_DELTA, desk[COUNT] - 1)
+    store_i64(out, V2_BASE_TIMESTAMP, desk[FIRST_MS])
+    store_i64(out, V2_MAX_TIMESTAMP, desk[LARGEST_MS])
     if magic == 2:
-        copy_bytes(out, _PRODUCER_AT, sent, _PRODUCER_AT, _COUNT_AT - _PRODUCER_AT)
+        copy_bytes(out, V2_PRODUCER_ID, sent, V2_PRODUCER_ID, V2_COUNT - V2_PRODUCER_ID)
     else:
-        store_i64(out, _PRODUCER_AT, -1)
-        store_i16(out, _PRODUCER_EPOCH_AT, -1)
-        store_i32(out, _SEQUENCE_AT, -1)
-    store_i32(out, _COUNT_AT, desk[COUNT])
-    store_i32(out, _CRC_V2_AT, crc32c_of(out, _CRC_V2_FROM, _HEADER_V2 + size))
+        store_i64(out, V2_PRODUCER_ID, -1)
+        store_i16(out, V2_PRODUCER_EPOCH, -1)
+        store_i32(out, V2_BASE_SEQUENCE, -1)
+    store_i32(out, V2_COUNT, desk[COUNT])
+    store_i32(out, V2_CRC, crc32c_of(out, V2_CRC_FROM, V2_HEADER + size))
 
 
 @device
@@ -108,35 +112,35 @@ def _write_wrapper_header(header, codec, size, offset, desk):
     """Write a wrapper's header: no key, the offset of the last record, the largest timestamp."""
     out, magic = desk[OUT_AT], desk[TO_MAGIC]
     store_i64(out, 0, offset + desk[COUNT] - 1)
-    store_i32(out, _SIZE_AT, header - OVERHEAD_BYTES + size)
-    store_i8(out, _MAGIC_AT, magic)
-    store_i8(out, _ATTRIBUTES_AT, codec | (LOG_APPEND_TIME if magic and desk[APPEND_TIME] else 0))
+    store_i32(out, AT_SIZE, header - OVERHEAD + size)
+    store_i8(out, AT_MAGIC, magic)
+    store_i8(out, OLD_ATTRIBUTES, codec | (LOG_APPEND_TIME if magic and desk[APPEND_TIME] else 0))
     if magic:
-        store_i64(out, _TIMESTAMP_AT, desk[LARGEST_MS])
+        store_i64(out, OLD_TIMESTAMP, desk[LARGEST_MS])
     store_i32(out, header - _LENGTHS, -1)
     store_i32(out, header - 4, size)
-    store_i32(out, _CRC_AT, crc32_of(out, _CRC_FROM, header + size))
+    store_i32(out, OLD_CRC, crc32_of(out, OLD_CRC_FROM, header + size))
 
 
 @kernel(types.UniTuple(types.int64, 5)(SENT, types.int64, OUT_INT64S))
 def rewrite(data, offset, desk):
     """Write the records of an opened set: (answer, records, largest timestamp, size, bytes that held them)."""
     sent, content, start, end = address_of(data), desk[HELD_AT], desk[HELD_START], desk[HELD_END]
-    magic = load_u8(sent, _MAGIC_AT)
-    codec = load_u8(sent, _ATTRIBUTES_V2_AT + 1 if magic == 2 else _ATTRIBUTES_AT) & CODEC_MASK
+    magic = load_u8(sent, AT_MAGIC)
+    codec = load_u8(sent, V2_ATTRIBUTES + 1 if magic == 2 else OLD_ATTRIBUTES) & CODEC_MASK
     target = codec if desk[TO_CODEC] == ANY_CODEC else desk[TO_CODEC]
     if not _can_be_written(sent, magic, codec, target, desk):
         return _NO
-    from_count = load_i32(sent, _COUNT_AT) if magic == 2 else np.int64(0)
+    from_count = load_i32(sent, V2_COUNT) if magic == 2 else np.int64(0)
     if magic == 2 and not can_hold(end - start, from_count):
         return _NO
-    header = np.int64(_HEADER_V2 if desk[TO_MAGIC] == 2 and target == 0 else 0)
+    header = np.int64(V2_HEADER if desk[TO_MAGIC] == 2 and target == 0 else 0)
     room = header + room_for(end - start, from_count, magic)
     if room > desk[OUT_SIZE]:
         return np.int64(NO_OUT), room, np.int64(0), np.int64(0), np.int64(0)
     relative, out = desk[TO_MAGIC] == 1 and target != 0, desk[OUT_AT] + header
     if magic == 2:
-        base_offset, base_timestamp = load_i64(sent, 0), load_i64(sent, _BASE_MS_AT)
+        base_offset, base_timestamp = load_i64(sent, 0), load_i64(sent, V2_BASE_TIMESTAMP)
         count, largest, first, contiguous, size = rewrite_batch(
             content, start, end, from_count, base_offset, base_timestamp, out, offset, relative, desk
         )
@@ -167,14 +171,14 @@ def wrap(data, packed, codec, offset, desk):
     """
     sent, size = address_of(data), np.int64(len(packed))
     magic = desk[TO_MAGIC]
-    header = np.int64(_HEADER_V2 if magic == 2 else (_HEADER_V1 if magic else _HEADER_V0) + _LENGTHS)
+    header = np.int64(V2_HEADER if magic == 2 else (V1_HEADER if magic else V0_HEADER) + _LENGTHS)
     if header + size > desk[MOST_BYTES]:
         return np.int64(ODD)
     if header + size > desk[OUT_SIZE]:
         return np.int64(NO_OUT)
     copy_bytes(desk[OUT_AT], header, address_of(packed), 0, size)
     if magic == 2:
-        _write_batch_header(sent, load_u8(sent, _MAGIC_AT), codec, size, offset, desk)
+        _write_batch_header(sent, load_u8(sent, AT_MAGIC), codec, size, offset, desk)
     else:
         _write_wrapper_header(header, codec, size, offset, desk)
     return header + size

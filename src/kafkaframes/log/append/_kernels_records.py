@@ -29,7 +29,18 @@ from kafkaframes.records._kernels_build import (
     write_sized,
     write_varint,
 )
-from kafkaframes.records.layout import LOG_APPEND_TIME, MESSAGE_V0, MESSAGE_V1, MIN_RECORD_BYTES
+from kafkaframes.records._kernels_scan import (
+    AT_MAGIC,
+    AT_SIZE,
+    OLD_ATTRIBUTES,
+    OLD_CRC,
+    OLD_CRC_FROM,
+    OLD_TIMESTAMP,
+    OVERHEAD,
+    V0_HEADER,
+    V1_HEADER,
+)
+from kafkaframes.records.layout import LOG_APPEND_TIME, MIN_RECORD_BYTES
 from kafkaframes.wire._jit import device
 from kafkaframes.wire._kernels import (
     OK,
@@ -46,10 +57,6 @@ from kafkaframes.wire._kernels import (
 
 MOST_OVERHEAD = 36  # five varints of 5 bytes, one of 10, the attributes; a message of format 1 has 34
 _LENGTHS = 8  # of key and value
-_SIZE_AT, _CRC_AT, _CRC_FROM = MESSAGE_V1.place_of("size"), MESSAGE_V1.place_of("crc"), MESSAGE_V1.end_of("crc")
-_MAGIC_AT, _ATTRIBUTES_AT = MESSAGE_V1.place_of("magic"), MESSAGE_V1.place_of("attributes")
-_TIMESTAMP_AT, _OVERHEAD = MESSAGE_V1.place_of("timestamp"), MESSAGE_V1.end_of("size")
-_HEADER_V0, _HEADER_V1 = MESSAGE_V0.size, MESSAGE_V1.size
 _NO = (np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
 
 
@@ -98,15 +105,15 @@ def _write_message(source, key_at, key_size, value_at, value_size, timestamp, of
     if magic and desk[APPEND_TIME]:
         attributes, timestamp = np.int64(LOG_APPEND_TIME), desk[NOW_MS]
     store_i64(out, start, offset)
-    store_i8(out, start + _MAGIC_AT, magic)
-    store_i8(out, start + _ATTRIBUTES_AT, attributes)
+    store_i8(out, start + AT_MAGIC, magic)
+    store_i8(out, start + OLD_ATTRIBUTES, attributes)
     if magic:
-        store_i64(out, start + _TIMESTAMP_AT, timestamp)
-    position = start + (_HEADER_V1 if magic else _HEADER_V0)
+        store_i64(out, start + OLD_TIMESTAMP, timestamp)
+    position = start + (V1_HEADER if magic else V0_HEADER)
     position = write_sized(out, position, source, key_at, key_size)
     position = write_sized(out, position, source, value_at, value_size)
-    store_i32(out, start + _SIZE_AT, position - start - _OVERHEAD)
-    store_i32(out, start + _CRC_AT, crc32_of(out, start + _CRC_FROM, position))
+    store_i32(out, start + AT_SIZE, position - start - OVERHEAD)
+    store_i32(out, start + OLD_CRC, crc32_of(out, start + OLD_CRC_FROM, position))
     return position
 
 
@@ -151,7 +158,7 @@ def _write(
 def room_for(size, count, magic):
     """Return the bytes that ``size`` bytes of records can become; of formats 0 and 1 their count is not known."""
     if magic < 2:
-        count = size // ((_HEADER_V1 if magic else _HEADER_V0) + _LENGTHS)
+        count = size // ((V1_HEADER if magic else V0_HEADER) + _LENGTHS)
     return size + MOST_OVERHEAD * count
 
 
@@ -217,23 +224,23 @@ def rewrite_batch(source, position, end, count, base_offset, base_timestamp, out
 @device
 def rewrite_messages(source, position, end, magic, wrapper_offset, out, offset, relative, desk):
     """Read messages of format 0 or 1 in a row, and write each; ``wrapper_offset`` is -1 without a wrapper."""
-    header = _HEADER_V1 if magic else _HEADER_V0
+    header = V1_HEADER if magic else V0_HEADER
     number, largest, first, to = np.int64(0), np.int64(NO_TIMESTAMP), np.int64(0), np.int64(0)
     contiguous, before = np.int64(1), np.int64(-1)
     while position < end:
         if end - position < header + _LENGTHS:
             return _NO
-        stop = position + _OVERHEAD + load_i32(source, position + _SIZE_AT)
+        stop = position + OVERHEAD + load_i32(source, position + AT_SIZE)
         if stop < position + header + _LENGTHS or stop > end:
             return _NO
-        if load_i8(source, position + _MAGIC_AT) != magic or load_u8(source, position + _ATTRIBUTES_AT):
+        if load_i8(source, position + AT_MAGIC) != magic or load_u8(source, position + OLD_ATTRIBUTES):
             return _NO
-        if crc32_of(source, position + _CRC_FROM, stop) != load_u32(source, position + _CRC_AT):
+        if crc32_of(source, position + OLD_CRC_FROM, stop) != load_u32(source, position + OLD_CRC):
             return _NO
         inner_offset = load_i64(source, position)
         if wrapper_offset >= 0 and inner_offset <= before:
             return _NO
-        timestamp = load_i64(source, position + _TIMESTAMP_AT) if magic else np.int64(NO_TIMESTAMP)
+        timestamp = load_i64(source, position + OLD_TIMESTAMP) if magic else np.int64(NO_TIMESTAMP)
         if _is_late(timestamp, desk):
             return _NO
         key_at, key_size = position + header + 4, load_i32(source, position + header)

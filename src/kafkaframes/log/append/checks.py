@@ -16,9 +16,8 @@ from kafkaframes.log.append.refusal import AppendRefusedError, RecordRefusal
 from kafkaframes.log.append.settings import AS_KAFKA, KEEP, AppendSettings
 from kafkaframes.log.append.unreadable import Unreadable, unreadable_of
 from kafkaframes.log.decoded import Decoded, Flags
-from kafkaframes.records.batch import message_at, message_crc_fits
 from kafkaframes.records.layout import CODEC_MASK, LOG_APPEND_TIME, MESSAGE_V0, OVERHEAD_BYTES
-from kafkaframes.records.scan import Ints
+from kafkaframes.records.scan import Ints, check_message_crcs
 
 NO_TIMESTAMP, NO_PRODUCER_ID = -1, -1
 _TIMESTAMP_REASON = "its timestamp is too far from the broker's clock, or of a type that only a broker may set"
@@ -176,11 +175,7 @@ def inner_crc_faults(decoded: Decoded) -> Flags:
     """Return which inner messages have a CRC that is not that of their bytes."""
     faults = np.zeros(len(decoded.owners), np.bool_)
     inner = np.flatnonzero(_in_sets(decoded))
-    if not len(inner):
-        return faults
-    view = memoryview(decoded.sections.buf.data)
-    for place in inner.tolist():
-        faults[place] = not message_crc_fits(message_at(view, int(decoded.index.headers_at[place])))
+    faults[inner] = check_message_crcs(decoded.sections.buf, decoded.index.headers_at[inner]) == 0
     return faults
 
 
