@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes import build_records
-from kafkaframes.log.cleaner import CleanerSettings, clean_partition
+from kafkaframes.cleaner import CleanerSettings, clean_partition
 from kafkaframes.log.directory import discover
 
 SEGMENT_BYTES = 64 << 20

@@ -30,9 +30,9 @@ import pyarrow as pa
 
 import kafkaframes
 from cleaner import write_log
-from kafkaframes.log.cleaner import CleanerSettings
-from kafkaframes.log.rewrite.compaction import compact
-from kafkaframes.log.rewrite.staged_compaction import Split
+from kafkaframes.cleaner import CleanerSettings
+from kafkaframes.rewrite.compaction import compact
+from kafkaframes.rewrite.staged_compaction import Split
 from kafkaframes.spark import jobs
 
 SETTINGS = CleanerSettings(now_ms=1_800_000_000_000)

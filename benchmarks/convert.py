@@ -18,11 +18,11 @@ from functools import partial
 from pathlib import Path
 
 from kafkaframes.log.decoded import Decoded
-from kafkaframes.log.rewrite import RewriteSettings, convert
 from kafkaframes.records import decode
 from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec, compress, decompress
 from kafkaframes.records.scan import as_array, scan_all
+from kafkaframes.rewrite import RewriteSettings, convert
 
 CASES = (
     (1, Codec.GZIP, Codec.ZSTD),

@@ -27,13 +27,13 @@ from pathlib import Path
 
 import kafkaframes
 from kafkaframes.cli.export import _pool
-from kafkaframes.log.export.run import export, one_by_one
-from kafkaframes.log.export.settings import Settings
-from kafkaframes.log.export.task import export_group
-from kafkaframes.log.tables.delta import DeltaTable
-from kafkaframes.log.tables.iceberg import IcebergTable, open_catalog
-from kafkaframes.log.tables.run import TableExport
-from kafkaframes.log.tables.state import table_settings
+from kafkaframes.export.run import export, one_by_one
+from kafkaframes.export.settings import Settings
+from kafkaframes.export.tables.delta import DeltaTable
+from kafkaframes.export.tables.iceberg import IcebergTable, open_catalog
+from kafkaframes.export.tables.run import TableExport
+from kafkaframes.export.tables.state import table_settings
+from kafkaframes.export.task import export_group
 from kafkaframes.spark.export import plan_export, spark_run
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.tables import table_plan

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kafkaframes.log.partition import LogSettings, create_log
+from kafkaframes.partition import LogSettings, create_log
 from kafkaframes.records.build import build_records
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.wire.checksum import crc32c

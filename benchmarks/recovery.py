@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 
 from kafkaframes.log.directory import discover
-from kafkaframes.log.partition import open_log
 from kafkaframes.log.recovery import RecoverySettings, recover_to, work_out
 from kafkaframes.log.recovery_plan import plan_recovery, valid_prefix
+from kafkaframes.partition import open_log
 from kafkaframes.wire.checksum import crc32c
 
 RESULTS = Path(__file__).parent / "results" / "recovery.md"

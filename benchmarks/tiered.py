@@ -24,14 +24,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.log.tiered.store import KeyPair, TieredStore
+from tests.tiered.store import KeyPair, TieredStore
 
 import kafkaframes
+from kafkaframes.files.offset_index import write_offset_index
+from kafkaframes.files.time_index import write_time_index
 from kafkaframes.log import filesystem
 from kafkaframes.log.directory import discover
-from kafkaframes.log.offset_index import write_offset_index
 from kafkaframes.log.rebuild import rebuild_indexes
-from kafkaframes.log.time_index import write_time_index
 from kafkaframes.spark.columns import choose_columns
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.reading import read_work

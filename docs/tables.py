@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import kafkaframes
+from kafkaframes.copies.decisions import CHECKS
 from kafkaframes.errors import EncodeError
-from kafkaframes.log.copies.decisions import CHECKS
 from kafkaframes.records.layout import CODECS
 from kafkaframes.spark.columns import BATCHES, INTERNAL, RECORDS, SEGMENTS, SPARKS_OWN, choose_columns
 from kafkaframes.spark.options import OPTIONS

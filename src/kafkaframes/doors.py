@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkaframes.log.reading import RecordBatches
-    from kafkaframes.log.restore.report import RestoreReport
     from kafkaframes.messages import Message
     from kafkaframes.messages.kafka import message as message
     from kafkaframes.messages.registry import Specs
+    from kafkaframes.restore.report import RestoreReport
     from kafkaframes.spec.catalog import Api
 
 Path = str | PathLike[str]
@@ -176,14 +176,14 @@ def restore_log(sources: Path | Sequence[Path], to: Path, **settings: Any) -> Re
     Args:
         sources: log directories, partitions or segments; or one Parquet file or directory.
         to: the new log directory.
-        settings: as ``kafkaframes.log.restore.settings.RestoreSettings`` has them: ``topics``, ``topic_map``,
+        settings: as ``kafkaframes.restore.settings.RestoreSettings`` has them: ``topics``, ``topic_map``,
             ``offsets="keep"`` or ``"reassign"``, ``from_offset``, ``until_timestamp_ms``, ``damaged="skip"``, ...
 
     Raises:
         LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
         OptionError: there is nothing to restore, or a setting does not fit.
     """
-    from kafkaframes.log.restore.door import restore_log as restore
+    from kafkaframes.restore.door import restore_log as restore
 
     return restore(sources, to, settings)
 

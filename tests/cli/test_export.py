@@ -18,12 +18,12 @@ import kafkaframes
 from kafkaframes.cli import export as cli_export
 from kafkaframes.cli import verify as cli_verify
 from kafkaframes.cli.main import cli
+from kafkaframes.dump.verify import verify
 from kafkaframes.errors import KafkaframesError
+from kafkaframes.export import run
+from kafkaframes.export.run import export
+from kafkaframes.export.settings import Settings
 from kafkaframes.log.directory import discover
-from kafkaframes.log.export import run
-from kafkaframes.log.export.run import export
-from kafkaframes.log.export.settings import Settings
-from kafkaframes.log.verify import verify
 
 
 def ask(*arguments):
@@ -217,6 +217,6 @@ def test_verify_on_spark_is_the_same_report(spark, tmp_path, monkeypatch):
 
 
 def test_formats_are_those_that_can_be_written():
-    from kafkaframes.log.export.writers import FORMATS
+    from kafkaframes.export.writers import FORMATS
 
     assert tuple(FORMATS) == cli_export.FORMATS

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
-from tests.log.rewrite.test_compaction import keys, source  # noqa: F401  a fixture
-from tests.log.rewrite.test_convert import LOGS, records, segments, untyped
+from tests.rewrite.test_compaction import keys, source  # noqa: F401  a fixture
+from tests.rewrite.test_convert import LOGS, records, segments, untyped
 
 from kafkaframes.cli import rewriting
 from kafkaframes.cli.main import cli

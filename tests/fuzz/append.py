@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.log.append_sets import a_set, some_settings
 from tests.log.test_append_ways import answer_of, assert_one_answer, guarded_answer
 
-from kafkaframes.log.append import Appended
+from kafkaframes.append import Appended
 
 
 def main(seconds: float, seed: int) -> None:

@@ -11,10 +11,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from kafkaframes.log.dump.decoders import DECODERS
-from kafkaframes.log.dump.jsonl import dump_json_lines
-from kafkaframes.log.dump.styles import STYLES
-from kafkaframes.log.dump.text import TextOptions, dump_text
+from kafkaframes.dump.decoders import DECODERS
+from kafkaframes.dump.jsonl import dump_json_lines
+from kafkaframes.dump.styles import STYLES
+from kafkaframes.dump.text import TextOptions, dump_text
 
 DATA = Path(__file__).parents[1] / "data" / "logs"
 KINDS = (".log", ".index", ".timeindex", ".snapshot", ".txnindex", ".checkpoint")

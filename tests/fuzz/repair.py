@@ -15,12 +15,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from log_files import SOURCES, damage
 
+from kafkaframes.dump.verify import verify
 from kafkaframes.errors import LogDirError
+from kafkaframes.files.findings import Severity
 from kafkaframes.log.directory import discover
-from kafkaframes.log.findings import Severity
 from kafkaframes.log.recovery import RecoverySettings
-from kafkaframes.log.repair import plan_repair, repair
-from kafkaframes.log.verify import verify
+from kafkaframes.rewrite.repair import plan_repair, repair
 
 SETTINGS = RecoverySettings(1_795_255_143_423)
 

@@ -15,13 +15,13 @@ import time
 from pathlib import Path
 
 from kafkaframes import read_records
+from kafkaframes.dump.verify import verify
 from kafkaframes.errors import DecodeError, KafkaframesError, LogDirError
 from kafkaframes.log.directory import discover
-from kafkaframes.log.tiered import names
-from kafkaframes.log.tiered.chunk_index import unpack_sizes
-from kafkaframes.log.tiered.manifest import parse_manifest
-from kafkaframes.log.tiered.remote_log_metadata import custom_metadata, decode_entry
-from kafkaframes.log.verify import verify
+from kafkaframes.tiered import names
+from kafkaframes.tiered.chunk_index import unpack_sizes
+from kafkaframes.tiered.manifest import parse_manifest
+from kafkaframes.tiered.remote_log_metadata import custom_metadata, decode_entry
 
 CASES = Path(__file__).parents[1] / "data" / "tiered"
 MANIFESTS = [path.read_bytes() for path in sorted(CASES.glob("*/store/*/*/*.rsm-manifest"))]

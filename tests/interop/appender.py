@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 from tests.interop.test_partition_log import TOPICS, manager_of, now_ms
-from tests.log.partition.builders import batch, idempotent, marker, transactional
+from tests.partition.builders import batch, idempotent, marker, transactional
 
-from kafkaframes.log.names import TopicPartition
-from kafkaframes.log.partition import PartitionLog
+from kafkaframes.files.names import TopicPartition
+from kafkaframes.partition import PartitionLog
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

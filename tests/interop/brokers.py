@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from kafkaframes.dump.verify import verify
+from kafkaframes.files.findings import Severity
 from kafkaframes.log.directory import LogDirectory, Partition, discover
 from kafkaframes.log.filesystem import LocalFileSystem
-from kafkaframes.log.findings import Severity
 from kafkaframes.log.transactions import transactions_of
-from kafkaframes.log.verify import verify
 
 VERSIONS = ("3.9.1", "4.3.1")
 SLOWNESS = ("EventPerformanceMonitor", "timed out before sending")  # in lines that call it an error

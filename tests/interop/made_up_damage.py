@@ -11,11 +11,11 @@ from pathlib import Path
 
 from tests.interop.log_judges import batches_of
 
-from kafkaframes.log.checkpoints import EpochStart, write_leader_epochs
+from kafkaframes.files.checkpoints import EpochStart, write_leader_epochs
+from kafkaframes.files.offset_index import write_offset_index
+from kafkaframes.files.time_index import write_time_index
 from kafkaframes.log.directory import discover
-from kafkaframes.log.offset_index import write_offset_index
 from kafkaframes.log.rebuild import rebuild_indexes
-from kafkaframes.log.time_index import write_time_index
 from kafkaframes.records.layout import BATCH_V2, MESSAGE_V0
 
 KINDS = ("log", "index", "timeindex", "txnindex")

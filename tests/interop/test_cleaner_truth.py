@@ -15,14 +15,14 @@ from tests.interop.brokers import real_kafka
 from tests.interop.log_judges import FOLDERS, Judge, byte_differences, cleaned_differences, judge, set_times
 from tests.interop.made_up_logs import DAY, NOW, Writer, a_writer, write_segments
 
+from kafkaframes.cleaner import CleanerSettings, CleaningRound, clean_partition
+from kafkaframes.cleaner.settings import BEFORE_HORIZONS, semantics_of_version
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.cleaner import CleanerSettings, CleaningRound, clean_partition
-from kafkaframes.log.cleaner.settings import BEFORE_HORIZONS, semantics_of_version
 from kafkaframes.log.directory import discover
 from kafkaframes.log.recovery import RecoverySettings, recover_to
 from kafkaframes.log.recovery_plan import plan_recovery
-from kafkaframes.log.rewrite.job import run_here
-from kafkaframes.log.rewrite.staged_compaction import Job, Split, clean_partitions
+from kafkaframes.rewrite.job import run_here
+from kafkaframes.rewrite.staged_compaction import Job, Split, clean_partitions
 
 LOGS = int(os.environ.get("KAFKAFRAMES_CLEANER_LOGS", "40"))
 SEED = os.environ.get("KAFKAFRAMES_CLEANER_SEED", "1")

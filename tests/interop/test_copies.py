@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from tests.copies.cluster import checks
 from tests.interop import brokers
-from tests.log.copies.cluster import checks
 
-from kafkaframes.log.copies.reading import group
-from kafkaframes.log.copies.together import copies_of, merge_found
+from kafkaframes.copies.reading import group
+from kafkaframes.copies.together import copies_of, merge_found
 from kafkaframes.log.directory import discover
 
 pytest.importorskip("kafka")

@@ -19,13 +19,13 @@ from tests.interop.brokers import check_in_order, errors_in, read, users
 from tests.interop.conftest import ROOT
 
 from kafkaframes.cli.main import cli
-from kafkaframes.log.checkpoints import PartitionMetadata, write_partition_metadata
+from kafkaframes.files.checkpoints import PartitionMetadata, write_partition_metadata
+from kafkaframes.files.names import TopicPartition
 from kafkaframes.log.directory import discover
 from kafkaframes.log.filesystem import LocalFileSystem
-from kafkaframes.log.names import TopicPartition
-from kafkaframes.log.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all
-from kafkaframes.log.restore.kraft import TopicLayout, id_text
 from kafkaframes.log.transactions import transactions_of
+from kafkaframes.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all
+from kafkaframes.restore.kraft import TopicLayout, id_text
 
 CORPUS = Path(os.environ.get("KAFKAFRAMES_CORPUS", ROOT.parent / "shared" / "corpus")) / "logs"
 CONVERT, RECOMPRESS, COMPACT = ("convert", "--to-format", "v2"), ("recompress", "--codec"), ("compact", "--topic", "*")

@@ -12,14 +12,14 @@ from tests.interop import brokers
 from tests.interop.brokers import check_in_order, read, users
 from tests.log.test_overflow import FAR, LIMIT, one
 
-from kafkaframes.log.checkpoints import MetaProperties
-from kafkaframes.log.cleaner import CleanerSettings, clean_partition
+from kafkaframes.cleaner import CleanerSettings, clean_partition
+from kafkaframes.files.checkpoints import MetaProperties
+from kafkaframes.files.names import TopicPartition, segment_file_name
 from kafkaframes.log.directory import discover
-from kafkaframes.log.names import TopicPartition, segment_file_name
-from kafkaframes.log.partition import LogManager, open_log_directory
-from kafkaframes.log.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all
-from kafkaframes.log.restore.kraft import TopicLayout, bootstrap_checkpoint, id_text
+from kafkaframes.partition import LogManager, open_log_directory
 from kafkaframes.records.build import build_end_transaction
+from kafkaframes.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all
+from kafkaframes.restore.kraft import TopicLayout, bootstrap_checkpoint, id_text
 
 IDENTITY = {
     "version": "1",

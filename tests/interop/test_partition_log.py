@@ -8,14 +8,14 @@ from pathlib import Path
 
 from tests.interop import brokers
 from tests.interop.brokers import errors_in, read
-from tests.log.partition.builders import batch, idempotent, marker, transactional
+from tests.partition.builders import batch, idempotent, marker, transactional
 
-from kafkaframes.log.checkpoints import MetaProperties
+from kafkaframes.dump.verify import verify
+from kafkaframes.files.checkpoints import MetaProperties
+from kafkaframes.files.names import TopicPartition
 from kafkaframes.log.directory import discover
-from kafkaframes.log.names import TopicPartition
-from kafkaframes.log.partition import LogManager, LogSettings, open_log_directory
-from kafkaframes.log.restore.kraft import TopicLayout, bootstrap_checkpoint
-from kafkaframes.log.verify import verify
+from kafkaframes.partition import LogManager, LogSettings, open_log_directory
+from kafkaframes.restore.kraft import TopicLayout, bootstrap_checkpoint
 
 ISOLATIONS = ("read_uncommitted", "read_committed")
 CLUSTER_ID, DIRECTORY_ID = "Y29ycHVzLWNsdXN0ZXItMQ", "xwUKgqnBToqxLV2jFAXHkQ"

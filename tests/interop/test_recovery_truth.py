@@ -21,7 +21,7 @@ from tests.interop.log_judges import FOLDERS, Judge, byte_differences, judge
 from tests.interop.made_up_damage import DAMAGE, bases
 from tests.interop.made_up_logs import DAY, NOW, a_writer, write_segments
 
-from kafkaframes.log.cleaner.settings import BEFORE_HORIZONS, semantics_of_version
+from kafkaframes.cleaner.settings import BEFORE_HORIZONS, semantics_of_version
 from kafkaframes.log.directory import discover
 from kafkaframes.log.recovery import RecoverySettings, recover_to
 from kafkaframes.log.recovery_plan import plan_recovery

@@ -10,7 +10,7 @@ from tests.interop import brokers
 from tests.interop.brokers import check_in_order, errors_in, read, run, users
 
 from kafkaframes.log.directory import discover
-from kafkaframes.log.restore.groups import read_groups
+from kafkaframes.restore.groups import read_groups
 
 DATA = Path(__file__).parents[1] / "data"
 APPENDED = 3

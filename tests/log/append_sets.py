@@ -6,7 +6,7 @@ import random
 import struct
 from typing import Any
 
-from kafkaframes.log.append import AppendSettings
+from kafkaframes.append import AppendSettings
 from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec, compress, decompress
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, MESSAGE_V0, MESSAGE_V1, HeaderLayout

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes import log
+from kafkaframes.append import AppendRefusedError, AppendSettings, down_convert, validate_and_assign
 from kafkaframes.errors import OptionError
-from kafkaframes.log.append import AppendRefusedError, AppendSettings, down_convert, validate_and_assign
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import BatchFields, build_batch, build_records
 from kafkaframes.records.layout import BATCH_V2

@@ -11,8 +11,7 @@ from tests.log.append_sets import NOW, a_set, some_settings
 from tests.log.append_sets import sealed as sealed_again
 from tests.records.guarded import Guarded
 
-from kafkaframes.errors import OptionError
-from kafkaframes.log.append import (
+from kafkaframes.append import (
     AppendRefusedError,
     AppendSettings,
     _kernels,
@@ -22,7 +21,8 @@ from kafkaframes.log.append import (
     validate_and_assign,
     validator,
 )
-from kafkaframes.log.append.validator import validate_closely
+from kafkaframes.append.validator import validate_closely
+from kafkaframes.errors import OptionError
 from kafkaframes.records.build import build_records
 from kafkaframes.records.layout import BATCH_V2, MESSAGE_V0
 from kafkaframes.wire.checksum import crc32, crc32c

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log import offset_index, producer_snapshot, time_index, txn_index
-from kafkaframes.log.names import FileName
-from kafkaframes.log.offset_index import OffsetIndex, OffsetPosition, read_offset_index, write_offset_index
-from kafkaframes.log.producer_snapshot import ProducerEntry, read_producer_snapshot, write_producer_snapshot
-from kafkaframes.log.time_index import TimeIndex, TimestampOffset, read_time_index, write_time_index
-from kafkaframes.log.txn_index import AbortedTransaction, read_txn_index, write_txn_index
+from kafkaframes.files import offset_index, producer_snapshot, time_index, txn_index
+from kafkaframes.files.names import FileName
+from kafkaframes.files.offset_index import OffsetIndex, OffsetPosition, read_offset_index, write_offset_index
+from kafkaframes.files.producer_snapshot import ProducerEntry, read_producer_snapshot, write_producer_snapshot
+from kafkaframes.files.time_index import TimeIndex, TimestampOffset, read_time_index, write_time_index
+from kafkaframes.files.txn_index import AbortedTransaction, read_txn_index, write_txn_index
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 INT16, INT32, INT64 = (st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (16, 32, 64))

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log import checkpoints, names
-from kafkaframes.log.checkpoints import CleanShutdown, EpochStart
-from kafkaframes.log.names import TopicPartition
+from kafkaframes.files import checkpoints, names
+from kafkaframes.files.checkpoints import CleanShutdown, EpochStart
+from kafkaframes.files.names import TopicPartition
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 FORMATS = {

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaframes.cleaner import CleanerSettings, clean_partition
+from kafkaframes.cleaner._reference import PlainOffsetMap
+from kafkaframes.cleaner.offset_map import OffsetMap
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.cleaner import CleanerSettings, clean_partition
-from kafkaframes.log.cleaner._reference import PlainOffsetMap
-from kafkaframes.log.cleaner.offset_map import OffsetMap
+from kafkaframes.files.producer_snapshot import ProducerEntry, write_producer_snapshot
 from kafkaframes.log.directory import discover
-from kafkaframes.log.producer_snapshot import ProducerEntry, write_producer_snapshot
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.files.names import TopicPartition
 from kafkaframes.log.directory import discover, partitions_of
 from kafkaframes.log.lookup import list_offsets
-from kafkaframes.log.names import TopicPartition
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 UNIQUE_ID = "3a400b54ac4a47ee86e55390ecea333b"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaframes.dump.decoders import DECODERS, control_json, decoder_for, in_hash_order
+from kafkaframes.dump.styles import STYLES
 from kafkaframes.errors import OptionError
-from kafkaframes.log.dump.decoders import DECODERS, control_json, decoder_for, in_hash_order
-from kafkaframes.log.dump.styles import STYLES
 from kafkaframes.messages import message
 from kafkaframes.messages.envelopes import encode_coordinator_record, encode_metadata_record, encode_versioned
 

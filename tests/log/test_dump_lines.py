@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.log.dump import _kernels, _reference, lines
-from kafkaframes.log.dump.lines import Base64, IfNull, Number, Raw, Slices, Text, Word, plan_line
+from kafkaframes.dump import _kernels, _reference, lines
+from kafkaframes.dump.lines import Base64, IfNull, Number, Raw, Slices, Text, Word, plan_line
 
 EVERY_PART = plan_line(
     Text(b"<"),

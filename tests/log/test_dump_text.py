@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes import doors
+from kafkaframes.dump import chunks, files, text
+from kafkaframes.dump.chunks import ChunkReader, Place
+from kafkaframes.dump.columns import sequences
+from kafkaframes.dump.filters import Filter, Limited, key_pattern
+from kafkaframes.dump.jsonl import JsonOptions, dump_json_lines
+from kafkaframes.dump.ranges import wanted_files
+from kafkaframes.dump.text import TextOptions, dump_text
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.log.dump import chunks, files, text
-from kafkaframes.log.dump.chunks import ChunkReader, Place
-from kafkaframes.log.dump.columns import sequences
-from kafkaframes.log.dump.filters import Filter, Limited, key_pattern
-from kafkaframes.log.dump.jsonl import JsonOptions, dump_json_lines
-from kafkaframes.log.dump.ranges import wanted_files
-from kafkaframes.log.dump.text import TextOptions, dump_text
 from kafkaframes.records.build import build_end_transaction
 
 DATA = Path(__file__).parent.parent / "data" / "logs"

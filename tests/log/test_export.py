@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafkaframes
+from kafkaframes.dump.filters import Filter, key_pattern
 from kafkaframes.errors import OptionError
-from kafkaframes.log.dump.filters import Filter, key_pattern
-from kafkaframes.log.export import run, sharing
-from kafkaframes.log.export.run import export
-from kafkaframes.log.export.settings import ExportTask, Settings
-from kafkaframes.log.export.tally import CONTROL_RECORDS, NOT_ASKED_FOR
-from kafkaframes.log.export.task import export_file, export_group
+from kafkaframes.export import run, sharing
+from kafkaframes.export.run import export
+from kafkaframes.export.settings import ExportTask, Settings
+from kafkaframes.export.tally import CONTROL_RECORDS, NOT_ASKED_FOR
+from kafkaframes.export.task import export_file, export_group
 from kafkaframes.log.job_summary import Dropped
 
 START = 1_700_000_000_000

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.log.test_export import rows, visible, write_segment, written
 
 from kafkaframes.errors import OptionError
-from kafkaframes.log.export import sharing
-from kafkaframes.log.export.run import export
-from kafkaframes.log.export.settings import ExportTask, Settings
-from kafkaframes.log.export.sharing import Done, files_of
-from kafkaframes.log.export.task import SegmentResult, export_group
+from kafkaframes.export import sharing
+from kafkaframes.export.run import export
+from kafkaframes.export.settings import ExportTask, Settings
+from kafkaframes.export.sharing import Done, files_of
+from kafkaframes.export.task import SegmentResult, export_group
 
 NOTHING = Done({}, {}, frozenset())
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.log.test_dump_decoders import ASSIGNED, ASSIGNMENT, group_record
 
+from kafkaframes.dump.decoders import DECODERS
+from kafkaframes.dump.styles import STYLES
 from kafkaframes.errors import OptionError
-from kafkaframes.log.dump.decoders import DECODERS
-from kafkaframes.log.dump.styles import STYLES
 from kafkaframes.log.internal_topics import CONTROL_VALUES, TOPICS, InternalRecord, open_control_record, open_record
 from kafkaframes.messages import message
 from kafkaframes.messages.envelopes import encode_coordinator_record, encode_metadata_record

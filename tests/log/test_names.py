@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.log import filesystem, names
-from kafkaframes.log.names import DirectoryName, FileName, TopicPartition
+from kafkaframes.files import names
+from kafkaframes.files.names import DirectoryName, FileName, TopicPartition
+from kafkaframes.log import filesystem
 
 UNIQUE_ID = "3a400b54ac4a47ee86e55390ecea333b"
 

@@ -10,25 +10,25 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.log.partition.builders import NOW_MS, batch
-from tests.log.partition.memory_disk import MemoryDisk
+from tests.partition.builders import NOW_MS, batch
+from tests.partition.memory_disk import MemoryDisk
 
 import kafkaframes
+from kafkaframes.cleaner import CleanerSettings, clean_partition
 from kafkaframes.cli.main import cli
-from kafkaframes.log.cleaner import CleanerSettings, clean_partition
+from kafkaframes.dump.verify import verify
+from kafkaframes.files.findings import Severity
+from kafkaframes.files.names import FileName, segment_file_name
 from kafkaframes.log.directory import LogFile, Segment, discover
 from kafkaframes.log.filesystem import LocalFileSystem
-from kafkaframes.log.findings import Severity
-from kafkaframes.log.names import FileName, segment_file_name
 from kafkaframes.log.overflow import MOST_OFFSETS, overflows, pieces_of, split_partition
-from kafkaframes.log.partition import open_log
-from kafkaframes.log.partition.fetch import LOG_END
 from kafkaframes.log.recovery import RecoverySettings, recover_to
 from kafkaframes.log.recovery_plan import plan_recovery
-from kafkaframes.log.rewrite.compaction import compact
-from kafkaframes.log.rewrite.staged_compaction import Split
-from kafkaframes.log.verify import verify
+from kafkaframes.partition import open_log
+from kafkaframes.partition.fetch import LOG_END
 from kafkaframes.records.build import build_end_transaction, build_records
+from kafkaframes.rewrite.compaction import compact
+from kafkaframes.rewrite.staged_compaction import Split
 
 FAR = 3_000_000_000
 LIMIT = MOST_OFFSETS

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from kafkaframes.files.offset_index import write_offset_index
+from kafkaframes.files.time_index import write_time_index
+from kafkaframes.files.txn_index import write_txn_index
 from kafkaframes.log.directory import discover
-from kafkaframes.log.offset_index import write_offset_index
 from kafkaframes.log.rebuild import rebuild_indexes
 from kafkaframes.log.recovery_plan import plan_recovery
-from kafkaframes.log.time_index import write_time_index
 from kafkaframes.log.transactions import OpenTransactions
-from kafkaframes.log.txn_index import write_txn_index
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 CASES = ["unclean-half-finished-swap", "unclean-flipped-bit-active", "preallocated-torn-tail"]

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.cli.main import cli
+from kafkaframes.dump.verify import verify
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.log.directory import discover
-from kafkaframes.log.salvage import salvage
-from kafkaframes.log.verify import verify
+from kafkaframes.rewrite.salvage import salvage
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 BEFORE = LOGS / "unclean-flipped-bit-active" / "before"
@@ -185,7 +185,7 @@ def test_a_backup_below_a_directory_that_is_not_there_yet(log, tmp_path):
 
 READ_ONLY = """
 import os, sys
-from kafkaframes.log.broker_lock import take_lock
+from kafkaframes.files.broker_lock import take_lock
 given = os.open
 def refusing(path, flags, *rest):  # root may do everything
     if flags & os.O_RDWR:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaframes.dump.verify import verify
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.log.directory import discover
 from kafkaframes.log.segment_writer import PartitionWriter, SegmentSettings
-from kafkaframes.log.verify import verify
 from kafkaframes.records.build import build_records
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafkaframes
-from kafkaframes.log import verify_segment
+from kafkaframes.dump import verify_segment
 from kafkaframes.log.directory import discover
 from kafkaframes.log.sound_records import UNSURE, count_sound
 from kafkaframes.records import scan

@@ -8,9 +8,9 @@ import pytest
 
 import kafkaframes
 from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.files.findings import Severity
 from kafkaframes.log.directory import discover, partitions_of
 from kafkaframes.log.filesystem import LocalFileSystem
-from kafkaframes.log.findings import Severity
 from kafkaframes.log.transactions import transactions_of
 from kafkaframes.report.survey import make_report
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from kafkaframes.cleaner import CleanerSettings
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.cleaner import CleanerSettings
 from kafkaframes.log.directory import discover
 from kafkaframes.log.recovery import RecoverySettings
-from kafkaframes.log.repair import plan_repair, repair
-from kafkaframes.log.rewrite import RewriteSettings, convert
-from kafkaframes.log.rewrite.compaction import compact, prove_gone
-from kafkaframes.log.rewrite.stages import RewriteTask
 from kafkaframes.records.build import build_records
+from kafkaframes.rewrite import RewriteSettings, convert
+from kafkaframes.rewrite.compaction import compact, prove_gone
+from kafkaframes.rewrite.repair import plan_repair, repair
+from kafkaframes.rewrite.stages import RewriteTask
 from kafkaframes.spark.jobs import runner, split
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"

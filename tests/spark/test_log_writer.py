@@ -1,4 +1,4 @@
-"""``df.write.format("kafka-log")``; what is written, and commits that fail: tests/log/writing, without Spark."""
+"""``df.write.format("kafka-log")``; what is written, and commits that fail: tests/restore/writing, without Spark."""
 
 import os
 import signal
@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import StructType
 
+from kafkaframes.dump.verify import verify
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.log.directory import discover
-from kafkaframes.log.verify import verify
-from kafkaframes.log.writing._reference import partition_of
+from kafkaframes.restore.writing._reference import partition_of
 from kafkaframes.spark import write_log
 from kafkaframes.spark.kafka_log import KafkaLogDataSource
 from kafkaframes.spark.log_writer import STAGING

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.log.copies.cluster import Batch, write_partition
+from tests.copies.cluster import Batch, write_partition
 
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.spark.columns import choose_columns

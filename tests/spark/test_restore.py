@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import kafkaframes
+from kafkaframes.dump.verify import verify
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 from kafkaframes.log.directory import discover
-from kafkaframes.log.verify import verify
 from kafkaframes.spark import jobs
 
 DATA = Path(__file__).parents[1] / "data"
@@ -48,7 +48,7 @@ def test_a_frame_gives_the_same_files_as_parquet_and_as_tasks_on_spark(spark, tm
 
 
 def test_segments_are_restored_by_sparks_workers_with_the_same_result(spark, tmp_path):
-    from kafkaframes.log.restore.door import restore_log
+    from kafkaframes.restore.door import restore_log
 
     options = {"topics": ("orders", "payments"), "offsets": "reassign", **IDS}
     there = restore_log(EXAMPLE, tmp_path / "there", options, run=jobs.runner(spark))

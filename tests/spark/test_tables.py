@@ -11,21 +11,21 @@ import pytest
 from tests.spark.truth import LOGS, SHOP
 
 import kafkaframes
+from kafkaframes.dump.filters import Filter
 from kafkaframes.errors import OptionError
-from kafkaframes.log.dump.filters import Filter
-from kafkaframes.log.export.settings import Settings
-from kafkaframes.log.tables import run as running
-from kafkaframes.log.tables.files import write_data_file
-from kafkaframes.log.tables.run import TableExport, one_by_one
-from kafkaframes.log.tables.state import RacedError, table_settings
+from kafkaframes.export.settings import Settings
+from kafkaframes.export.tables import run as running
+from kafkaframes.export.tables.files import write_data_file
+from kafkaframes.export.tables.run import TableExport, one_by_one
+from kafkaframes.export.tables.state import RacedError, table_settings
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.tables import table_plan
 
 deltalake = pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
 
-from kafkaframes.log.tables.delta import DeltaTable  # noqa: E402 (after importorskip)
-from kafkaframes.log.tables.iceberg import CATALOG_FILE, IcebergTable, open_catalog  # noqa: E402
+from kafkaframes.export.tables.delta import DeltaTable  # noqa: E402 (after importorskip)
+from kafkaframes.export.tables.iceberg import CATALOG_FILE, IcebergTable, open_catalog  # noqa: E402
 
 CASES = Path(__file__).parents[1] / "data" / "logs"
 START = 1_700_000_000_000

@@ -7,17 +7,17 @@ import logging
 from pathlib import Path
 
 import pytest
-from tests.log.tiered.store import KeyPair, TieredStore
 from tests.spark.test_following import drain, follower
 from tests.spark.test_resolve import read
+from tests.tiered.store import KeyPair, TieredStore
 
 from kafkaframes import read_batches, read_records
 from kafkaframes.errors import DamagedChunkError, LogDirError
+from kafkaframes.files.offset_index import write_offset_index
+from kafkaframes.files.time_index import write_time_index
 from kafkaframes.log.directory import discover
-from kafkaframes.log.offset_index import write_offset_index
 from kafkaframes.log.rebuild import rebuild_indexes
 from kafkaframes.log.segment_source import Meter
-from kafkaframes.log.time_index import write_time_index
 from kafkaframes.log.transactions import transactions_of
 from kafkaframes.records.build import build_records
 from kafkaframes.spark.options import ReadOptions

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkaframes.cleaner.settings import SEMANTICS, CleanerSettings
 from kafkaframes.cli import rewriting
 from kafkaframes.cli.info import size_text
 from kafkaframes.cli.stores import store_options
 from kafkaframes.cli.tables import print_table
 from kafkaframes.errors import OptionError
-from kafkaframes.log.cleaner.settings import SEMANTICS, CleanerSettings
 
 if TYPE_CHECKING:
-    from kafkaframes.log.rewrite.compaction import CompactionReport, Proof
+    from kafkaframes.rewrite.compaction import CompactionReport, Proof
 
 EXIT_FOUND = 1
 
@@ -60,8 +60,8 @@ def command(
     Example: kafkaframes compact /backup/kafka-logs --topic users --to /backup/compacted --prove-gone user-17
     """
     from kafkaframes.cli.rewriting import source_of
-    from kafkaframes.log.rewrite.compaction import compact
-    from kafkaframes.log.rewrite.compaction import prove_gone as prove
+    from kafkaframes.rewrite.compaction import compact
+    from kafkaframes.rewrite.compaction import prove_gone as prove
 
     if (to is not None) == dry_run and not (prove_gone is not None and to is None and not dry_run):
         raise OptionError("give --to DIR, or --dry-run, or --prove-gone KEY alone")

@@ -8,8 +8,8 @@ import click
 
 from kafkaframes.cli import rewriting
 from kafkaframes.errors import OptionError
-from kafkaframes.log.rewrite.settings import ON_LOSS, RewriteSettings
 from kafkaframes.records.codecs import codec_of
+from kafkaframes.rewrite.settings import ON_LOSS, RewriteSettings
 
 
 @click.command("convert", context_settings={"help_option_names": ["-h", "--help"]})

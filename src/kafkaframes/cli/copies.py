@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from kafkaframes.log.copies.decisions import Decision
-    from kafkaframes.log.copies.together import OneLog
+    from kafkaframes.copies.decisions import Decision
+    from kafkaframes.copies.together import OneLog
     from kafkaframes.log.directory import LogDirectory
 
 MERGE, ALL = "merge", "all"
@@ -48,7 +48,7 @@ def one_log(
 
     Directories that are no copies of one log stay as they are; why is said on standard error.
     """
-    from kafkaframes.log.copies.together import OneLog, one_log_of, refusal
+    from kafkaframes.copies.together import OneLog, one_log_of, refusal
 
     named = _named(paths)
     reason = refusal(directories, named)

@@ -1,6 +1,6 @@
 """``kafkaframes dump-log``: what is in the files of a log, as Kafka prints it or as data. Flags are kafka-dump-log's.
 
-Everything that is printed is made in ``kafkaframes.log.dump``; here flags become options and pieces go to a stream.
+Everything that is printed is made in ``kafkaframes.dump``; here flags become options and pieces go to a stream.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import pyarrow.csv
 
 from kafkaframes.cli.copies import MERGE, replicas_option
 from kafkaframes.cli.stores import key_file_option, store_options
+from kafkaframes.dump import files, kcat, table
+from kafkaframes.dump.chunks import Chunk, ChunkReader, Place
+from kafkaframes.dump.copies import merge_files
+from kafkaframes.dump.decoders import DECODERS
+from kafkaframes.dump.filters import Filter, key_pattern
+from kafkaframes.dump.index_text import MAX_MESSAGE_SIZE
+from kafkaframes.dump.jsonl import VALUE_LIMIT, JsonDump, JsonOptions
+from kafkaframes.dump.ranges import Wanted, wanted_files
+from kafkaframes.dump.styles import LATEST, STYLES
+from kafkaframes.dump.text import TextOptions, dump_text
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.log.dump import files, kcat, table
-from kafkaframes.log.dump.chunks import Chunk, ChunkReader, Place
-from kafkaframes.log.dump.copies import merge_files
-from kafkaframes.log.dump.decoders import DECODERS
-from kafkaframes.log.dump.filters import Filter, key_pattern
-from kafkaframes.log.dump.index_text import MAX_MESSAGE_SIZE
-from kafkaframes.log.dump.jsonl import VALUE_LIMIT, JsonDump, JsonOptions
-from kafkaframes.log.dump.ranges import Wanted, wanted_files
-from kafkaframes.log.dump.styles import LATEST, STYLES
-from kafkaframes.log.dump.text import TextOptions, dump_text
 
 FORMATS = ("text", "jsonl", "csv", "arrow")
 EXIT_FAULT = 1

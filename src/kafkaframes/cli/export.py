@@ -15,11 +15,11 @@ from kafkaframes.cli import workers
 from kafkaframes.cli.copies import replicas_option
 from kafkaframes.cli.dump_log import milliseconds
 from kafkaframes.cli.stores import key_file_option, key_option
+from kafkaframes.dump.filters import Filter, key_pattern
 from kafkaframes.errors import KafkaframesError, OptionError
-from kafkaframes.log.dump.filters import Filter, key_pattern
-from kafkaframes.log.export.run import Outcome, export
-from kafkaframes.log.export.settings import ExportTask, Settings
-from kafkaframes.log.export.task import export_group
+from kafkaframes.export.run import Outcome, export
+from kafkaframes.export.settings import ExportTask, Settings
+from kafkaframes.export.task import export_group
 
 if TYPE_CHECKING:
     from kafkaframes.spark.options import ReadOptions

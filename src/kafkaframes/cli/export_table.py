@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.log.export.journal import OWN
-from kafkaframes.log.export.run import Outcome
-from kafkaframes.log.export.settings import Settings
-from kafkaframes.log.tables import delta, iceberg
-from kafkaframes.log.tables.claims import RUNS
-from kafkaframes.log.tables.files import write_data_file
-from kafkaframes.log.tables.run import Run, TableExport
-from kafkaframes.log.tables.state import table_settings
-from kafkaframes.log.tables.table import Table
+from kafkaframes.export.journal import OWN
+from kafkaframes.export.run import Outcome
+from kafkaframes.export.settings import Settings
+from kafkaframes.export.tables import delta, iceberg
+from kafkaframes.export.tables.claims import RUNS
+from kafkaframes.export.tables.files import write_data_file
+from kafkaframes.export.tables.run import Run, TableExport
+from kafkaframes.export.tables.state import table_settings
+from kafkaframes.export.tables.table import Table
 
 if TYPE_CHECKING:
     from kafkaframes.spark.options import ReadOptions

@@ -16,11 +16,11 @@ import click
 from kafkaframes.cli import workers
 from kafkaframes.cli.copies import MERGE, decision_lines, has_copies, one_log, replicas_option
 from kafkaframes.cli.stores import key_file_option, store_options
-from kafkaframes.log import summary
-from kafkaframes.log.copies.decisions import ROOT, Decision
+from kafkaframes.copies.decisions import ROOT, Decision
+from kafkaframes.dump import summary
+from kafkaframes.dump.summary import PartitionSummary, SegmentSummary
 from kafkaframes.log.directory import LogDirectory, Segment, discover
 from kafkaframes.log.filesystem import FileSystem
-from kafkaframes.log.summary import PartitionSummary, SegmentSummary
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from kafkaframes.cli import rewriting
-from kafkaframes.log.rewrite.settings import RewriteSettings
 from kafkaframes.records.codecs import codec_of
+from kafkaframes.rewrite.settings import RewriteSettings
 
 
 @click.command("recompress", context_settings={"help_option_names": ["-h", "--help"]})

@@ -11,7 +11,7 @@ from kafkaframes.cli import rewriting
 from kafkaframes.cli.info import size_text
 from kafkaframes.errors import OptionError
 from kafkaframes.log.recovery import RecoverySettings
-from kafkaframes.log.repair_job import RepairReport, repair_in_place, repair_log
+from kafkaframes.rewrite.repair_job import RepairReport, repair_in_place, repair_log
 
 
 def _print(report: RepairReport) -> None:

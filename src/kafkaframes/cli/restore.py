@@ -15,11 +15,11 @@ from kafkaframes.cli.info import size_text
 from kafkaframes.cli.stores import store_options
 from kafkaframes.cli.tables import print_table
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.log.restore.kraft import DEFAULT_RELEASE, RELEASES
-from kafkaframes.log.restore.settings import ABORT, KEEP, KRAFT, NO_BOOTSTRAP, REASSIGN, SKIP, STOP, RestoreSettings
+from kafkaframes.restore.kraft import DEFAULT_RELEASE, RELEASES
+from kafkaframes.restore.settings import ABORT, KEEP, KRAFT, NO_BOOTSTRAP, REASSIGN, SKIP, STOP, RestoreSettings
 
 if TYPE_CHECKING:
-    from kafkaframes.log.restore.report import RestoreReport
+    from kafkaframes.restore.report import RestoreReport
 
 EXIT_LOST = 1
 
@@ -101,7 +101,7 @@ def command(
     kafkaframes restore /backup/kafka-logs --to /var/lib/kafka/restored
     kafkaframes restore /backup/kafka-logs --to restored --topic orders
     """
-    from kafkaframes.log.restore.door import restore_log
+    from kafkaframes.restore.door import restore_log
 
     if to is None and not dry_run:
         raise OptionError("give --to DIR, or --dry-run to look first")
@@ -143,7 +143,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _ids_in(path: str, given: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     """Read the ids of the topics that are asked for; without --topic they are what is asked for."""
-    from kafkaframes.log.restore.cluster import read_topic_ids
+    from kafkaframes.restore.cluster import read_topic_ids
 
     try:
         text = Path(path).read_text()

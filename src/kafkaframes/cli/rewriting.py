@@ -21,9 +21,9 @@ from kafkaframes.errors import OptionError
 from kafkaframes.records.layout import CODECS
 
 if TYPE_CHECKING:
-    from kafkaframes.log.rewrite.job import JobReport
-    from kafkaframes.log.rewrite.settings import RewriteSettings
-    from kafkaframes.log.rewrite.staged_compaction import Split
+    from kafkaframes.rewrite.job import JobReport
+    from kafkaframes.rewrite.settings import RewriteSettings
+    from kafkaframes.rewrite.staged_compaction import Split
 
 FORMATS = {"v0": 0, "v1": 1, "v2": 2}
 codec_option = partial(click.option, "--codec", type=click.Choice(CODECS))
@@ -82,7 +82,7 @@ def runner(master: str | None, jobs: int | None, *, label: str) -> Iterator[Call
 
 def split(master: str | None, jobs: int | None) -> Split:
     """Return how what ``runner`` has started shares out large partitions."""
-    from kafkaframes.log.rewrite.staged_compaction import Split
+    from kafkaframes.rewrite.staged_compaction import Split
     from kafkaframes.spark import jobs as spark_jobs
     from kafkaframes.spark.builder import session
 
@@ -133,8 +133,8 @@ def rewrite(
     key_files: tuple[str, ...] = (),
 ) -> None:
     """Run a conversion and show what it did."""
-    from kafkaframes.log.rewrite.in_place import convert_in_place
-    from kafkaframes.log.rewrite.job import convert
+    from kafkaframes.rewrite.in_place import convert_in_place
+    from kafkaframes.rewrite.job import convert
 
     if in_place != (backup is not None) or in_place == (to is not None):
         raise OptionError("give --to DIR, or --in-place --backup DIR")

@@ -15,13 +15,13 @@ from kafkaframes.cli import workers
 from kafkaframes.cli.copies import MERGE, one_log, replicas_option
 from kafkaframes.cli.info import size_text
 from kafkaframes.cli.stores import key_file_option, store_options
-from kafkaframes.log import verify
-from kafkaframes.log.copies.decisions import Decision
-from kafkaframes.log.copies.together import OneLog
+from kafkaframes.copies.decisions import Decision
+from kafkaframes.copies.together import OneLog
+from kafkaframes.dump import verify
+from kafkaframes.dump.verify import Report, Task
+from kafkaframes.dump.verify_segment import SegmentFacts
+from kafkaframes.files.findings import Severity
 from kafkaframes.log.directory import LogDirectory, discover
-from kafkaframes.log.findings import Severity
-from kafkaframes.log.verify import Report, Task
-from kafkaframes.log.verify_segment import SegmentFacts
 
 EXIT_DAMAGED = 1
 MOST_FINDINGS = 20  # of one check; --all shows the others

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log import checkpoints, names
-from kafkaframes.log.checkpoints import CleanShutdown, EpochStart, MetaProperties, PartitionMetadata
+from kafkaframes.files import checkpoints, names
+from kafkaframes.files.checkpoints import CleanShutdown, EpochStart, MetaProperties, PartitionMetadata
+from kafkaframes.files.names import DirectoryName, FileName, TopicPartition
 from kafkaframes.log.filesystem import (
     KEY_FILES,
     FileInfo,
@@ -27,8 +28,7 @@ from kafkaframes.log.filesystem import (
     split,
     wrap,
 )
-from kafkaframes.log.names import DirectoryName, FileName, TopicPartition
-from kafkaframes.log.tiered.listing import Store, find_store, named_objects
+from kafkaframes.tiered.listing import Store, find_store, named_objects
 
 _Parsed = TypeVar("_Parsed")
 NESTED_DEPTH = 4  # directories of directories of log directories: how far down is looked
@@ -208,7 +208,7 @@ def _stores_shown(found: list[LogDirectory | Store], options: Mapping[str, Any])
     directories = [one for one in found if isinstance(one, LogDirectory)]
     if len(directories) == len(found):
         return directories
-    from kafkaframes.log.tiered import view  # it asks this module for the rest
+    from kafkaframes.tiered import view  # it asks this module for the rest
 
     knowledge = view.Knowledge.of(_merged(directories))
     key_files = options.get(KEY_FILES, ())

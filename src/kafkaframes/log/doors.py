@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
-    from kafkaframes.log.append import Appended, AppendSettings
+    from kafkaframes.append import Appended, AppendSettings
 
 _LARGEST_START = 2**63 - 2**32  # offsets of one append never reach 2^63 from here
 
@@ -30,7 +30,7 @@ def validate_and_assign(
     """
     from dataclasses import fields, replace
 
-    from kafkaframes.log.append import AppendSettings, validate_and_assign
+    from kafkaframes.append import AppendSettings, validate_and_assign
 
     if not 0 <= offset <= _LARGEST_START:
         raise OptionError(f"no offset of a log's end: {offset}")

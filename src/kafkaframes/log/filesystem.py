@@ -282,8 +282,8 @@ def filesystem_for(path: str, *, options: Mapping[str, Any] | None = None) -> Fi
     protocol, mark, _ = path.partition("://")
     found: FileSystem = FsspecFileSystem(protocol, given) if mark and protocol != "file" else LocalFileSystem()
     if VIEW_MARK in path:
-        from kafkaframes.log.tiered.filesystem import TieredFileSystem
-        from kafkaframes.log.tiered.names import ViewPath
+        from kafkaframes.tiered.filesystem import TieredFileSystem
+        from kafkaframes.tiered.names import ViewPath
 
         return TieredFileSystem(found, tuple(key_files)) if ViewPath.parse(path) is not None else found
     return found

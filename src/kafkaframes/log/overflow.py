@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from kafkaframes.log import names
+from kafkaframes.files import names
+from kafkaframes.files.names import FileName
 from kafkaframes.log.directory import LogFile, Partition, Segment
 from kafkaframes.log.filesystem import FileInfo, FileSystem, ReadAt
-from kafkaframes.log.names import FileName
 from kafkaframes.log.scan import scan_segment
 from kafkaframes.log.segment_reader import SegmentReader, open_segment
 from kafkaframes.records.layout import CODEC_MASK

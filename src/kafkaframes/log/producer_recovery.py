@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.files.producer_snapshot import ProducerEntry, read_producer_snapshot, write_producer_snapshot
 from kafkaframes.log.directory import Segment
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.headers import BatchHeader
-from kafkaframes.log.producer_snapshot import ProducerEntry, read_producer_snapshot, write_producer_snapshot
 from kafkaframes.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStates
 from kafkaframes.log.rebuild import with_producers
 from kafkaframes.log.scan import scan_segment

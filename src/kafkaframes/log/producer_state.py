@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.files.producer_snapshot import ProducerEntry, read_producer_snapshot
 from kafkaframes.log.directory import Partition
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.headers import BatchHeader
-from kafkaframes.log.producer_snapshot import ProducerEntry, read_producer_snapshot
 from kafkaframes.log.segment_reader import open_segment
 from kafkaframes.log.transactions import Marker, markers_of
 from kafkaframes.records.batch import sequence_of

@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
+from kafkaframes.files.findings import Severity
 from kafkaframes.log.filesystem import KEY_FILES, VIEW_MARK, plain_path, split
-from kafkaframes.log.findings import Severity
 from kafkaframes.log.segment_source import damage_of, open_planned, resume
-from kafkaframes.log.tiered.filesystem import object_view
 from kafkaframes.records.chunks import Memory
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadError, ReadOptions, RecordReader
 from kafkaframes.records.scan import FILE, MEMORY, as_array
 from kafkaframes.records.table import batches_table
+from kafkaframes.tiered.filesystem import object_view
 
 log = logging.getLogger("kafkaframes.log")
 _LEVELS = {Severity.NOTE: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.WARNING}
@@ -111,8 +111,8 @@ def _in_copies(
     paths: list[str], options: ReadOptions, errors: list[ReadError], storage: Mapping[str, Any]
 ) -> Iterator[pa.RecordBatch]:
     """Read segments of several copies as one log, partition by partition."""
-    from kafkaframes.log.copies.reading import group
-    from kafkaframes.log.copies.together import copies_of, merge_found
+    from kafkaframes.copies.reading import group
+    from kafkaframes.copies.together import copies_of, merge_found
     from kafkaframes.log.directory import discover
 
     directories = discover(paths, options=storage)

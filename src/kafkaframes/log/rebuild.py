@@ -14,17 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kafkaframes.log.checkpoints import EpochStart
+from kafkaframes.files.checkpoints import EpochStart
+from kafkaframes.files.offset_index import OffsetIndex
+from kafkaframes.files.time_index import NO_TIMESTAMP, TimeIndex
+from kafkaframes.files.txn_index import AbortedTransaction
 from kafkaframes.log.directory import Segment
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.headers import BatchHeader
-from kafkaframes.log.offset_index import OffsetIndex
 from kafkaframes.log.producer_state import ProducerStates
 from kafkaframes.log.scan import scan_segment
 from kafkaframes.log.segment_reader import SegmentReader
-from kafkaframes.log.time_index import NO_TIMESTAMP, TimeIndex
 from kafkaframes.log.transactions import Marker, OpenTransactions, markers_of
-from kafkaframes.log.txn_index import AbortedTransaction
 from kafkaframes.records.layout import BATCH_COLUMNS, CONTROL, TRANSACTIONAL
 from kafkaframes.records.scan import Batches
 

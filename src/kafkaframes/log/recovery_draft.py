@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from kafkaframes.log import names
+from kafkaframes.files import names
+from kafkaframes.files.names import FileName
 from kafkaframes.log.directory import LogFile
 from kafkaframes.log.filesystem import join, split
-from kafkaframes.log.names import FileName
 from kafkaframes.log.overflow import MOST_OFFSETS, Piece
 from kafkaframes.records.scan import Batches
 

@@ -12,13 +12,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from kafkaframes.cleaner.settings import BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD, SEMANTICS
 from kafkaframes.errors import OptionError
-from kafkaframes.log import names
-from kafkaframes.log.cleaner.settings import BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD, SEMANTICS
+from kafkaframes.files import names
+from kafkaframes.files.names import FileName
 from kafkaframes.log.directory import LogFile
 from kafkaframes.log.filesystem import FileSystem, join, split
 from kafkaframes.log.headers import HeaderWalk
-from kafkaframes.log.names import FileName
 from kafkaframes.log.recovery_draft import Action, Draft, KeptSegment, Kind, Rebuild
 
 INDEX_KINDS = ("index", "timeindex", "txnindex")

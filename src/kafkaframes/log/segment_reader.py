@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import TypeVar
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.files.offset_index import OffsetIndex, OffsetPosition, read_offset_index
+from kafkaframes.files.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, read_time_index
 from kafkaframes.log.directory import LogFile, Segment
 from kafkaframes.log.filesystem import FileSystem, ReadAt
 from kafkaframes.log.headers import BatchHeader, HeaderWalk, read_batch
-from kafkaframes.log.offset_index import OffsetIndex, OffsetPosition, read_offset_index
-from kafkaframes.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, read_time_index
 from kafkaframes.records.batch import Record, read_values
 from kafkaframes.records.scan import FILE
 

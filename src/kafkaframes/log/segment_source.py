@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkaframes.errors import DamagedChunkError, LogDirError
+from kafkaframes.files.offset_index import read_offset_index
+from kafkaframes.files.segment_file import open_segment_file
 from kafkaframes.log.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, filesystem_for
-from kafkaframes.log.offset_index import read_offset_index
-from kafkaframes.log.segment_file import open_segment_file
-from kafkaframes.log.tiered.chunks import ChunkReader
-from kafkaframes.log.tiered.filesystem import TieredFileSystem
-from kafkaframes.log.tiered.names import ViewPath
 from kafkaframes.records.chunks import Source
 from kafkaframes.records.scan import Bytes
+from kafkaframes.tiered.chunks import ChunkReader
+from kafkaframes.tiered.filesystem import TieredFileSystem
+from kafkaframes.tiered.names import ViewPath
 
 STORE_BYTES = 8 << 20  # asked of a store at once: a request costs some milliseconds, whatever its size
 

@@ -19,21 +19,21 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.log import leader_epochs, names
-from kafkaframes.log.checkpoints import EpochStart, PartitionMetadata, write_leader_epochs, write_partition_metadata
+from kafkaframes.files import leader_epochs, names
+from kafkaframes.files.checkpoints import EpochStart, PartitionMetadata, write_leader_epochs, write_partition_metadata
+from kafkaframes.files.names import FileName
+from kafkaframes.files.offset_index import write_offset_index
+from kafkaframes.files.producer_snapshot import ProducerEntry, write_producer_snapshot
+from kafkaframes.files.time_index import write_time_index
+from kafkaframes.files.txn_index import write_txn_index
 from kafkaframes.log.directory import LogFile, Segment
 from kafkaframes.log.filesystem import LocalFileSystem
-from kafkaframes.log.names import FileName
-from kafkaframes.log.offset_index import write_offset_index
 from kafkaframes.log.producer_recovery import in_file_order
-from kafkaframes.log.producer_snapshot import ProducerEntry, write_producer_snapshot
 from kafkaframes.log.producer_state import ProducerStates
 from kafkaframes.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
-from kafkaframes.log.rewrite import files
-from kafkaframes.log.time_index import write_time_index
 from kafkaframes.log.transactions import OpenTransactions
-from kafkaframes.log.txn_index import write_txn_index
 from kafkaframes.records.scan import FILE, Batches, scan_all
+from kafkaframes.rewrite import files
 
 LARGEST_SEGMENT = 2**31 - 1  # positions in an offset index have 32 bits
 DEFAULT_SEGMENT_BYTES = 1 << 30  # the default of segment.bytes

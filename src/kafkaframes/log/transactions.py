@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import CorruptRecordError, LogDirError
+from kafkaframes.files.producer_snapshot import ProducerEntry, read_producer_snapshot
+from kafkaframes.files.txn_index import AbortedTransaction, read_txn_index
 from kafkaframes.log.directory import LogFile, Partition, Segment
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.headers import BatchHeader
-from kafkaframes.log.producer_snapshot import ProducerEntry, read_producer_snapshot
 from kafkaframes.log.segment_reader import SegmentReader, open_segment
-from kafkaframes.log.txn_index import AbortedTransaction, read_txn_index
 from kafkaframes.records.batch import Record
 from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
 from kafkaframes.records.scan import Ints

@@ -1,4 +1,4 @@
-"""Copies of one partition: merged into the one log that is measured (``log/copies``), and what was decided about each.
+"""Copies of one partition: merged into the one log that is measured (``copies``), and what was decided about each.
 
 Copies of different clusters, or of different topics under one name, are not copies of one log: each is measured alone.
 """
@@ -9,15 +9,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafkaframes.copies.decisions import Decision
+from kafkaframes.copies.pieces import Merged
+from kafkaframes.copies.reading import Found, group
+from kafkaframes.copies.together import copies_of, merge_found
+from kafkaframes.copies.view import View
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.copies.decisions import Decision
-from kafkaframes.log.copies.pieces import Merged
-from kafkaframes.log.copies.reading import Found, group
-from kafkaframes.log.copies.together import copies_of, merge_found
-from kafkaframes.log.copies.view import View
+from kafkaframes.files.findings import Finding, Severity
 from kafkaframes.log.directory import LogDirectory, Partition
 from kafkaframes.log.filesystem import FileSystem
-from kafkaframes.log.findings import Finding, Severity
 
 SAME, BEHIND, LATER, CLEANED = "same", "behind", "starts later", "cleaned"
 INCOMPLETE, DAMAGED, DIFFERS = "incomplete", "damaged", "differs"

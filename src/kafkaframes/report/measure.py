@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kafkaframes.dump.verify_segment import SegmentFacts, verify_segment
 from kafkaframes.log.directory import Segment
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.scan import Window
-from kafkaframes.log.verify_segment import SegmentFacts, verify_segment
 from kafkaframes.records import decode
 from kafkaframes.records.chunks import Chunk, pieces
 from kafkaframes.records.decode import Index

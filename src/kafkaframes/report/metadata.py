@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.log import names
+from kafkaframes.files import names
 from kafkaframes.log.directory import LogDirectory, Partition, Segment, partitions_of
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.internal_topics import open_record

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from kafkaframes.log.findings import Finding, Severity
+from kafkaframes.files.findings import Finding, Severity
 from kafkaframes.report.copies import CopyReport
 from kafkaframes.report.histograms import Sizes
 from kafkaframes.report.measure import Loss

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from kafkaframes.log.findings import Finding, Severity
+from kafkaframes.files.findings import Finding, Severity
 from kafkaframes.report import charts, copies
 from kafkaframes.report.charts import Part
 from kafkaframes.report.copies import CopyReport

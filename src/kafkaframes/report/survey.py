@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafkaframes.dump import verify
+from kafkaframes.dump.verify_segment import SegmentFacts
 from kafkaframes.errors import OptionError
-from kafkaframes.log import verify
+from kafkaframes.files.findings import Finding, Severity
+from kafkaframes.files.names import TopicPartition
 from kafkaframes.log.directory import LogDirectory
 from kafkaframes.log.filesystem import plain_path
-from kafkaframes.log.findings import Finding, Severity
-from kafkaframes.log.names import TopicPartition
-from kafkaframes.log.verify_segment import SegmentFacts
 from kafkaframes.records.reasons import CRC_MISMATCH
 from kafkaframes.report import totals
 from kafkaframes.report.copies import Joined, copy_reports, joined_copies

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from kafkaframes.log.findings import Finding, Severity
-from kafkaframes.log.names import TopicPartition
-from kafkaframes.log.verify_segment import SegmentFacts
+from kafkaframes.dump.verify_segment import SegmentFacts
+from kafkaframes.files.findings import Finding, Severity
+from kafkaframes.files.names import TopicPartition
 from kafkaframes.report.copies import Joined
 from kafkaframes.report.distinct import STANDARD_ERROR
 from kafkaframes.report.histograms import Sizes, Times

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.log.copies.healing import Healer
+from kafkaframes.copies.healing import Healer
 from kafkaframes.log.segment_source import Meter
 from kafkaframes.records import decode
 from kafkaframes.records.chunks import Chunk, Chunks, pieces

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.log.export.settings import ExportTask
-from kafkaframes.log.export.task import export_group
+from kafkaframes.export.settings import ExportTask
+from kafkaframes.export.task import export_group
 from kafkaframes.spark.discovery import discover_logs
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import INTERNAL_TOPICS, NO_END, NO_START, Segment, Slice, prune, select_segments

@@ -24,7 +24,7 @@ from kafkaframes.spark.worker import settle
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kafkaframes.log.rewrite.staged_compaction import Split
+    from kafkaframes.rewrite.staged_compaction import Split
 
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
@@ -85,7 +85,7 @@ def _is_sparks(error: Exception) -> bool:
 
 
 def runner(spark: SparkSession) -> Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]:
-    """Return what the rewrites of ``log/rewrite`` take as ``run``: an error of ours keeps its class and its place.
+    """Return what the rewrites of ``rewrite`` take as ``run``: an error of ours keeps its class and its place.
 
     Such an error is an answer to Spark, not a failure: trying again would not help.
     """
@@ -102,7 +102,7 @@ def runner(spark: SparkSession) -> Callable[[Callable[[Any], Any], Sequence[Any]
 
 def split(spark: SparkSession) -> Split:
     """Return how compaction shares out large partitions."""
-    from kafkaframes.log.rewrite.staged_compaction import Split
+    from kafkaframes.rewrite.staged_compaction import Split
 
     return Split(secret=new_secret(), workers=spark.sparkContext.defaultParallelism)
 

@@ -1,4 +1,4 @@
-"""``df.write.format("kafka-log")``: rows into a log directory that a broker opens; see ``log/writing``.
+"""``df.write.format("kafka-log")``: rows into a log directory that a broker opens; see ``restore/writing``.
 
 What Spark does when: ``writer`` is called once, in a planner process on the driver's machine; ``write`` in a worker for
 each task, perhaps more than once; then ``commit`` with what all tasks returned, or ``abort``, on the driver's machine
@@ -23,8 +23,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.rewrite import files
-from kafkaframes.log.writing import Commit, Run, RunWriter, Target, WriteSettings
+from kafkaframes.restore.writing import Commit, Run, RunWriter, Target, WriteSettings
+from kafkaframes.rewrite import files
 from kafkaframes.spark.write_options import COLUMN_TYPES, check_columns
 
 if TYPE_CHECKING:

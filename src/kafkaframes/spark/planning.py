@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
+from kafkaframes.copies.healing import Alternate
 from kafkaframes.errors import OptionError
-from kafkaframes.log.copies.healing import Alternate
+from kafkaframes.files.txn_index import AbortedTransaction
 from kafkaframes.log.directory import Segment as StoredFiles
-from kafkaframes.log.txn_index import AbortedTransaction
 from kafkaframes.spark.options import EARLIEST, LATEST, Assignment, PartitionOffsets, ReadOptions
 
 SMALLEST_TARGET = 16 << 20

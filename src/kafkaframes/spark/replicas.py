@@ -13,15 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kafkaframes.copies.decisions import Decision, by_severity
+from kafkaframes.copies.healing import Alternate
+from kafkaframes.copies.pieces import Merged, Piece, Stretch
+from kafkaframes.copies.reading import Found
+from kafkaframes.copies.together import merge_found
+from kafkaframes.copies.view import View
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.copies.decisions import Decision, by_severity
-from kafkaframes.log.copies.healing import Alternate
-from kafkaframes.log.copies.pieces import Merged, Piece, Stretch
-from kafkaframes.log.copies.reading import Found
-from kafkaframes.log.copies.together import merge_found
-from kafkaframes.log.copies.view import View
+from kafkaframes.files.findings import Severity
 from kafkaframes.log.directory import LogDirectory
-from kafkaframes.log.findings import Severity
 from kafkaframes.spark.discovery import FoundLogs, Log
 from kafkaframes.spark.options import PartitionOffsets, ReadOptions
 from kafkaframes.spark.planning import NO_END, NO_START, Segment

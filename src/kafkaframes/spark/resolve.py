@@ -19,17 +19,15 @@ from itertools import pairwise
 
 import numpy as np
 
+from kafkaframes.copies.decisions import Decision
+from kafkaframes.copies.view import MergedFileSystem
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.log.copies.decisions import Decision
-from kafkaframes.log.copies.view import MergedFileSystem
+from kafkaframes.files.offset_index import read_offset_index
+from kafkaframes.files.txn_index import AbortedTransaction
 from kafkaframes.log.headers import BatchHeader
 from kafkaframes.log.lookup import log_end_offset, offset_for_timestamp
-from kafkaframes.log.offset_index import read_offset_index
 from kafkaframes.log.segment_reader import SegmentReader, open_segment
-from kafkaframes.log.tiered.filesystem import TieredFileSystem
-from kafkaframes.log.tiered.names import ViewPath
 from kafkaframes.log.transactions import TransactionState, transactions_of
-from kafkaframes.log.txn_index import AbortedTransaction
 from kafkaframes.records.reasons import END
 from kafkaframes.spark.boundaries import find_boundaries
 from kafkaframes.spark.discovery import FoundLogs, Log, discover_logs
@@ -46,6 +44,8 @@ from kafkaframes.spark.planning import (
     share_out,
 )
 from kafkaframes.spark.replicas import OneOfEach, copies_apart, merge_chosen
+from kafkaframes.tiered.filesystem import TieredFileSystem
+from kafkaframes.tiered.names import ViewPath
 
 log = logging.getLogger("kafkaframes.spark")
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from kafkaframes.log.names import TopicPartition
-    from kafkaframes.log.restore.partition import PartitionReport
-    from kafkaframes.log.restore.report import RestoreReport
-    from kafkaframes.log.restore.settings import RestoreSettings
+    from kafkaframes.files.names import TopicPartition
+    from kafkaframes.restore.partition import PartitionReport
+    from kafkaframes.restore.report import RestoreReport
+    from kafkaframes.restore.settings import RestoreSettings
 
 _ATTEMPT = ".kafkaframes-attempt-"
 _ORDER = "_kafkaframes_order"
@@ -47,7 +47,7 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
             ``timestampType`` where there are such. Offsets are kept where they are given, holes and all; otherwise rows
             are numbered in the frame's order. A partition is written by one task. Transactions are not made again.
         to: a directory that the driver and the workers see under the same path.
-        settings: as ``kafkaframes.log.restore.settings.RestoreSettings`` has them: ``topics``, ``topic_map``,
+        settings: as ``kafkaframes.restore.settings.RestoreSettings`` has them: ``topics``, ``topic_map``,
             ``offsets``, ``codec``, ``batch_bytes``, ``segment_bytes``, ``record_format``, ``bootstrap``, ...
 
     Raises:
@@ -55,12 +55,12 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
         LogDirError: something else exists there, or the disk fails; nothing is left behind.
         KafkaframesError: a row cannot be written.
     """
-    from kafkaframes.log.restore.job import carry_out
-    from kafkaframes.log.restore.parquet import complete
-    from kafkaframes.log.restore.report import RestoreReport
-    from kafkaframes.log.restore.rows import check_columns
-    from kafkaframes.log.restore.settings import RestoreSettings
-    from kafkaframes.log.rewrite.job import described
+    from kafkaframes.restore.job import carry_out
+    from kafkaframes.restore.parquet import complete
+    from kafkaframes.restore.report import RestoreReport
+    from kafkaframes.restore.rows import check_columns
+    from kafkaframes.restore.settings import RestoreSettings
+    from kafkaframes.rewrite.job import described
 
     chosen = RestoreSettings(**settings)
     check_columns(df.columns, chosen)
@@ -81,7 +81,7 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
 
 
 def _new_id() -> str:
-    from kafkaframes.log.restore.kraft import id_text
+    from kafkaframes.restore.kraft import id_text
 
     return id_text(uuid.uuid4())
 
@@ -115,7 +115,7 @@ def _wanted(settings: RestoreSettings) -> Column:
 
 
 def _written(rows: DataFrame, directory: Path, settings: RestoreSettings) -> list[PartitionReport]:
-    from kafkaframes.log.restore.partition import PartitionReport
+    from kafkaframes.restore.partition import PartitionReport
 
     with _sparks_errors():
         done = rows.mapInArrow(_Write(str(directory), settings), "attempt string, report string").collect()
@@ -152,9 +152,9 @@ class _Write:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from kafkaframes.log.names import TopicPartition
-        from kafkaframes.log.restore.plan import check_topic_name
-        from kafkaframes.log.restore.rows import RowsWriter
+        from kafkaframes.files.names import TopicPartition
+        from kafkaframes.restore.plan import check_topic_name
+        from kafkaframes.restore.rows import RowsWriter
 
         attempt = Path(self.directory, f"{_ATTEMPT}{uuid.uuid4().hex}")
         current: TopicPartition | None = None
@@ -188,7 +188,7 @@ def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, p
     import numpy as np
     import pyarrow.compute as pc
 
-    from kafkaframes.log.names import TopicPartition
+    from kafkaframes.files.names import TopicPartition
 
     for batch in batches:
         if batch.num_rows == 0:
@@ -203,9 +203,9 @@ def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, p
 
 
 def _write_ids(directory: Path, report: RestoreReport) -> None:
-    from kafkaframes.log import names
-    from kafkaframes.log.checkpoints import PartitionMetadata, write_partition_metadata
-    from kafkaframes.log.restore.cluster import write_all
+    from kafkaframes.files import names
+    from kafkaframes.files.checkpoints import PartitionMetadata, write_partition_metadata
+    from kafkaframes.restore.cluster import write_all
 
     for one in report.partitions:
         raw = write_partition_metadata(PartitionMetadata(report.topic_ids[one.topic]))

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from kafkaframes.copies.healing import Healer
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.copies.healing import Healer
 from kafkaframes.log.filesystem import ReadAt, filesystem_for
 from kafkaframes.log.headers import BatchHeader, HeaderWalk
 from kafkaframes.log.segment_source import Meter, TieredSource, check_not_cut, damage_of, open_planned, resume

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kafkaframes.errors import OptionError
+from kafkaframes.export.tables.run import Plan, TablePlan
+from kafkaframes.export.tables.state import Gap, TableState, TopicPartition, topic_number
 from kafkaframes.log.lookup import log_end_offset
-from kafkaframes.log.tables.run import Plan, TablePlan
-from kafkaframes.log.tables.state import Gap, TableState, TopicPartition, topic_number
 from kafkaframes.log.transactions import TransactionState, transactions_of
 from kafkaframes.spark.discovery import Log, discover_logs
 from kafkaframes.spark.export import task_of

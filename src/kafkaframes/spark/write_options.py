@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.log.writing.settings import DEFAULT_MAX_MESSAGE_BYTES, WriteSettings
+from kafkaframes.restore.writing.settings import DEFAULT_MAX_MESSAGE_BYTES, WriteSettings
 from kafkaframes.spark.columns import RECORDS
 from kafkaframes.spark.options import parse_size
 

@@ -24,14 +24,14 @@ from typing import Any
 from tests.agreement.kind import Case, Kind, differences
 from tests.agreement.kinds.logs import lines
 
+from kafkaframes.cleaner import CleanerSettings, CleaningRound, clean_partition
+from kafkaframes.cleaner.settings import BEFORE_HORIZONS, semantics_of_version
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.checkpoints import read_offset_checkpoint
-from kafkaframes.log.cleaner import CleanerSettings, CleaningRound, clean_partition
-from kafkaframes.log.cleaner.settings import BEFORE_HORIZONS, semantics_of_version
+from kafkaframes.files.checkpoints import read_offset_checkpoint
 from kafkaframes.log.directory import Partition, discover
 from kafkaframes.log.filesystem import FileSystem
-from kafkaframes.log.rewrite.job import run_here
-from kafkaframes.log.rewrite.staged_compaction import Job, Split, clean_partitions
+from kafkaframes.rewrite.job import run_here
+from kafkaframes.rewrite.staged_compaction import Job, Split, clean_partitions
 
 _BEGIN = re.compile(r"(?P<at>\S+Z?) INFO .*Beginning cleaning of log (?P<log>\S+?)\.?$")
 _CLOCK_MS = 60  # a log line follows the clock of its round by less

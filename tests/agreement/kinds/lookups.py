@@ -14,10 +14,10 @@ from typing import Any
 
 from tests.agreement.kind import Case, Kind, differences
 
+from kafkaframes.files.names import CLUSTER_METADATA_TOPIC
 from kafkaframes.log.directory import LogDirectory, Partition, Segment, discover, partitions_of
 from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.lookup import FoundOffset, find_timestamp, list_offsets, log_end_offset, offset_for_timestamp
-from kafkaframes.log.names import CLUSTER_METADATA_TOPIC
 from kafkaframes.log.segment_reader import SegmentReader, open_segment
 
 SUFFIX = ".lookups.json"

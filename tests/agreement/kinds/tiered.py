@@ -21,15 +21,15 @@ from typing import Any
 from tests.agreement.kind import Case, Kind, differences
 from tests.agreement.kinds.logs import lines
 
-from kafkaframes.log.checkpoints import write_leader_epochs
+from kafkaframes.files.checkpoints import write_leader_epochs
+from kafkaframes.files.names import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT, LOG_START_CHECKPOINT
 from kafkaframes.log.directory import LogDirectory, Partition, discover
 from kafkaframes.log.filesystem import LocalFileSystem
-from kafkaframes.log.names import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT, LOG_START_CHECKPOINT
-from kafkaframes.log.tiered import names, view
-from kafkaframes.log.tiered.filesystem import TieredFileSystem
-from kafkaframes.log.tiered.listing import Store, find_store
-from kafkaframes.log.tiered.names import INDEX_OF_FILE, ObjectName, ViewPath
-from kafkaframes.log.tiered.remote_log_metadata import MetadataEntry
+from kafkaframes.tiered import names, view
+from kafkaframes.tiered.filesystem import TieredFileSystem
+from kafkaframes.tiered.listing import Store, find_store
+from kafkaframes.tiered.names import INDEX_OF_FILE, ObjectName, ViewPath
+from kafkaframes.tiered.remote_log_metadata import MetadataEntry
 
 _FREE = ("made_by_hand", "copy_of")
 _NOT_NAMED = "not in the metadata topic"
@@ -364,8 +364,8 @@ def _ranges(offsets: Iterable[int]) -> list[list[int]]:
 
 
 def _json_lines(filesystem: Any, path: str) -> Iterator[bytes]:
-    from kafkaframes.log.dump.files import DumpFile
-    from kafkaframes.log.dump.jsonl import JsonDump, JsonOptions
+    from kafkaframes.dump.files import DumpFile
+    from kafkaframes.dump.jsonl import JsonDump, JsonOptions
 
     for chunk in JsonDump(DumpFile(filesystem, path, "log", filesystem.stat(path).size_bytes), JsonOptions()):
         yield from bytes(chunk).splitlines()

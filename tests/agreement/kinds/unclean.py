@@ -26,7 +26,7 @@ from tests.agreement.kind import Case, Kind, differences
 from tests.agreement.kinds.cleaned import EXPIRATIONS
 from tests.agreement.kinds.logs import TRUTH, found_lines, lines
 
-from kafkaframes.log.cleaner.settings import semantics_of_version
+from kafkaframes.cleaner.settings import semantics_of_version
 from kafkaframes.log.directory import LogDirectory, Partition, discover
 from kafkaframes.log.recovery import RecoverySettings, recover_to
 from kafkaframes.log.recovery_plan import plan_recovery

@@ -1,0 +1,184 @@
+"""Write one ordinary set, which ``_kernels.take`` has opened, in another format or for another codec (numba).
+
+Start reading at ``fast_rebuild.py``, not here.
+
+1. ``rewrite`` answers ``WRITTEN``: what goes into the log is at OUT_AT; or ``PLAIN``: the records are there and wait
+   for their compressor, and for ``wrap`` to put them behind a header. Both say that nothing at all is odd.
+2. ``ODD`` is no verdict: the general path (``validator.py``) decides. ``NO_OUT`` asks for more memory.
+3. Nothing is written beyond OUT_SIZE bytes.
+"""
+
+import numpy as np
+from numba import types
+
+from kafkaframes.append._kernels_desk import (
+    ANY_CODEC,
+    APPEND_TIME,
+    COUNT,
+    FIRST_MS,
+    HELD_AT,
+    HELD_END,
+    HELD_START,
+    LARGEST_MS,
+    LEADER_EPOCH,
+    MOST_BYTES,
+    NO_OUT,
+    NO_TIMESTAMP,
+    NOW_MS,
+    ODD,
+    OUT_AT,
+    OUT_SIZE,
+    PLAIN,
+    REASSIGN,
+    SENT,
+    TO_CODEC,
+    TO_MAGIC,
+    WRITTEN,
+)
+from kafkaframes.append._kernels_records import can_hold, rewrite_batch, rewrite_messages, room_for
+from kafkaframes.records._kernels_build import store_i8, store_i16, store_i32, store_i64
+from kafkaframes.records._kernels_scan import (
+    AT_MAGIC,
+    AT_SIZE,
+    OLD_ATTRIBUTES,
+    OLD_CRC,
+    OLD_CRC_FROM,
+    OLD_TIMESTAMP,
+    OVERHEAD,
+    V0_HEADER,
+    V1_HEADER,
+    V2_ATTRIBUTES,
+    V2_BASE_SEQUENCE,
+    V2_BASE_TIMESTAMP,
+    V2_COUNT,
+    V2_CRC,
+    V2_CRC_FROM,
+    V2_DELTA,
+    V2_EPOCH,
+    V2_HEADER,
+    V2_MAX_TIMESTAMP,
+    V2_PRODUCER_EPOCH,
+    V2_PRODUCER_ID,
+)
+from kafkaframes.records.layout import CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, ZSTD
+from kafkaframes.wire._jit import OUT_INT64S, device, kernel
+from kafkaframes.wire._kernels import address_of, copy_bytes, crc32_of, crc32c_of, load_i16, load_i32, load_i64, load_u8
+
+_LENGTHS = 8  # of key and value
+_NO = (np.int64(ODD), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
+
+
+@device
+def _can_be_written(sent, magic, codec, target, desk):
+    """Tell whether nothing stands against another format or codec."""
+    if magic == desk[TO_MAGIC] and target == codec and target == 0:
+        return False
+    producer, epoch, transactional = np.int64(-1), np.int64(-1), np.int64(0)
+    if magic == 2:
+        producer, epoch = load_i64(sent, V2_PRODUCER_ID), load_i16(sent, V2_PRODUCER_EPOCH)
+        transactional = load_i16(sent, V2_ATTRIBUTES) & TRANSACTIONAL
+    if desk[TO_MAGIC] < 2:
+        return transactional == 0 and producer < 0 and target != ZSTD
+    if producer < 0:
+        return transactional == 0 and producer == -1
+    return epoch != -1
+
+
+@device
+def _write_batch_header(sent, magic, codec, size, offset, desk):
+    """Write the header of a format 2 batch whose records, ``size`` bytes, stand behind it at OUT_AT."""
+    out = desk[OUT_AT]
+    transactional = load_i16(sent, V2_ATTRIBUTES) & TRANSACTIONAL if magic == 2 else 0
+    store_i64(out, 0, offset)
+    store_i32(out, AT_SIZE, V2_HEADER - OVERHEAD + size)
+    store_i32(out, V2_EPOCH, desk[LEADER_EPOCH])
+    store_i8(out, AT_MAGIC, 2)
+    store_i16(out, V2_ATTRIBUTES, codec | transactional | (LOG_APPEND_TIME if desk[APPEND_TIME] else 0))
+    store_i32(out, V2_DELTA, desk[COUNT] - 1)
+    store_i64(out, V2_BASE_TIMESTAMP, desk[FIRST_MS])
+    store_i64(out, V2_MAX_TIMESTAMP, desk[LARGEST_MS])
+    if magic == 2:
+        copy_bytes(out, V2_PRODUCER_ID, sent, V2_PRODUCER_ID, V2_COUNT - V2_PRODUCER_ID)
+    else:
+        store_i64(out, V2_PRODUCER_ID, -1)
+        store_i16(out, V2_PRODUCER_EPOCH, -1)
+        store_i32(out, V2_BASE_SEQUENCE, -1)
+    store_i32(out, V2_COUNT, desk[COUNT])
+    store_i32(out, V2_CRC, crc32c_of(out, V2_CRC_FROM, V2_HEADER + size))
+
+
+@device
+def _write_wrapper_header(header, codec, size, offset, desk):
+    """Write a wrapper's header: no key, the offset of the last record, the largest timestamp."""
+    out, magic = desk[OUT_AT], desk[TO_MAGIC]
+    store_i64(out, 0, offset + desk[COUNT] - 1)
+    store_i32(out, AT_SIZE, header - OVERHEAD + size)
+    store_i8(out, AT_MAGIC, magic)
+    store_i8(out, OLD_ATTRIBUTES, codec | (LOG_APPEND_TIME if magic and desk[APPEND_TIME] else 0))
+    if magic:
+        store_i64(out, OLD_TIMESTAMP, desk[LARGEST_MS])
+    store_i32(out, header - _LENGTHS, -1)
+    store_i32(out, header - 4, size)
+    store_i32(out, OLD_CRC, crc32_of(out, OLD_CRC_FROM, header + size))
+
+
+@kernel(types.UniTuple(types.int64, 5)(SENT, types.int64, OUT_INT64S))
+def rewrite(data, offset, desk):
+    """Write the records of an opened set: (answer, records, largest timestamp, size, bytes that held them)."""
+    sent, content, start, end = address_of(data), desk[HELD_AT], desk[HELD_START], desk[HELD_END]
+    magic = load_u8(sent, AT_MAGIC)
+    codec = load_u8(sent, V2_ATTRIBUTES + 1 if magic == 2 else OLD_ATTRIBUTES) & CODEC_MASK
+    target = codec if desk[TO_CODEC] == ANY_CODEC else desk[TO_CODEC]
+    if not _can_be_written(sent, magic, codec, target, desk):
+        return _NO
+    from_count = load_i32(sent, V2_COUNT) if magic == 2 else np.int64(0)
+    if magic == 2 and not can_hold(end - start, from_count):
+        return _NO
+    header = np.int64(V2_HEADER if desk[TO_MAGIC] == 2 and target == 0 else 0)
+    room = header + room_for(end - start, from_count, magic)
+    if room > desk[OUT_SIZE]:
+        return np.int64(NO_OUT), room, np.int64(0), np.int64(0), np.int64(0)
+    relative, out = desk[TO_MAGIC] == 1 and target != 0, desk[OUT_AT] + header
+    if magic == 2:
+        base_offset, base_timestamp = load_i64(sent, 0), load_i64(sent, V2_BASE_TIMESTAMP)
+        count, largest, first, contiguous, size = rewrite_batch(
+            content, start, end, from_count, base_offset, base_timestamp, out, offset, relative, desk
+        )
+    else:
+        wrapper_offset = load_i64(sent, 0) if codec else np.int64(-1)
+        count, largest, first, contiguous, size = rewrite_messages(
+            content, start, end, magic, wrapper_offset, out, offset, relative, desk
+        )
+    if count == 0:
+        return _NO
+    if magic == desk[TO_MAGIC] and codec == target and magic and (contiguous or (magic == 2 and not desk[REASSIGN])):
+        return _NO
+    desk[FIRST_MS], desk[COUNT] = first, count
+    desk[LARGEST_MS] = desk[NOW_MS] if desk[APPEND_TIME] else largest
+    reported = desk[NOW_MS] if desk[APPEND_TIME] else (largest if desk[TO_MAGIC] else np.int64(NO_TIMESTAMP))
+    if target != 0:
+        return np.int64(PLAIN), count, reported, size, end - start
+    if header:
+        _write_batch_header(sent, magic, target, size, offset, desk)
+    return np.int64(WRITTEN if header + size <= desk[MOST_BYTES] else ODD), count, reported, header + size, end - start
+
+
+@kernel(types.int64(SENT, SENT, types.int64, types.int64, OUT_INT64S))
+def wrap(data, packed, codec, offset, desk):
+    """Put the compressed records behind a header; return the size of both, or ``ODD`` where a limit is exceeded.
+
+    ``data`` is what was sent, to which ``rewrite`` has just answered ``PLAIN``.
+    """
+    sent, size = address_of(data), np.int64(len(packed))
+    magic = desk[TO_MAGIC]
+    header = np.int64(V2_HEADER if magic == 2 else (V1_HEADER if magic else V0_HEADER) + _LENGTHS)
+    if header + size > desk[MOST_BYTES]:
+        return np.int64(ODD)
+    if header + size > desk[OUT_SIZE]:
+        return np.int64(NO_OUT)
+    copy_bytes(desk[OUT_AT], header, address_of(packed), 0, size)
+    if magic == 2:
+        _write_batch_header(sent, load_u8(sent, AT_MAGIC), codec, size, offset, desk)
+    else:
+        _write_wrapper_header(header, codec, size, offset, desk)
+    return header + size

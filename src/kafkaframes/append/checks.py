@@ -1,0 +1,201 @@
+"""The checks of Kafka's LogValidator, each at its place: batch by batch, and in a batch record by record.
+
+Everything is computed for all batches and records at once; only the first batch at fault is then looked at closely,
+because Kafka stops there. ``LogValidator.validateBatch``, ``validateRecord``, ``validateTimestamp``, ``validateKey``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from kafkaframes.append import refusal
+from kafkaframes.append.refusal import AppendRefusedError, RecordRefusal
+from kafkaframes.append.settings import AS_KAFKA, KEEP, AppendSettings
+from kafkaframes.append.unreadable import Unreadable, unreadable_of
+from kafkaframes.log.decoded import Decoded, Flags
+from kafkaframes.records.layout import CODEC_MASK, LOG_APPEND_TIME, MESSAGE_V0, OVERHEAD_BYTES
+from kafkaframes.records.scan import Ints, check_message_crcs
+
+NO_TIMESTAMP, NO_PRODUCER_ID = -1, -1
+_TIMESTAMP_REASON = "its timestamp is too far from the broker's clock, or of a type that only a broker may set"
+_KEY_REASON = "a compacted topic needs a key"
+_AT_MAGIC = MESSAGE_V0.place_of("magic") - OVERHEAD_BYTES
+
+
+class BatchCheck(NamedTuple):
+    """One rule about a batch: what Kafka throws, the reason, and where it is broken."""
+
+    exception: str
+    reason: str
+    broken: Callable[[Decoded, AppendSettings], Flags]
+
+
+def _is_client(decoded: Decoded, settings: AppendSettings) -> Flags:
+    return np.full(len(decoded.batches), settings.origin == "CLIENT")
+
+
+def _is_contiguous_client(decoded: Decoded, settings: AppendSettings) -> Flags:
+    """Tell whether a client sends who may not leave holes: a mirror of a compacted topic has them."""
+    return _is_client(decoded, settings) & (settings.on_noncontiguous == AS_KAFKA)
+
+
+def _fewest_records(settings: AppendSettings) -> int:
+    """Return how many records a client's batch has at least: one that compaction has emptied is kept as it is."""
+    return 0 if settings.on_noncontiguous == KEEP else 1
+
+
+def _offsets_in_range(decoded: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return decoded.batches.column("last_offset") - decoded.batches.column("base_offset") + 1
+
+
+def _is_v2(decoded: Decoded) -> Flags:
+    return decoded.batches.column("magic") >= 2
+
+
+def _has_producer(decoded: Decoded) -> Flags:
+    return decoded.batches.column("producer_id") > NO_PRODUCER_ID
+
+
+BATCH_CHECKS = (
+    BatchCheck(
+        "InvalidRecordException",
+        "its format is not that of the first batch",
+        lambda d, s: d.batches.column("magic") != d.batches.column("magic")[0],
+    ),
+    BatchCheck(
+        "InvalidRecordException",
+        "its range of offsets is empty",
+        lambda d, s: _is_client(d, s) & _is_v2(d) & (_offsets_in_range(d) <= 0),
+    ),
+    BatchCheck(
+        "InvalidRecordException",
+        "its count of records is not positive",
+        lambda d, s: _is_client(d, s) & _is_v2(d) & (d.batches.column("count") < _fewest_records(s)),
+    ),
+    BatchCheck(
+        "InvalidRecordException",
+        "its count of records is not that of its offsets",
+        lambda d, s: _is_contiguous_client(d, s) & _is_v2(d) & (_offsets_in_range(d) != d.batches.column("count")),
+    ),
+    BatchCheck(
+        "InvalidRecordException", "clients may not write control records", lambda d, s: _is_client(d, s) & d.control
+    ),
+    BatchCheck(
+        "InvalidRecordException",
+        "it has a producer id and no sequence",
+        lambda d, s: _is_client(d, s) & _has_producer(d) & (d.batches.column("base_sequence") < 0),
+    ),
+    BatchCheck(
+        "UnsupportedForMessageFormatException",
+        "transactional records need format 2",
+        lambda d, s: d.transactional & (s.magic < 2),
+    ),
+    BatchCheck(
+        "UnsupportedForMessageFormatException",
+        "idempotent records need format 2",
+        lambda d, s: _has_producer(d) & (s.magic < 2),
+    ),
+)
+
+
+def check(decoded: Decoded, settings: AppendSettings) -> None:
+    """Check every batch and every record.
+
+    Raises:
+        AppendRefusedError: for the first batch at fault.
+    """
+    batch_faults = [rule.broken(decoded, settings) for rule in BATCH_CHECKS]
+    bad_inner = inner_crc_faults(decoded)
+    bad_records = _record_faults(decoded, settings)
+    at_fault = np.logical_or.reduce(batch_faults)
+    at_fault[decoded.owners[bad_inner | np.logical_or.reduce(bad_records)]] = True
+    at_fault[(decoded.index.statuses != 0) | np.isin(np.arange(len(at_fault)), list(decoded.sections.problems))] = True
+    for batch in np.flatnonzero(at_fault).tolist():
+        for rule, faults in zip(BATCH_CHECKS, batch_faults, strict=True):
+            if faults[batch]:
+                raise AppendRefusedError(rule.exception, f"batch {batch}: {rule.reason}")
+        _check_records(decoded, settings, batch, bad_inner, bad_records)
+
+
+def _check_records(
+    decoded: Decoded, settings: AppendSettings, batch: int, bad_inner: Flags, bad_records: tuple[Flags, ...]
+) -> None:
+    """Stop at an inner CRC, else at damage, else at the batch's records at fault, as Kafka's loop would."""
+    part = slice(int(decoded.starts[batch]), int(decoded.starts[batch + 1]))
+    magic_fault, key_fault, time_fault = (faults[part] for faults in bad_records)
+    broken = np.flatnonzero(bad_inner[part] & ~magic_fault)
+    if len(broken):
+        raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {broken[0]} has a wrong CRC")
+    problem, last = decoded.problem(batch), unreadable_of(decoded, batch)
+    if problem is not None and last is None:
+        raise refusal.of_problem(problem, batch=batch)
+    errors = []
+    for place in np.flatnonzero(magic_fault | key_fault | time_fault).tolist():
+        if magic_fault[place]:
+            errors.append(RecordRefusal(place, refusal.INVALID_RECORD, "its format is not that of its set"))
+        elif key_fault[place]:
+            errors.append(RecordRefusal(place, refusal.INVALID_RECORD, _KEY_REASON))
+        else:
+            errors.append(RecordRefusal(place, refusal.INVALID_TIMESTAMP, _TIMESTAMP_REASON))
+    if last is not None:
+        errors += _unreadable_errors(decoded, settings, batch, last)
+    if errors:
+        raise refusal.of_records(tuple(errors))
+
+
+def _unreadable_errors(decoded: Decoded, settings: AppendSettings, batch: int, last: Unreadable) -> list[RecordRefusal]:
+    """Check the message at which the index of a batch ends, in Kafka's order: format, CRC, key, timestamp."""
+    if not last.fits_magic:  # Kafka puts the message into its error's text, which reads it
+        raise AppendRefusedError(last.failure, f"batch {batch}: record {last.place} cannot be read")
+    if last.in_set and not last.fits_crc:
+        raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {last.place} has a wrong CRC")
+    if settings.compacted and last.key_size is None:
+        raise AppendRefusedError(last.failure, f"batch {batch}: record {last.place} ends before its key")
+    if settings.compacted and last.key_size is not None and last.key_size < 0:
+        return [RecordRefusal(last.place, refusal.INVALID_RECORD, _KEY_REASON)]
+    if last.in_set:
+        return []
+    timestamp = decoded.batches.column("max_timestamp")[batch : batch + 1]
+    late = _timestamp_faults(timestamp, decoded.flag(LOG_APPEND_TIME)[batch : batch + 1], settings)[0]
+    return [RecordRefusal(last.place, refusal.INVALID_TIMESTAMP, _TIMESTAMP_REASON)] if late else []
+
+
+def _in_sets(decoded: Decoded) -> Flags:
+    """Which records are inner messages of a compressed set of format 0 or 1."""
+    batches = decoded.batches
+    wrapper = (batches.column("magic") < 2) & ((batches.column("attributes") & CODEC_MASK) != 0)
+    found: Flags = wrapper[decoded.owners]
+    return found
+
+
+def inner_crc_faults(decoded: Decoded) -> Flags:
+    """Return which inner messages have a CRC that is not that of their bytes."""
+    faults = np.zeros(len(decoded.owners), np.bool_)
+    inner = np.flatnonzero(_in_sets(decoded))
+    faults[inner] = check_message_crcs(decoded.sections.buf, decoded.index.headers_at[inner]) == 0
+    return faults
+
+
+def _record_faults(decoded: Decoded, settings: AppendSettings) -> tuple[Flags, ...]:
+    """Return which records have another format than their set, no key where one is needed, a wrong timestamp."""
+    index, batches, owners = decoded.index, decoded.batches, decoded.owners
+    magic_fault = np.zeros(len(owners), np.bool_)
+    inner = _in_sets(decoded)
+    magics = decoded.sections.buf[index.headers_at[inner] + _AT_MAGIC].astype(np.int8)
+    magic_fault[inner] = magics != batches.column("magic")[owners[inner]]
+    key_fault = (index.key_size < 0) & settings.compacted
+    declared: Flags = decoded.flag(LOG_APPEND_TIME)[owners]
+    return magic_fault, key_fault, _timestamp_faults(index.timestamps, declared, settings)
+
+
+def _timestamp_faults(timestamps: Ints, declared: Flags, settings: AppendSettings) -> Flags:
+    """Tell which timestamps are too far from the clock, or declared to be the log's (``declared``) by a producer."""
+    with_time = np.full(len(timestamps), not settings.append_time) & (timestamps != NO_TIMESTAMP)
+    with np.errstate(over="ignore"):
+        age = np.int64(settings.now_ms) - timestamps  # wraps as Java's does
+        late = (age > settings.before_max_ms) | (-age > settings.after_max_ms)
+    found: Flags = np.where(with_time, late, declared)
+    return found

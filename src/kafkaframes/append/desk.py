@@ -1,0 +1,125 @@
+"""What the kernel of ``fast.py`` works with, in one array: C functions, memory, and the settings as numbers.
+
+A desk serves one caller at a time: take it with ``borrow``, and ``give_back`` it. It keeps what one had it hold last,
+since under load many appends in a row share their settings.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kafkaframes.append import _kernels_desk as places
+from kafkaframes.append.settings import KEEP, REASSIGN, AppendSettings
+from kafkaframes.records import native
+from kafkaframes.records.codecs import codec_of
+from kafkaframes.records.scan import Bytes
+
+# Of memory for content, and for what is written: at first, and at most between two calls. It is touched only as far as
+# it is used; the kernel asks for 32 times what a stream has, which is 32 MiB at a broker's usual limit for a batch.
+USUAL_BYTES, MOST_KEPT_BYTES = 4 << 20, 40 << 20
+NO_TIMESTAMP = -1
+_LARGEST_INT32 = 2**31 - 1
+# Taking from and giving to a list is atomic, so threads share these.
+_idle: list[Desk] = []
+
+
+class Desk:
+    """One caller's.
+
+    Attributes:
+        words: what the kernel takes.
+        out: what it wrote.
+    """
+
+    def __init__(self) -> None:
+        self.words = native.made_calls(places.OWN_WORDS)
+        self._settings: AppendSettings | None = None
+        self.words[places.READY] = -1
+        self._is_clear = True
+        self._set_content(np.empty(USUAL_BYTES, np.uint8))
+        self._set_out(USUAL_BYTES)
+
+    def use(self, settings: AppendSettings) -> None:
+        """Put the settings on the desk, if they are not there."""
+        if settings is not self._settings:
+            self.words[places.SETTINGS : places.SETTINGS_END] = numbers_of(settings)
+            self._settings = settings
+
+    def make_room(self, answer: int, size: int) -> None:
+        """Have memory of ``size`` bytes where the kernel asked for it."""
+        if answer == places.NO_ROOM:
+            self._set_content(np.empty(size, np.uint8))
+        else:
+            self._set_out(size)
+        self._is_clear = False
+
+    def show(self, content: bytes | bytearray) -> None:
+        """Lay out content that needs no decompressing any more."""
+        self._set_content(np.frombuffer(content, np.uint8))
+        self.words[places.READY] = len(content)
+        self._is_clear = False
+
+    def clear(self) -> None:
+        """Take away what was shown, and memory that is too large to be kept."""
+        if self._is_clear:
+            return
+        if self.words[places.READY] >= 0 or self._content.size > MOST_KEPT_BYTES:
+            self.words[places.READY] = -1
+            self._set_content(np.empty(USUAL_BYTES, np.uint8))
+        if self.out.nbytes > MOST_KEPT_BYTES:
+            self._set_out(USUAL_BYTES)
+        self._is_clear = True
+
+    def _set_content(self, content: Bytes) -> None:
+        self._content = content  # the address is only as good as the array
+        self.words[places.CONTENT_AT], self.words[places.CONTENT_SIZE] = content.ctypes.data, content.size
+
+    def _set_out(self, size: int) -> None:
+        memory: Bytes = np.empty(size, np.uint8)
+        self.out = memory.data
+        self.words[places.OUT_AT], self.words[places.OUT_SIZE] = memory.ctypes.data, size
+
+
+def numbers_of(settings: AppendSettings) -> tuple[int, ...]:
+    """Return the settings in the kernel's order; such that nothing fits, where only the general path knows them."""
+    lowest, highest = range_of(settings)
+    most = places.MOST_MS if settings.max_batch_bytes is None else min(settings.max_batch_bytes, places.MOST_MS)
+    epoch, now_ms = settings.leader_epoch, settings.now_ms
+    if settings.on_noncontiguous == KEEP or abs(now_ms) > places.MOST_MS or abs(epoch) > _LARGEST_INT32:
+        most, epoch, now_ms = -1, -1, 0
+    return (
+        settings.magic,
+        places.ANY_CODEC if settings.codec == "producer" else codec_of(settings.codec),
+        lowest,
+        highest,
+        settings.compacted,
+        settings.origin != "CLIENT",
+        settings.append_time,
+        now_ms,
+        epoch,
+        max(most, -1),
+        settings.on_noncontiguous == REASSIGN,
+    )
+
+
+def range_of(settings: AppendSettings) -> tuple[int, int]:
+    """Return the least and the largest timestamp that need no closer look."""
+    if settings.append_time:
+        return 0, places.MOST_MS
+    lowest, highest = settings.now_ms - settings.before_max_ms, settings.now_ms + settings.after_max_ms
+    return min(max(lowest, 0), places.MOST_MS + 1), max(min(highest, places.MOST_MS), NO_TIMESTAMP)
+
+
+def borrow(settings: AppendSettings) -> Desk:
+    """Return a desk that nobody else has, with the settings on it."""
+    try:
+        desk = _idle.pop()
+    except IndexError:
+        desk = Desk()
+    desk.use(settings)
+    return desk
+
+
+def give_back(desk: Desk) -> None:
+    """Let others have the desk."""
+    _idle.append(desk)

@@ -1,0 +1,49 @@
+"""What the headers of the records to append say: whether the batches are whole, and which codec they have."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kafkaframes.append.refusal import AppendRefusedError
+from kafkaframes.records.codecs import Codec
+from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, MIN_SIZE
+from kafkaframes.records.reasons import END_REASONS, HUGE_SIZE
+from kafkaframes.records.scan import Batches, Bytes, End, check_crcs
+
+
+def ensure_valid(data: Bytes, batches: Batches) -> int:
+    """Check size, CRC and codec of each batch as the broker does before all else; return the bytes of whole batches.
+
+    Raises:
+        AppendRefusedError: for the first batch that is damaged, or because there is none.
+    """
+    magics, sizes = batches.column("magic"), batches.column("size")
+    short = (magics >= 2) & (sizes < BATCH_V2.size)
+    wrong = check_crcs(data, batches) == 0
+    unknown = (batches.column("attributes") & CODEC_MASK) >= len(Codec)
+    bad = np.flatnonzero(short | wrong | unknown)
+    if len(bad):
+        row = int(bad[0])
+        if short[row] or wrong[row]:
+            reason = "is shorter than its header" if short[row] else "has a CRC that is not that of its bytes"
+            raise AppendRefusedError("CorruptRecordException", f"batch {row} {reason}")
+        raise AppendRefusedError("IllegalArgumentException", f"batch {row} has an unknown codec")
+    _check_end(batches.end)
+    if batches.end.position == 0:
+        error = AppendRefusedError("CorruptRecordException", "there is no whole batch")
+        error.valid_bytes = 0
+        raise error
+    return batches.end.position
+
+
+def _check_end(end: End) -> None:
+    if end.corrupt:
+        exception = "IllegalArgumentException" if end.status == HUGE_SIZE else "CorruptRecordException"
+        raise AppendRefusedError(exception, f"{END_REASONS[end.status]} (at byte {end.position}, {MIN_SIZE=})")
+
+
+def source_codec(batches: Batches) -> Codec:
+    """Return the codec of the last batch that has one."""
+    numbers = batches.column("attributes") & CODEC_MASK
+    compressed = numbers[numbers != 0]
+    return Codec(int(compressed[-1])) if len(compressed) else Codec.NONE

@@ -1,0 +1,315 @@
+"""Which records of a window stay, and the batches that hold them afterwards (``Cleaner.cleanInto``, ``filterTo``).
+
+A batch of which everything stays is copied byte for byte; another one is written anew with its own header fields
+(offsets, sequences, epochs, producer, codec), because a producer's state and the offsets hang on them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.cleaner.latest import Latest
+from kafkaframes.cleaner.settings import REWRITES_OLD, CleanerSettings
+from kafkaframes.cleaner.transactions import CleanedTransactions
+from kafkaframes.cleaner.window import DecodedWindow
+from kafkaframes.errors import LogDirError
+from kafkaframes.log.headers import BatchHeader
+from kafkaframes.log.producer_state import ProducerStates
+from kafkaframes.records.build import build_batches, build_empty_batch
+from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
+from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON
+from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
+from kafkaframes.records.rebuild import rows_of_index
+
+Flags = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+Pieces = dict[int, bytes | memoryview]
+
+
+class Verdicts(NamedTuple):
+    """What becomes of the batches of a window before their records are looked at; one element a batch.
+
+    Attributes:
+        discard: none of its records stays.
+        retain_empty: its header stays even without records.
+        sets_horizon: it is the marker of a transaction of which nothing is left.
+    """
+
+    discard: Flags
+    retain_empty: Flags
+    sets_horizon: Flags
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a round did, for its report.
+
+    Attributes:
+        dropped: why records went -> how many.
+    """
+
+    records_read: int = 0
+    records_kept: int = 0
+    batches_read: int = 0
+    batches_copied: int = 0
+    batches_rewritten: int = 0
+    batches_emptied: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Tally) -> None:
+        """Add what was done elsewhere in the same round."""
+        self.dropped.update(other.dropped)
+        for name in self.__slots__:
+            if name != "dropped":
+                setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class Filter:
+    """Judges the batches of a round in the order of their offsets."""
+
+    def __init__(
+        self,
+        producers: ProducerStates,
+        settings: CleanerSettings,
+        known: Latest,
+        transactions: CleanedTransactions,
+        *,
+        end_offset: int,
+    ) -> None:
+        """Judge by what the first walk has found.
+
+        Args:
+            producers: those that the broker would know.
+            settings, known: of the round.
+            transactions: as they stand where the first window begins.
+            end_offset: of the round; records from here on are not judged.
+        """
+        self._producers = producers
+        self._settings = settings
+        self._known = known
+        self._transactions = transactions
+        self._end_offset = end_offset
+        ends = sorted({entry.last_offset for entry in producers.entries.values() if entry.last_offset >= 0})
+        self._last_of_producers = np.array(ends, np.int64)
+        self.tally = Tally()
+
+    def keep(self, window: DecodedWindow, *, retain_old_deletes: bool) -> list[bytes | memoryview]:
+        """Return the bytes that stay of a window: what was written anew, and runs of batches as they were.
+
+        Args:
+            window: decoded batches.
+            retain_old_deletes: whether tombstones without a horizon of their own (formats 0 and 1, brokers before
+                3.1) are too young to go: their segment's file time decides.
+        """
+        verdicts = self._judge(window, retain_old_deletes)
+        kept = self._kept_records(window, verdicts.discard, retain_old_deletes)
+        counts = np.bincount(window.owners[kept], minlength=len(window.batches))
+        horizons = self._gets_horizon(window, kept, verdicts)
+        copied = (counts > 0) & (counts == window.index.rows) & ~horizons
+        copied &= ~window.foreign_inner() & ~self._must_rewrite(window.batches.column("magic"))
+        self._count(window, counts, copied)
+        emptied = np.flatnonzero((counts == 0) & verdicts.retain_empty).tolist()
+        pieces: Pieces = {batch: self._empty(window, batch) for batch in emptied}
+        rewritten = np.flatnonzero((counts > 0) & ~copied).tolist()
+        pieces |= self._rewrite(window, kept, [(batch, bool(horizons[batch])) for batch in rewritten])
+        return _in_order(window, copied, pieces)
+
+    def _count(self, window: DecodedWindow, counts: npt.NDArray[np.int64], copied: Flags) -> None:
+        self.tally.batches_read += len(window.batches)
+        self.tally.batches_copied += int(copied.sum())
+        self.tally.records_read += len(window.owners)
+        self.tally.records_kept += int(counts.sum())
+        self.tally.bytes_read += int(window.batches.column("size").sum())
+
+    # ------------------------------------------------------------------------------------------------ a batch
+
+    def _judge(self, window: DecodedWindow, retain_old_deletes: bool) -> Verdicts:
+        """Judge the batches; outside of transactions nothing is discarded and no horizon set."""
+        discard, sets_horizon = np.zeros(len(window.batches), np.bool_), np.zeros(len(window.batches), np.bool_)
+        for batch in window.in_transactions():
+            header = window.header(batch)
+            if header.is_control:
+                sets_horizon[batch] = self._transactions.control(header, window.control_type(batch))
+                discard[batch] = sets_horizon[batch] and self._is_marker_due(header, retain_old_deletes)
+            else:
+                discard[batch] = self._transactions.data(header)
+        return Verdicts(discard, self._keeps_header(window), sets_horizon)
+
+    def _is_marker_due(self, header: BatchHeader, retain_old_deletes: bool) -> bool:
+        if not self._settings.has_horizons:
+            return not retain_old_deletes
+        return _has_horizon(header) and header.base_timestamp <= self._settings.now_ms
+
+    def _keeps_header(self, window: DecodedWindow) -> Flags:
+        """Return which batches hold the last that is known of an active producer, or end the round (KAFKA-17076)."""
+        last_offsets = window.batches.column("last_offset")
+        keeps: Flags = np.zeros(len(window.batches), np.bool_)
+        is_control = (window.batches.column("attributes") & CONTROL) != 0
+        maybe = (window.batches.column("producer_id") >= 0) & (
+            is_control | np.isin(last_offsets, self._last_of_producers)
+        )
+        for batch in np.flatnonzero(maybe).tolist():
+            keeps[batch] = self._is_last_of_producer(window.header(batch))
+        if self._settings.keeps_last_of_round:
+            keeps |= last_offsets + 1 == self._end_offset
+        return keeps
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        entry = self._producers.entries.get(header.producer_id)
+        if entry is None:
+            return False
+        if entry.last_offset >= 0:
+            return header.last_offset == entry.last_offset
+        return header.is_control and header.producer_epoch == entry.producer_epoch
+
+    def _must_rewrite(self, magics: Ints) -> Flags:
+        old: Flags = (magics < 2) & (self._settings.semantics == REWRITES_OLD)
+        return old
+
+    def _gets_horizon(self, window: DecodedWindow, kept: Flags, verdicts: Verdicts) -> Flags:
+        """Return which batches get a horizon now."""
+        if not self._settings.has_horizons:
+            return np.zeros(len(window.batches), np.bool_)
+        magics = window.batches.column("magic")
+        has_tombstone = np.zeros(len(window.batches), np.bool_)
+        has_tombstone[window.owners[kept & (window.index.value_size < 0)]] = True
+        found: Flags = (has_tombstone | verdicts.sets_horizon) & ~_have_horizons(window)
+        return found & ((magics >= 2) | self._must_rewrite(magics))
+
+    # ----------------------------------------------------------------------------------------------- its records
+
+    def _kept_records(self, window: DecodedWindow, discarded: Flags, retain_old_deletes: bool) -> Flags:
+        index, owners = window.index, window.owners
+        is_control = (window.batches.column("magic") >= 2) & ((window.batches.column("attributes") & CONTROL) != 0)
+        discard, control = discarded[owners], is_control[owners]
+        beyond = index.offsets >= self._end_offset
+        is_latest = (index.key_size >= 0) & self._known.is_latest(window)
+        alive = index.value_size >= 0
+        if not alive.all():
+            alive |= self._keep_deletes(window, retain_old_deletes)[owners]
+        kept: Flags = ~discard & (control | beyond | (is_latest & alive))
+        self._count_dropped(discard, kept, index.key_size < 0, ~is_latest)
+        return kept
+
+    def _count_dropped(self, discard: Flags, kept: Flags, keyless: Flags, older: Flags) -> None:
+        left = ~kept
+        for reason, flags in (
+            ("aborted, or the marker of a transaction that is gone", discard),
+            ("without a key", ~discard & left & keyless),
+            ("a later record of the key", ~discard & left & ~keyless & older),
+            ("tombstone past its retention", ~discard & left & ~keyless & ~older),
+        ):
+            number = int(flags.sum())
+            if number:
+                self.tally.dropped[reason] += number
+
+    def _keep_deletes(self, window: DecodedWindow, retain_old_deletes: bool) -> Flags:
+        if not self._settings.has_horizons:
+            return np.full(len(window.batches), retain_old_deletes)
+        waits = self._settings.now_ms < window.batches.column("base_timestamp")
+        is_old = window.batches.column("magic") < 2
+        keeps: Flags = np.where(is_old, retain_old_deletes, ~_have_horizons(window) | waits)
+        return keeps
+
+    # ----------------------------------------------------------------------------------------------- what is written
+
+    def _empty(self, window: DecodedWindow, batch: int) -> bytes:
+        header = window.header(batch)
+        if header.magic < 2:
+            raise LogDirError(
+                f"the round ends with a message of format {header.magic} of which nothing stays: Kafka fails here",
+                position=header.position,
+                file=window.segment.path,
+            )
+        self.tally.batches_emptied += 1
+        append_time = bool(header.attributes & APPEND_BIT)
+        fields = _fields(header, append_time=append_time, horizon=None)
+        return build_empty_batch(
+            header.base_offset, header.last_offset, max_timestamp=header.max_timestamp, fields=fields
+        )
+
+    def _rewrite(self, window: DecodedWindow, kept: Flags, rewrites: list[tuple[int, bool]]) -> Pieces:
+        """Write batches anew, those of one format, codec and timestamp type together."""
+        self.tally.batches_rewritten += len(rewrites)
+        pieces: Pieces = {}
+        alike: dict[tuple[int, int, bool], list[tuple[int, BatchFields]]] = {}
+        new_horizon = self._settings.now_ms + self._settings.delete_retention_ms
+        for batch, gets_horizon in rewrites:
+            header = window.header(batch)
+            is_new = header.magic < 2 and self._settings.semantics == REWRITES_OLD
+            magic = 2 if is_new else header.magic
+            append_time = bool(header.attributes & APPEND_BIT) and header.magic >= 1
+            kind = (magic, header.attributes & CODEC_MASK, append_time and magic < 2)
+            horizon = new_horizon if gets_horizon else None
+            alike.setdefault(kind, []).append((batch, self._header(header, append_time, horizon)))
+        for (magic, codec, _), members in alike.items():
+            chosen = np.zeros(len(window.batches), np.bool_)
+            chosen[[batch for batch, _ in members]] = True
+            mine = kept & chosen[window.owners]
+            index = window.index.take(mine, window.owners)
+            rows = rows_of_index(window.sections, index)
+            sizes = index.rows[chosen]
+            built = build_batches(
+                rows, np.cumsum(sizes) - sizes, [fields for _, fields in members], magic=magic, codec=codec
+            )
+            pieces |= {batch: piece for (batch, _), piece in zip(members, built, strict=True)}
+        return pieces
+
+    def _header(self, header: BatchHeader, append_time: bool, horizon: int | None) -> BatchFields:
+        """Return the header of a batch that is written anew: its own, but for what the records decide."""
+        if horizon is None and _has_horizon(header) and self._settings.has_horizons:
+            horizon = header.base_timestamp
+        fields = _fields(header, append_time=append_time, horizon=horizon)
+        if header.magic < 2:
+            return BatchFields(timestamp_type=fields.timestamp_type, delete_horizon_ms=horizon)
+        return fields
+
+
+def _in_order(window: DecodedWindow, copied: Flags, pieces: Pieces) -> list[bytes | memoryview]:
+    """Put what stays of a window in the order of its batches; neighbours that are copied become one piece."""
+    positions, sizes = window.batches.column("position"), window.batches.column("size")
+    edges = np.flatnonzero(np.diff(copied, prepend=False, append=False)).reshape(-1, 2)
+    view = memoryview(window.data.data)
+    runs = {
+        first: view[start:end]
+        for first, start, end in zip(
+            edges[:, 0].tolist(),
+            positions[edges[:, 0]].tolist(),
+            (positions + sizes)[edges[:, 1] - 1].tolist(),
+            strict=True,
+        )
+    }
+    return [piece for _, piece in sorted((runs | pieces).items())]
+
+
+def _have_horizons(window: DecodedWindow) -> Flags:
+    flags = (window.batches.column("attributes") & DELETE_HORIZON) != 0
+    found: Flags = (window.batches.column("magic") >= 2) & flags
+    return found
+
+
+def _has_horizon(header: BatchHeader) -> bool:
+    return header.magic >= 2 and bool(header.attributes & DELETE_HORIZON)
+
+
+def _fields(header: BatchHeader, *, append_time: bool, horizon: int | None) -> BatchFields:
+    return BatchFields(
+        timestamp_type=LOG_APPEND_TIME if append_time else CREATE_TIME,
+        leader_epoch=header.leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.is_transactional,
+        control=header.is_control,
+        delete_horizon_ms=horizon,
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        max_timestamp=header.max_timestamp if append_time else None,
+    )

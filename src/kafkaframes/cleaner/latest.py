@@ -1,0 +1,100 @@
+"""The first walk of a round: which records of the dirty part are the last of their key.
+
+Control batches and aborted data do not count: they replace nothing. A record of the clean part is the last of its key
+if the dirty part has none of that key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.cleaner.offset_map import OffsetMap
+from kafkaframes.cleaner.plan import RoundPlan
+from kafkaframes.cleaner.transactions import CleanedTransactions
+from kafkaframes.cleaner.window import DecodedWindow, windows
+from kafkaframes.log.filesystem import FileSystem
+from kafkaframes.records.memory import Recycler
+
+Flags = npt.NDArray[np.bool_]
+
+
+class Latest(Protocol):
+    """What the second walk asks, window by window, in the order of offsets."""
+
+    def is_latest(self, window: DecodedWindow) -> Flags:
+        """Return which records no later one replaces; what it says of records without a key means nothing."""
+
+
+class LatestInMemory:
+    """The answers of one walk of a partition's dirty part, in this process."""
+
+    def __init__(self, known: OffsetMap, walked: dict[tuple[str, int], tuple[int, Flags | None]]) -> None:
+        """``walked``: the windows by their places; the first record's number, and which records did not count."""
+        self._map = known
+        self._walked = walked
+
+    def is_latest(self, window: DecodedWindow) -> Flags:
+        """Return which records no later one replaces."""
+        place = self._walked.get(_place(window))
+        if place is None or not self._map.rises:
+            return self._ask(window, slice(None))
+        number, left_out = place
+        flags = ~self._map.replaced(number, len(window.owners))
+        if left_out is not None:
+            flags[left_out] = self._ask(window, left_out)
+        return flags
+
+    def _ask(self, window: DecodedWindow, chosen: Flags | slice) -> Flags:
+        index = window.index
+        places, sizes = np.ascontiguousarray(index.key_at[chosen]), np.ascontiguousarray(index.key_size[chosen])
+        last: Flags = index.offsets[chosen] >= self._map.get_all(window.sections.buf, places, sizes)
+        return last
+
+
+def _place(window: DecodedWindow) -> tuple[str, int]:
+    return window.segment.path, int(window.in_file.column("position")[0])
+
+
+def walk_dirty_part(filesystem: FileSystem, plan: RoundPlan, *, map_bytes: int | None = None) -> LatestInMemory:
+    """Note the last record of each key.
+
+    Raises:
+        LogDirError: something is damaged or cannot be read.
+        MapFullError: the keys need more memory than ``map_bytes``.
+    """
+    known = OffsetMap(map_bytes)
+    walked: dict[tuple[str, int], tuple[int, Flags | None]] = {}
+    for window, wanted in counting_windows(filesystem, plan):
+        index = window.index
+        number = known.put_all(window.sections.buf, index.key_at, index.key_size, index.offsets, wanted)
+        walked[_place(window)] = number, None if wanted.all() else ~wanted
+    return LatestInMemory(known, walked)
+
+
+def counting_windows(filesystem: FileSystem, plan: RoundPlan) -> Iterator[tuple[DecodedWindow, Flags]]:
+    """Yield the windows of the dirty part's segments, and which of their records count."""
+    transactions = CleanedTransactions()
+    start, end = plan.first_dirty_offset, plan.first_uncleanable_offset
+    transactions.add(plan.aborted_between(start, end))
+    memory = Recycler()
+    for segment in plan.segments_between(start, end):
+        for window in windows(filesystem, segment, memory=memory):
+            yield window, counted(window, transactions, start)
+
+
+def counted(window: DecodedWindow, transactions: CleanedTransactions, first_dirty_offset: int) -> Flags:
+    """Return which records of a window count; ``transactions`` goes on by the window."""
+    counts = np.ones(len(window.batches), np.bool_)
+    for batch in window.in_transactions():
+        header = window.header(batch)
+        if header.is_control:
+            transactions.control(header, window.control_type(batch))
+            counts[batch] = False
+        else:
+            counts[batch] = not transactions.data(header)
+    wanted: Flags = counts[window.owners] & (window.index.offsets >= first_dirty_offset)
+    return wanted

@@ -1,0 +1,212 @@
+"""One round of cleaning of one partition, from its directory into a new one; the source is never written to.
+
+Two walks: the dirty part, for the last offset of each key; then everything up to the end of the map, filtered. The
+new directory is complete or absent: it is written under another name and renamed at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafkaframes.cleaner.filter import Filter, Tally
+from kafkaframes.cleaner.latest import Latest, walk_dirty_part
+from kafkaframes.cleaner.output import OverflowingError, copy_rest, indexed_columns, keep_mtime, write_indexes
+from kafkaframes.cleaner.plan import RoundPlan, group_segments
+from kafkaframes.cleaner.plan import plan_round as plan_round
+from kafkaframes.cleaner.settings import CleanerSettings
+from kafkaframes.cleaner.transactions import CleanedTransactions
+from kafkaframes.cleaner.window import DecodedWindow, windows
+from kafkaframes.errors import LogDirError
+from kafkaframes.files import names
+from kafkaframes.files.txn_index import AbortedTransaction
+from kafkaframes.log.directory import Partition, Segment
+from kafkaframes.log.filesystem import FileSystem
+from kafkaframes.log.overflow import split_partition
+from kafkaframes.records.memory import Recycler
+
+_UNFINISHED = ".kafkaframes-cleaning"
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningRound:
+    """What a round did.
+
+    Attributes:
+        plan: its range.
+        end_offset: the next round's first dirty offset; the cleaner's checkpoint.
+        groups: base offsets of the segments that became one, by the name of the new one.
+        tally: records and batches, kept and gone.
+        directory: the new partition's directory.
+    """
+
+    plan: RoundPlan
+    end_offset: int
+    groups: dict[int, tuple[int, ...]]
+    tally: Tally
+    directory: Path
+
+
+def clean_partition(
+    filesystem: FileSystem,
+    partition: Partition,
+    settings: CleanerSettings,
+    destination: Path,
+    *,
+    map_bytes: int | None = None,
+) -> CleaningRound | None:
+    """Clean a partition into ``destination``, which must not exist; ``None``: there is nothing to clean.
+
+    Args:
+        filesystem, partition: from the discovery.
+        settings: of the round.
+        destination: the new partition's directory.
+        map_bytes: how much memory the map of keys may take; without it as much as the keys need.
+
+    Raises:
+        LogDirError: something cannot be read, is damaged, or ``destination`` exists. Nothing is left behind then.
+        MapFullError: the keys need more memory. Nothing is written then.
+    """
+    plan = plan_round(filesystem, partition, settings)
+    if plan.is_empty:
+        return None
+    if destination.exists():
+        raise LogDirError("exists already", file=str(destination))
+    known = walk_dirty_part(filesystem, plan, map_bytes=map_bytes)
+    unfinished = destination.with_name(destination.name + _UNFINISHED)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    try:
+        result = _write(filesystem, plan, settings, known, unfinished)
+        os.replace(unfinished, destination)
+    except OverflowingError:  # Kafka splits the segment, gives the round up, and begins anew
+        shutil.rmtree(unfinished)
+        return clean_partition(*_split(filesystem, partition), settings, destination, map_bytes=map_bytes)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    end, groups, tally = result
+    return CleaningRound(plan, end, groups, tally, destination)
+
+
+def _split(filesystem: FileSystem, partition: Partition) -> tuple[FileSystem, Partition]:
+    view, shown = split_partition(filesystem, partition)
+    if shown is partition:
+        raise LogDirError("offsets reach too far above a segment's base, and go back", file=partition.directory)
+    return view, shown
+
+
+def _write(
+    filesystem: FileSystem, plan: RoundPlan, settings: CleanerSettings, known: Latest, directory: Path
+) -> tuple[int, dict[int, tuple[int, ...]], Tally]:
+    end_offset = plan.first_uncleanable_offset
+    segments = plan.segments_between(0, end_offset)
+    transactions = CleanedTransactions()
+    filter_ = Filter(plan.producers, settings, known, transactions, end_offset=end_offset)
+    groups: dict[int, tuple[int, ...]] = {}
+    for group in group_segments(segments, settings, plan.first_uncleanable_offset):
+        transactions.kept = []
+        base = group[0].base_offset
+        groups[base] = tuple(segment.base_offset for segment in group)
+        path = directory / names.segment_file_name(base, "log")
+        with path.open("wb") as out:
+            out.writelines(kept_of(filesystem, sources_of(plan, group, settings), filter_, transactions))
+            out.flush()
+            os.fsync(out.fileno())
+        filter_.tally.bytes_written += path.stat().st_size
+        write_indexes(path, base, indexed_columns(path), settings, transactions.kept)
+        keep_mtime(path, group[-1].log)
+    cleaned = {base for bases in groups.values() for base in bases}
+    copy_rest(filesystem, plan.partition, directory, gone=cleaned - groups.keys(), rewritten=set(groups))
+    return end_offset, groups, filter_.tally
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSegment:
+    """A segment that is to be cleaned, or a part of it, with what has to be known of the rest of the partition.
+
+    Attributes:
+        aborted: the transactions that touch its offsets; they are announced where the segment begins.
+        is_dirty: whether the first walk goes through it.
+        retain_old_deletes: see ``Filter.keep``.
+        start, end: of a part, the positions of its first batch and of that behind it.
+        first_offset: of a part, an offset that is above all before it.
+    """
+
+    segment: Segment
+    aborted: tuple[AbortedTransaction, ...]
+    is_dirty: bool
+    retain_old_deletes: bool
+    start: int = 0
+    end: int | None = None
+    first_offset: int | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """How much there is to read."""
+        return (self.segment.size_bytes if self.end is None else self.end) - self.start
+
+    @property
+    def base_offset(self) -> int:
+        """The segment's, or the part's."""
+        return self.segment.base_offset if self.first_offset is None else self.first_offset
+
+    def windows(self, filesystem: FileSystem, memory: Recycler) -> Iterator[DecodedWindow]:
+        """Decode it, window by window."""
+        return windows(filesystem, self.segment, memory=memory, start=self.start, end=self.end)
+
+
+def sources_of(plan: RoundPlan, segments: Sequence[Segment], settings: CleanerSettings) -> list[SourceSegment]:
+    """Return neighbouring segments as the second walk takes them."""
+    horizon = _old_horizon(plan, settings)
+    bases = [segment.base_offset for segment in plan.partition.segments]
+    found = []
+    for segment in segments:
+        after = bisect_right(bases, segment.base_offset)
+        next_base = bases[after] if after < len(bases) else plan.log_end_offset
+        aborted = tuple(plan.aborted_between(segment.base_offset, next_base))
+        is_dirty = next_base > plan.first_dirty_offset
+        found.append(SourceSegment(segment, aborted, is_dirty, (segment.log.mtime_ms or 0) > horizon))
+    return found
+
+
+def kept_of(
+    filesystem: FileSystem, sources: Sequence[SourceSegment], filter_: Filter, transactions: CleanedTransactions
+) -> Iterator[bytes | memoryview]:
+    """Yield what stays of segments, one after the other."""
+    memory = Recycler()
+    for source in sources:
+        transactions.add(source.aborted)
+        for window in source.windows(filesystem, memory):
+            yield from filter_.keep(window, retain_old_deletes=source.retain_old_deletes)
+
+
+def preview_partition(
+    filesystem: FileSystem, partition: Partition, settings: CleanerSettings, *, map_bytes: int | None = None
+) -> tuple[RoundPlan, Tally | None]:
+    """Say what a round would do, writing nothing; no tally: there is nothing to clean.
+
+    Raises:
+        LogDirError, MapFullError: as ``clean_partition``.
+    """
+    plan = plan_round(filesystem, partition, settings)
+    if plan.is_empty:
+        return plan, None
+    known = walk_dirty_part(filesystem, plan, map_bytes=map_bytes)
+    transactions = CleanedTransactions()
+    end_offset = plan.first_uncleanable_offset
+    filter_ = Filter(plan.producers, settings, known, transactions, end_offset=end_offset)
+    segments = plan.segments_between(0, end_offset)
+    for piece in kept_of(filesystem, sources_of(plan, segments, settings), filter_, transactions):
+        filter_.tally.bytes_written += len(piece)
+    return plan, filter_.tally
+
+
+def _old_horizon(plan: RoundPlan, settings: CleanerSettings) -> int:
+    """Return the file time up to which old tombstones may go: that of the last clean segment less the retention."""
+    clean = plan.segments_between(0, plan.first_dirty_offset)
+    return (clean[-1].log.mtime_ms or 0) - settings.delete_retention_ms if clean else 0

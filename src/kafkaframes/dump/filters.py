@@ -1,0 +1,125 @@
+"""Which records of a chunk are wanted: by offset, time and key, and how many at most."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.dump.chunks import Chunk
+from kafkaframes.errors import OptionError
+
+Flags = npt.NDArray[np.bool_]
+
+
+class Selection(Protocol):
+    """What chooses records, chunk by chunk."""
+
+    def apply(self, chunk: Chunk) -> Chunk:
+        """Return the chunk with the records that are wanted."""
+        ...
+
+    def is_done(self, chunk: Chunk) -> bool:
+        """Tell whether nothing of the segment behind ``chunk`` can be wanted."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Conditions that all must hold; None is no condition.
+
+    Attributes:
+        from_offset, until_offset: the first offset wanted, the first not wanted any more.
+        from_timestamp, until_timestamp: the same in milliseconds.
+        keys: the key is one of these.
+        key_pattern: a regular expression that is found in the key (bytes).
+        control: whether control records are wanted.
+    """
+
+    from_offset: int | None = None
+    until_offset: int | None = None
+    from_timestamp: int | None = None
+    until_timestamp: int | None = None
+    keys: frozenset[bytes] | None = None
+    key_pattern: re.Pattern[bytes] | None = None
+    control: bool = True
+
+    def apply(self, chunk: Chunk) -> Chunk:
+        """Return the chunk with the records for which all conditions hold; the same one where there is no condition."""
+        if self == NO_FILTER:
+            return chunk
+        keep = self._in_ranges(chunk)
+        if not self.control:
+            keep &= ~chunk.is_control[chunk.batch_of]
+        if self.keys is not None:
+            _narrow(chunk, keep, self.keys.__contains__)
+        if self.key_pattern is not None:
+            pattern = self.key_pattern
+            _narrow(chunk, keep, lambda key: pattern.search(key) is not None)
+        return chunk if keep.all() else chunk.select(keep)
+
+    def _in_ranges(self, chunk: Chunk) -> Flags:
+        keep = np.ones(len(chunk.index.offsets), np.bool_)
+        for values, least, limit in (
+            (chunk.index.offsets, self.from_offset, self.until_offset),
+            (chunk.index.timestamps, self.from_timestamp, self.until_timestamp),
+        ):
+            if least is not None:
+                keep &= values >= least
+            if limit is not None:
+                keep &= values < limit
+        return keep
+
+    def is_done(self, chunk: Chunk) -> bool:
+        """Tell whether the batches behind this chunk lie at or above the last offset."""
+        if self.until_offset is None or len(chunk.batches) == 0:
+            return False
+        return int(chunk.batches.column("last_offset")[-1]) + 1 >= self.until_offset
+
+
+NO_FILTER = Filter()
+
+
+@dataclass
+class Limited:
+    """At most so many records of what another selection wants, over all segments."""
+
+    selection: Selection
+    left: int
+
+    def apply(self, chunk: Chunk) -> Chunk:
+        """Return the chunk with the records that are wanted and still asked for."""
+        wanted = self.selection.apply(chunk)
+        count = len(wanted.index.offsets)
+        if count > self.left:
+            wanted = wanted.select(np.arange(count) < self.left)
+        self.left -= min(count, self.left)
+        return wanted
+
+    def is_done(self, chunk: Chunk) -> bool:
+        """Tell whether no more records are asked for."""
+        return self.left == 0 or self.selection.is_done(chunk)
+
+
+def _narrow(chunk: Chunk, keep: Flags, wanted: Callable[[bytes], bool]) -> None:
+    """Keep of the rows that are left those whose key is wanted; a record without a key never is."""
+    keys = chunk.keys
+    for row in np.flatnonzero(keep).tolist():
+        key = keys.at(row)
+        keep[row] = key is not None and wanted(key)
+
+
+def key_pattern(text: str) -> re.Pattern[bytes]:
+    """Compile a regular expression for keys.
+
+    Raises:
+        OptionError: it is none.
+    """
+    try:
+        return re.compile(text.encode())
+    except re.error as error:
+        raise OptionError(f"no regular expression: {text!r} ({error})") from None

@@ -1,0 +1,313 @@
+"""Iceberg tables, through ``pyiceberg``.
+
+Where things stand:
+
+* the end offsets: in the summary of the snapshot that brought the records (``kafkaframes``, ``Commit.note`` as JSON).
+  Snapshots of other writers (compaction) have none, so the newest one up the chain of parents counts; where the chain
+  was cut by an expiry, the table property ``kafkaframes.last``, which the same commit sets.
+* which records the table holds: the table property ``kafkaframes.settings``.
+
+Data files are written by tasks and taken over by ``add_files``: without field ids, by the table's name mapping. It
+reads their footers, and wants partition values as columns in the file.
+
+pyiceberg 0.12 commits again on its own when somebody else was faster, on top of whatever is there then: that would add
+the same offsets twice. So its retries are set to none, on the copy of the metadata that a commit is built from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from kafkaframes.errors import MissingExtraError, OptionError
+from kafkaframes.export.tables.schema import (
+    HEADERS_COLUMN,
+    PARTITIONED_BY,
+    check_partitioning,
+    missing_columns,
+    table_schema,
+)
+from kafkaframes.export.tables.state import (
+    NOTE,
+    SETTINGS,
+    Commit,
+    RacedError,
+    TableState,
+    TopicPartition,
+    flat,
+    parse_note,
+    topic_number,
+)
+from kafkaframes.log.filesystem import join
+
+LAST = "kafkaframes.last"
+RETRIES = "commit.retry.num-retries"
+DEFAULT_NAME = "kafka.records"
+# Bytes that seldom repeat are not worth bounds; said to pyiceberg, which would miss them aloud.
+_UNMEASURED = {
+    f"write.metadata.metrics.column.{name}": "none"
+    for name in ("key", "value", "headers.element.key", "headers.element.value")
+}
+CATALOG_FILE = "catalog.db"
+CATALOG_NAME = "kafkaframes"  # inside the SQLite file: who opens it has to say the same
+
+
+def load_library() -> Any:
+    """Return the module ``pyiceberg.catalog``.
+
+    Raises:
+        MissingExtraError: it is absent.
+    """
+    try:
+        import pyiceberg.catalog
+        import pyiceberg.io.pyarrow
+    except ImportError as error:
+        raise MissingExtraError("--format iceberg", "iceberg") from error
+    return pyiceberg.catalog
+
+
+def open_catalog(name: str | None, warehouse: str | None) -> Any:
+    """Return a catalog: one of pyiceberg's configuration by name, or the SQLite file of a warehouse.
+
+    Raises:
+        OptionError: there is no such catalog; or none is named, and the warehouse is no directory.
+        MissingExtraError: pyiceberg, or what it needs for the catalog, is absent.
+    """
+    library = load_library()
+    if name is not None:
+        try:
+            return library.load_catalog(name)
+        except Exception as error:  # of each catalog its own: config, HTTP, SQL
+            raise OptionError(f"--catalog {name}: {error}") from error
+    if warehouse is None or "://" in warehouse:
+        raise OptionError("--to: a directory is wanted, or --catalog NAME: Iceberg needs a catalog beside its files")
+    try:
+        from pyiceberg.catalog.sql import SqlCatalog
+    except ImportError as error:
+        raise MissingExtraError("--format iceberg without --catalog", "iceberg") from error
+    root = Path(warehouse).absolute()
+    root.mkdir(parents=True, exist_ok=True)
+    return SqlCatalog(CATALOG_NAME, uri=f"sqlite:///{root / CATALOG_FILE}", warehouse=_uri(str(root)))
+
+
+class IcebergTable:
+    """One Iceberg table of a catalog; see ``table.Table``.
+
+    Args:
+        catalog: from ``open_catalog``.
+        name: ``namespace.table``.
+        location: where a new table goes; the catalog decides if it is None.
+    """
+
+    names_inside = True
+
+    def __init__(self, catalog: Any, name: str = DEFAULT_NAME, *, location: str | None = None) -> None:
+        if "." not in name:
+            raise OptionError(f"--table {name}: NAMESPACE.NAME is wanted")
+        self._catalog, self._name, self._location = catalog, name, location
+        self.place = f"table {name}"
+        self._table: Any = None
+
+    @property
+    def root(self) -> str:
+        """The directory or URL that the table's data files lie below; it is made now where there is none."""
+        if self._table is None:
+            self._create()
+        return str(self._table.location()).removeprefix("file://")
+
+    @property
+    def known_root(self) -> str | None:
+        """The table's place; None where there is none yet, for the catalog decides."""
+        return None if self._table is None else self.root
+
+    def read(self) -> TableState | None:
+        """Return what the table says now; None where there is none."""
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        try:
+            self._table = self._catalog.load_table(self._name)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            self._table = None
+            return None
+        except (ValueError, OSError) as error:
+            raise OptionError(f"{self.place}: cannot be read: {error}") from error
+        return self._state()
+
+    def _state(self) -> TableState:
+        properties = self._table.properties
+        settings = json.loads(properties[SETTINGS]) if SETTINGS in properties else None
+        notes = (parse_note(snapshot.summary.additional_properties.get(NOTE)) for snapshot in self._chain())
+        note = next(filter(None, notes), None) or self._property_note() or {}
+        ends = flat(note.get("offsets"))
+        topics: Mapping[str, str] = note.get("topicIds") or {}
+        snapshot = self._table.current_snapshot()
+        return TableState(
+            ends.get,
+            lambda topic: topic_number(topics[topic]) if topic in topics else None,
+            ends,
+            settings,
+            None if snapshot is None else snapshot.snapshot_id,
+        )
+
+    def _property_note(self) -> dict[str, Any] | None:
+        """Return the note that outlives its snapshot; none where the whole history is there, and has no note.
+
+        Raises:
+            OptionError: the table was set back to before that note's commit, and what it said then has expired.
+        """
+        note = None if self._is_whole() else parse_note(self._table.properties.get(LAST))
+        if note is not None and any(_run_of(snapshot) == note["run"] for snapshot in self._table.metadata.snapshots):
+            raise OptionError(
+                f"{self.place}: was set back to a snapshot of which nobody can say any more how far it reaches: "
+                "export to a new table"
+            )
+        return note
+
+    def _is_whole(self) -> bool:
+        """Tell whether the chain of snapshots reaches back to the table's first one.
+
+        Its number tells: an expiry by pyiceberg leaves no id of a parent behind.
+        """
+        chain = list(self._chain())
+        return not chain or chain[-1].sequence_number == 1
+
+    def _chain(self) -> Iterator[Any]:
+        """Yield the current snapshot and its parents, as far as they are kept."""
+        snapshot = self._table.current_snapshot()
+        while snapshot is not None and snapshot.summary is not None:
+            yield snapshot
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else self._table.snapshot_by_id(parent)
+
+    def check(self, columns: pa.Schema) -> None:
+        """See whether the table can take rows with these columns."""
+        if self._table is not None:
+            self._missing(columns)
+
+    def _missing(self, columns: pa.Schema) -> list[pa.Field]:
+        schema = self._table.schema()
+        fields = self._table.spec().fields
+        names = ((str(field.transform), schema.find_column_name(field.source_id)) for field in fields)
+        shown = tuple(str(name) if how == "identity" else f"{how}({name})" for how, name in names)
+        check_partitioning(shown, place=self.place)
+        return missing_columns(schema.as_arrow(), columns, place=self.place)
+
+    def data_directory(self, name: TopicPartition) -> str:
+        """Return where data files are to lie."""
+        return join(self.root, f"data/topic={quote(name[0], safe='')}/partition={name[1]}")
+
+    def commit(self, commit: Commit, state: TableState | None) -> None:
+        """Make a commit visible, on top of the state that was read last."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        if self._table is None:
+            self._create()
+        self._table.metadata.properties[RETRIES] = "0"  # of this copy alone: see the module's head
+        note = json.dumps(commit.note({} if state is None else state.ends))
+        paths = [_uri(file.path) for file in commit.files]
+        try:
+            with self._table.transaction() as transaction:
+                if self._missing(commit.columns):
+                    _add_headers(transaction)
+                if commit.replaces:
+                    _empty(transaction)
+                settings = json.dumps(dict(commit.settings), sort_keys=True)
+                transaction.set_properties({LAST: note, SETTINGS: settings})
+                transaction.add_files(paths, snapshot_properties={NOTE: note}, check_duplicate_files=False)
+        except CommitFailedException as error:
+            raise RacedError(str(error)) from error
+
+    def _create(self) -> None:
+        """Make an empty table; one that was made meanwhile by another is a race."""
+        from pyiceberg.exceptions import TableAlreadyExistsError
+
+        try:
+            self._catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
+            self._table = self._catalog.create_table(
+                self._name,
+                _iceberg_schema(),
+                location=self._location,
+                partition_spec=_spec(),
+                properties={SETTINGS: "{}", **_UNMEASURED},
+            )
+        except TableAlreadyExistsError:
+            self.read()
+
+    def has_committed(self, run: str, *, since: int | None) -> bool | None:
+        """Tell whether a commit with this name was made after a snapshot; None where the chain does not reach back."""
+        if self.read() is None:
+            return False
+        for snapshot in self._chain():
+            if snapshot.snapshot_id == since:
+                return False
+            if _run_of(snapshot) == run:
+                return True
+        return False if since is None and self._is_whole() else None
+
+    def about(self) -> dict[str, Any]:
+        """Return what to tell of the table after a run."""
+        told: dict[str, Any] = {"format": "iceberg", "table": self._name}
+        if self._table is not None:
+            snapshot = self._table.current_snapshot()
+            told["location"] = self.root
+            told["metadata"] = self._table.metadata_location
+            told["snapshot"] = None if snapshot is None else snapshot.snapshot_id
+        return told
+
+
+def _run_of(snapshot: Any) -> str | None:
+    """Return which run of ours made a snapshot."""
+    note = None if snapshot.summary is None else parse_note(snapshot.summary.additional_properties.get(NOTE))
+    return None if note is None else str(note["run"])
+
+
+def _iceberg_schema() -> Any:
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, StringType, TimestamptzType
+
+    types = {
+        "string": StringType(),
+        "int32": IntegerType(),
+        "int64": LongType(),
+        "binary": BinaryType(),
+        "timestamp[us, tz=UTC]": TimestamptzType(),
+    }
+    fields = enumerate(table_schema(headers=False), 1)
+    return Schema(*(NestedField(number, field.name, types[str(field.type)]) for number, field in fields))
+
+
+def _spec() -> Any:
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.transforms import IdentityTransform
+
+    fields = enumerate(PARTITIONED_BY, 1)
+    return PartitionSpec(*(PartitionField(n, 999 + n, IdentityTransform(), name) for n, name in fields))
+
+
+def _add_headers(transaction: Any) -> None:
+    """Add the one column that a later run may bring; null in the rows that are there."""
+    from pyiceberg.types import BinaryType, ListType, NestedField, StringType, StructType
+
+    pair = StructType(NestedField(-3, "key", StringType()), NestedField(-4, "value", BinaryType()))
+    with transaction.update_schema() as update:
+        update.add_column(HEADERS_COLUMN.name, ListType(-2, pair, element_required=False))
+
+
+def _empty(transaction: Any) -> None:
+    import warnings
+
+    from pyiceberg.expressions import AlwaysTrue
+
+    with warnings.catch_warnings():  # that there was nothing to delete is no news
+        warnings.simplefilter("ignore")
+        transaction.delete(AlwaysTrue())
+
+
+def _uri(path: str) -> str:
+    """Return a path as a URL, with every character as it is: so pyiceberg reads them."""
+    return path if "://" in path else f"file://{path}"

@@ -1,0 +1,364 @@
+"""Run an export into a table: write files, commit them, sum up. Who writes is the caller's choice, as with files.
+
+A run works in *waves* of at most ``WAVE_BYTES`` of log, each with a commit of its own: what a wave has committed stays,
+whatever happens afterwards, and the next run goes on behind it. In each wave
+
+1. the new offsets are written to data files that no reader sees, by processes or by Spark;
+2. one commit makes them visible and says the new ends; it is made only while the table still says the old ones.
+
+A segment that cannot be read ends its partition's part of the wave: the table never has a hole that nobody accepted.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafkaframes.errors import OptionError
+from kafkaframes.export.run import Outcome, summed_up
+from kafkaframes.export.settings import ExportTask, Settings
+from kafkaframes.export.sharing import part_bytes
+from kafkaframes.export.tables import claims
+from kafkaframes.export.tables.files import DataFile, FileJob, remove, write_data_file
+from kafkaframes.export.tables.schema import table_schema
+from kafkaframes.export.tables.state import Commit, Ends, Gap, RacedError, TableState, TopicPartition, nested
+from kafkaframes.export.tables.table import Table
+from kafkaframes.export.task import SegmentResult
+
+WAVE_BYTES = 8 << 30  # of log
+FILE_BYTES = 64 << 20  # of log: small segments of a topic partition go to one file up to that
+COMMIT_ATTEMPTS = 20
+WAIT_SECONDS = 0.05
+
+Run = Callable[[Sequence[FileJob]], Iterator[DataFile]]
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """What is new in the log.
+
+    Attributes:
+        tasks: by topic partition and offset; those without new batches may be among them.
+        starts: the first offset that is new, of each topic partition with tasks.
+        topic_ids: as the log says them.
+        gaps: that were accepted.
+        internal_topics: that are there and were not asked for.
+    """
+
+    tasks: tuple[ExportTask, ...]
+    starts: Ends
+    topic_ids: Mapping[str, str]
+    gaps: tuple[Gap, ...] = ()
+    internal_topics: tuple[str, ...] = ()
+
+
+Plan = Callable[[TableState | None], TablePlan]
+
+
+def one_by_one(jobs: Sequence[FileJob]) -> Iterator[DataFile]:
+    """Write in this process."""
+    return map(write_data_file, jobs)
+
+
+class TableExport:
+    """One run into one table.
+
+    Args:
+        table: where to.
+        settings: of the files; ``to`` is what messages call the destination.
+        chosen: which records the table holds (``state.table_settings``).
+        run: has the files written, in order: here, by a pool, by Spark.
+    """
+
+    def __init__(self, table: Table, settings: Settings, chosen: Mapping[str, Any], *, run: Run = one_by_one) -> None:
+        self.commits = 0
+        self.orphans = claims.Orphans()
+        self._table, self._settings, self._chosen, self._run = table, settings, chosen, run
+        self._columns = table_schema(headers=settings.headers)
+        self._files: list[DataFile] = []
+        self._broken: set[TopicPartition] = set()  # of which a segment could not be read
+
+    def export(self, plan: Plan, *, incremental: bool = False, overwrite: bool = False) -> Outcome:
+        """Bring what is new in the log into the table.
+
+        Args:
+            plan: says what is new, given what the table says.
+            incremental: the table may be there already.
+            overwrite: what is there goes, with the first commit.
+
+        Raises:
+            OptionError: the table does not fit, or cannot be written; or another exporter was faster.
+            KafkaframesError: what ``plan`` raises.
+        """
+        started = time.monotonic()
+        state = self._opened(incremental, overwrite)
+        planned = plan(None if overwrite else state)
+        whole = overwrite and state is not None
+        for wave in [planned.tasks] if whole else waves(planned.tasks):
+            state = self._wave(wave, planned, state, replaces=whole)
+        if whole and not planned.tasks:
+            raise OptionError(f"{self._table.place}: there is nothing to replace its content with")
+        return self._outcome(planned, time.monotonic() - started)
+
+    def _opened(self, incremental: bool, overwrite: bool) -> TableState | None:
+        table = self._table
+        state = table.read()
+        if state is not None and state.settings is None:
+            raise OptionError(f"{table.place}: is a table that no export made")
+        if (root := table.known_root) is not None:
+            self.orphans = claims.remove_orphans(root, lambda run, since: table.has_committed(run, since=since))
+            state = table.read()
+        table.check(self._columns)
+        if state is None or not state.ends:
+            return state
+        if not (incremental or overwrite):
+            raise OptionError(
+                f"{table.place}: holds an export already: --incremental adds what is new, --overwrite replaces it"
+            )
+        self._check_settings(state)
+        return state
+
+    def _check_settings(self, state: TableState) -> None:
+        before = state.settings or {}
+        if before and dict(before) != dict(self._chosen):
+            names = sorted({*before, *self._chosen})
+            differs = ", ".join(name for name in names if before.get(name) != self._chosen.get(name))
+            raise OptionError(
+                f"{self._table.place}: holds other records than this run asks for ({differs}): ask for the same, or "
+                "export to a new table"
+            )
+
+    def _wave(
+        self, tasks: Sequence[ExportTask], planned: TablePlan, state: TableState | None, *, replaces: bool
+    ) -> TableState | None:
+        """Write and commit some tasks; return what the table says afterwards."""
+        run = uuid.uuid4().hex[:16]
+        with claims.claim(self._table.root, run, since=None if state is None else state.version):
+            files = self._write(run, tasks)
+            try:
+                commit = self._commit_of(run, files, planned, state, replaces=replaces)
+                if commit is not None:
+                    self._commit(commit, state)
+            except OptionError as error:
+                if not isinstance(error, _UnknownOutcomeError):
+                    self._discard(run, files)
+                raise
+            self._discard(run, files, keep=() if commit is None else commit.files)
+        self._files += files
+        return self._table.read()
+
+    def _write(self, run: str, tasks: Sequence[ExportTask]) -> list[DataFile]:
+        """Have the data files of a wave written."""
+        table, files = self._table, []
+        jobs = [
+            FileJob(
+                table.data_directory((group[0].topic, group[0].partition)),
+                run,
+                group,
+                self._settings,
+                table.names_inside,
+            )
+            for group in neighbours(task for task in tasks if (task.topic, task.partition) not in self._broken)
+        ]
+        try:
+            for file in self._run(jobs):
+                files.append(file)
+        except BaseException:
+            self._discard(run, files)
+            raise
+        left = [task for task in tasks if (task.topic, task.partition) in self._broken]
+        return files + [DataFile(FileJob("", run, (task,), self._settings), [_waiting(task)]) for task in left]
+
+    def _commit_of(
+        self, run: str, files: Sequence[DataFile], planned: TablePlan, state: TableState | None, *, replaces: bool
+    ) -> Commit | None:
+        """Return what to commit; None where nothing is new."""
+        ends, kept = reached(files, self._broken)
+        if replaces and self._broken:
+            reason = next(result.failed for file in files for result in file.results if result.failed)
+            raise OptionError(f"{self._table.place}: nothing is replaced: {reason}")
+        before = {name: None if state is None else state.end_of(name) for name in ends}
+        after = {name: end for name, end in ends.items() if replaces or _is_beyond(end, before[name])}
+        if not after and not replaces:
+            return None
+        return Commit(
+            run=run,
+            before={name: before[name] for name in after},
+            after=after,
+            topic_ids={topic: planned.topic_ids[topic] for topic, _ in after if topic in planned.topic_ids},
+            settings=self._chosen,
+            files=tuple(file for file in kept if file.records),
+            columns=self._columns,
+            gaps=tuple(gap for gap in planned.gaps if (gap.topic, gap.partition) in after),
+            replaces=replaces,
+        )
+
+    def _commit(self, commit: Commit, state: TableState | None) -> None:
+        """Commit, again where somebody else was faster and has not touched these offsets.
+
+        Raises:
+            OptionError: the offsets do not fit any more.
+        """
+        table = self._table
+        since = None if state is None else state.version
+        _check_files(commit)
+        for _ in range(COMMIT_ATTEMPTS):
+            try:
+                table.commit(commit, state)
+            except RacedError as error:
+                reason = str(error)
+            except Exception as error:
+                if self._has_landed(commit, since) is False:
+                    raise OptionError(f"{table.place}: cannot be committed to: {error}") from error
+                reason = str(error)
+            else:
+                self.commits += 1
+                return
+            if self._has_landed(commit, since):
+                self.commits += 1
+                return
+            state = self._reread(commit)
+            time.sleep(random.uniform(0, WAIT_SECONDS))
+        raise OptionError(f"{table.place}: {COMMIT_ATTEMPTS} commits lost against other writers: {reason}")
+
+    def _has_landed(self, commit: Commit, since: int | None) -> bool:
+        """Tell whether a commit that ended with an error was made all the same.
+
+        Raises:
+            OptionError: nobody can say; its files stay.
+        """
+        try:
+            landed = self._table.has_committed(commit.run, since=since)
+        except Exception as error:
+            raise _UnknownOutcomeError(self._table.place, commit.run, str(error)) from error
+        if landed is None:
+            raise _UnknownOutcomeError(self._table.place, commit.run, "its log does not reach back far enough")
+        return landed
+
+    def _reread(self, commit: Commit) -> TableState | None:
+        state = self._table.read()
+        if not commit.fits(state):
+            name = next(name for name in commit.before if (state and state.end_of(name)) != commit.before[name])
+            raise OptionError(
+                f"{self._table.place}: another exporter has added offsets of {name[0]}-{name[1]} meanwhile; nothing "
+                "was added by this run: run again with --incremental"
+            )
+        if state is not None and state.settings:
+            self._check_settings(state)
+        self._table.check(self._columns)
+        return state
+
+    def _discard(self, run: str, files: Iterable[DataFile], *, keep: Iterable[DataFile] = ()) -> None:
+        """Remove data files that no commit will name."""
+        kept = {file.path for file in keep}
+        paths = {file.path for file in files if file.path} | claims.files_of(self._table.root, run)
+        for path in sorted(paths - kept):
+            remove(path)
+
+    def _outcome(self, planned: TablePlan, seconds: float) -> Outcome:
+        results = tuple(result for file in self._files for result in file.results)
+        state = self._table.read()
+        summary = summed_up(results, planned.internal_topics, self._settings.to, seconds)
+        told = {
+            **self._table.about(),
+            "commits": self.commits,
+            "offsets": nested(state.ends) if state is not None else {},
+            "gaps": [gap.as_json() for gap in planned.gaps],
+            "removed_orphans": list(self.orphans.removed),
+            "doubtful_files": list(self.orphans.doubtful),
+        }
+        written = sum(file.size_bytes for file in self._files)
+        return Outcome(summary, len(results), 0, written, results, table=told)
+
+
+class _UnknownOutcomeError(OptionError):
+    """A commit's fate is not known: its files must stay."""
+
+    def __init__(self, place: str, run: str, reason: str) -> None:
+        super().__init__(
+            f"{place}: whether commit {run} was made cannot be told ({reason}); its files stay, the next "
+            "--incremental run goes on behind what the table says"
+        )
+
+
+def reached(files: Iterable[DataFile], broken: set[TopicPartition]) -> tuple[dict[TopicPartition, int], list[DataFile]]:
+    """Return how far each topic partition was written without a hole, and the files up to there.
+
+    Args:
+        files: in the order of their offsets.
+        broken: topic partitions of which a segment could not be read; grows.
+    """
+    ends: dict[TopicPartition, int] = {}
+    kept: list[DataFile] = []
+    for file in files:
+        name = file.job.topic_partition
+        if name in broken:
+            file.results = [_waiting(result.task) for result in file.results]
+            file.records = file.size_bytes = 0
+            continue
+        kept.append(file)
+        if file.end_offset is not None:
+            ends[name] = max(file.end_offset, ends.get(name, 0))
+        if file.failed:
+            broken.add(name)
+    return ends, kept
+
+
+def _waiting(task: ExportTask) -> SegmentResult:
+    return SegmentResult(task, failed=f"{task.path}: waits for a segment before it that could not be read")
+
+
+def _check_files(commit: Commit) -> None:
+    """See whether the data files are there, as far as this machine can see them: a commit must not name others.
+
+    Raises:
+        OptionError: one is gone, or not whole.
+    """
+    for file in commit.files:
+        if "://" not in file.path and not (os.path.exists(file.path) and os.path.getsize(file.path) == file.size_bytes):
+            raise OptionError(
+                f"{file.path}: was written and is not there as a whole: do the workers see the same directory? Nothing "
+                "was added"
+            )
+
+
+def _is_beyond(end: int, before: int | None) -> bool:
+    return before is None or end > before
+
+
+def neighbours(tasks: Iterable[ExportTask]) -> Iterator[tuple[ExportTask, ...]]:
+    """Put small segments of one topic partition together, up to ``FILE_BYTES`` a file."""
+    listed = list(tasks)
+    limit = part_bytes(sum(task.size_bytes - task.start for task in listed), FILE_BYTES)
+    group: list[ExportTask] = []
+    size_bytes = 0
+    for task in listed:
+        cost = task.size_bytes - task.start
+        fits = group and (task.topic, task.partition) == (group[0].topic, group[0].partition)
+        if group and not (fits and size_bytes + cost <= limit):
+            yield tuple(group)
+            group, size_bytes = [], 0
+        group.append(task)
+        size_bytes += cost
+    if group:
+        yield tuple(group)
+
+
+def waves(tasks: Iterable[ExportTask]) -> Iterator[list[ExportTask]]:
+    """Cut tasks into parts of ``WAVE_BYTES`` of log, at least a task each."""
+    wave: list[ExportTask] = []
+    size_bytes = 0
+    for task in tasks:
+        cost = task.size_bytes - task.start
+        if wave and size_bytes + cost > WAVE_BYTES:
+            yield wave
+            wave, size_bytes = [], 0
+        wave.append(task)
+        size_bytes += cost
+    if wave:
+        yield wave

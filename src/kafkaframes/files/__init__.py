@@ -1,0 +1,1 @@
+"""The files of a log directory as values: names, indexes, snapshots, checkpoints, locks. Each format has a module."""

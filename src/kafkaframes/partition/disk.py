@@ -1,0 +1,264 @@
+"""Everything that a partition's log does to a disk: ten effects behind one protocol, so that each can be made to fail.
+
+A ``Disk`` is a ``FileSystem`` that can also be written to. Its effects raise ``OSError`` as the system does;
+``OnlineDisk`` stands between it and the logs of one log directory: the first failure takes the directory offline, as
+in Kafka (LogDirFailureChannel): every later write is refused with a ``StorageError`` that names the cause, and what
+was written before stays readable.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol, TypeVar
+
+from kafkaframes.errors import StorageError
+from kafkaframes.files.broker_lock import take_lock
+from kafkaframes.log.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, split
+
+_Answer = TypeVar("_Answer")
+TEMPORARY = ".tmp"
+
+
+class DiskFile(Protocol):
+    """One file, open for reading and writing at positions in bytes."""
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+
+    def write(self, position: int, data: bytes) -> None:
+        """Write all of ``data`` at ``position``."""
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file, or lengthen it with zeros."""
+
+    def fsync(self) -> None:
+        """Return when everything written is on the disk."""
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+class Disk(FileSystem, Protocol):
+    """A file system that can be written to. A rename or a new file lasts once its directory has been flushed."""
+
+    def open_file(self, path: str) -> DiskFile:
+        """Open a file for reading and writing; an empty one is made where there is none."""
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory, and those above it; one that is there is left as it is."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file or a directory, over ``target`` if that is a file."""
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a directory that is empty."""
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the entries of a directory are on the disk."""
+
+    def lock(self, path: str) -> Callable[[], None] | None:
+        """Take a lock file as a broker does; return what lets go of it, or None where another one holds it."""
+
+
+class LocalFile:
+    """A file of this machine; made by ``LocalDisk.open_file``."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+        return os.pread(self._descriptor, length, position)
+
+    def write(self, position: int, data: bytes) -> None:
+        """Write all of ``data`` at ``position``."""
+        done = os.pwrite(self._descriptor, data, position)
+        while done < len(data):  # a disk that fills up takes a part, then raises
+            done += os.pwrite(self._descriptor, memoryview(data)[done:], position + done)
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file, or lengthen it with zeros."""
+        os.ftruncate(self._descriptor, size_bytes)
+
+    def fsync(self) -> None:
+        """Return when everything written is on the disk."""
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class LocalDisk(LocalFileSystem):
+    """A disk of this machine."""
+
+    __slots__ = ()
+
+    def open_file(self, path: str) -> DiskFile:
+        """Open a file for reading and writing; an empty one is made where there is none."""
+        return LocalFile(path)
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory, and those above it; one that is there is left as it is."""
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file or a directory, over ``target`` if that is a file."""
+        os.replace(source, target)
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a directory that is empty."""
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.rmdir(path)
+        else:
+            os.unlink(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the entries of a directory are on the disk."""
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: str) -> Callable[[], None] | None:
+        """Take a lock file as a broker does; see ``take_lock``."""
+        return take_lock(path)
+
+
+class _OnlineFile:
+    """A file of an ``OnlineDisk``."""
+
+    def __init__(self, disk: OnlineDisk, path: str, file: DiskFile) -> None:
+        self._disk = disk
+        self._path = path
+        self._file = file
+
+    def read(self, position: int, length: int) -> bytes:
+        try:
+            return self._file.read(position, length)
+        except OSError as error:  # a read that fails says nothing about the next write
+            raise StorageError(f"cannot be read: {error.strerror or error}", file=self._path) from error
+
+    def write(self, position: int, data: bytes) -> None:
+        self._disk.effect(self._path, lambda: self._file.write(position, data))
+
+    def truncate(self, size_bytes: int) -> None:
+        self._disk.effect(self._path, lambda: self._file.truncate(size_bytes))
+
+    def fsync(self) -> None:
+        self._disk.effect(self._path, self._file.fsync)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class OnlineDisk:
+    """A disk up to its first failure, shared by the logs of one log directory.
+
+    Attributes:
+        failure: what took the directory offline; None while all is well.
+    """
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self.failure: StorageError | None = None
+
+    def effect(self, path: str, act: Callable[[], _Answer]) -> _Answer:
+        """Do one thing to the disk.
+
+        Raises:
+            StorageError: it failed, or something has failed before.
+        """
+        if self.failure is not None:
+            reason = f"not written: the log directory is offline since {self.failure}"
+            raise StorageError(reason, file=path)
+        try:
+            return act()
+        except OSError as error:
+            self.failure = StorageError(f"cannot be written: {error.strerror or error}", file=path)
+            raise self.failure from error
+
+    def list_directory(self, path: str) -> list[FileInfo]:
+        """Return the entries of a directory, sorted by name."""
+        return self._disk.list_directory(path)
+
+    def stat(self, path: str) -> FileInfo | None:
+        """Return one entry; None when nothing is there."""
+        return self._disk.stat(path)
+
+    def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on."""
+        return self._disk.read(path, position=position, length=length)
+
+    def open(self, path: str) -> AbstractContextManager[ReadAt]:
+        """Open a file for many reads."""
+        return self._disk.open(path)
+
+    def glob(self, pattern: str) -> list[str]:
+        """Return the paths that match ``pattern``, sorted."""
+        return self._disk.glob(pattern)
+
+    def open_file(self, path: str) -> DiskFile:
+        """Open a file for reading and writing; an empty one is made where there is none."""
+        return _OnlineFile(self, path, self.effect(path, lambda: self._disk.open_file(path)))
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory, and those above it."""
+        self.effect(path, lambda: self._disk.make_directory(path))
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file or a directory."""
+        self.effect(source, lambda: self._disk.rename(source, target))
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a directory that is empty."""
+        self.effect(path, lambda: self._disk.delete(path))
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the entries of a directory are on the disk."""
+        self.effect(path, lambda: self._disk.sync_directory(path))
+
+    def lock(self, path: str) -> Callable[[], None] | None:
+        """Take a lock file as a broker does; None where another one holds it."""
+        return self.effect(path, lambda: self._disk.lock(path))
+
+
+def replace_file(disk: Disk, path: str, data: bytes) -> None:
+    """Write a small file so that a crash leaves the old one or the new one (Kafka's CheckpointFile).
+
+    Raises:
+        StorageError: the disk fails.
+    """
+    write_whole(disk, path, data)
+    disk.sync_directory(split(path)[0])
+
+
+def write_whole(disk: Disk, path: str, data: bytes, *, temporary: str = TEMPORARY) -> None:
+    """Write a file under another name, flush it, and rename it; it lasts once its directory is flushed.
+
+    Raises:
+        StorageError: the disk fails.
+    """
+    unfinished = path + temporary
+    file = disk.open_file(unfinished)
+    try:
+        file.truncate(0)
+        file.write(0, data)
+        file.fsync()
+    finally:
+        file.close()
+    disk.rename(unfinished, path)
+
+
+def online(disk: Disk | None) -> OnlineDisk:
+    """Return a disk that goes offline at its first failure; this machine's by default.
+
+    >>> online(None).failure is None
+    True
+    """
+    return disk if isinstance(disk, OnlineDisk) else OnlineDisk(LocalDisk() if disk is None else disk)

@@ -1,0 +1,397 @@
+"""One partition's log, written to: what a broker does with it, without threads and without a clock (UnifiedLog).
+
+The caller gives the time (``now_ms``) and drives everything that Kafka does by schedule: ``tick`` flushes by time,
+applies retention, removes files whose time has come. A rolled segment is flushed before the next one is made, so that
+a crash can only cost what was appended since; the log is opened by ``loading.open_log``, which recovers it.
+
+Not thread-safe: one owner, as a partition has one leader.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kafkaframes.append import AppendSettings, validate_and_assign
+from kafkaframes.append.settings import LOG_APPEND_TIME
+from kafkaframes.errors import OffsetOutOfRangeError, OptionError
+from kafkaframes.files.checkpoints import PartitionMetadata, write_partition_metadata
+from kafkaframes.files.names import PARTITION_METADATA, TopicPartition
+from kafkaframes.log.filesystem import join
+from kafkaframes.log.lookup import FoundOffset
+from kafkaframes.partition import appending, fetch, retention
+from kafkaframes.partition.append_info import (
+    NO_OFFSET,
+    LogAppendInfo,
+    analyze,
+    check_client_offset,
+    first_or_last_offset,
+    headers_of,
+)
+from kafkaframes.partition.disk import replace_file
+from kafkaframes.partition.epochs import LeaderEpochs
+from kafkaframes.partition.fetch import FetchData
+from kafkaframes.partition.parts import Parts
+from kafkaframes.partition.producers import CLIENT, REPLICATION, Producers
+from kafkaframes.partition.segment import LogSegment
+from kafkaframes.partition.settings import LogSettings
+
+
+@dataclass(slots=True)
+class PartitionLog:
+    """The log of one topic partition.
+
+    Attributes:
+        parts: its segments, producers, epochs; for the modules of this package.
+        high_watermark: what consumers may read up to; it moves when the caller says so.
+        unflushed_since_ms: when the log was flushed last, for ``flush.ms``.
+        deleted: files renamed to ``.deleted``, and when they are to go.
+    """
+
+    parts: Parts
+    high_watermark: int = 0
+    unflushed_since_ms: int = 0
+    deleted: list[retention.Deleted] = field(default_factory=list)
+    is_closed: bool = False
+    _appending: tuple[tuple[LogSettings, int, int, str], AppendSettings] | None = None
+
+    def __post_init__(self) -> None:
+        self.high_watermark = max(self.high_watermark, self.parts.log_start_offset)
+        self.unflushed_since_ms = self.parts.now_ms
+
+    # ---------------------------------------------------------------------------------------------- what it is
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Whose log it is."""
+        return self.parts.topic_partition
+
+    @property
+    def directory(self) -> str:
+        """Where it lies."""
+        return self.parts.directory
+
+    @property
+    def settings(self) -> LogSettings:
+        """Its settings; ``configure`` changes them."""
+        return self.parts.settings
+
+    @property
+    def topic_id(self) -> str | None:
+        """The topic's id as ``partition.metadata`` has it; None where there is none."""
+        return self.parts.topic_id
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that is served."""
+        return self.parts.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self.parts.log_end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below is on the disk."""
+        return self.parts.recovery_point
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where ``read_committed`` ends: the first open transaction, or one whose marker is not replicated; at most the
+        high watermark.
+        """
+        unstable = self.parts.producers.first_unstable_offset
+        if unstable is None:
+            return self.high_watermark
+        return min(max(unstable, self.log_start_offset), self.high_watermark)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all batches."""
+        return self.parts.segments.size_bytes
+
+    @property
+    def segment_bases(self) -> tuple[int, ...]:
+        """The base offsets of the segments."""
+        return self.parts.segments.bases
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        """Which epoch wrote what, and OffsetsForLeaderEpoch."""
+        return self.parts.epochs
+
+    @property
+    def producers(self) -> Producers:
+        """What is known of producers and transactions."""
+        return self.parts.producers
+
+    def configure(self, settings: LogSettings) -> None:
+        """Change the settings; segments that exist keep the size of their indexes."""
+        self.parts.settings = settings
+
+    def assign_topic_id(self, topic_id: str) -> None:
+        """Write ``partition.metadata`` (KIP-516).
+
+        Raises:
+            OptionError: the log has another id already.
+        """
+        if self.topic_id not in (None, topic_id):
+            raise OptionError(f"{self.topic_partition} has topic id {self.topic_id}, not {topic_id}")
+        if self.topic_id is None:
+            raw = write_partition_metadata(PartitionMetadata(topic_id))
+            replace_file(self.parts.disk, join(self.directory, PARTITION_METADATA), raw)
+            self.parts.topic_id = topic_id
+
+    # ---------------------------------------------------------------------------------------------- appending
+
+    def append_as_leader(
+        self, records: bytes, *, leader_epoch: int, now_ms: int, origin: str = CLIENT
+    ) -> LogAppendInfo:
+        """Append a producer's records: checked, with the next offsets (KIP-31).
+
+        Args:
+            records: of one partition of a produce request.
+            leader_epoch: of this leader; written into batches of format 2.
+            now_ms: the clock.
+            origin: ``CLIENT``, or ``COORDINATOR`` for a coordinator's records and markers.
+
+        Returns:
+            The offsets; of a batch that is among the producer's last five, those that it has already.
+
+        Raises:
+            AppendRefusedError: as Kafka refuses; nothing has changed then.
+            StorageError: the disk refused it, and the log directory is offline.
+        """
+        if origin == CLIENT:
+            check_client_offset(records)
+        settings = self._append_settings(leader_epoch, now_ms, origin)
+        start = self.log_end_offset
+        appended = validate_and_assign(records, start, settings)
+        headers = headers_of(appended.records) if appended.records else []
+        info = appending.append(self, appended.records, headers, first_offset=start, now_ms=now_ms, origin=origin)
+        if settings.timestamp_type != LOG_APPEND_TIME and not appended.recompressed_bytes:
+            return info if info.valid_bytes == appended.valid_bytes else info._replace(valid_bytes=appended.valid_bytes)
+        return info._replace(
+            valid_bytes=appended.valid_bytes,
+            append_time_ms=now_ms if settings.append_time and not info.is_duplicate else info.append_time_ms,
+            recompressed_bytes=appended.recompressed_bytes,
+        )
+
+    def append_as_follower(self, records: bytes, *, now_ms: int, leader_epoch: int | None = None) -> LogAppendInfo:
+        """Append a leader's batches as they are, with the offsets that they have.
+
+        Args:
+            records: of one partition of a fetch response.
+            now_ms: the clock.
+            leader_epoch: of the leader that was fetched from; batches of a later one are left out (KAFKA-18723).
+
+        Raises:
+            AppendRefusedError: damage, or offsets that do not follow.
+            StorageError: the disk refused it, and the log directory is offline.
+        """
+        data, headers = analyze(records, log_end_offset=self.log_end_offset, leader_epoch=leader_epoch)
+        first = first_or_last_offset(headers[0]) if headers else NO_OFFSET
+        return appending.append(self, data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)
+
+    def _append_settings(self, leader_epoch: int, now_ms: int, origin: str) -> AppendSettings:
+        """Return the validator's settings; under load many appends share a millisecond, and these."""
+        settings = self.settings
+        wanted = settings, leader_epoch, now_ms, origin
+        if self._appending is None or self._appending[0] != wanted:
+            self._appending = wanted, self._new_append_settings(leader_epoch, now_ms, origin)
+        return self._appending[1]
+
+    def _new_append_settings(self, leader_epoch: int, now_ms: int, origin: str) -> AppendSettings:
+        settings = self.settings
+        return AppendSettings(
+            magic=settings.magic,
+            codec=settings.compression_type,
+            level=settings.compression_level,
+            timestamp_type=settings.message_timestamp_type,
+            now_ms=now_ms,
+            before_max_ms=settings.timestamp_before_max_ms,
+            after_max_ms=settings.timestamp_after_max_ms,
+            compacted=settings.is_compacted,
+            origin=origin,
+            leader_epoch=leader_epoch,
+            max_batch_bytes=settings.max_message_bytes,
+        )
+
+    def roll(self, expected_offset: int = 0, *, now_ms: int) -> int:
+        """Close the active segment and begin the next one; return its base offset.
+
+        The old one is on the disk, with a snapshot of the producers, before the new one is made. An empty segment is
+        not rolled.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        parts = self.parts
+        base = max(expected_offset, self.log_end_offset)
+        old = parts.segments.active
+        if base == old.base_offset:
+            return base
+        old.close()
+        self.flush(now_ms=now_ms)
+        parts.snapshots.take(base, parts.producers.entries())
+        segment = LogSegment(parts.disk, parts.directory, base, size_bytes=0, now_ms=now_ms)
+        segment.activate(parts.settings, is_new=True)
+        old.release()
+        parts.segments.add(segment)
+        return base
+
+    # ---------------------------------------------------------------------------------------------- flushing
+
+    def flush(self, *, now_ms: int) -> None:
+        """Put everything on the disk; the recovery point is the log's end then.
+
+        Raises:
+            StorageError: the disk fails. The recovery point stays.
+        """
+        parts = self.parts
+        segments = parts.segments.from_floor(self.recovery_point)
+        for segment in segments:
+            segment.flush()
+        if segments[-1].base_offset >= self.recovery_point:
+            parts.disk.sync_directory(parts.directory)
+        parts.recovery_point = self.log_end_offset
+        self.unflushed_since_ms = now_ms
+
+    def flush_if_due(self, *, now_ms: int) -> None:
+        """Flush what has waited for ``flush.ms``.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        if self.log_end_offset > self.recovery_point and now_ms - self.unflushed_since_ms >= self.settings.flush_ms:
+            self.flush(now_ms=now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        """Do what is due by the clock: flush by time, retention, deletion of files, expiry of producers.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        self.flush_if_due(now_ms=now_ms)
+        self.delete_old_segments(now_ms=now_ms)
+        self.remove_deleted_files(now_ms=now_ms)
+        self.producers.drop_expired(now_ms)
+
+    def close(self, *, now_ms: int) -> None:
+        """Flush, snapshot the producers, trim the files, and let go of them: a clean stop of this log.
+
+        Raises:
+            StorageError: the disk fails; the next opening recovers the log.
+        """
+        if self.is_closed:
+            return
+        parts = self.parts
+        parts.segments.active.close()
+        self.flush(now_ms=now_ms)
+        parts.snapshots.take(self.log_end_offset, parts.producers.entries())
+        parts.disk.sync_directory(parts.directory)
+        parts.epochs.write()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the files as they are: the log counts as not stopped cleanly."""
+        for segment in self.parts.segments:
+            segment.release()
+        self.is_closed = True
+
+    # ---------------------------------------------------------------------------------------------- watermarks
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Set the high watermark, within the log's bounds; return it."""
+        self.high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
+        self.producers.replicated_to(self.high_watermark)
+        return self.high_watermark
+
+    def maybe_increment_log_start_offset(self, offset: int) -> bool:
+        """Move the log start offset up to ``offset``; False where it is there already.
+
+        Raises:
+            OffsetOutOfRangeError: it lies above the high watermark.
+        """
+        if offset > self.high_watermark:
+            reason = f"log start offset {offset} above the high watermark {self.high_watermark}"
+            raise OffsetOutOfRangeError(f"{self.topic_partition}: {reason}")
+        if offset <= self.log_start_offset:
+            return False
+        self.parts.log_start_offset = offset
+        self.parts.epochs.truncate_from_start(offset)
+        return True
+
+    def delete_records(self, offset: int) -> int:
+        """Answer DeleteRecords: records below ``offset`` (-1: the high watermark) are gone; return the low watermark.
+
+        Raises:
+            OffsetOutOfRangeError: the offset lies below 0 or above the high watermark.
+        """
+        target = self.high_watermark if offset == -1 else offset
+        if target < 0:
+            raise OffsetOutOfRangeError(f"{self.topic_partition}: no offset {offset}")
+        self.maybe_increment_log_start_offset(target)
+        return self.log_start_offset
+
+    # ---------------------------------------------------------------------------------------------- cutting
+
+    def delete_old_segments(self, *, now_ms: int) -> int:
+        """Apply retention by time, size and log start offset; return how many segments went.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        return retention.delete_old_segments(self, now_ms=now_ms)
+
+    def remove_deleted_files(self, *, now_ms: int) -> int:
+        """Delete the ``.deleted`` files that are older than ``file.delete.delay.ms``; return how many.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        return retention.remove_deleted_files(self, now_ms=now_ms)
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> bool:
+        """Cut the log so that it ends at ``offset``; False where it ends there or below already.
+
+        Raises:
+            OptionError: the offset is negative.
+            StorageError: the disk fails.
+        """
+        return retention.truncate_to(self, offset, now_ms=now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
+        """Drop everything; the log goes on, empty, at ``offset``.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        retention.truncate_fully_and_start_at(self, offset, now_ms=now_ms)
+
+    # ---------------------------------------------------------------------------------------------- reading
+
+    def read(
+        self, offset: int, *, max_bytes: int, isolation: str = fetch.HIGH_WATERMARK, min_one_message: bool = True
+    ) -> FetchData:
+        """Return batches from the one that holds ``offset`` on, as a fetch answers.
+
+        Args:
+            offset: from the log's start to its end.
+            max_bytes: of the answer; the first batch is given whole though it is larger, if ``min_one_message``.
+            isolation: ``fetch.LOG_END`` (a follower), ``HIGH_WATERMARK`` or ``TXN_COMMITTED``.
+            min_one_message: as said.
+
+        Raises:
+            OffsetOutOfRangeError: the offset is not one of the log's.
+            LogDirError: a segment cannot be read.
+        """
+        return fetch.read(self, offset, max_bytes=max_bytes, isolation=isolation, min_one_message=min_one_message)
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> FoundOffset | None:
+        """Answer ListOffsets by time: the first record at or after it, or one of Kafka's special times (-1, -2, -3).
+
+        Raises:
+            LogDirError: a segment cannot be read.
+        """
+        return fetch.offset_for_timestamp(self, timestamp_ms)

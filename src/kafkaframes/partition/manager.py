@@ -1,0 +1,359 @@
+"""One log directory of a broker: its lock, its identity, its logs, its checkpoints, and its clean stop (LogManager).
+
+While it is open the directory has a held ``.lock`` and no clean-shutdown marker, so that a crash is seen at the next
+opening, which then recovers the logs. The first failure of the disk takes the whole directory offline: reading goes
+on, every write is refused, and no marker is written when it is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.files import names
+from kafkaframes.files.checkpoints import (
+    CleanShutdown,
+    MetaProperties,
+    read_meta_properties,
+    read_offset_checkpoint,
+    write_clean_shutdown,
+    write_meta_properties,
+    write_offset_checkpoint,
+)
+from kafkaframes.files.names import DirectoryName, TopicPartition
+from kafkaframes.log.filesystem import FileInfo, join, split
+from kafkaframes.partition.disk import Disk, OnlineDisk, online, replace_file
+from kafkaframes.partition.loading import Checkpointed, create_log, open_log
+from kafkaframes.partition.log import PartitionLog
+from kafkaframes.partition.settings import LogSettings
+
+_LONGEST_NAME = 255
+SettingsOf = Callable[[TopicPartition], LogSettings]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerSettings:
+    """How often a log directory is looked after, in milliseconds; the names and defaults are Kafka's.
+
+    Attributes:
+        producer_check_interval_ms: ``producer.id.expiration.check.interval.ms``.
+    """
+
+    log_retention_check_interval_ms: int = 300_000
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    producer_check_interval_ms: int = 600_000
+
+
+@dataclass(slots=True)
+class LogManager:
+    """An open log directory; made by ``open_log_directory``.
+
+    Attributes:
+        path: of the directory.
+        disk: what all its logs write to; ``disk.failure`` says why it is offline.
+        meta: its identity.
+        was_clean: whether it was stopped cleanly before.
+        logs: by topic partition; ``create``, ``delete`` and ``close`` change it.
+        is_closed: after ``close`` and ``abandon``.
+        problems: checkpoints that could not be read and count as empty.
+    """
+
+    path: str
+    disk: OnlineDisk
+    meta: MetaProperties
+    settings: ManagerSettings
+    settings_of: SettingsOf
+    was_clean: bool
+    now_ms: int
+    logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
+    cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    problems: tuple[LogDirError, ...] = ()
+    is_closed: bool = False
+    _let_go: Callable[[], None] = lambda: None
+    _doomed: list[tuple[str, int]] = field(default_factory=list)
+    _done_ms: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the disk has failed."""
+        return self.disk.failure is not None
+
+    def create(self, topic_partition: TopicPartition, *, topic_id: str | None = None, now_ms: int) -> PartitionLog:
+        """Make a new, empty log.
+
+        Raises:
+            LogDirError: there is one.
+            OptionError: the topic has a name that Kafka refuses.
+            StorageError: the disk fails.
+        """
+        names.check_topic(topic_partition.topic)
+        directory = join(self.path, str(topic_partition))
+        log = create_log(directory, settings=self.settings_of(topic_partition), now_ms=now_ms, disk=self.disk)
+        self.logs[topic_partition] = log
+        if topic_id is not None:
+            log.assign_topic_id(topic_id)
+        return log
+
+    def delete(self, topic_partition: TopicPartition, *, unique_id: str, now_ms: int) -> None:
+        """Take a log out of service: its directory is renamed to ``-delete``, and removed later (asyncDelete).
+
+        Args:
+            topic_partition: which.
+            unique_id: 32 hexadecimal digits that no other deletion has (a UUID's).
+            now_ms: the clock.
+
+        Raises:
+            OptionError: there is no such log, or the id is none.
+            StorageError: the disk fails.
+        """
+        suffix = f"-{topic_partition.partition}.{unique_id}-delete"
+        name = topic_partition.topic[: _LONGEST_NAME - len(suffix)] + suffix
+        if topic_partition not in self.logs or DirectoryName.parse(name) is None:
+            raise OptionError(f"no log {topic_partition} to be deleted as {name}")
+        log = self.logs.pop(topic_partition)
+        self.cleaner_offsets.pop(topic_partition, None)
+        log.abandon()
+        self.disk.rename(log.directory, join(self.path, name))
+        self.disk.sync_directory(self.path)
+        self._doomed.append((join(self.path, name), now_ms + log.settings.file_delete_delay_ms))
+        self.checkpoint_all()
+
+    def truncate_to(self, topic_partition: TopicPartition, offset: int, *, now_ms: int) -> bool:
+        """Cut a log, and lower its checkpointed recovery point with it (LogManager.truncateTo); False: nothing to cut.
+
+        Raises:
+            OptionError: there is no such log, or the offset is negative.
+            StorageError: the disk fails.
+        """
+        if topic_partition not in self.logs:
+            raise OptionError(f"no log {topic_partition}")
+        cut = self.logs[topic_partition].truncate_to(offset, now_ms=now_ms)
+        self._checkpoint_recovery_points()
+        return cut
+
+    def tick(self, now_ms: int) -> None:
+        """Do what is due by the clock, for all logs; nothing once the directory is offline.
+
+        Raises:
+            StorageError: the disk fails now.
+        """
+        if self.is_offline:
+            return
+        settings = self.settings
+        for log in self.logs.values():
+            log.flush_if_due(now_ms=now_ms)
+            log.remove_deleted_files(now_ms=now_ms)
+        for interval_ms, act in (
+            (settings.log_retention_check_interval_ms, self._apply_retention),
+            (settings.producer_check_interval_ms, self._drop_producers),
+            (settings.log_flush_offset_checkpoint_interval_ms, self._checkpoint_recovery_points),
+            (settings.log_flush_start_offset_checkpoint_interval_ms, self._checkpoint_start_offsets),
+            (settings.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks),
+        ):
+            if now_ms - self._done_ms.get(act.__name__, self.now_ms) >= interval_ms:
+                self._done_ms[act.__name__] = now_ms
+                act(now_ms)
+        self._remove_doomed(now_ms)
+
+    def _apply_retention(self, now_ms: int) -> None:
+        for log in self.logs.values():
+            log.delete_old_segments(now_ms=now_ms)
+
+    def _drop_producers(self, now_ms: int) -> None:
+        for log in self.logs.values():
+            log.producers.drop_expired(now_ms)
+
+    def _remove_doomed(self, now_ms: int) -> None:
+        for path, due_ms in tuple(self._doomed):
+            if due_ms <= now_ms:
+                for file in self.disk.list_directory(path):
+                    self.disk.delete(file.path)
+                self.disk.delete(path)
+                self._doomed.remove((path, due_ms))
+
+    def checkpoint_all(self) -> None:
+        """Write the four checkpoints.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        self._checkpoint_recovery_points()
+        self._checkpoint_start_offsets()
+        self._checkpoint_high_watermarks()
+        self._write(names.CLEANER_CHECKPOINT, self.cleaner_offsets)
+
+    def _checkpoint_recovery_points(self, now_ms: int = 0) -> None:
+        self._write(names.RECOVERY_POINT_CHECKPOINT, {key: log.recovery_point for key, log in self.logs.items()})
+
+    def _checkpoint_start_offsets(self, now_ms: int = 0) -> None:
+        """As in Kafka only those that lie above the first segment's base."""
+        moved = {
+            key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset > log.segment_bases[0]
+        }
+        self._write(names.LOG_START_CHECKPOINT, moved)
+
+    def _checkpoint_high_watermarks(self, now_ms: int = 0) -> None:
+        self._write(names.HIGH_WATERMARK_CHECKPOINT, {key: log.high_watermark for key, log in self.logs.items()})
+
+    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        replace_file(self.disk, join(self.path, name), write_offset_checkpoint(offsets))
+
+    def close(self, *, now_ms: int, broker_epoch: int | None = None) -> None:
+        """Stop cleanly: close every log, write the checkpoints, and the marker last; let go of the lock.
+
+        Args:
+            now_ms: the clock.
+            broker_epoch: for the marker (from 3.8 on); None writes an empty one.
+
+        Raises:
+            StorageError: the disk fails, or has failed: there is no marker, and the next opening recovers.
+        """
+        try:
+            self._checkpoint_start_offsets()  # before what lies below them is forgotten
+            for log in self.logs.values():
+                log.close(now_ms=now_ms)
+            self.checkpoint_all()
+            marker = write_clean_shutdown(CleanShutdown(broker_epoch))
+            replace_file(self.disk, join(self.path, names.CLEAN_SHUTDOWN), marker)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of everything as it is: the directory counts as not stopped cleanly."""
+        for log in self.logs.values():
+            log.abandon()
+        self.is_closed = True
+        self._let_go()
+
+
+def open_log_directory(
+    path: str,
+    *,
+    now_ms: int,
+    settings_of: SettingsOf | LogSettings | None = None,
+    settings: ManagerSettings | None = None,
+    meta: MetaProperties | None = None,
+    disk: Disk | None = None,
+) -> LogManager:
+    """Open a log directory and all its logs; those of an unclean stop are recovered, in place.
+
+    ``__cluster_metadata`` is left alone: it belongs to KRaft. So are directories renamed to ``-stray`` and ``-future``.
+
+    Args:
+        path: an entry of ``log.dirs``; made where there is none.
+        now_ms: the clock.
+        settings_of: each log's settings, or one for all.
+        settings: of the directory.
+        meta: the identity to write where there is none yet, and to be met where there is.
+        disk: this machine's by default.
+
+    Raises:
+        LogDirError: another process has the directory open, its identity is another one, or a file cannot be read.
+        StorageError: the disk fails.
+    """
+    there = online(disk)
+    if there.stat(path) is None:
+        there.make_directory(path)
+        there.sync_directory(split(path)[0])
+    let_go = there.lock(join(path, names.BROKER_LOCK))
+    if let_go is None:
+        raise LogDirError("another process has this directory open (.lock)", file=path)
+    try:
+        return _opened(path, there, now_ms, _settings_of(settings_of), settings or ManagerSettings(), meta, let_go)
+    except BaseException:
+        let_go()
+        raise
+
+
+def _settings_of(given: SettingsOf | LogSettings | None) -> SettingsOf:
+    if callable(given):
+        return given
+    chosen = given or LogSettings()
+    return lambda topic_partition: chosen
+
+
+def _opened(
+    path: str,
+    disk: OnlineDisk,
+    now_ms: int,
+    settings_of: SettingsOf,
+    settings: ManagerSettings,
+    meta: MetaProperties | None,
+    let_go: Callable[[], None],
+) -> LogManager:
+    identity = _identity(disk, path, meta)
+    marker = join(path, names.CLEAN_SHUTDOWN)
+    was_clean = disk.stat(marker) is not None
+    if was_clean:  # gone before anything changes: a crash while the logs are loaded is an unclean stop (KAFKA-10471)
+        disk.delete(marker)
+        disk.sync_directory(path)
+    problems: list[LogDirError] = []
+    offsets = {name: _checkpoint(disk, join(path, name), problems) for name in names.OFFSET_CHECKPOINTS}
+    manager = LogManager(path, disk, identity, settings, settings_of, was_clean, now_ms, _let_go=let_go)
+    try:
+        _open_logs(manager, offsets)
+    except BaseException:
+        for log in manager.logs.values():
+            log.abandon()
+        raise
+    cleaned = offsets[names.CLEANER_CHECKPOINT]
+    manager.cleaner_offsets = {key: offset for key, offset in cleaned.items() if key in manager.logs}
+    manager.problems = tuple(problems)
+    return manager
+
+
+def _open_logs(manager: LogManager, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+    settings_of, now_ms = manager.settings_of, manager.now_ms
+    for entry, name in _partitions(manager.disk.list_directory(manager.path)):
+        key = name.topic_partition
+        if name.state == "delete":
+            manager._doomed.append((entry.path, now_ms + settings_of(key).file_delete_delay_ms))
+        elif not name.state:
+            known = tuple((file, values[key]) for file, values in offsets.items() if key in values)
+            manager.logs[key] = open_log(
+                entry.path,
+                settings=settings_of(key),
+                now_ms=now_ms,
+                disk=manager.disk,
+                checkpointed=Checkpointed(manager.was_clean, known),
+            )
+
+
+def _partitions(entries: list[FileInfo]) -> Iterator[tuple[FileInfo, DirectoryName]]:
+    for entry in entries:
+        name = DirectoryName.parse(entry.name) if entry.is_directory else None
+        if name is not None and name.topic_partition.topic != names.CLUSTER_METADATA_TOPIC:
+            yield entry, name
+
+
+def _checkpoint(disk: OnlineDisk, path: str, problems: list[LogDirError]) -> dict[TopicPartition, int]:
+    """Read a checkpoint; a corrupt one counts as empty, as in Kafka: more is recovered then."""
+    if disk.stat(path) is None:
+        return {}
+    try:
+        return read_offset_checkpoint(disk.read(path), file=path)
+    except LogDirError as problem:
+        problems.append(problem)
+        return {}
+
+
+def _identity(disk: OnlineDisk, path: str, wanted: MetaProperties | None) -> MetaProperties:
+    """Read ``meta.properties`` and compare it with what is wanted; write it where it is missing.
+
+    Raises:
+        LogDirError: they differ in a property that both have, or there is none and none is given.
+    """
+    file = join(path, names.META_PROPERTIES)
+    if disk.stat(file) is None:
+        if wanted is None:
+            raise LogDirError("has no meta.properties, and no identity is given for it", file=path)
+        replace_file(disk, file, write_meta_properties(wanted))
+        return wanted
+    found = read_meta_properties(disk.read(file), file=file)
+    for name, value in (wanted.values if wanted is not None else {}).items():
+        if found.values.get(name, value) != value:
+            raise LogDirError(f"{name} is {found.values[name]}, not {value}", file=file)
+    return found

@@ -1,0 +1,244 @@
+"""One segment of a partition's log: its batches, its indexes, when it is full, and how it is cut (LogSegment).
+
+Only the active segment is written to; its files stay open. The others are opened for each question. A write is noted
+in memory after the disk has taken all of it, so that a segment whose disk failed still reads what it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.files.names import FileName, segment_file_name
+from kafkaframes.files.time_index import NO_TIMESTAMP, TimestampOffset
+from kafkaframes.files.txn_index import AbortedTransaction
+from kafkaframes.log.directory import LogFile, Segment
+from kafkaframes.log.filesystem import ReadAt, join
+from kafkaframes.log.headers import BatchHeader
+from kafkaframes.log.segment_reader import SegmentReader
+from kafkaframes.partition.disk import Disk, DiskFile
+from kafkaframes.partition.index_files import OffsetIndexFile, TimeIndexFile, TxnIndexFile
+from kafkaframes.partition.settings import LARGEST_INT32, LogSettings
+
+DELETED = ".deleted"
+_KINDS = ("log", "index", "timeindex", "txnindex")
+
+
+class LogSegment:
+    """The batches from ``base_offset`` on.
+
+    Attributes:
+        base_offset: of its name; no batch lies below it.
+        size_bytes: of its batches.
+        created_ms: when it was made or loaded.
+    """
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int, *, size_bytes: int, now_ms: int) -> None:
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.created_ms = now_ms
+        self._disk = disk
+        self._directory = directory
+        self.path = self._path_of("log")
+        self.index = OffsetIndexFile(disk, self._path_of("index"), base_offset=base_offset)
+        self.time_index = TimeIndexFile(disk, self._path_of("timeindex"), base_offset=base_offset)
+        self.txn_index = TxnIndexFile(disk, self._path_of("txnindex"), base_offset=base_offset)
+        self._file: DiskFile | None = None
+        self._bytes_since_entry = 0
+        self._largest: TimestampOffset | None = None  # not known yet
+        self._first_timestamp: int | None = None  # not known yet, or there is no batch
+
+    def _path_of(self, kind: str) -> str:
+        return join(self._directory, segment_file_name(self.base_offset, kind))
+
+    @property
+    def files(self) -> list[str]:
+        """The paths of its files that are there."""
+        return [path for kind in _KINDS if self._disk.stat(path := self._path_of(kind)) is not None]
+
+    # ---------------------------------------------------------------------------------------------- writing
+
+    def activate(self, settings: LogSettings, *, is_new: bool = False) -> None:
+        """Open it for appends: its indexes get their full size; a new one is as large as it may become if asked."""
+        if self._file is None:
+            self._file = self._disk.open_file(self.path)
+        self.index.allocate(settings.segment_index_bytes)
+        self.time_index.allocate(settings.segment_index_bytes)
+        if is_new and settings.preallocate:
+            self._file.truncate(settings.segment_bytes)
+
+    def append(self, data: bytes, batches: Sequence[BatchHeader], settings: LogSettings) -> None:
+        """Append batches that follow what is there.
+
+        Args:
+            data: their bytes.
+            batches: their headers, positions counted from the start of ``data``.
+            settings: of the log.
+
+        Raises:
+            StorageError: the disk fails; nothing is appended then.
+        """
+        if self._file is None:
+            raise LogDirError("the segment is not active", file=self.path)
+        start = self.size_bytes
+        self._file.write(start, data)
+        if start == 0:
+            self._first_timestamp = max([header.max_timestamp for header in batches])
+        if settings.index_per_batch:
+            for header in batches:
+                self._note((header,), start + header.position, header.size, settings)
+        else:
+            self._note(batches, start, len(data), settings)
+        self.size_bytes = start + len(data)
+
+    def _note(self, batches: Sequence[BatchHeader], position: int, size: int, settings: LogSettings) -> None:
+        """Bring the indexes up to one entry's worth of batches."""
+        largest = self.largest
+        for header in batches:
+            if header.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(header.max_timestamp, header.last_offset)
+        self._largest = largest
+        if self._bytes_since_entry > settings.index_interval_bytes and not self.index.is_full:
+            self.index.append(batches[-1].last_offset, position)
+            if not self.time_index.is_full:
+                self.time_index.maybe_append(*largest)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += size
+
+    def should_roll(
+        self, settings: LogSettings, *, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int
+    ) -> bool:
+        """Say whether an append of ``size_bytes`` belongs into a new segment (LogSegment.shouldRoll)."""
+        if self.size_bytes > settings.segment_bytes - size_bytes or self.index.is_full or self.time_index.is_full:
+            return True
+        if last_offset - self.base_offset > LARGEST_INT32:
+            return True
+        waited_ms = self._waited_ms(max_timestamp, now_ms)
+        return self.size_bytes > 0 and waited_ms > settings.segment_ms - settings.segment_jitter_ms
+
+    def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
+        """Return the segment's age: by its first batch's timestamp and the append's, else by the clock."""
+        first = self.first_timestamp
+        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+
+    def close(self) -> None:
+        """End the appends: the time index gets the largest timestamp, and all files the size of what is in them."""
+        if self._file is None:
+            return
+        if self.largest.timestamp >= 0:
+            self.time_index.maybe_append(*self.largest)
+        self.index.trim()
+        self.time_index.trim()
+        self._file.truncate(self.size_bytes)
+
+    def release(self) -> None:
+        """Let go of the files, as they are."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self.index.close()
+        self.time_index.close()
+
+    def flush(self) -> None:
+        """Put all files on the disk."""
+        if self._file is not None:
+            self._file.fsync()
+        else:
+            file = self._disk.open_file(self.path)
+            file.fsync()
+            file.close()
+        self.index.flush()
+        self.time_index.flush()
+        self.txn_index.flush()
+
+    def add_aborted(self, transaction: AbortedTransaction) -> None:
+        """Note a transaction that a marker in this segment aborted."""
+        self.txn_index.append(transaction)
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> None:
+        """Cut off the batch that holds ``offset`` and all after it; the segment is the active one."""
+        if self._file is None:
+            raise LogDirError("the segment is not active", file=self.path)
+        with self.reader() as reader:
+            found = reader.find_batch(offset)
+        self.index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        if found is not None:
+            self._file.truncate(found.position)
+            self.size_bytes = found.position
+        self._bytes_since_entry = 0
+        self._largest = self._scan_largest()
+        if self.size_bytes == 0:
+            self.created_ms, self._first_timestamp = now_ms, None
+
+    def mark_deleted(self) -> list[str]:
+        """Rename the files to ``.deleted`` and return their new names; readers that have them open go on."""
+        self.release()
+        renamed = []
+        for path in self.files:
+            self._disk.rename(path, path + DELETED)
+            renamed.append(path + DELETED)
+        return renamed
+
+    # ---------------------------------------------------------------------------------------------- reading
+
+    @contextmanager
+    def read_at(self) -> Iterator[ReadAt]:
+        """Open the ``.log`` for reads."""
+        if self._file is not None:
+            yield self._file.read
+        else:
+            with self._disk.open(self.path) as read:
+                yield read
+
+    @contextmanager
+    def reader(self) -> Iterator[SegmentReader]:
+        """Open the segment for looking around, with the indexes that are in memory."""
+        with self.read_at() as read:
+            found = Segment(LogFile(FileName(self.base_offset, "log"), self.path, self.size_bytes, None))
+            reader = SegmentReader(self._disk, found, read, use_indexes=False)
+            reader.offset_index, reader.time_index = self.index.entries, self.time_index.entries
+            yield reader
+
+    @property
+    def largest(self) -> TimestampOffset:
+        """The largest timestamp of all batches, and the last offset of the first batch that has it.
+
+        After a restart it is the time index's last entry, which closing and recovery have made the largest.
+        """
+        if self._largest is None:
+            self._largest = self.time_index.last_entry
+        return self._largest
+
+    def _scan_largest(self) -> TimestampOffset:
+        """Find the largest timestamp behind a cut (LogSegment.readLargestTimestamp)."""
+        largest = self.time_index.last_entry
+        with self.reader() as reader:
+            for header in reader.headers(self.index.entries.lookup(largest.offset).position):
+                if header.max_timestamp > largest.timestamp:
+                    largest = TimestampOffset(header.max_timestamp, header.last_offset)
+        return largest
+
+    @property
+    def largest_timestamp(self) -> int:
+        """What retention goes by: the largest timestamp, else the file's modification time."""
+        if self.largest.timestamp >= 0:
+            return self.largest.timestamp
+        found = self._disk.stat(self.path)
+        return NO_TIMESTAMP if found is None or found.mtime_ms is None else found.mtime_ms
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first append (after a restart: of the first batch); -1 without one."""
+        if self._first_timestamp is None and self.size_bytes:
+            with self.reader() as reader:
+                header = next(iter(reader.headers()), None)
+            self._first_timestamp = NO_TIMESTAMP if header is None else header.max_timestamp
+        return NO_TIMESTAMP if self._first_timestamp is None else self._first_timestamp
+
+    def read_next_offset(self) -> int:
+        """Return the offset after the last batch; the base offset of an empty segment."""
+        with self.reader() as reader:
+            return reader.next_offset

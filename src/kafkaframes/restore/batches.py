@@ -1,0 +1,282 @@
+"""Which records of a partition are restored, and under which offsets: batch by batch, built anew only where it must be.
+
+Kept offsets: batches are copied byte for byte; only the one that holds ``until_offset`` is cut. One that holds
+``from_offset`` stays whole: the log start offset hides its first records, as after Kafka's DeleteRecords. Reassigned
+ones (contiguous): a batch without holes gets its new offset in the header (KIP-31), also when it is compressed; one
+with holes, one that is cut, and a compressed set of format 0 (its inner offsets are absolute) are built anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.append import patch
+from kafkaframes.errors import LogDirError
+from kafkaframes.log.decoded import Decoded
+from kafkaframes.records.batch import sequence_of
+from kafkaframes.records.build import build_batch
+from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
+from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, PLACE, TRANSACTIONAL
+from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
+from kafkaframes.records.rebuild import rows_of_index
+from kafkaframes.records.rows import Rows
+from kafkaframes.records.scan import Batches, Bytes
+from kafkaframes.restore.settings import SKIP, RestoreSettings
+from kafkaframes.restore.translation import Translation
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+END = 2**63 - 1
+
+
+class Opened(NamedTuple):
+    """The records of one batch that had to be decoded: those that are wanted.
+
+    Attributes:
+        offsets: as the source has them.
+        start, stop: their rows in ``rows``.
+        is_whole: no record was left out.
+    """
+
+    rows: Rows
+    offsets: Ints
+    start: int
+    stop: int
+    is_whole: bool
+
+
+class Renumbering:
+    """Takes the batches of one partition in their order and gives what is to be written.
+
+    Attributes:
+        next_offset: the offset of the next record, where they are reassigned.
+        first_offset: the first that is wanted, as the source has it; not known before its time has been found.
+        end_offset: the first that is not.
+        is_done: whether the end has been reached.
+        seen_end: the offset after the last batch that was seen, as the source has it.
+        dropped: what was left out, by kind.
+    """
+
+    def __init__(self, settings: RestoreSettings, *, log_start_offset: int, translation: Translation) -> None:
+        self.next_offset = settings.start_offset
+        self.first_offset = max(log_start_offset, settings.from_offset or 0)
+        self.end_offset = END if settings.until_offset is None else settings.until_offset
+        self.is_done = False
+        self.seen_end = 0
+        self.dropped: Counter[str] = Counter()
+        self._settings = settings
+        self._translation = translation
+        self._from_time, self._to_time = settings.from_timestamp_ms, settings.until_timestamp_ms
+
+    @property
+    def waits_for_time(self) -> bool:
+        """Whether no record has reached the time from which on records are wanted."""
+        return self._from_time is not None
+
+    def take(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
+        """Yield the bytes to write for a run of batches.
+
+        Raises:
+            LogDirError: a batch that has to be built anew cannot be decoded; its position counts in ``data``.
+        """
+        self._find_times(data, batches)
+        self.seen_end = int(batches.column("last_offset")[-1]) + 1
+        chosen = self._chosen(batches)
+        if len(chosen):
+            yield from self._moved(data, chosen) if self._settings.moves_offsets else self._kept(data, chosen)
+
+    def _chosen(self, batches: Batches) -> Batches:
+        """Return the batches that hold wanted offsets, as far as their headers say; only the last may hold others."""
+        first, last = first_offsets(batches), batches.column("last_offset")
+        wanted = np.full(len(batches), not self.waits_for_time and not self.is_done)
+        wanted &= last >= self.first_offset
+        beyond = np.flatnonzero(last >= self.end_offset)
+        if len(beyond):
+            at = int(beyond[0])
+            self.is_done = True
+            is_set = batches.column("magic")[at] < 2 and batches.column("attributes")[at] & CODEC_MASK
+            wanted[at if first[at] >= self.end_offset and not is_set else at + 1 :] = False
+        empty = wanted & (batches.column("magic") >= 2) & (batches.column("count") == 0)
+        if self._settings.moves_offsets and empty.any():
+            self.dropped["batches without records"] += int(empty.sum())
+            wanted &= ~empty
+        return Batches(np.ascontiguousarray(batches.table[:, wanted]), batches.end)
+
+    # ------------------------------------------------------------------------------------------------- kept offsets
+
+    def _kept(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
+        opened = self._open(data, batches, batches.column("last_offset") >= self.end_offset)
+        for start, stop in _runs(batches, opened):
+            one = opened.get(start)
+            if start not in opened:
+                yield self._copied(data, _part(batches, start, stop), None)
+            elif one is not None and one.stop > one.start:
+                yield self._built(batches, start, one, base_offset=int(first_offsets(batches)[start]))
+
+    # ------------------------------------------------------------------------------------------- reassigned offsets
+
+    def _moved(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
+        opened = self._open(data, batches, self._odd(batches))
+        for start, stop in _runs(batches, opened):
+            one = opened.get(start)
+            if start not in opened:
+                yield self._moved_run(data, _part(batches, start, stop))
+            elif one is not None and one.stop > one.start:
+                yield self._moved_batch(data, batches, start, one)
+
+    def _odd(self, batches: Batches) -> Flags:
+        """Return the batches whose records have to be looked at."""
+        first, last = batches.column("base_offset"), batches.column("last_offset")
+        legacy = batches.column("magic") < 2
+        compressed = (batches.column("attributes") & CODEC_MASK) != 0
+        holes = ~legacy & (batches.column("count") != last - first + 1)
+        cut = ~legacy & ((first < self.first_offset) | (last >= self.end_offset))
+        odd: Flags = holes | cut | (legacy & compressed)
+        return odd
+
+    def _moved_run(self, data: Bytes, batches: Batches) -> bytes:
+        counts = np.where(batches.column("magic") < 2, 1, batches.column("count"))
+        lasts = self.next_offset + np.cumsum(counts) - 1
+        self._translation.feed(first_offsets(batches), batches.column("last_offset"), lasts - counts + 1)
+        self.next_offset = int(lasts[-1]) + 1
+        return self._copied(data, batches, lasts)
+
+    def _moved_batch(self, data: Bytes, batches: Batches, row: int, one: Opened) -> bytes:
+        old = one.offsets
+        new = self.next_offset + np.arange(len(old))
+        self._translation.feed(old, old, new)
+        self.next_offset += len(old)
+        is_wrapper = int(batches.column("magic")[row]) == 1
+        if is_wrapper and one.is_whole and int(old[-1] - old[0]) == len(old) - 1:  # relative offsets move along
+            return self._copied(data, _part(batches, row, row + 1), new[-1:])
+        one.rows.offsets[one.start : one.stop] = new
+        return self._built(batches, row, one)
+
+    # --------------------------------------------------------------------------------------------------- the bytes
+
+    def _copied(self, data: Bytes, batches: Batches, last_offsets: Ints | None) -> bytes:
+        """Return neighbouring batches with their offsets and their leader epoch set in place."""
+        start = int(batches.column("position")[0])
+        end = int(batches.column("position")[-1] + batches.column("size")[-1])
+        leader_epoch = self._settings.leader_epoch
+        if last_offsets is None and leader_epoch is None:
+            return data[start:end].tobytes()
+        out, table = bytearray(data[start:end]), batches.table.copy()
+        table[PLACE["position"]] -= start
+        local = Batches(table, batches.end)
+        if last_offsets is not None:
+            patch.set_offsets(out, local, last_offsets)
+        if leader_epoch is not None:
+            new = local.column("magic") >= 2
+            patch.set_leader_epoch(out, Batches(table[:, new], batches.end), leader_epoch)
+        return bytes(out)
+
+    def _built(self, batches: Batches, row: int, one: Opened, *, base_offset: int | None = None) -> bytes:
+        """Build a batch of the records that are wanted; ``base_offset``: the header's, where offsets are kept."""
+        magic, attributes = (int(batches.column(name)[row]) for name in ("magic", "attributes"))
+        fields = BatchFields(timestamp_type=LOG_APPEND_TIME if magic and attributes & APPEND_BIT else CREATE_TIME)
+        if magic >= 2:
+            fields = self._header(batches, row, fields)._replace(base_offset=base_offset)
+            if base_offset is None:  # a record's sequence is the first one's and its offset's distance
+                gone = int(one.offsets[0] - batches.column("base_offset")[row])
+                fields = fields._replace(base_sequence=sequence_of(fields.base_sequence, gone))
+        codec = attributes & CODEC_MASK
+        return build_batch(one.rows, magic=magic, codec=codec, fields=fields, start=one.start, stop=one.stop)
+
+    def _header(self, batches: Batches, row: int, fields: BatchFields) -> BatchFields:
+        names = ("leader_epoch", "producer_id", "producer_epoch", "base_sequence", "base_timestamp", "attributes")
+        leader_epoch, producer_id, producer_epoch, base_sequence, base_timestamp, attributes = (
+            int(batches.column(name)[row]) for name in names
+        )
+        return fields._replace(
+            leader_epoch=leader_epoch if self._settings.leader_epoch is None else self._settings.leader_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            transactional=bool(attributes & TRANSACTIONAL),
+            control=bool(attributes & CONTROL),
+            delete_horizon_ms=base_timestamp if attributes & DELETE_HORIZON else None,
+        )
+
+    # ---------------------------------------------------------------------------------------------------- decoding
+
+    def _open(self, data: Bytes, batches: Batches, odd: Flags) -> dict[int, Opened | None]:
+        """Decode batches; ``None`` for one that cannot be, where damage is skipped."""
+        numbers = np.flatnonzero(odd)
+        if not len(numbers):
+            return {}
+        some = Batches(np.ascontiguousarray(batches.table[:, numbers]), batches.end)
+        decoded = Decoded.of(data, some)
+        bad = {at for at in range(len(some)) if decoded.problem(at) is not None}
+        if bad and self._settings.damaged != SKIP:
+            at = min(bad)
+            problem = decoded.problem(at)
+            reason = problem.reason if problem is not None else "cannot be decoded"
+            raise LogDirError(f"{reason}: nothing was restored", position=int(some.column("position")[at]))
+        if bad:
+            self.dropped["batches that cannot be decoded"] += len(bad)
+        offsets = decoded.index.offsets
+        wanted = (offsets >= self.first_offset) & (offsets < self.end_offset)
+        if not self._settings.moves_offsets:
+            wanted = offsets < self.end_offset
+        index = decoded.index.take(wanted, decoded.owners)
+        rows, ends = rows_of_index(decoded.sections, index, offsets=index.offsets.copy()), np.cumsum(index.rows)
+        return {
+            int(row): None
+            if at in bad
+            else Opened(
+                rows,
+                index.offsets[end - count : end],
+                int(end - count),
+                int(end),
+                bool(count == decoded.index.rows[at]),
+            )
+            for at, (row, end, count) in enumerate(zip(numbers, ends, index.rows, strict=True))
+        }
+
+    def _find_times(self, data: Bytes, batches: Batches) -> None:
+        """Turn the times that are asked for into offsets as soon as a record reaches them."""
+        if self._from_time is not None:
+            found = _first_reaching(data, batches, self._from_time, self.first_offset)
+            if found is not None:
+                self.first_offset, self._from_time = max(self.first_offset, found), None
+        if self._to_time is not None:
+            found = _first_reaching(data, batches, self._to_time, 0)
+            if found is not None:
+                self.end_offset, self._to_time = min(self.end_offset, found), None
+
+
+def first_offsets(batches: Batches) -> Ints:
+    """Return the lowest offset that each header names; a message set of formats 0 and 1 names its last one."""
+    found: Ints = np.where(batches.column("magic") < 2, batches.column("last_offset"), batches.column("base_offset"))
+    return found
+
+
+def _part(batches: Batches, start: int, stop: int) -> Batches:
+    return Batches(np.ascontiguousarray(batches.table[:, start:stop]), batches.end)
+
+
+def _runs(batches: Batches, opened: Collection[int]) -> Iterator[tuple[int, int]]:
+    """Yield runs of batches that are neighbours and stay as they are, and each batch that was opened by itself."""
+    positions, sizes = batches.column("position"), batches.column("size")
+    apart = np.flatnonzero(positions[1:] != positions[:-1] + sizes[:-1]) + 1
+    edges = sorted({0, len(batches), *apart.tolist(), *opened, *(row + 1 for row in opened)})
+    yield from pairwise(edges)
+
+
+def _first_reaching(data: Bytes, batches: Batches, timestamp_ms: int, least_offset: int) -> int | None:
+    """Return the offset of the first record that reaches a time, at or above an offset."""
+    for row in np.flatnonzero(batches.column("max_timestamp") >= timestamp_ms).tolist():
+        if int(batches.column("last_offset")[row]) < least_offset:
+            continue
+        index = Decoded.of(data, _part(batches, row, row + 1)).index
+        reached = np.flatnonzero((index.timestamps >= timestamp_ms) & (index.offsets >= least_offset))
+        if len(reached):
+            return int(index.offsets[reached[0]])
+    return None

@@ -1,0 +1,62 @@
+"""The one way in for people: whatever the source is, with the clock and the ids of this machine."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kafkaframes.errors import OptionError
+from kafkaframes.restore.job import restore
+from kafkaframes.restore.kraft import id_text
+from kafkaframes.restore.report import RestoreReport
+from kafkaframes.restore.settings import RestoreSettings
+from kafkaframes.rewrite.job import Runner, run_here
+
+AUTO, SEGMENTS, PARQUET = "auto", "segments", "parquet"
+_SUFFIX = ".parquet"
+
+
+def restore_log(
+    sources: Any,
+    to: str | os.PathLike[str],
+    settings: RestoreSettings | Mapping[str, Any],
+    *,
+    kind: str = AUTO,
+    run: Runner = run_here,
+    dry_run: bool = False,
+    storage: Mapping[str, Any] | None = None,
+) -> RestoreReport:
+    """Restore segments, or Parquet; ``kind`` says which, or it is seen from the files.
+
+    Raises:
+        LogDirError, OptionError, EncodeError: as ``job.restore`` and ``parquet.restore_parquet``.
+    """
+    named = [os.fspath(sources)] if isinstance(sources, str | os.PathLike) else [os.fspath(one) for one in sources]
+    chosen = settings if isinstance(settings, RestoreSettings) else RestoreSettings(**settings)
+    options: dict[str, Any] = {"now_ms": time.time_ns() // 1_000_000, "new_id": _new_id, "run": run, "dry_run": dry_run}
+    if kind == PARQUET or (kind == AUTO and is_parquet(named)):
+        if len(named) != 1:
+            raise OptionError("of Parquet, name one file or one directory")
+        from kafkaframes.restore.parquet import restore_parquet
+
+        return restore_parquet(named[0], Path(to), chosen, **options)
+    return restore(named, Path(to), chosen, storage=storage, **options)
+
+
+def _new_id() -> str:
+    return id_text(uuid.uuid4())
+
+
+def is_parquet(named: Sequence[str]) -> bool:
+    """Say whether the first source is a Parquet file, or a local directory with one in it.
+
+    >>> is_parquet(["s3://backup/orders.parquet"])
+    True
+    """
+    if not named or named[0].endswith(_SUFFIX):
+        return bool(named)
+    return "://" not in named[0] and next(Path(named[0]).rglob(f"*{_SUFFIX}"), None) is not None

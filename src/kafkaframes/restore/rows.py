@@ -1,0 +1,149 @@
+"""Restore one partition from rows in Arrow: batches are built of them; transactions are not made again.
+
+Rows come in the order of their offsets. Offsets are kept, holes and all, or assigned. What a row does not say (a
+producer) the batches do not have; their leader epoch is the first, 0, unless one is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkaframes.errors import OptionError
+from kafkaframes.files.names import TopicPartition
+from kafkaframes.log.batch_builder import BatchBuilder
+from kafkaframes.log.segment_writer import DEFAULT_SEGMENT_BYTES, PartitionWriter, SegmentSettings
+from kafkaframes.restore.partition import PartitionReport
+from kafkaframes.restore.settings import RestoreSettings
+
+
+class RowsWriter:
+    """Writes the rows of one partition into its directory, which exists and is empty.
+
+    Args:
+        topic_id: for ``partition.metadata``; without it whoever knows the id writes that file.
+    """
+
+    def __init__(
+        self, directory: Path, target: TopicPartition, settings: RestoreSettings, *, topic_id: str | None = None
+    ) -> None:
+        self._directory, self._settings, self._topic_id = directory, settings, topic_id
+        self._report = PartitionReport(target.topic, target.partition)
+        self._range = RowRange(settings)
+        self._builder = BatchBuilder(
+            base_offset=settings.start_offset,
+            reassign=settings.moves_offsets,
+            magic=settings.record_format,
+            codec=settings.codec,
+            level=settings.level,
+            batch_bytes=settings.batch_bytes,
+            leader_epoch=(settings.leader_epoch or 0) if settings.record_format == 2 else -1,
+        )
+        self._writer: PartitionWriter | None = None
+        self._first_offset: int | None = None
+
+    def add(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Write rows that follow those before.
+
+        Raises:
+            EncodeError: a value does not fit, or offsets do not ascend; names column and row.
+            LogDirError: the disk fails.
+        """
+        table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+        self._report.bytes_read += table.nbytes
+        wanted = self._range.take(table)
+        if wanted.num_rows:
+            if self._first_offset is None and "offset" in wanted.column_names and not self._settings.moves_offsets:
+                self._first_offset = wanted.column("offset")[0].as_py()
+            self._write(self._builder.add(wanted))
+
+    def close(self) -> PartitionReport:
+        """Complete the directory and return the report."""
+        self._write(self._builder.finish())
+        writer = self._writer = self._writer or self._opened()
+        written, report = writer.close(), self._report
+        report.segments, report.bytes_written = len(written.segments), written.size_bytes
+        report.batches = sum(one.batches for one in written.segments)
+        report.first_segment_offset = report.log_start_offset = written.log_start_offset
+        report.log_end_offset = written.log_end_offset
+        report.leader_epoch = max((one.leader_epoch for one in written.epochs), default=-1)
+        return report
+
+    def abandon(self) -> None:
+        """Remove the file that is open."""
+        if self._writer is not None:
+            self._writer.__exit__(None, None, None)
+
+    def _write(self, pieces: Iterable[bytes]) -> None:
+        for piece in pieces:
+            if self._writer is None:
+                self._writer = self._opened()
+            self._writer.append(piece)
+
+    def _opened(self) -> PartitionWriter:
+        """Return the writer of a log that begins with its first record."""
+        first = self._first_offset
+        start_offset = self._settings.start_offset if first is None else first
+        settings = SegmentSettings(
+            segment_bytes=self._settings.segment_bytes or DEFAULT_SEGMENT_BYTES,
+            index_interval_bytes=self._settings.index_interval_bytes,
+        )
+        return PartitionWriter(self._directory, start_offset=start_offset, settings=settings, topic_id=self._topic_id)
+
+
+class RowRange:
+    """Which rows of a partition are wanted: from one offset or time on, up to another.
+
+    As for segments, a time stands for the offset of the first record that reaches it.
+    """
+
+    def __init__(self, settings: RestoreSettings) -> None:
+        self._from_offset, self._until_offset = settings.from_offset, settings.until_offset
+        self._from_time, self._until_time = settings.from_timestamp_ms, settings.until_timestamp_ms
+        self._is_done = False
+
+    def take(self, table: pa.Table) -> pa.Table:
+        """Return the wanted rows of those that come next."""
+        if self._is_done:
+            return table.slice(0, 0)
+        if self._from_time is not None:
+            first = _first_reaching(table, self._from_time)
+            table = table.slice(table.num_rows if first is None else first)
+            self._from_time = self._from_time if first is None else None
+        if self._until_time is not None:
+            stop = _first_reaching(table, self._until_time)
+            self._is_done = stop is not None
+            table = table if stop is None else table.slice(0, stop)
+        if self._from_offset is not None:
+            table = table.filter(pc.greater_equal(table.column("offset"), self._from_offset))
+        if self._until_offset is not None:
+            table = table.filter(pc.less(table.column("offset"), self._until_offset))
+        return table
+
+
+def _first_reaching(table: pa.Table, timestamp_ms: int) -> int | None:
+    column = table.column("timestamp")
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+    reached = np.flatnonzero(pc.fill_null(column, -1).to_numpy() >= timestamp_ms)
+    return int(reached[0]) if len(reached) else None
+
+
+def check_columns(names: Iterable[str], settings: RestoreSettings) -> None:
+    """Refuse a table that is none of records.
+
+    Raises:
+        OptionError: names what is missing.
+    """
+    have = set(names)
+    lacking = [name for name in ("topic", "partition", "value") if name not in have]
+    if (settings.from_offset, settings.until_offset) != (None, None) and "offset" not in have:
+        lacking.append("offset")
+    if (settings.from_timestamp_ms, settings.until_timestamp_ms) != (None, None) and "timestamp" not in have:
+        lacking.append("timestamp")
+    if lacking:
+        raise OptionError(f"no column {', '.join(lacking)}; there are {', '.join(sorted(have))}")

@@ -1,0 +1,182 @@
+"""Records from Parquet: the same rows, under the same offsets, whatever the files and however the rows arrive."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import pairwise, product
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.restore.test_restore import NOW_MS, SOURCES, log_of, new_ids, rows, without
+
+import kafkaframes
+from kafkaframes.dump.verify import verify
+from kafkaframes.errors import EncodeError, LogDirError, OptionError
+from kafkaframes.files.names import TopicPartition
+from kafkaframes.log.batch_builder import BatchBuilder
+from kafkaframes.log.directory import discover
+from kafkaframes.records.build import build_records
+from kafkaframes.restore import parquet
+from kafkaframes.restore.parquet import restore_parquet
+from kafkaframes.restore.settings import RestoreSettings
+
+
+def restored(source, destination, *, dry_run=False, **settings):
+    return restore_parquet(
+        str(source), destination, RestoreSettings(**settings), now_ms=NOW_MS, new_id=new_ids(), dry_run=dry_run
+    )
+
+
+def table(*, topic="t", partition=0, offsets=None, count=None, start=0):
+    numbers = list(offsets) if offsets is not None else list(range(start, start + count))
+    columns = {
+        "topic": [topic] * len(numbers),
+        "partition": pa.array([partition] * len(numbers), pa.int32()),
+        "key": [b"k%d" % (one % 7) for one in numbers],
+        "value": [None if one % 11 == 0 else b"v" * (one % 40) for one in numbers],
+        "timestamp": pa.array([1_700_000_000_000 + one for one in numbers], pa.timestamp("ms", tz="UTC")),
+    }
+    if offsets is not None:
+        columns["offset"] = pa.array(numbers, pa.int64())
+    return pa.table(columns)
+
+
+@pytest.mark.parametrize("source", SOURCES[:2], ids=lambda path: path.name)
+def test_an_export_comes_back_as_it_was(tmp_path, source):
+    command = [sys.executable, "-m", "kafkaframes", "export", str(source), "--to", str(tmp_path / "out")]
+    subprocess.run(command, check=True, capture_output=True)
+    report = restored(tmp_path / "out", tmp_path / "new", codec="lz4", segment_bytes=20_000)
+    new = log_of(tmp_path / "new")
+    for name, partition in log_of(source).items():
+        if not name.topic.startswith("__"):
+            wanted = [row for row in rows(partition) if not row["control"]]
+            assert without(rows(new[name]), "transactional") == without(wanted, "transactional")
+    assert max(one.segments for one in report.partitions) > 2
+    assert verify(discover(str(tmp_path / "new"))).findings == []
+    assert restored(tmp_path / "out", tmp_path / "new", codec="lz4", segment_bytes=20_000).done_before
+
+
+def test_any_files_will_do_in_any_order(tmp_path):
+    pq.write_table(table(offsets=[9, 3, 5]), tmp_path / "a.parquet")
+    pq.write_table(pa.concat_tables([table(offsets=[1]), table(partition=2, offsets=[7])]), tmp_path / "b.parquet")
+    restored(tmp_path, tmp_path / "new")
+    new = log_of(tmp_path / "new")
+    assert [row["offset"] for row in rows(new[TopicPartition("t", 0)])] == [1, 3, 5, 9]
+    assert new[TopicPartition("t", 0)].log_start_offset == 1
+    assert rows(new[TopicPartition("t", 1)]) == []
+    assert [row["offset"] for row in rows(new[TopicPartition("t", 2)])] == [7]
+
+
+def test_a_partition_that_cannot_be_sorted_here_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "SORTED_BYTES", 10)
+    pq.write_table(table(offsets=[9, 3, 5]), tmp_path / "a.parquet")
+    with pytest.raises(OptionError, match="use Spark"):
+        restored(tmp_path / "a.parquet", tmp_path / "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("record_format", "codec"),
+    [(2, "zstd"), *product((0, 1, 2), ("none", "gzip", "snappy", "lz4"))],
+)
+def test_offsets_are_assigned_in_every_format(tmp_path, record_format, codec):
+    pq.write_table(table(count=500), tmp_path / "a.parquet")
+    options = {"record_format": record_format, "codec": codec, "batch_bytes": 1000, "start_offset": 40}
+    restored(tmp_path / "a.parquet", tmp_path / "new", offsets="reassign", topic_map=(("t", "u"),), **options)
+    found = rows(log_of(tmp_path / "new")[TopicPartition("u", 0)])
+    assert [row["offset"] for row in found] == list(range(40, 540))
+    assert [(row["key"], row["value"]) for row in found] == [
+        (row["key"], row["value"]) for row in table(count=500).to_pylist()
+    ]
+    if record_format:
+        assert [row["timestamp"] for row in found] == table(count=500).column("timestamp").to_pylist()
+    assert verify(discover(str(tmp_path / "new"))).findings == []
+
+
+def test_ranges_topics_and_partitions_are_chosen(tmp_path):
+    every = [table(topic=topic, partition=number, offsets=range(100)) for topic in ("t", "u") for number in (0, 1)]
+    pq.write_table(pa.concat_tables(every), tmp_path / "a.parquet")
+    settings = {"topics": ("t",), "partitions": (1,), "from_offset": 10}
+    restored(tmp_path / "a.parquet", tmp_path / "new", until_timestamp_ms=1_700_000_000_030, **settings)
+    new = log_of(tmp_path / "new")
+    assert list(new) == [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert [row["offset"] for row in rows(new[TopicPartition("t", 1)])] == list(range(10, 30))
+    restored(tmp_path / "a.parquet", tmp_path / "late", from_timestamp_ms=1_700_000_000_090, topics=("u",))
+    assert len(rows(log_of(tmp_path / "late")[TopicPartition("u", 0)])) == 10
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "reason"),
+    [
+        ({"topic": ["t"], "value": [b"v"]}, OptionError, "no column partition"),
+        ({"topic": [None], "partition": [0], "value": [b"v"]}, OptionError, "without a topic"),
+        ({"topic": ["a b"], "partition": [0], "value": [b"v"]}, OptionError, "no topic's name"),
+        ({"topic": ["__x"], "partition": [0], "value": [b"v"]}, OptionError, "nothing to restore"),
+        ({"topic": ["t"] * 2, "partition": [0] * 2, "value": [b"v"] * 2, "offset": [3, 3]}, EncodeError, "increase"),
+        ({"topic": ["t"], "partition": [0], "value": [b"v"], "offset": [-3]}, EncodeError, "negative"),
+    ],
+)
+def test_what_is_no_table_of_records_is_refused(tmp_path, columns, error, reason):
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    with pytest.raises(error, match=reason):
+        restored(tmp_path / "a.parquet", tmp_path / "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+
+
+def test_what_is_no_parquet_is_named(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(LogDirError, match="cannot be read as Parquet"):
+        restored(tmp_path / "a.parquet", tmp_path / "new")
+
+
+def test_the_door_and_the_command_see_what_the_source_is(tmp_path):
+    pq.write_table(table(count=5), tmp_path / "a.parquet")
+    report = kafkaframes.restore_log(tmp_path / "a.parquet", tmp_path / "one", codec="gzip")
+    assert report.partitions[0].log_end_offset == 5
+    assert kafkaframes.restore_log([SOURCES[1]], tmp_path / "two").partitions
+    command = [sys.executable, "-m", "kafkaframes", "restore", str(tmp_path / "a.parquet"), "--to", str(tmp_path / "c")]
+    assert "t-0" in subprocess.run([*command, "--dry-run"], check=True, capture_output=True, text=True).stdout
+    assert not (tmp_path / "c").exists()
+
+
+# -------------------------------------------------------------------------------------------------- batches from rows
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 200), st.booleans()), min_size=1, max_size=60),
+    st.lists(st.integers(0, 60), max_size=4),
+    st.sampled_from([(2, "none"), (2, "lz4"), (1, "gzip"), (1, "none"), (0, "snappy")]),
+    st.integers(60, 2000),
+)
+def test_batches_are_cut_the_same_however_rows_arrive(sizes, cuts, kind, batch_bytes):
+    count = len(sizes)
+    whole = pa.table(
+        {
+            "offset": list(range(5, 5 + 2 * count, 2)),
+            "timestamp": list(range(count)),
+            "value": [b"x" * size for size, _ in sizes],
+            "timestampType": pa.array([int(is_append) for _, is_append in sizes], pa.int32()),
+        }
+    )
+    options = {"magic": kind[0], "codec": kind[1], "batch_bytes": batch_bytes}
+    at_once, in_pieces = BatchBuilder(**options), BatchBuilder(**options)
+    first = b"".join([*at_once.add(whole), *at_once.finish()])
+    pieces = []
+    for start, stop in pairwise([0, *sorted(min(cut, count) for cut in cuts), count]):
+        pieces += in_pieces.add(whole.slice(start, stop - start))
+    assert b"".join([*pieces, *in_pieces.finish()]) == first
+    assert at_once.next_offset == in_pieces.next_offset == 5 + 2 * count - 1
+
+
+def test_what_is_held_back_is_built_once_more_rows_have_come(monkeypatch):
+    monkeypatch.setattr("kafkaframes.log.batch_builder.BUILD_BYTES", 1000)
+    columns = {"offset": list(range(400)), "value": [b"v" * 30] * 400}
+    builder, pieces = BatchBuilder(batch_bytes=300), []
+    for number in range(400):
+        pieces += builder.add(pa.table(columns).slice(number, 1))
+    assert len(pieces) > 5
+    assert b"".join([*pieces, *builder.finish()]) == build_records(columns, batch_bytes=300)
