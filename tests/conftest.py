@@ -1,9 +1,11 @@
 """Profiles of hypothesis for the whole suite: `quick` by default, `deep` by KAFKAFRAMES_PROFILE=deep (make deep).
 
-And one Spark session for the whole suite: it costs about eight seconds to the first result.
+And one Spark session for the whole suite: it costs about eight seconds to the first result. Where the suite runs in
+several processes (``make test``), all tests of that session go to one of them.
 """
 
 import os
+from collections import defaultdict
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,3 +36,25 @@ def spark():
     session = kafkaframes.spark.session("kafkaframes tests", master="local[2]", memory="512m", config=SMALL_SPARK)
     yield session
     session.stop()
+
+
+def pytest_collection_modifyitems(items):
+    """Keep what shares the Spark session together: one process of ``--dist loadgroup`` runs all of it."""
+    for item in items:
+        if "spark" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print what each folder of tests took, slowest first: a suite grows slow a folder at a time."""
+    seconds, counts = defaultdict(float), defaultdict(int)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                folder = "/".join(report.nodeid.split("::")[0].split("/")[:-1])
+                seconds[folder] += report.duration
+                counts[folder] += report.when == "call"
+    if sum(counts.values()) > 100:
+        terminalreporter.section("time of each folder")
+        for folder in sorted(seconds, key=seconds.get, reverse=True):
+            terminalreporter.write_line(f"{seconds[folder]:7.1f} s  {counts[folder]:6} tests  {folder}")
