@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from kafkaframes import build_records
 from kafkaframes.cleaner import CleanerSettings, clean_partition
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 
 SEGMENT_BYTES = 64 << 20
 VALUE_BYTES = 100

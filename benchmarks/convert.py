@@ -17,10 +17,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from kafkaframes.log.decoded import Decoded
 from kafkaframes.records import decode
 from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec, compress, decompress
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.scan import as_array, scan_all
 from kafkaframes.rewrite import RewriteSettings, convert
 

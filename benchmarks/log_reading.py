@@ -27,14 +27,15 @@ from pathlib import Path
 import numpy as np
 
 from kafkaframes.doors import build_records
+from kafkaframes.files.directory import Partition
+from kafkaframes.files.filesystem import LocalFileSystem
 from kafkaframes.files.names import segment_file_name
 from kafkaframes.files.offset_index import OffsetIndex, write_offset_index
+from kafkaframes.files.scan import scan_segment
 from kafkaframes.files.time_index import TimeIndex, write_time_index
-from kafkaframes.log.directory import Partition, discover
-from kafkaframes.log.filesystem import LocalFileSystem
+from kafkaframes.log.discover import discover
 from kafkaframes.log.lookup import find_offset, offset_for_timestamp
-from kafkaframes.log.recovery_plan import valid_prefix
-from kafkaframes.log.scan import scan_segment
+from kafkaframes.log.recovery.plan import valid_prefix
 
 START_MS = 1_760_000_000_000
 SEGMENT_BYTES = 1 << 30

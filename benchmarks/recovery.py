@@ -21,9 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-from kafkaframes.log.directory import discover
-from kafkaframes.log.recovery import RecoverySettings, recover_to, work_out
-from kafkaframes.log.recovery_plan import plan_recovery, valid_prefix
+from kafkaframes.log.discover import discover
+from kafkaframes.log.recovery.plan import plan_recovery, valid_prefix
+from kafkaframes.log.recovery.recover import RecoverySettings, recover_to, work_out
 from kafkaframes.partition import open_log
 from kafkaframes.wire.checksum import crc32c
 

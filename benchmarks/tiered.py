@@ -27,10 +27,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.tiered.store import KeyPair, TieredStore
 
 import kafkaframes
+from kafkaframes.files import filesystem
 from kafkaframes.files.offset_index import write_offset_index
 from kafkaframes.files.time_index import write_time_index
-from kafkaframes.log import filesystem
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.log.rebuild import rebuild_indexes
 from kafkaframes.spark.columns import choose_columns
 from kafkaframes.spark.options import ReadOptions

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafkaframes.log.reading import RecordBatches
+    from kafkaframes.copies.records import RecordBatches
     from kafkaframes.messages import Message
     from kafkaframes.messages.kafka import message as message
     from kafkaframes.messages.registry import Specs
@@ -62,7 +62,7 @@ def read_records(
         LogDirError: (while iterating) a file cannot be read.
         CorruptRecordError: (while iterating) damage, in mode FAILFAST.
     """
-    from kafkaframes.log.reading import read_records as read
+    from kafkaframes.copies.records import read_records as read
 
     return read(
         source,
@@ -91,7 +91,7 @@ def read_batches(
     Raises:
         LogDirError: a file cannot be read.
     """
-    from kafkaframes.log.reading import read_batches as read
+    from kafkaframes.copies.records import read_batches as read
 
     return read(source, key_files=key_files)
 

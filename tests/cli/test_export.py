@@ -23,7 +23,7 @@ from kafkaframes.errors import KafkaframesError
 from kafkaframes.export import run
 from kafkaframes.export.run import export
 from kafkaframes.export.settings import Settings
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 
 
 def ask(*arguments):

@@ -8,7 +8,7 @@ import kafkaframes
 from kafkaframes.cli import summarize as cli_summarize
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.log.job_summary import CodecSummary, Dropped, Summary, TopicSummary
+from kafkaframes.export.summary import CodecSummary, Dropped, Summary, TopicSummary
 from kafkaframes.spark.summary import summarize
 
 

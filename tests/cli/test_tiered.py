@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 
 CASES = Path(__file__).parents[1] / "data" / "tiered"
 MIXED = CASES / "settings-changed"

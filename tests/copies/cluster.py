@@ -14,7 +14,7 @@ from kafkaframes.copies.merge import merge
 from kafkaframes.copies.reading import FileInspector, Found, read_copy
 from kafkaframes.files.checkpoints import EpochStart, write_leader_epochs, write_offset_checkpoint
 from kafkaframes.files.names import TopicPartition, segment_file_name
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 
 TOPIC = TopicPartition("orders", 0)
 

@@ -13,8 +13,8 @@ from tests.copies.cluster import Batch, write_partition
 import kafkaframes
 from kafkaframes.cli.main import cli
 from kafkaframes.copies.together import one_log_of
-from kafkaframes.log.directory import discover
-from kafkaframes.log.headers import HeaderWalk
+from kafkaframes.files.headers import HeaderWalk
+from kafkaframes.log.discover import discover
 from kafkaframes.log.lookup import find_offset, log_end_offset
 
 SOURCE = Path(__file__).parents[1] / "data" / "logs" / "kraft-4x-transactions"

@@ -15,9 +15,9 @@ from pathlib import Path
 from kafkaframes.dump.summary import glance, tasks_of, walk
 from kafkaframes.dump.verify import verify
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.log.lookup import find_offset, list_offsets, offset_for_timestamp
-from kafkaframes.log.recovery_plan import plan_recovery
+from kafkaframes.log.recovery.plan import plan_recovery
 from kafkaframes.log.transactions import ISOLATIONS, delivered_offsets, transactions_of
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"

@@ -18,8 +18,8 @@ from log_files import SOURCES, damage
 from kafkaframes.dump.verify import verify
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.findings import Severity
-from kafkaframes.log.directory import discover
-from kafkaframes.log.recovery import RecoverySettings
+from kafkaframes.log.discover import discover
+from kafkaframes.log.recovery.recover import RecoverySettings
 from kafkaframes.rewrite.repair import plan_repair, repair
 
 SETTINGS = RecoverySettings(1_795_255_143_423)

@@ -17,7 +17,7 @@ from pathlib import Path
 from kafkaframes import read_records
 from kafkaframes.dump.verify import verify
 from kafkaframes.errors import DecodeError, KafkaframesError, LogDirError
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.tiered import names
 from kafkaframes.tiered.chunk_index import unpack_sizes
 from kafkaframes.tiered.manifest import parse_manifest

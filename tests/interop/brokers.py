@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from kafkaframes.dump.verify import verify
+from kafkaframes.files.directory import LogDirectory, Partition
+from kafkaframes.files.filesystem import LocalFileSystem
 from kafkaframes.files.findings import Severity
-from kafkaframes.log.directory import LogDirectory, Partition, discover
-from kafkaframes.log.filesystem import LocalFileSystem
+from kafkaframes.log.discover import discover
 from kafkaframes.log.transactions import transactions_of
 
 VERSIONS = ("3.9.1", "4.3.1")

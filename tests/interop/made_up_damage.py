@@ -14,7 +14,7 @@ from tests.interop.log_judges import batches_of
 from kafkaframes.files.checkpoints import EpochStart, write_leader_epochs
 from kafkaframes.files.offset_index import write_offset_index
 from kafkaframes.files.time_index import write_time_index
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.log.rebuild import rebuild_indexes
 from kafkaframes.records.layout import BATCH_V2, MESSAGE_V0
 

@@ -16,11 +16,11 @@ from tests.interop.log_judges import FOLDERS, Judge, byte_differences, cleaned_d
 from tests.interop.made_up_logs import DAY, NOW, Writer, a_writer, write_segments
 
 from kafkaframes.cleaner import CleanerSettings, CleaningRound, clean_partition
-from kafkaframes.cleaner.settings import BEFORE_HORIZONS, semantics_of_version
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.directory import discover
-from kafkaframes.log.recovery import RecoverySettings, recover_to
-from kafkaframes.log.recovery_plan import plan_recovery
+from kafkaframes.files.semantics import BEFORE_HORIZONS, semantics_of_version
+from kafkaframes.log.discover import discover
+from kafkaframes.log.recovery.plan import plan_recovery
+from kafkaframes.log.recovery.recover import RecoverySettings, recover_to
 from kafkaframes.rewrite.job import run_here
 from kafkaframes.rewrite.staged_compaction import Job, Split, clean_partitions
 

@@ -15,7 +15,7 @@ from tests.interop import brokers
 
 from kafkaframes.copies.reading import group
 from kafkaframes.copies.together import copies_of, merge_found
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 
 pytest.importorskip("kafka")
 from tests.interop import clients

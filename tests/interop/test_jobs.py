@@ -20,9 +20,9 @@ from tests.interop.conftest import ROOT
 
 from kafkaframes.cli.main import cli
 from kafkaframes.files.checkpoints import PartitionMetadata, write_partition_metadata
+from kafkaframes.files.filesystem import LocalFileSystem
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.directory import discover
-from kafkaframes.log.filesystem import LocalFileSystem
+from kafkaframes.log.discover import discover
 from kafkaframes.log.transactions import transactions_of
 from kafkaframes.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all
 from kafkaframes.restore.kraft import TopicLayout, id_text

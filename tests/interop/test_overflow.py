@@ -15,7 +15,7 @@ from tests.log.test_overflow import FAR, LIMIT, one
 from kafkaframes.cleaner import CleanerSettings, clean_partition
 from kafkaframes.files.checkpoints import MetaProperties
 from kafkaframes.files.names import TopicPartition, segment_file_name
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.partition import LogManager, open_log_directory
 from kafkaframes.records.build import build_end_transaction
 from kafkaframes.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all

@@ -13,7 +13,7 @@ from tests.partition.builders import batch, idempotent, marker, transactional
 from kafkaframes.dump.verify import verify
 from kafkaframes.files.checkpoints import MetaProperties
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.partition import LogManager, LogSettings, open_log_directory
 from kafkaframes.restore.kraft import TopicLayout, bootstrap_checkpoint
 

@@ -9,7 +9,7 @@ import pytest
 from tests.interop import brokers
 from tests.interop.brokers import check_in_order, errors_in, read, run, users
 
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.restore.groups import read_groups
 
 DATA = Path(__file__).parents[1] / "data"

@@ -10,7 +10,7 @@ from kafkaframes.cleaner._reference import PlainOffsetMap
 from kafkaframes.cleaner.offset_map import OffsetMap
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.producer_snapshot import ProducerEntry, write_producer_snapshot
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.files.directory import partitions_of
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.directory import discover, partitions_of
+from kafkaframes.log.discover import discover
 from kafkaframes.log.lookup import list_offsets
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"

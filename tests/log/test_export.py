@@ -18,9 +18,9 @@ from kafkaframes.errors import OptionError
 from kafkaframes.export import run, sharing
 from kafkaframes.export.run import export
 from kafkaframes.export.settings import ExportTask, Settings
+from kafkaframes.export.summary import Dropped
 from kafkaframes.export.tally import CONTROL_RECORDS, NOT_ASKED_FOR
 from kafkaframes.export.task import export_file, export_group
-from kafkaframes.log.job_summary import Dropped
 
 START = 1_700_000_000_000
 

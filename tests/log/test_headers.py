@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from kafkaframes.dump.summary import glance, tasks_of, walk
 from kafkaframes.errors import LogDirError
-from kafkaframes.log import headers
-from kafkaframes.log.directory import discover
-from kafkaframes.log.filesystem import LocalFileSystem
-from kafkaframes.log.headers import HeaderWalk, read_batch
-from kafkaframes.log.scan import scan_segment
+from kafkaframes.files import headers
+from kafkaframes.files.filesystem import LocalFileSystem
+from kafkaframes.files.headers import HeaderWalk, read_batch
+from kafkaframes.files.scan import scan_segment
+from kafkaframes.log.discover import discover
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 SEGMENTS = sorted(path for path in LOGS.rglob("*.log") if path.stat().st_size)

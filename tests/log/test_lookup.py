@@ -10,12 +10,12 @@ from tests.agreement.kind import Case
 from tests.agreement.kinds import committed, lookups
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.directory import discover
-from kafkaframes.log.filesystem import FsspecFileSystem
-from kafkaframes.log.headers import HeaderWalk
+from kafkaframes.files.filesystem import FsspecFileSystem
+from kafkaframes.files.headers import HeaderWalk
+from kafkaframes.files.scan import scan_segment
+from kafkaframes.files.segment_reader import open_segment
+from kafkaframes.log.discover import discover
 from kafkaframes.log.lookup import find_offset, list_offsets, offset_for_timestamp
-from kafkaframes.log.scan import scan_segment
-from kafkaframes.log.segment_reader import open_segment
 from kafkaframes.log.transactions import transactions_of
 from kafkaframes.records.build import build_records
 

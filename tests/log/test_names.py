@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.files import names
+from kafkaframes.files import filesystem, names
 from kafkaframes.files.names import DirectoryName, FileName, TopicPartition
-from kafkaframes.log import filesystem
 
 UNIQUE_ID = "3a400b54ac4a47ee86e55390ecea333b"
 

@@ -17,13 +17,14 @@ import kafkaframes
 from kafkaframes.cleaner import CleanerSettings, clean_partition
 from kafkaframes.cli.main import cli
 from kafkaframes.dump.verify import verify
+from kafkaframes.files.directory import LogFile, Segment
+from kafkaframes.files.filesystem import LocalFileSystem
 from kafkaframes.files.findings import Severity
 from kafkaframes.files.names import FileName, segment_file_name
-from kafkaframes.log.directory import LogFile, Segment, discover
-from kafkaframes.log.filesystem import LocalFileSystem
+from kafkaframes.log.discover import discover
 from kafkaframes.log.overflow import MOST_OFFSETS, overflows, pieces_of, split_partition
-from kafkaframes.log.recovery import RecoverySettings, recover_to
-from kafkaframes.log.recovery_plan import plan_recovery
+from kafkaframes.log.recovery.plan import plan_recovery
+from kafkaframes.log.recovery.recover import RecoverySettings, recover_to
 from kafkaframes.partition import open_log
 from kafkaframes.partition.fetch import LOG_END
 from kafkaframes.records.build import build_end_transaction, build_records

@@ -9,9 +9,9 @@ import pytest
 from kafkaframes.files.offset_index import write_offset_index
 from kafkaframes.files.time_index import write_time_index
 from kafkaframes.files.txn_index import write_txn_index
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.log.rebuild import rebuild_indexes
-from kafkaframes.log.recovery_plan import plan_recovery
+from kafkaframes.log.recovery.plan import plan_recovery
 from kafkaframes.log.transactions import OpenTransactions
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"

@@ -12,15 +12,14 @@ import pytest
 from tests.agreement.kinds import unclean
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.files import leader_epochs
+from kafkaframes.files import atomic, leader_epochs
 from kafkaframes.files.checkpoints import EpochStart
 from kafkaframes.files.producer_snapshot import ProducerEntry, read_producer_snapshot, write_producer_snapshot
-from kafkaframes.log import recovery_draft
-from kafkaframes.log.directory import discover
-from kafkaframes.log.producer_recovery import Manager, Shelf, in_file_order
-from kafkaframes.log.recovery import Recovered, RecoverySettings, recover_to, work_out
-from kafkaframes.log.recovery_plan import plan_recovery
-from kafkaframes.rewrite import files as atomic
+from kafkaframes.log.discover import discover
+from kafkaframes.log.recovery import draft as recovery_draft
+from kafkaframes.log.recovery.plan import plan_recovery
+from kafkaframes.log.recovery.producers import Manager, Shelf, in_file_order
+from kafkaframes.log.recovery.recover import Recovered, RecoverySettings, recover_to, work_out
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 BEFORE = LOGS / "unclean-flipped-bit-active" / "before"

@@ -7,8 +7,8 @@ import pytest
 from tests.agreement.kind import Case
 from tests.agreement.kinds import unclean
 
-from kafkaframes.log.directory import discover
-from kafkaframes.log.recovery_plan import Kind, RecoveryPlan, plan_recovery
+from kafkaframes.log.discover import discover
+from kafkaframes.log.recovery.plan import Kind, RecoveryPlan, plan_recovery
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 BEFORE = LOGS / "unclean-half-finished-swap" / "before"

@@ -7,9 +7,9 @@ import pytest
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.producer_snapshot import ProducerEntry, read_producer_snapshot, write_producer_snapshot
 from kafkaframes.files.txn_index import AbortedTransaction, passes_sanity_check, write_txn_index
-from kafkaframes.log.directory import discover
-from kafkaframes.log.recovery import RecoverySettings, recover_to
-from kafkaframes.log.recovery_plan import plan_recovery
+from kafkaframes.log.discover import discover
+from kafkaframes.log.recovery.plan import plan_recovery
+from kafkaframes.log.recovery.recover import RecoverySettings, recover_to
 from kafkaframes.log.transactions import transactions_of
 from kafkaframes.records.build import build_empty_batch, build_records
 from kafkaframes.records.fields import BatchFields

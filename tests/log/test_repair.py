@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kafkaframes.cli.main import cli
 from kafkaframes.dump.verify import verify
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.rewrite.salvage import salvage
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"

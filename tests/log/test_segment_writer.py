@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkaframes.dump.verify import verify
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.log.segment_writer import PartitionWriter, SegmentSettings
 from kafkaframes.records.build import build_records
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import kafkaframes
 from kafkaframes.dump import verify_segment
-from kafkaframes.log.directory import discover
-from kafkaframes.log.sound_records import UNSURE, count_sound
+from kafkaframes.dump.sound_records import UNSURE, count_sound
+from kafkaframes.log.discover import discover
 from kafkaframes.records import scan
 
 ROWS = [{"key": b"key %d" % (number % 5), "value": b"value %d" % number, "timestamp": 9} for number in range(30)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafkaframes.dump.verify import verify
 from kafkaframes.files.findings import Severity
 from kafkaframes.files.offset_index import OffsetIndex, read_offset_index, write_offset_index
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 SOURCE = LOGS / "unclean-half-finished-swap" / "after"

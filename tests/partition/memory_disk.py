@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.filesystem import FileInfo, ReadAt
+from kafkaframes.files.filesystem import FileInfo, ReadAt
 
 MTIME_MS = 1_760_000_000_000
 Effect = tuple[str, tuple[Any, ...]]  # name of a method of MemoryDisk, arguments

@@ -15,7 +15,7 @@ from kafkaframes.dump.verify import verify
 from kafkaframes.errors import LogDirError, OptionError, StorageError
 from kafkaframes.files.checkpoints import MetaProperties, read_offset_checkpoint
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.partition import LogSettings, ManagerSettings, open_log_directory
 
 KAFKAS = Path(__file__).parents[1] / "data" / "logs"

@@ -15,9 +15,9 @@ from tests.partition.memory_disk import MemoryDisk
 from kafkaframes.dump.verify import verify
 from kafkaframes.files.checkpoints import MetaProperties
 from kafkaframes.files.findings import Severity
+from kafkaframes.files.headers import BatchHeader
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.directory import discover
-from kafkaframes.log.headers import BatchHeader
+from kafkaframes.log.discover import discover
 from kafkaframes.partition import LogManager, LogSettings, PartitionLog, open_log_directory
 from kafkaframes.partition.append_info import headers_of, seen_of
 from kafkaframes.partition.fetch import LOG_END

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kafkaframes
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.report.survey import make_report
 
 START = 1_795_000_000_000

@@ -8,9 +8,10 @@ import pytest
 
 import kafkaframes
 from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.files.directory import partitions_of
+from kafkaframes.files.filesystem import LocalFileSystem
 from kafkaframes.files.findings import Severity
-from kafkaframes.log.directory import discover, partitions_of
-from kafkaframes.log.filesystem import LocalFileSystem
+from kafkaframes.log.discover import discover
 from kafkaframes.log.transactions import transactions_of
 from kafkaframes.report.survey import make_report
 

@@ -18,7 +18,7 @@ from kafkaframes.dump.verify import verify
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
 from kafkaframes.files.names import TopicPartition
 from kafkaframes.log.batch_builder import BatchBuilder
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.records.build import build_records
 from kafkaframes.restore import parquet
 from kafkaframes.restore.parquet import restore_parquet

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaframes.copies.records import read_records
 from kafkaframes.dump.verify import verify
 from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.files import atomic
 from kafkaframes.files.findings import Severity
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.directory import discover
-from kafkaframes.log.reading import read_records
+from kafkaframes.log.discover import discover
 from kafkaframes.log.transactions import transactions_of
 from kafkaframes.records.build import build_records
 from kafkaframes.restore.groups import CommitKey, read_groups
@@ -25,7 +26,6 @@ from kafkaframes.restore.job import restore
 from kafkaframes.restore.kraft import TopicLayout, bootstrap_checkpoint
 from kafkaframes.restore.metadata import metadata_of
 from kafkaframes.restore.settings import RestoreSettings
-from kafkaframes.rewrite import files
 
 DATA = Path(__file__).parents[1] / "data"
 SOURCES = [
@@ -259,21 +259,21 @@ def test_a_torn_tail_is_cut_off_and_damage_stops_or_is_skipped(tmp_path):
 
 @pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EACCES])
 def test_a_disk_that_refuses_is_named_and_nothing_is_left(tmp_path, monkeypatch, reason):
-    opened, ours = itertools.count(), files.open_new
+    opened, ours = itertools.count(), atomic.open_new
 
     def failing(path):
         if next(opened) == 5:
             raise OSError(reason, "no")
         return ours(path)
 
-    monkeypatch.setattr(files, "open_new", failing)
+    monkeypatch.setattr(atomic, "open_new", failing)
     with pytest.raises(LogDirError, match="cannot be written"):
         restored(SOURCES[0], tmp_path / "new")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_two_jobs_do_not_meet_and_a_source_is_no_destination(tmp_path):
-    with files.locked(tmp_path / "new"), pytest.raises(LogDirError, match="another job"):
+    with atomic.locked(tmp_path / "new"), pytest.raises(LogDirError, match="another job"):
         restored(SOURCES[0], tmp_path / "new")
     source = tmp_path / "source"
     shutil.copytree(SOURCES[1], source, copy_function=shutil.copyfile)

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from kafkaframes import read_records
 from kafkaframes.dump.verify import verify
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
+from kafkaframes.files import atomic
 from kafkaframes.files.findings import Severity
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.scan import as_array, scan
-from kafkaframes.rewrite import RewriteSettings, convert, files
+from kafkaframes.rewrite import RewriteSettings, convert
 from kafkaframes.rewrite.batches import _starts
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
@@ -225,7 +226,7 @@ def test_damage_stops_or_is_kept(tmp_path):
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
     source = partition(tmp_path / "in", messages(500))
-    real = files.open_new
+    real = atomic.open_new
 
     def failing(path):
         out = real(path)
@@ -247,7 +248,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
             return Full()
         return out
 
-    monkeypatch.setattr(files, "open_new", failing)
+    monkeypatch.setattr(atomic, "open_new", failing)
     with pytest.raises(LogDirError, match="No space left"):
         convert(str(source), tmp_path / "out", RewriteSettings(magic=2))
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
@@ -258,7 +259,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
 
 def test_two_jobs_on_one_destination(tmp_path):
     source = partition(tmp_path / "in", messages(5))
-    with files.locked(tmp_path / "out"), pytest.raises(LogDirError, match="another job"):
+    with atomic.locked(tmp_path / "out"), pytest.raises(LogDirError, match="another job"):
         convert(str(source), tmp_path / "out", RewriteSettings(magic=2))
     convert(str(source), tmp_path / "out", RewriteSettings(magic=2))
     assert not list(tmp_path.glob("*lock*"))

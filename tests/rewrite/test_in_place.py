@@ -12,7 +12,8 @@ from tests.rewrite.test_convert import LOGS, headers, records, untyped
 from kafkaframes import restore_log
 from kafkaframes.cleaner import CleanerSettings
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.rewrite import RewriteSettings, convert, files
+from kafkaframes.files import atomic
+from kafkaframes.rewrite import RewriteSettings, convert
 from kafkaframes.rewrite.compaction import compact
 from kafkaframes.rewrite.in_place import convert_in_place
 
@@ -99,7 +100,7 @@ def test_what_is_no_whole_log_directory_is_refused(stopped, tmp_path):
         convert_in_place(partition, tmp_path / "backup", UP)
     with pytest.raises(OptionError, match="lies in the source"):
         convert_in_place(stopped, stopped / "backup", UP)
-    assert not list(tmp_path.glob(f"*{files.LOCK}"))
+    assert not list(tmp_path.glob(f"*{atomic.LOCK}"))
 
 
 def test_a_result_within_the_source_is_refused(stopped, tmp_path):

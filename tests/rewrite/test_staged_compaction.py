@@ -21,11 +21,11 @@ from kafkaframes.cleaner.offset_map import MapFullError
 from kafkaframes.cleaner.round import preview_partition
 from kafkaframes.cleaner.window import windows
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.directory import discover
+from kafkaframes.files import atomic
+from kafkaframes.log.discover import discover
 from kafkaframes.records.build import BatchFields, build_batch, build_end_transaction, build_records
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.rows import rows_of
-from kafkaframes.rewrite import files
 from kafkaframes.rewrite.compaction import compact
 from kafkaframes.rewrite.job import run_here
 from kafkaframes.rewrite.staged_compaction import SCRATCH, Job, Split, clean_partitions
@@ -142,7 +142,7 @@ def test_offsets_that_do_not_rise_are_left_to_one_process(tmp_path):
 def test_a_failure_in_any_step_leaves_nothing_and_a_second_run_works(tmp_path, monkeypatch):
     write_log(tmp_path / "t-0", [data_batch(0, [b"a", b"b"])] * 6, [True] * 6, [1])
     compact(str(tmp_path / "t-0"), tmp_path / "alone", SETTINGS)
-    opened = files.open_new
+    opened = atomic.open_new
     for kind in ("entries", "ledger", "verdicts", "part", f"{0:020}.log"):
 
         def full(path: Path, kind: str = kind):
@@ -150,7 +150,7 @@ def test_a_failure_in_any_step_leaves_nothing_and_a_second_run_works(tmp_path, m
                 raise OSError(28, "No space left on device")
             return opened(path)
 
-        monkeypatch.setattr(files, "open_new", full)
+        monkeypatch.setattr(atomic, "open_new", full)
         with pytest.raises(LogDirError, match="No space left"):
             compact(str(tmp_path / "t-0"), tmp_path / "many", SETTINGS, split=SPLIT)
         assert {path.name for path in tmp_path.iterdir()} == {"t-0", "alone"}

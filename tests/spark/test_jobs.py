@@ -9,8 +9,8 @@ import pytest
 
 from kafkaframes.cleaner import CleanerSettings
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.directory import discover
-from kafkaframes.log.recovery import RecoverySettings
+from kafkaframes.log.discover import discover
+from kafkaframes.log.recovery.recover import RecoverySettings
 from kafkaframes.records.build import build_records
 from kafkaframes.rewrite import RewriteSettings, convert
 from kafkaframes.rewrite.compaction import compact, prove_gone

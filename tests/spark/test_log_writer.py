@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from kafkaframes.dump.verify import verify
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.restore.writing._reference import partition_of
 from kafkaframes.spark import write_log
 from kafkaframes.spark.kafka_log import KafkaLogDataSource

@@ -9,7 +9,7 @@ import pytest
 import kafkaframes
 from kafkaframes.dump.verify import verify
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.spark import jobs
 
 DATA = Path(__file__).parents[1] / "data"

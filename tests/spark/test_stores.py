@@ -9,7 +9,7 @@ from tests.spark.test_resolve import read
 from tests.spark.truth import SHOP
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.log import filesystem
+from kafkaframes.files import filesystem
 
 ORDERS = SHOP / "orders-0"
 

@@ -15,7 +15,7 @@ from kafkaframes import read_batches, read_records
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.files.offset_index import write_offset_index
 from kafkaframes.files.time_index import write_time_index
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.log.rebuild import rebuild_indexes
 from kafkaframes.log.segment_source import Meter
 from kafkaframes.log.transactions import transactions_of

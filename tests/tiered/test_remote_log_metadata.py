@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkaframes import read_records
 from kafkaframes.errors import DecodeError
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.tiered.remote_log_metadata import (
     DELETIONS,
     MetadataEntry,

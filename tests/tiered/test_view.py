@@ -11,8 +11,8 @@ from tests.tiered.store import TOPIC_ID, KeyPair, TieredStore
 
 from kafkaframes.dump.verify import verify
 from kafkaframes.errors import DamagedChunkError, LogDirError
-from kafkaframes.log.directory import discover
-from kafkaframes.log.filesystem import filesystem_for
+from kafkaframes.log.discover import discover
+from kafkaframes.log.where import filesystem_for
 from kafkaframes.records.build import build_records
 from kafkaframes.tiered.names import ViewPath
 

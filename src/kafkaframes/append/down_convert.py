@@ -12,9 +12,9 @@ import numpy as np
 
 from kafkaframes.append.refusal import AppendRefusedError
 from kafkaframes.append.unreadable import refused_for_damage
-from kafkaframes.log.decoded import Decoded
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, CODECS, CONTROL
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkaframes.append.refusal import AppendRefusedError, of_problem
-from kafkaframes.log.decoded import Decoded
 from kafkaframes.records.batch import message_crc_fits
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.layout import CODEC_MASK, MESSAGE_V0, MESSAGE_V1, OVERHEAD_BYTES
 
 BEYOND, TOO_LONG = "IndexOutOfBoundsException", "IllegalArgumentException"

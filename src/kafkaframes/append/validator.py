@@ -35,9 +35,9 @@ from kafkaframes.append.result import Appended
 from kafkaframes.append.settings import KEEP, REASSIGN, AppendSettings
 from kafkaframes.append.unreadable import refused_for_damage
 from kafkaframes.errors import OptionError
-from kafkaframes.log.decoded import Decoded
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, TRANSACTIONAL
 from kafkaframes.records.rebuild import rows_of_index

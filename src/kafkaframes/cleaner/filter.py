@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.cleaner.latest import Latest
-from kafkaframes.cleaner.settings import REWRITES_OLD, CleanerSettings
+from kafkaframes.cleaner.settings import CleanerSettings
 from kafkaframes.cleaner.transactions import CleanedTransactions
 from kafkaframes.cleaner.window import DecodedWindow
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.headers import BatchHeader
+from kafkaframes.files.headers import BatchHeader
+from kafkaframes.files.semantics import REWRITES_OLD
 from kafkaframes.log.producer_state import ProducerStates
 from kafkaframes.records.build import build_batches, build_empty_batch
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields

@@ -16,7 +16,7 @@ from kafkaframes.cleaner.offset_map import OffsetMap
 from kafkaframes.cleaner.plan import RoundPlan
 from kafkaframes.cleaner.transactions import CleanedTransactions
 from kafkaframes.cleaner.window import DecodedWindow, windows
-from kafkaframes.log.filesystem import FileSystem
+from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.records.memory import Recycler
 
 Flags = npt.NDArray[np.bool_]

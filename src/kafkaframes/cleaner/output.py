@@ -10,11 +10,11 @@ import numpy as np
 
 from kafkaframes.cleaner.settings import CleanerSettings
 from kafkaframes.files import names
+from kafkaframes.files.directory import LogFile, Partition
+from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.files.offset_index import write_offset_index
 from kafkaframes.files.time_index import write_time_index
 from kafkaframes.files.txn_index import AbortedTransaction, write_txn_index
-from kafkaframes.log.directory import LogFile, Partition
-from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.overflow import MOST_OFFSETS
 from kafkaframes.log.rebuild import INDEXED, build_indexes
 from kafkaframes.records.layout import PLACE

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kafkaframes.cleaner.settings import CleanerSettings, expiration_of
+from kafkaframes.cleaner.settings import CleanerSettings
 from kafkaframes.files import names
+from kafkaframes.files.directory import Partition, Segment
+from kafkaframes.files.filesystem import FileSystem
+from kafkaframes.files.segment_reader import open_segment
+from kafkaframes.files.semantics import expiration_of
 from kafkaframes.files.txn_index import AbortedTransaction
-from kafkaframes.log.directory import Partition, Segment
-from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.overflow import MOST_OFFSETS
 from kafkaframes.log.producer_state import ProducerStates, load_producer_states
-from kafkaframes.log.segment_reader import open_segment
 from kafkaframes.log.transactions import transactions_of
 
 

@@ -23,9 +23,9 @@ from kafkaframes.cleaner.transactions import CleanedTransactions
 from kafkaframes.cleaner.window import DecodedWindow, windows
 from kafkaframes.errors import LogDirError
 from kafkaframes.files import names
+from kafkaframes.files.directory import Partition, Segment
+from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.files.txn_index import AbortedTransaction
-from kafkaframes.log.directory import Partition, Segment
-from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.overflow import split_partition
 from kafkaframes.records.memory import Recycler
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
+from kafkaframes.files.headers import BatchHeader
 from kafkaframes.files.txn_index import AbortedTransaction
-from kafkaframes.log.headers import BatchHeader
 
 ABORT, COMMIT = "ABORT", "COMMIT"
 

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import CorruptRecordError, LogDirError
-from kafkaframes.log.directory import Segment
-from kafkaframes.log.filesystem import FileSystem
-from kafkaframes.log.headers import BatchHeader
-from kafkaframes.log.scan import Window, scan_segment
+from kafkaframes.files.directory import Segment
+from kafkaframes.files.filesystem import FileSystem
+from kafkaframes.files.headers import BatchHeader
+from kafkaframes.files.scan import Window, scan_segment
 from kafkaframes.records import control, decode
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, MESSAGE_V0, OVERHEAD_BYTES, TRANSACTIONAL
 from kafkaframes.records.memory import Recycler

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cleaner.settings import SEMANTICS, CleanerSettings
+from kafkaframes.cleaner.settings import CleanerSettings
 from kafkaframes.cli import rewriting
 from kafkaframes.cli.info import size_text
 from kafkaframes.cli.stores import store_options
 from kafkaframes.cli.tables import print_table
 from kafkaframes.errors import OptionError
+from kafkaframes.files.semantics import SEMANTICS
 
 if TYPE_CHECKING:
     from kafkaframes.rewrite.compaction import CompactionReport, Proof

@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from kafkaframes.copies.decisions import Decision
     from kafkaframes.copies.together import OneLog
-    from kafkaframes.log.directory import LogDirectory
+    from kafkaframes.files.directory import LogDirectory
 
 MERGE, ALL = "merge", "all"
 MOST_DECISIONS = 20  # of one check are printed
@@ -24,7 +24,7 @@ replicas_option = click.option(
 
 
 def _named(paths: Iterable[str]) -> set[str]:
-    from kafkaframes.log.filesystem import plain_path
+    from kafkaframes.files.filesystem import plain_path
 
     return {plain_path(path).rstrip("/") for path in paths}
 

@@ -19,8 +19,9 @@ from kafkaframes.cli.stores import key_file_option, store_options
 from kafkaframes.copies.decisions import ROOT, Decision
 from kafkaframes.dump import summary
 from kafkaframes.dump.summary import PartitionSummary, SegmentSummary
-from kafkaframes.log.directory import LogDirectory, Segment, discover
-from kafkaframes.log.filesystem import FileSystem
+from kafkaframes.files.directory import LogDirectory, Segment
+from kafkaframes.files.filesystem import FileSystem
+from kafkaframes.log.discover import discover
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,7 +10,7 @@ import click
 from kafkaframes.cli import rewriting
 from kafkaframes.cli.info import size_text
 from kafkaframes.errors import OptionError
-from kafkaframes.log.recovery import RecoverySettings
+from kafkaframes.log.recovery.recover import RecoverySettings
 from kafkaframes.rewrite.repair_job import RepairReport, repair_in_place, repair_log
 
 

@@ -16,7 +16,7 @@ from kafkaframes import __version__
 from kafkaframes.cli import workers
 from kafkaframes.cli.stores import key_file_option, store_options
 from kafkaframes.errors import OptionError
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.report.measure import Measured, Task, measure_segment
 from kafkaframes.report.model import Report
 from kafkaframes.report.page import report_page

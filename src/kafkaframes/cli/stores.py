@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kafkaframes.log.filesystem import KEY_FILES
+from kafkaframes.files.filesystem import KEY_FILES
 
 key_file_option = click.option(
     "--key-file",

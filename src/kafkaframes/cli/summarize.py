@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from kafkaframes.log.job_summary import Summary
+    from kafkaframes.export.summary import Summary
 
 WIDTH_IN_A_PIPE = 110
 

@@ -20,8 +20,9 @@ from kafkaframes.copies.together import OneLog
 from kafkaframes.dump import verify
 from kafkaframes.dump.verify import Report, Task
 from kafkaframes.dump.verify_segment import SegmentFacts
+from kafkaframes.files.directory import LogDirectory
 from kafkaframes.files.findings import Severity
-from kafkaframes.log.directory import LogDirectory, discover
+from kafkaframes.log.discover import discover
 
 EXIT_DAMAGED = 1
 MOST_FINDINGS = 20  # of one check; --all shows the others

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from kafkaframes.copies.lineage import NO_EPOCH, epoch_at
 from kafkaframes.files.checkpoints import EpochStart
+from kafkaframes.files.directory import Segment
 from kafkaframes.files.leader_epochs import Epochs
-from kafkaframes.log.directory import Segment
 from kafkaframes.records.layout import CODEC_MASK, DELETE_HORIZON
 from kafkaframes.records.scan import Batches, Ints
 

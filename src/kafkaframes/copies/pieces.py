@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from kafkaframes.copies.blocks import Copy
 from kafkaframes.copies.decisions import Decision
+from kafkaframes.files.directory import Segment
 from kafkaframes.files.leader_epochs import Epochs
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.directory import Segment
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,10 +32,10 @@ from kafkaframes.copies.compaction import COMPACTED_TOPICS
 from kafkaframes.copies.lineage import NO_EPOCH, last_epoch
 from kafkaframes.errors import CorruptRecordError
 from kafkaframes.files import names
+from kafkaframes.files.directory import LogDirectory, Partition, Segment
+from kafkaframes.files.filesystem import FileSystem, LocalFileSystem
 from kafkaframes.files.segment_file import open_segment_file
-from kafkaframes.log.directory import LogDirectory, Partition, Segment
-from kafkaframes.log.filesystem import FileSystem, LocalFileSystem
-from kafkaframes.log.segment_reader import open_segment
+from kafkaframes.files.segment_reader import open_segment
 from kafkaframes.log.segment_source import StoredSegment
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.chunks import Chunks, Memory, Source

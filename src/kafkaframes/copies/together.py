@@ -17,8 +17,8 @@ from kafkaframes.copies.pieces import Merged
 from kafkaframes.copies.reading import FileInspector, Found, group, read_copy
 from kafkaframes.copies.view import View
 from kafkaframes.errors import LogDirError
+from kafkaframes.files.directory import LogDirectory, Partition
 from kafkaframes.files.findings import Severity
-from kafkaframes.log.directory import LogDirectory, Partition
 
 log = logging.getLogger("kafkaframes.log")
 MERGE, ALL = "merge", "all"

@@ -19,9 +19,11 @@ from kafkaframes.copies.reading import Found
 from kafkaframes.errors import LogDirError
 from kafkaframes.files import names
 from kafkaframes.files.checkpoints import write_leader_epochs, write_offset_checkpoint
+from kafkaframes.files.directory import LogDirectory, Partition, Segment
+from kafkaframes.files.filesystem import FileInfo, FileSystem, ReadAt, join, split
 from kafkaframes.files.names import TopicPartition, segment_file_name
-from kafkaframes.log.directory import LogDirectory, Partition, Segment, partition_of_entries
-from kafkaframes.log.filesystem import FileInfo, FileSystem, ReadAt, filesystem_for, join, split
+from kafkaframes.files.partition_entries import partition_of_entries
+from kafkaframes.log.where import filesystem_for
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from kafkaframes.dump.files import DumpFile
 from kafkaframes.dump.lines import Slices
 from kafkaframes.errors import CorruptRecordError, DecodeError, LogDirError
+from kafkaframes.files.filesystem import split
 from kafkaframes.files.names import DirectoryName
-from kafkaframes.log.filesystem import split
 from kafkaframes.records import decode, scan
 from kafkaframes.records.decode import Index, Sections
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, OVERHEAD_BYTES

@@ -10,10 +10,10 @@ from kafkaframes.copies.reading import group
 from kafkaframes.copies.together import check_same_log, copies_of, merge_found
 from kafkaframes.dump.files import DumpFile
 from kafkaframes.errors import LogDirError
+from kafkaframes.files.filesystem import plain_path, split
 from kafkaframes.files.findings import Severity
 from kafkaframes.files.names import FileName
-from kafkaframes.log.directory import discover
-from kafkaframes.log.filesystem import plain_path, split
+from kafkaframes.log.discover import discover
 
 
 def merge_files(

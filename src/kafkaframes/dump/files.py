@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.files.filesystem import VIEW_MARK, FileInfo, FileSystem, has_magic, plain_path, split
 from kafkaframes.files.names import DirectoryName, FileName
-from kafkaframes.log.directory import discover
-from kafkaframes.log.filesystem import VIEW_MARK, FileInfo, FileSystem, filesystem_for, has_magic, plain_path, split
-from kafkaframes.tiered.filesystem import TieredFileSystem, object_view
+from kafkaframes.log.discover import discover
+from kafkaframes.log.where import filesystem_for, object_view
+from kafkaframes.tiered.filesystem import TieredFileSystem
 
 RECORDS = ("log", "checkpoint")
 INDEXES = ("index", "timeindex")

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from kafkaframes.dump.findings import Findings
 from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.files import offset_index, time_index
+from kafkaframes.files.filesystem import FileSystem, join, split
 from kafkaframes.files.names import FileName, segment_file_name
-from kafkaframes.log.filesystem import FileSystem, join, split
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.scan import FILE, scan
 

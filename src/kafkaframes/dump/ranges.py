@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from kafkaframes.dump.files import DumpFile
 from kafkaframes.dump.filters import NO_FILTER, Filter, Limited, Selection
+from kafkaframes.files.filesystem import split
 from kafkaframes.files.names import FileName
-from kafkaframes.log.filesystem import split
 from kafkaframes.records import scan
 
 _HEADERS_BYTES = 4 << 20

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.directory import LogDirectory, Partition, Segment
-from kafkaframes.log.filesystem import FileSystem, ReadAt
-from kafkaframes.log.headers import BatchHeader, HeaderWalk, parse_header
+from kafkaframes.files.directory import LogDirectory, Partition, Segment
+from kafkaframes.files.filesystem import FileSystem, ReadAt
+from kafkaframes.files.headers import BatchHeader, HeaderWalk, parse_header
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODEC_MASK, CODECS, CONTROL, MIN_SIZE, OVERHEAD_BYTES
 
 _INDEX_ENTRY_BYTES = 8
@@ -216,7 +216,7 @@ def _add_mix(summary: SegmentSummary, header: BatchHeader) -> None:
 
 def walk(filesystem: FileSystem, segment: Segment) -> SegmentSummary:
     """Summarize a segment from all its headers, in columns. What cannot be read is said in ``problem``."""
-    from kafkaframes.log.scan import scan_segment  # compiled kernels: a glance does without them
+    from kafkaframes.files.scan import scan_segment  # compiled kernels: a glance does without them
 
     summary = SegmentSummary(
         segment.path, segment.base_offset, segment.size_bytes, batches=0, records=0, control_records=0

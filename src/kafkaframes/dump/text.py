@@ -18,8 +18,9 @@ from kafkaframes.dump.index_text import MAX_MESSAGE_SIZE, IndexOptions
 from kafkaframes.dump.records_text import RecordOptions, chunk_text, not_consecutive
 from kafkaframes.dump.styles import LATEST, Style, style_for
 from kafkaframes.errors import KafkaframesError
+from kafkaframes.files.filesystem import FileSystem, split
 from kafkaframes.files.names import FileName
-from kafkaframes.log.filesystem import FileSystem, filesystem_for, split
+from kafkaframes.log.where import filesystem_for
 from kafkaframes.wire.text import java_text
 
 

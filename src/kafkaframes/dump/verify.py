@@ -15,11 +15,11 @@ from typing import Any
 from kafkaframes.dump.verify_segment import PRODUCER_COLUMNS, SegmentFacts, verify_segment
 from kafkaframes.errors import LogDirError
 from kafkaframes.files import names
+from kafkaframes.files.directory import LogDirectory, Partition, Segment
+from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.files.findings import Finding, Severity, worst
 from kafkaframes.files.producer_snapshot import read_producer_snapshot
 from kafkaframes.files.txn_index import AbortedTransaction, read_txn_index
-from kafkaframes.log.directory import LogDirectory, Partition, Segment
-from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.transactions import Marker, OpenTransactions
 from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
 from kafkaframes.tiered.filesystem import TieredFileSystem

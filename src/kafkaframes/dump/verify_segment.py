@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from kafkaframes.dump.sound_records import UNSURE, count_sound
 from kafkaframes.errors import CorruptRecordError, LogDirError
+from kafkaframes.files.directory import Segment
+from kafkaframes.files.filesystem import FileSystem, ReadAt
 from kafkaframes.files.findings import Finding, Severity
 from kafkaframes.files.offset_index import ENTRY as OFFSET_ENTRY
 from kafkaframes.files.offset_index import read_offset_index
+from kafkaframes.files.scan import Window, scan_segment
 from kafkaframes.files.time_index import ENTRY as TIME_ENTRY
 from kafkaframes.files.time_index import read_time_index
-from kafkaframes.log.directory import Segment
-from kafkaframes.log.filesystem import FileSystem, ReadAt
 from kafkaframes.log.overflow import MOST_OFFSETS
-from kafkaframes.log.scan import Window, scan_segment
-from kafkaframes.log.sound_records import UNSURE, count_sound
 from kafkaframes.records import scan
 from kafkaframes.records.batch import Batch, read_values
 from kafkaframes.records.control import END_OF_TRANSACTION

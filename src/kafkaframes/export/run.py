@@ -13,9 +13,9 @@ from typing import Any
 from kafkaframes.export import journal
 from kafkaframes.export.settings import ExportTask, Settings
 from kafkaframes.export.sharing import done_before, files_of, part_bytes, remove_unrecorded
+from kafkaframes.export.summary import CodecSummary, Dropped, Summary, TopicSummary
 from kafkaframes.export.tally import Counts
 from kafkaframes.export.task import FileTasks, SegmentResult, export_group
-from kafkaframes.log.job_summary import CodecSummary, Dropped, Summary, TopicSummary
 
 Job = tuple[Settings, tuple[FileTasks, ...]]
 Run = Callable[[Sequence[Job]], Iterator[list[SegmentResult]]]

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from kafkaframes.copies.healing import Alternate
 from kafkaframes.dump.filters import Filter
+from kafkaframes.files.filesystem import split
 from kafkaframes.files.txn_index import AbortedTransaction
-from kafkaframes.log.filesystem import split
 
 
 @dataclass(frozen=True, slots=True)

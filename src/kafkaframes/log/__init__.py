@@ -1,6 +1,6 @@
 """The log on disk: directories, segments, indexes, snapshots, checkpoints.
 
-Start with ``kafkaframes.log.directory.discover``; each file format has a module of its own.
+Start with ``kafkaframes.log.discover.discover``; each file format has a module of its own.
 """
 
 from kafkaframes.log.doors import validate_and_assign

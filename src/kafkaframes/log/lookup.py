@@ -17,11 +17,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
+from kafkaframes.files.directory import Partition, Segment
+from kafkaframes.files.filesystem import FileSystem
+from kafkaframes.files.headers import BatchHeader
+from kafkaframes.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.files.time_index import ENTRY, NO_TIMESTAMP, TimestampOffset, read_time_index
-from kafkaframes.log.directory import Partition, Segment
-from kafkaframes.log.filesystem import FileSystem
-from kafkaframes.log.headers import BatchHeader
-from kafkaframes.log.segment_reader import SegmentReader, open_segment
 
 NO_EPOCH = -1
 NO_OFFSET = -1

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kafkaframes.files import names
+from kafkaframes.files.directory import LogFile, Partition, Segment
+from kafkaframes.files.filesystem import FileInfo, FileSystem, ReadAt
 from kafkaframes.files.names import FileName
-from kafkaframes.log.directory import LogFile, Partition, Segment
-from kafkaframes.log.filesystem import FileInfo, FileSystem, ReadAt
-from kafkaframes.log.scan import scan_segment
-from kafkaframes.log.segment_reader import SegmentReader, open_segment
+from kafkaframes.files.scan import scan_segment
+from kafkaframes.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.records.layout import CODEC_MASK
 from kafkaframes.records.scan import Batches
 

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.files.directory import Partition
+from kafkaframes.files.filesystem import FileSystem
+from kafkaframes.files.headers import BatchHeader
 from kafkaframes.files.producer_snapshot import ProducerEntry, read_producer_snapshot
-from kafkaframes.log.directory import Partition
-from kafkaframes.log.filesystem import FileSystem
-from kafkaframes.log.headers import BatchHeader
-from kafkaframes.log.segment_reader import open_segment
+from kafkaframes.files.segment_reader import open_segment
+from kafkaframes.files.semantics import DEFAULT_EXPIRATION_MS
 from kafkaframes.log.transactions import Marker, markers_of
 from kafkaframes.records.batch import sequence_of
 
-DEFAULT_EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms
 NONE = -1
 
 

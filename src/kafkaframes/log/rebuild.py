@@ -15,15 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.files.checkpoints import EpochStart
+from kafkaframes.files.directory import Segment
+from kafkaframes.files.filesystem import FileSystem
+from kafkaframes.files.headers import BatchHeader
 from kafkaframes.files.offset_index import OffsetIndex
+from kafkaframes.files.scan import scan_segment
+from kafkaframes.files.segment_reader import SegmentReader
 from kafkaframes.files.time_index import NO_TIMESTAMP, TimeIndex
 from kafkaframes.files.txn_index import AbortedTransaction
-from kafkaframes.log.directory import Segment
-from kafkaframes.log.filesystem import FileSystem
-from kafkaframes.log.headers import BatchHeader
 from kafkaframes.log.producer_state import ProducerStates
-from kafkaframes.log.scan import scan_segment
-from kafkaframes.log.segment_reader import SegmentReader
 from kafkaframes.log.transactions import Marker, OpenTransactions, markers_of
 from kafkaframes.records.layout import BATCH_COLUMNS, CONTROL, TRANSACTIONAL
 from kafkaframes.records.scan import Batches

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkaframes.errors import DamagedChunkError, LogDirError
+from kafkaframes.files.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt
 from kafkaframes.files.offset_index import read_offset_index
 from kafkaframes.files.segment_file import open_segment_file
-from kafkaframes.log.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, filesystem_for
+from kafkaframes.log.where import filesystem_for
 from kafkaframes.records.chunks import Source
 from kafkaframes.records.scan import Bytes
 from kafkaframes.tiered.chunks import ChunkReader

@@ -4,7 +4,7 @@ Batches come in the order of their offsets, holes allowed, and are written byte 
 Kafka's ``LogSegment.shouldRoll`` would for its size or its offsets, or where the caller says. What a broker keeps
 beside a ``.log`` is made as the broker makes it: ``.index`` and ``.timeindex``, a ``.txnindex`` where a transaction was
 aborted, a producer snapshot at each roll and at the end, and ``leader-epoch-checkpoint``. Each file is whole or absent;
-that the directory is, is the caller's care (``rewrite/files.py``).
+that the directory is, is the caller's care (``files/atomic.py``).
 """
 
 from __future__ import annotations
@@ -19,21 +19,20 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.files import leader_epochs, names
+from kafkaframes.files import atomic, leader_epochs, names
 from kafkaframes.files.checkpoints import EpochStart, PartitionMetadata, write_leader_epochs, write_partition_metadata
+from kafkaframes.files.directory import LogFile, Segment
+from kafkaframes.files.filesystem import LocalFileSystem
 from kafkaframes.files.names import FileName
 from kafkaframes.files.offset_index import write_offset_index
 from kafkaframes.files.producer_snapshot import ProducerEntry, write_producer_snapshot
 from kafkaframes.files.time_index import write_time_index
 from kafkaframes.files.txn_index import write_txn_index
-from kafkaframes.log.directory import LogFile, Segment
-from kafkaframes.log.filesystem import LocalFileSystem
-from kafkaframes.log.producer_recovery import in_file_order
 from kafkaframes.log.producer_state import ProducerStates
 from kafkaframes.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
+from kafkaframes.log.recovery.producers import in_file_order
 from kafkaframes.log.transactions import OpenTransactions
 from kafkaframes.records.scan import FILE, Batches, scan_all
-from kafkaframes.rewrite import files
 
 LARGEST_SEGMENT = 2**31 - 1  # positions in an offset index have 32 bits
 DEFAULT_SEGMENT_BYTES = 1 << 30  # the default of segment.bytes
@@ -284,7 +283,7 @@ class PartitionWriter:
             self._last_snapshot = offset
 
     def _write(self, name: str, raw: bytes, *, mtime_ms: int | None = None) -> None:
-        with files.new_file(self._directory / name, mtime_ms=mtime_ms) as out:
+        with atomic.new_file(self._directory / name, mtime_ms=mtime_ms) as out:
             out.write(raw)
 
 
@@ -303,10 +302,10 @@ class _OpenSegment:
         self.mtime_ms: int | None = None
         self._path = directory / names.segment_file_name(base_offset, "log")
         self._stack = ExitStack()
-        self._out: BinaryIO = self._stack.enter_context(files.new_file(self._path))
+        self._out: BinaryIO = self._stack.enter_context(atomic.new_file(self._path))
 
     def write(self, data: memoryview, batches: int, mtime_ms: int | None) -> None:
-        with files.writing(self._path):
+        with atomic.writing(self._path):
             self._out.write(data)
         self.size_bytes += len(data)
         self.batches += batches

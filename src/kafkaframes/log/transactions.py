@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import CorruptRecordError, LogDirError
+from kafkaframes.files.directory import LogFile, Partition, Segment
+from kafkaframes.files.filesystem import FileSystem
+from kafkaframes.files.headers import BatchHeader
 from kafkaframes.files.producer_snapshot import ProducerEntry, read_producer_snapshot
+from kafkaframes.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.files.txn_index import AbortedTransaction, read_txn_index
-from kafkaframes.log.directory import LogFile, Partition, Segment
-from kafkaframes.log.filesystem import FileSystem
-from kafkaframes.log.headers import BatchHeader
-from kafkaframes.log.segment_reader import SegmentReader, open_segment
 from kafkaframes.records.batch import Record
 from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
 from kafkaframes.records.scan import Ints

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kafkaframes.append.headers import ensure_valid
 from kafkaframes.append.refusal import AppendRefusedError
 from kafkaframes.append.settings import LARGEST_INT64
-from kafkaframes.log.headers import BatchHeader, parse_header
+from kafkaframes.files.headers import BatchHeader, parse_header
 from kafkaframes.log.transactions import markers_among
 from kafkaframes.partition.producers import Seen
 from kafkaframes.records.batch import read_values

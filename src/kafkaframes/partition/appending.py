@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kafkaframes.append import AppendRefusedError
 from kafkaframes.errors import OptionError
-from kafkaframes.log.headers import BatchHeader
+from kafkaframes.files.headers import BatchHeader
 from kafkaframes.partition.append_info import LogAppendInfo, seen_of
 from kafkaframes.partition.segment import LogSegment
 from kafkaframes.partition.settings import LARGEST_INT32

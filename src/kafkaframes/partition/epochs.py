@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from kafkaframes.files import leader_epochs, names
 from kafkaframes.files.checkpoints import EpochStart, write_leader_epochs
+from kafkaframes.files.disk import Disk, replace_file
+from kafkaframes.files.filesystem import join
 from kafkaframes.files.leader_epochs import Epochs
-from kafkaframes.log.filesystem import join
-from kafkaframes.partition.disk import Disk, replace_file
 
 UNDEFINED = -1
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkaframes.errors import OffsetOutOfRangeError, OptionError
+from kafkaframes.files.segment_reader import SegmentReader
 from kafkaframes.files.time_index import NO_TIMESTAMP
 from kafkaframes.files.txn_index import AbortedTransaction
 from kafkaframes.log.lookup import NO_OFFSET, FoundOffset, find_timestamp
-from kafkaframes.log.segment_reader import SegmentReader
 from kafkaframes.partition.segment import LogSegment
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import numpy as np
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.files._entries import Int64s
+from kafkaframes.files.disk import Disk, DiskFile
 from kafkaframes.files.offset_index import OffsetIndex, read_offset_index
 from kafkaframes.files.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, read_time_index
 from kafkaframes.files.txn_index import ENTRY_SIZE_BYTES, AbortedTransaction, read_txn_index, write_txn_index
-from kafkaframes.partition.disk import Disk, DiskFile
 
 _FEWEST = 64
 

@@ -11,16 +11,17 @@ from dataclasses import dataclass, replace
 from kafkaframes.errors import LogDirError
 from kafkaframes.files import names
 from kafkaframes.files.checkpoints import CleanShutdown, read_leader_epochs
+from kafkaframes.files.directory import LogDirectory, Partition
+from kafkaframes.files.disk import Disk, OnlineDisk, online, write_whole
+from kafkaframes.files.filesystem import join, split
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.directory import LogDirectory, Partition, discover_partition
-from kafkaframes.log.filesystem import join, split
+from kafkaframes.files.segment_reader import open_segment
+from kafkaframes.log.discover import discover_partition
 from kafkaframes.log.overflow import Piece
-from kafkaframes.log.recovery import COPY_BYTES, Recovered, RecoverySettings, work_out
-from kafkaframes.log.recovery_draft import Action, Kind
-from kafkaframes.log.recovery_plan import RecoveryPlan, plan_recovery
-from kafkaframes.log.segment_reader import open_segment
+from kafkaframes.log.recovery.draft import Action, Kind
+from kafkaframes.log.recovery.plan import RecoveryPlan, plan_recovery
+from kafkaframes.log.recovery.recover import COPY_BYTES, Recovered, RecoverySettings, work_out
 from kafkaframes.partition import retention
-from kafkaframes.partition.disk import Disk, OnlineDisk, online, write_whole
 from kafkaframes.partition.epochs import LeaderEpochs
 from kafkaframes.partition.log import PartitionLog
 from kafkaframes.partition.parts import Parts

@@ -15,8 +15,9 @@ from kafkaframes.append import AppendSettings, validate_and_assign
 from kafkaframes.append.settings import LOG_APPEND_TIME
 from kafkaframes.errors import OffsetOutOfRangeError, OptionError
 from kafkaframes.files.checkpoints import PartitionMetadata, write_partition_metadata
+from kafkaframes.files.disk import replace_file
+from kafkaframes.files.filesystem import join
 from kafkaframes.files.names import PARTITION_METADATA, TopicPartition
-from kafkaframes.log.filesystem import join
 from kafkaframes.log.lookup import FoundOffset
 from kafkaframes.partition import appending, fetch, retention
 from kafkaframes.partition.append_info import (
@@ -27,7 +28,6 @@ from kafkaframes.partition.append_info import (
     first_or_last_offset,
     headers_of,
 )
-from kafkaframes.partition.disk import replace_file
 from kafkaframes.partition.epochs import LeaderEpochs
 from kafkaframes.partition.fetch import FetchData
 from kafkaframes.partition.parts import Parts

@@ -21,9 +21,9 @@ from kafkaframes.files.checkpoints import (
     write_meta_properties,
     write_offset_checkpoint,
 )
+from kafkaframes.files.disk import Disk, OnlineDisk, online, replace_file
+from kafkaframes.files.filesystem import FileInfo, join, split
 from kafkaframes.files.names import DirectoryName, TopicPartition
-from kafkaframes.log.filesystem import FileInfo, join, split
-from kafkaframes.partition.disk import Disk, OnlineDisk, online, replace_file
 from kafkaframes.partition.loading import Checkpointed, create_log, open_log
 from kafkaframes.partition.log import PartitionLog
 from kafkaframes.partition.settings import LogSettings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kafkaframes.files.disk import OnlineDisk
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.partition.disk import OnlineDisk
 from kafkaframes.partition.epochs import LeaderEpochs
 from kafkaframes.partition.producers import Producers
 from kafkaframes.partition.segments import Segments

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkaframes.append.refusal import AppendRefusedError
+from kafkaframes.files.headers import BatchHeader
 from kafkaframes.files.producer_snapshot import ProducerEntry
 from kafkaframes.files.txn_index import AbortedTransaction
-from kafkaframes.log.headers import BatchHeader
 from kafkaframes.log.transactions import Marker
 
 BATCHES_KEPT = 5

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.files.headers import BatchHeader
 from kafkaframes.files.producer_snapshot import ProducerEntry, read_producer_snapshot
-from kafkaframes.log.headers import BatchHeader
 from kafkaframes.log.transactions import markers_of
 from kafkaframes.partition.producers import Producers
 from kafkaframes.partition.segment import LogSegment

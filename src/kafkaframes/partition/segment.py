@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.files.directory import LogFile, Segment
+from kafkaframes.files.disk import Disk, DiskFile
+from kafkaframes.files.filesystem import ReadAt, join
+from kafkaframes.files.headers import BatchHeader
 from kafkaframes.files.names import FileName, segment_file_name
+from kafkaframes.files.segment_reader import SegmentReader
 from kafkaframes.files.time_index import NO_TIMESTAMP, TimestampOffset
 from kafkaframes.files.txn_index import AbortedTransaction
-from kafkaframes.log.directory import LogFile, Segment
-from kafkaframes.log.filesystem import ReadAt, join
-from kafkaframes.log.headers import BatchHeader
-from kafkaframes.log.segment_reader import SegmentReader
-from kafkaframes.partition.disk import Disk, DiskFile
 from kafkaframes.partition.index_files import OffsetIndexFile, TimeIndexFile, TxnIndexFile
 from kafkaframes.partition.settings import LARGEST_INT32, LogSettings
 

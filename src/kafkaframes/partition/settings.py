@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 from kafkaframes.append.settings import CREATE_TIME, LARGEST_INT64, AppendSettings
 from kafkaframes.errors import OptionError
-from kafkaframes.log.producer_state import DEFAULT_EXPIRATION_MS
+from kafkaframes.files.semantics import DEFAULT_EXPIRATION_MS
 from kafkaframes.log.rebuild import INDEX_INTERVAL_BYTES
 
 UNLIMITED = -1

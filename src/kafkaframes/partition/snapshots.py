@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kafkaframes.files.disk import Disk
+from kafkaframes.files.filesystem import join
 from kafkaframes.files.names import FileName, segment_file_name
 from kafkaframes.files.producer_snapshot import ProducerEntry, write_producer_snapshot
-from kafkaframes.log.filesystem import join
-from kafkaframes.log.producer_recovery import in_file_order
-from kafkaframes.partition.disk import Disk
+from kafkaframes.log.recovery.producers import in_file_order
 from kafkaframes.partition.segment import DELETED
 
 _KIND = "snapshot"

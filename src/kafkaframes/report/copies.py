@@ -15,9 +15,9 @@ from kafkaframes.copies.reading import Found, group
 from kafkaframes.copies.together import copies_of, merge_found
 from kafkaframes.copies.view import View
 from kafkaframes.errors import LogDirError
+from kafkaframes.files.directory import LogDirectory, Partition
+from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.files.findings import Finding, Severity
-from kafkaframes.log.directory import LogDirectory, Partition
-from kafkaframes.log.filesystem import FileSystem
 
 SAME, BEHIND, LATER, CLEANED = "same", "behind", "starts later", "cleaned"
 INCOMPLETE, DAMAGED, DIFFERS = "incomplete", "damaged", "differs"

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.dump.verify_segment import SegmentFacts, verify_segment
-from kafkaframes.log.directory import Segment
-from kafkaframes.log.filesystem import FileSystem
-from kafkaframes.log.scan import Window
+from kafkaframes.files.directory import Segment
+from kafkaframes.files.filesystem import FileSystem
+from kafkaframes.files.scan import Window
 from kafkaframes.records import decode
 from kafkaframes.records.chunks import Chunk, pieces
 from kafkaframes.records.decode import Index

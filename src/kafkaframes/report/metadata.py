@@ -11,8 +11,8 @@ from typing import Any
 
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.files import names
-from kafkaframes.log.directory import LogDirectory, Partition, Segment, partitions_of
-from kafkaframes.log.filesystem import FileSystem
+from kafkaframes.files.directory import LogDirectory, Partition, Segment, partitions_of
+from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.log.internal_topics import open_record
 from kafkaframes.log.segment_source import StoredSegment
 from kafkaframes.records.columns import ReadOptions, RecordReader

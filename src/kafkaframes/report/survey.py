@@ -14,10 +14,10 @@ from typing import Any
 from kafkaframes.dump import verify
 from kafkaframes.dump.verify_segment import SegmentFacts
 from kafkaframes.errors import OptionError
+from kafkaframes.files.directory import LogDirectory
+from kafkaframes.files.filesystem import plain_path
 from kafkaframes.files.findings import Finding, Severity
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.directory import LogDirectory
-from kafkaframes.log.filesystem import plain_path
 from kafkaframes.records.reasons import CRC_MISMATCH
 from kafkaframes.report import totals
 from kafkaframes.report.copies import Joined, copy_reports, joined_copies

@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from kafkaframes.append import patch
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.decoded import Decoded
 from kafkaframes.records.batch import sequence_of
 from kafkaframes.records.build import build_batch
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, PLACE, TRANSACTIONAL
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafkaframes.errors import OptionError
-from kafkaframes.files import names
+from kafkaframes.files import atomic, names
 from kafkaframes.files.checkpoints import (
     CleanShutdown,
     MetaProperties,
@@ -21,7 +21,6 @@ from kafkaframes.files.checkpoints import (
 )
 from kafkaframes.files.names import TopicPartition
 from kafkaframes.restore.kraft import DEFAULT_RELEASE, TopicLayout, bootstrap_checkpoint, uuid_of
-from kafkaframes.rewrite import files
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 _KRAFT = 1  # the version of meta.properties
@@ -95,7 +94,7 @@ def write_all(directory: Path, contents: Iterator[tuple[str, bytes]]) -> None:
         LogDirError: the disk is full, or something is forbidden.
     """
     for name, raw in contents:
-        with files.new_file(directory / name) as out:
+        with atomic.new_file(directory / name) as out:
             out.write(raw)
 
 

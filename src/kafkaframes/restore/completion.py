@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all
 from kafkaframes.restore.groups import Commit, CommitKey, Groups, csv_text, write_groups
 from kafkaframes.restore.kraft import TopicLayout

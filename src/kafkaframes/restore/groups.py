@@ -20,14 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kafkaframes.errors import DecodeError
+from kafkaframes.files.directory import LogDirectory, Partition
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.decoded import Decoded
-from kafkaframes.log.directory import LogDirectory, Partition
 from kafkaframes.log.segment_writer import PartitionWriter
 from kafkaframes.messages import message
 from kafkaframes.messages.envelopes import decode_coordinator_record, encode_coordinator_record
 from kafkaframes.records.build import build_records
 from kafkaframes.records.control import control_type
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.restore.source import LARGEST_OFFSET, SegmentPart, good_batches
 
 OFFSETS_TOPIC = "__consumer_offsets"

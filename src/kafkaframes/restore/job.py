@@ -13,8 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kafkaframes.files import atomic
+from kafkaframes.files.directory import LogDirectory
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.directory import LogDirectory, discover
+from kafkaframes.log.discover import discover
 from kafkaframes.restore.completion import Completion
 from kafkaframes.restore.groups import (
     Commit,
@@ -29,7 +31,6 @@ from kafkaframes.restore.partition import PartitionReport, RestoreTask, restore_
 from kafkaframes.restore.plan import NewId, RestorePlan, plan_restore
 from kafkaframes.restore.report import RestoreReport
 from kafkaframes.restore.settings import RestoreSettings
-from kafkaframes.rewrite import files
 from kafkaframes.rewrite.job import Runner, described, earlier, run_here, write_report
 
 
@@ -67,7 +68,7 @@ def restore(
     if dry_run:
         _Job(found, settings, report, now_ms, new_id, storage).preview()
         return report
-    files.refuse_inside(target, [*named, *(one.path for one in found)])
+    atomic.refuse_inside(target, [*named, *(one.path for one in found)])
     return carry_out(
         report, lambda directory: _Job(found, settings, report, now_ms, new_id, storage).write(directory, run)
     )
@@ -80,10 +81,10 @@ def carry_out(report: RestoreReport, write: Callable[[Path], None]) -> RestoreRe
         LogDirError: another job is at it, something else exists there, or the disk fails; nothing is left behind.
     """
     target = Path(report.destination)
-    with files.locked(target):
+    with atomic.locked(target):
         if target.exists():
             return replace(RestoreReport.from_json(earlier(target, _comparable(report))), done_before=True)
-        with files.unfinished(target) as directory:
+        with atomic.unfinished(target) as directory:
             write(directory)
             write_report(directory, report)
     return report

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from kafkaframes.errors import DecodeError
 from kafkaframes.files import names
-from kafkaframes.log.decoded import Decoded
-from kafkaframes.log.directory import LogDirectory, Partition
-from kafkaframes.log.filesystem import FileSystem
+from kafkaframes.files.directory import LogDirectory, Partition
+from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.messages.envelopes import decode_metadata_record
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.restore.source import LARGEST_OFFSET, SegmentPart, good_batches
 
 _TOPIC_RESOURCE = 2

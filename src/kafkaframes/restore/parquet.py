@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
+from kafkaframes.files import atomic
 from kafkaframes.files.names import TopicPartition
 from kafkaframes.log.batch_builder import COLUMNS
 from kafkaframes.restore.completion import Completion
@@ -30,7 +31,6 @@ from kafkaframes.restore.plan import NewId, check_topic_name, missing
 from kafkaframes.restore.report import RestoreReport
 from kafkaframes.restore.rows import RowsWriter, check_columns
 from kafkaframes.restore.settings import KRAFT, RestoreSettings
-from kafkaframes.rewrite import files
 from kafkaframes.rewrite.job import Runner, described, run_here
 
 SORTED_BYTES = 2 << 30  # of one partition, in memory
@@ -133,7 +133,7 @@ def restore_task(task: ParquetTask) -> PartitionReport:
         EncodeError: a value does not fit; names the partition.
     """
     directory = Path(task.directory, str(task.target))
-    with files.writing(directory):
+    with atomic.writing(directory):
         directory.mkdir()
     writer = RowsWriter(directory, task.target, task.settings, topic_id=task.topic_id)
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.files import atomic
 from kafkaframes.files.names import TopicPartition
 from kafkaframes.log.segment_writer import LARGEST_SEGMENT, PartitionWriter, SegmentSettings
 from kafkaframes.records.build import build_end_transaction
@@ -16,7 +17,6 @@ from kafkaframes.restore.cluster import Ends
 from kafkaframes.restore.settings import ABORT, SKIP, RestoreSettings
 from kafkaframes.restore.source import Lost, Run, SegmentPart, good_batches
 from kafkaframes.restore.translation import Translation
-from kafkaframes.rewrite import files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ def restore_partition(task: RestoreTask) -> PartitionReport:
         LogDirError: the source is damaged or cannot be read, or the result cannot be written.
     """
     directory = Path(task.directory, str(task.target))
-    with files.writing(directory):
+    with atomic.writing(directory):
         directory.mkdir()
     return _Restoring(task, directory).run()
 

@@ -19,11 +19,11 @@ from kafkaframes.copies.decisions import Decision
 from kafkaframes.copies.together import one_log_of
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.files import names
+from kafkaframes.files.directory import LogDirectory, Partition, partitions_of
 from kafkaframes.files.findings import Severity
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.directory import LogDirectory, Partition, partitions_of
 from kafkaframes.log.overflow import MOST_OFFSETS
-from kafkaframes.log.recovery_plan import plan_layout
+from kafkaframes.log.recovery.plan import plan_layout
 from kafkaframes.restore.settings import ABORT, KRAFT, SKIP, RestoreSettings
 from kafkaframes.restore.source import LARGEST_OFFSET, SegmentPart
 

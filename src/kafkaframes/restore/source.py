@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.filesystem import FileSystem, ReadAt
-from kafkaframes.log.scan import Window, scan_segment
+from kafkaframes.files.filesystem import FileSystem, ReadAt
+from kafkaframes.files.scan import Window, scan_segment
 from kafkaframes.records.reasons import TORN
 from kafkaframes.records.scan import FILE, Batches, Bytes, as_array, scan_all
 from kafkaframes.rewrite.salvage import are_good, salvage

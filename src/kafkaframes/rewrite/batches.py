@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import EncodeError
-from kafkaframes.log.decoded import Decoded
 from kafkaframes.records.build import BatchFields, build_batches
 from kafkaframes.records.codecs import Codec, compress
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT

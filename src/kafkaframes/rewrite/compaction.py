@@ -20,12 +20,11 @@ from kafkaframes.cleaner.plan import RoundPlan
 from kafkaframes.cleaner.round import clean_partition, preview_partition
 from kafkaframes.cleaner.settings import CleanerSettings
 from kafkaframes.errors import OptionError
-from kafkaframes.files import names
+from kafkaframes.files import atomic, names
 from kafkaframes.files.checkpoints import write_offset_checkpoint
+from kafkaframes.files.directory import Partition
+from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.directory import Partition
-from kafkaframes.log.filesystem import FileSystem
-from kafkaframes.rewrite import files
 from kafkaframes.rewrite.job import (
     Log,
     Runner,
@@ -117,10 +116,10 @@ def _compact_one(task: CompactionTask) -> CompactedPartition:
         return _described(task, *preview_partition(task.filesystem, task.partition, task.settings, map_bytes=bound))
     if Path(task.target).exists():  # of an attempt whose worker was lost
         shutil.rmtree(task.target)
-    with files.writing(Path(task.target)):
+    with atomic.writing(Path(task.target)):
         done = clean_partition(task.filesystem, task.partition, task.settings, Path(task.target), map_bytes=bound)
     if done is None:
-        files.copy_tree(task.filesystem, task.partition.directory, Path(task.target))
+        atomic.copy_tree(task.filesystem, task.partition.directory, Path(task.target))
         return _described(task, *preview_partition(task.filesystem, task.partition, task.settings))
     return replace(_described(task, done.plan, done.tally), end_offset=done.end_offset)
 
@@ -176,13 +175,13 @@ def compact(
         report.partitions = _compact_all(tasks, run=run, split=split if scratch else None, scratch=scratch)
         return report
     target = Path(destination)
-    files.refuse_inside(target, paths_of(source))
-    with files.locked(target):
+    atomic.refuse_inside(target, paths_of(source))
+    with atomic.locked(target):
         if target.exists():
             before = earlier(target, report.as_json())
             parts = [CompactedPartition(**one) for one in before["partitions"]]
             return replace(report, partitions=parts, done_before=True)
-        with files.unfinished(target) as directory:
+        with atomic.unfinished(target) as directory:
             _compact_into(log, chosen, directory, settings, report, partial(_compact_all, run=run, split=split))
             write_report(directory, report)
     return report
@@ -242,7 +241,7 @@ def _compact_into(
         directory.rmdir()  # the one partition is this directory
     else:
         for other in (one for one in log.rewritten if one not in chosen):
-            files.copy_tree(log.filesystem, other.directory, log.target(directory, other))
+            atomic.copy_tree(log.filesystem, other.directory, log.target(directory, other))
         log.copy_rest(directory)
     report.partitions = compact_all(_tasks(log, chosen, settings, directory))
     if log.kind == "directory":
@@ -296,7 +295,7 @@ def _shared_out(
 
 
 def _write_checkpoint(directory: Path, offsets: dict[TopicPartition, int]) -> None:
-    with files.new_file(directory / names.CLEANER_CHECKPOINT) as out:
+    with atomic.new_file(directory / names.CLEANER_CHECKPOINT) as out:
         out.write(write_offset_checkpoint(offsets))
 
 

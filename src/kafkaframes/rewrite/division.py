@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kafkaframes.cleaner.round import SourceSegment
-from kafkaframes.log.directory import Segment
-from kafkaframes.log.filesystem import FileSystem
-from kafkaframes.log.scan import scan_segment
+from kafkaframes.files.directory import Segment
+from kafkaframes.files.filesystem import FileSystem
+from kafkaframes.files.scan import scan_segment
 
 Boundary = tuple[int, int]
 _PARTS_OF_A_SHARE = 2

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.files import names
+from kafkaframes.files import atomic, names
 from kafkaframes.files.broker_lock import take_lock
-from kafkaframes.rewrite import files
 from kafkaframes.rewrite.job import JobReport, Runner, convert, one_log, run_here
 from kafkaframes.rewrite.settings import RewriteSettings
 
@@ -63,8 +62,8 @@ def exchange(
         OptionError: ``old`` is no directory, or both do not lie on one disk.
     """
     new = old.with_name(old.name + suffix)
-    with files.locked(old):
-        if not old.exists() and kept.exists() and (new / files.SUCCESS).exists():  # killed between the two renames
+    with atomic.locked(old):
+        if not old.exists() and kept.exists() and (new / atomic.SUCCESS).exists():  # killed between the two renames
             _rename(new, old)
         if kept.exists():
             raise LogDirError("the backup exists already: this directory has been rewritten", file=str(kept))
@@ -74,7 +73,7 @@ def exchange(
             if new.exists():  # of a job that was killed; a broker may have written since
                 shutil.rmtree(new)
             report = make(new)
-            with files.writing(kept):
+            with atomic.writing(kept):
                 kept.parent.mkdir(parents=True, exist_ok=True)
             _rename(old, kept)
             _rename(new, old)
@@ -82,9 +81,9 @@ def exchange(
 
 
 def _rename(one: Path, other: Path) -> None:
-    with files.writing(one):
+    with atomic.writing(one):
         one.rename(other)
-        files.sync(other.parent)
+        atomic.sync(other.parent)
 
 
 def _check_places(old: Path, kept: Path) -> None:
@@ -92,7 +91,7 @@ def _check_places(old: Path, kept: Path) -> None:
         raise LogDirError("no such file or directory", file=str(old))
     if not old.is_dir():
         raise OptionError(f"{old} is no log directory of this machine: in place, a whole one is rewritten")
-    files.refuse_inside(kept, [str(old)])
+    atomic.refuse_inside(kept, [str(old)])
     above = next(parent for parent in kept.parents if parent.exists())
     if above.stat().st_dev != old.stat().st_dev or os.path.ismount(old):
         raise OptionError(f"the backup {kept} and {old} must lie on one disk, below its mount point: they are renamed")

@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.files import names
+from kafkaframes.files import atomic, names
+from kafkaframes.files.directory import LogDirectory, Partition
+from kafkaframes.files.filesystem import FileInfo, FileSystem, plain_path, split
 from kafkaframes.files.txn_index import AbortedTransaction
-from kafkaframes.log.directory import LogDirectory, Partition, discover
-from kafkaframes.log.filesystem import FileInfo, FileSystem, plain_path, split
+from kafkaframes.log.discover import discover
 from kafkaframes.log.overflow import split_partition
 from kafkaframes.log.transactions import transactions_of
-from kafkaframes.rewrite import files
 from kafkaframes.rewrite.segment import SegmentReport, SegmentTask, rewrite_segment
 from kafkaframes.rewrite.settings import RewriteSettings
 
 Source = str | Sequence[str]
 Runner = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 _SUPERSEDED = ("log", "index", "timeindex", "txnindex")
-_LEFT_OUT = frozenset((names.BROKER_LOCK, files.SUCCESS))
+_LEFT_OUT = frozenset((names.BROKER_LOCK, atomic.SUCCESS))
 _HALF_DONE = ("swap",)
 
 
@@ -130,13 +130,13 @@ def convert(
         OptionError: ``destination`` lies in ``source``.
     """
     target = Path(destination)
-    files.refuse_inside(target, paths_of(source))
-    with files.locked(target):
+    atomic.refuse_inside(target, paths_of(source))
+    with atomic.locked(target):
         log = one_log(source, filesystem, storage=storage)
         report = JobReport(source_text(source), str(target), described(settings), log.fingerprint)
         if target.exists():
             return _as_report(earlier(target, report.as_json()))
-        with files.unfinished(target) as directory:
+        with atomic.unfinished(target) as directory:
             rewrite_into(log, directory, settings, report, run)
             write_report(directory, report)
     return report
@@ -148,7 +148,7 @@ def rewrite_into(log: Log, directory: Path, settings: RewriteSettings, report: J
     for found in log.rewritten:
         filesystem, partition = split_partition(log.filesystem, found)
         target = log.target(directory, partition)
-        with files.writing(target):
+        with atomic.writing(target):
             target.mkdir(exist_ok=True)
         aborted = _aborted(filesystem, partition, settings)
         one = PartitionReport(str(partition.topic_partition))
@@ -185,9 +185,9 @@ def _copy_small(
 def copy_entry(filesystem: FileSystem, info: FileInfo, target: Path) -> None:
     """Copy a file or a directory as it is."""
     if info.is_directory:
-        files.copy_tree(filesystem, info.path, target)
+        atomic.copy_tree(filesystem, info.path, target)
     else:
-        files.copy_file(filesystem, info.path, target, mtime_ms=info.mtime_ms)
+        atomic.copy_file(filesystem, info.path, target, mtime_ms=info.mtime_ms)
 
 
 # ------------------------------------------------------------------------------------------------------- the source
@@ -307,7 +307,7 @@ def described(settings: Any) -> dict[str, Any]:
 
 def write_report(directory: Path, report: Any) -> None:
     """Write the report as ``_SUCCESS``; a broker looks at directories only, so it may stay."""
-    with files.new_file(directory / files.SUCCESS) as out:
+    with atomic.new_file(directory / atomic.SUCCESS) as out:
         out.write(json.dumps(report.as_json(), indent=1).encode())
 
 
@@ -318,7 +318,7 @@ def earlier(target: Path, wanted: dict[str, Any]) -> dict[str, Any]:
         LogDirError: something else exists there.
     """
     try:
-        before: dict[str, Any] = json.loads((target / files.SUCCESS).read_bytes())
+        before: dict[str, Any] = json.loads((target / atomic.SUCCESS).read_bytes())
         same = all(before[name] == wanted[name] for name in ("source", "settings", "fingerprint"))
     except (OSError, ValueError, KeyError, TypeError):
         same = False

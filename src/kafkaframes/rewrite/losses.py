@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from kafkaframes.errors import EncodeError
 from kafkaframes.files.txn_index import AbortedTransaction
-from kafkaframes.log.decoded import Decoded
 from kafkaframes.log.transactions import TransactionState
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.layout import DELETE_HORIZON
 
 _NO_TIMESTAMP = -1

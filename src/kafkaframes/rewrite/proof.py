@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from kafkaframes.files.filesystem import FileInfo, FileSystem
 from kafkaframes.files.names import FileName
-from kafkaframes.log.decoded import Decoded
-from kafkaframes.log.directory import discover
-from kafkaframes.log.filesystem import FileInfo, FileSystem
-from kafkaframes.log.scan import scan_segment
+from kafkaframes.files.scan import scan_segment
+from kafkaframes.log.discover import discover
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.scan import as_array
 from kafkaframes.rewrite.batches import damaged_batches
 from kafkaframes.rewrite.job import Log, Runner, Source, one_log, run_here

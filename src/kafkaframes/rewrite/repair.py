@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.files import names
+from kafkaframes.files import atomic, names
+from kafkaframes.files.directory import LogDirectory, Partition
+from kafkaframes.files.filesystem import FileSystem, split
 from kafkaframes.files.names import FileName
-from kafkaframes.log.directory import LogDirectory, Partition, discover
-from kafkaframes.log.filesystem import FileSystem, split
+from kafkaframes.files.scan import scan_segment
+from kafkaframes.log.discover import discover
 from kafkaframes.log.overflow import MOST_OFFSETS
-from kafkaframes.log.recovery import RecoverySettings, Slice, after_actions, work_out, write_files
-from kafkaframes.log.recovery_draft import KeptSegment
-from kafkaframes.log.recovery_plan import RecoveryPlan, plan_layout, plan_recovery
-from kafkaframes.log.scan import scan_segment
-from kafkaframes.rewrite import files as atomic
+from kafkaframes.log.recovery.draft import KeptSegment
+from kafkaframes.log.recovery.plan import RecoveryPlan, plan_layout, plan_recovery
+from kafkaframes.log.recovery.recover import RecoverySettings, Slice, after_actions, work_out, write_files
 from kafkaframes.rewrite.job import Runner, copy_entry, run_here
 from kafkaframes.rewrite.salvage import Loss, is_sound, salvage
 

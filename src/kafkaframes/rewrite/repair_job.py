@@ -1,6 +1,6 @@
 """Repair as a job: into a new directory with a report in it, or in the log's place; to run it twice does nothing more.
 
-What is kept is decided in ``rewrite/repair.py``; how a directory appears as a whole is ``rewrite/files.py``'s business.
+What is kept is decided in ``rewrite/repair.py``; how a directory appears as a whole is ``files/atomic.py``'s business.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.log.directory import LogDirectory, discover
-from kafkaframes.log.recovery import RecoverySettings
-from kafkaframes.rewrite import files
+from kafkaframes.files import atomic
+from kafkaframes.files.directory import LogDirectory
+from kafkaframes.log.discover import discover
+from kafkaframes.log.recovery.recover import RecoverySettings
 from kafkaframes.rewrite.in_place import broker_lock, exchange
 from kafkaframes.rewrite.job import Log, Runner, earlier, run_here, write_report
 from kafkaframes.rewrite.repair import plan_repair, write_repaired
@@ -100,18 +101,18 @@ def _repaired(
     source: str, destination: Path | None, settings: RecoverySettings, as_kafka: bool, run: Runner
 ) -> RepairReport:
     if destination is not None:
-        files.refuse_inside(destination, [source])
+        atomic.refuse_inside(destination, [source])
     directory = _only(source)
     said = {"as_kafka": as_kafka, "index_interval_bytes": settings.index_interval_bytes}
     report = RepairReport(source, str(destination or ""), said, Log(source, "directory", directory).fingerprint)
     if destination is None:
         report.partitions = [one.as_json() for one in plan_repair(directory, as_kafka=as_kafka, run=run)]
         return report
-    with files.locked(destination):
+    with atomic.locked(destination):
         if destination.exists():
             before = earlier(destination, report.as_json())
             return replace(report, partitions=before["partitions"], done_before=True)
-        with files.unfinished(destination) as empty:
+        with atomic.unfinished(destination) as empty:
             repairs = plan_repair(directory, as_kafka=as_kafka, run=run)
             write_repaired(directory, repairs, settings, empty, run=run)
             report.partitions = [one.as_json() for one in repairs]

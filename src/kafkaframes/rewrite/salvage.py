@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kafkaframes.log.scan import Window
+from kafkaframes.files.scan import Window
 from kafkaframes.records.layout import BATCH_V2, OVERHEAD_BYTES
 from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, check_crcs, scan
 

@@ -16,20 +16,19 @@ from typing import BinaryIO
 import numpy as np
 
 from kafkaframes.errors import EncodeError, LogDirError
-from kafkaframes.files import names
+from kafkaframes.files import atomic, names
+from kafkaframes.files.directory import LogFile, Segment
+from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.files.offset_index import write_offset_index
+from kafkaframes.files.scan import Window, scan_segment
 from kafkaframes.files.time_index import write_time_index
 from kafkaframes.files.txn_index import AbortedTransaction
-from kafkaframes.log.decoded import Decoded
-from kafkaframes.log.directory import LogFile, Segment
-from kafkaframes.log.filesystem import FileSystem
 from kafkaframes.log.rebuild import INDEXED, build_indexes
-from kafkaframes.log.scan import Window, scan_segment
 from kafkaframes.records import decode
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.layout import PLACE
 from kafkaframes.records.reasons import TORN
 from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, scan_all
-from kafkaframes.rewrite import files
 from kafkaframes.rewrite.batches import damaged_batches, rewritten
 from kafkaframes.rewrite.fast import FastRewriter, fast_rewriter
 from kafkaframes.rewrite.losses import Losses
@@ -85,7 +84,7 @@ def rewrite_segment(task: SegmentTask) -> SegmentReport:
     """
     report = SegmentReport(task.segment.path)
     path = Path(task.directory, names.segment_file_name(task.segment.base_offset, "log"))
-    with files.new_file(path, mtime_ms=task.segment.log.mtime_ms) as out, fast_rewriter(task.settings) as fast:
+    with atomic.new_file(path, mtime_ms=task.segment.log.mtime_ms) as out, fast_rewriter(task.settings) as fast:
         rewrite = _Rewrite(task, report, out, fast)
         try:
             rewrite.all_windows()
@@ -125,7 +124,7 @@ class _Rewrite:
                     if not task.settings.keep_damaged:
                         raise LogDirError(f"{end.reason}: nothing was written", position=end.position, file=report.file)
                     report.damaged.append((end.position, end.reason))
-                    self._out.writelines(files.chunks(read_at, end.position))
+                    self._out.writelines(atomic.chunks(read_at, end.position))
 
     def _window(self, window: Window) -> None:
         if not len(window.batches):
@@ -194,7 +193,7 @@ def _write_indexes(task: SegmentTask, path: Path, report: SegmentReport, columns
             interval_bytes=task.settings.index_interval_bytes,
         )
         for kind, raw in (("index", write_offset_index(offset_index)), ("timeindex", write_time_index(time_index))):
-            with files.new_file(path.with_suffix(f".{kind}"), mtime_ms=segment.log.mtime_ms) as out:
+            with atomic.new_file(path.with_suffix(f".{kind}"), mtime_ms=segment.log.mtime_ms) as out:
                 out.write(raw)
     if segment.txn_index and task.settings.magic in (None, 2):  # offsets stay, so it stays
         copy(task.filesystem, segment.txn_index, path.parent)
@@ -202,4 +201,4 @@ def _write_indexes(task: SegmentTask, path: Path, report: SegmentReport, columns
 
 def copy(filesystem: FileSystem, file: LogFile, directory: Path) -> None:
     """Copy a file of a partition under its own name."""
-    files.copy_file(filesystem, file.path, directory / os.path.basename(file.path), mtime_ms=file.mtime_ms)
+    atomic.copy_file(filesystem, file.path, directory / os.path.basename(file.path), mtime_ms=file.mtime_ms)

@@ -23,9 +23,9 @@ from kafkaframes.cleaner.plan import RoundPlan, group_segments
 from kafkaframes.cleaner.round import SourceSegment, sources_of
 from kafkaframes.cleaner.settings import CleanerSettings
 from kafkaframes.cleaner.transactions import CleanedTransactions
-from kafkaframes.log.directory import Partition, Segment
-from kafkaframes.log.filesystem import FileSystem
-from kafkaframes.rewrite import files
+from kafkaframes.files import atomic
+from kafkaframes.files.directory import Partition, Segment
+from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.rewrite.division import DivideTask, cut, divided, is_too_large, part_bytes
 from kafkaframes.rewrite.stages import (
     AssembleTask,
@@ -341,7 +341,7 @@ def clean_partitions(
 
 def _make_room(one: StagedRound) -> None:
     for directory in (one.scratch, one.job.target)[: 1 + one.job.writes]:
-        with files.writing(directory):
+        with atomic.writing(directory):
             if directory.exists():  # of a job that was killed
                 shutil.rmtree(directory)
             directory.mkdir(parents=True)

@@ -31,15 +31,14 @@ from kafkaframes.cleaner.settings import CleanerSettings
 from kafkaframes.cleaner.transactions import ABORT, COMMIT, CleanedTransactions
 from kafkaframes.cleaner.window import DecodedWindow
 from kafkaframes.errors import LogDirError
-from kafkaframes.files import names
+from kafkaframes.files import atomic, names
+from kafkaframes.files.directory import LogFile, Partition
+from kafkaframes.files.filesystem import FileSystem
+from kafkaframes.files.headers import BatchHeader
 from kafkaframes.files.txn_index import AbortedTransaction
-from kafkaframes.log.directory import LogFile, Partition
-from kafkaframes.log.filesystem import FileSystem
-from kafkaframes.log.headers import BatchHeader
 from kafkaframes.log.producer_state import ProducerStates
 from kafkaframes.records.layout import BATCH_COLUMNS
 from kafkaframes.records.memory import Recycler
-from kafkaframes.rewrite import files
 
 Ints = npt.NDArray[np.int64]
 _KINDS = (None, ABORT, COMMIT, "another")  # of control batches, as the facts number them
@@ -140,7 +139,7 @@ class Facts:
     def write(self, path: Path) -> bool:
         """Write them, if there are any; tell whether."""
         if self._tables:
-            with files.new_file(path, durable=False) as out:
+            with atomic.new_file(path, durable=False) as out:
                 np.save(out, np.concatenate(self._tables, axis=1))
         return bool(self._tables)
 
@@ -262,8 +261,8 @@ class WalkTask:
         first = last = -1
         rises = True
         with (
-            files.new_file(chunk.path("entries"), durable=False) as entries,
-            files.new_file(chunk.path("ledger"), durable=False) as ledger,
+            atomic.new_file(chunk.path("entries"), durable=False) as entries,
+            atomic.new_file(chunk.path("ledger"), durable=False) as ledger,
         ):
             writer = EntriesWriter(
                 entries, ledger, secret=self.secret, buckets=self.buckets, run_entries=self.run_entries
@@ -301,7 +300,7 @@ class JudgeTask:
     def carry_out(self) -> None:
         """Write the verdicts."""
         entries = [(Path(path), runs) for path, runs in self.entries]
-        with files.new_file(Path(self.verdicts), durable=False) as out:
+        with atomic.new_file(Path(self.verdicts), durable=False) as out:
             judge_buckets(
                 entries, out, buckets=self.buckets, first_bucket=self.first_bucket, end_bucket=self.end_bucket
             )
@@ -388,10 +387,10 @@ class RewriteTask:
 
     def _write(self, made: Rewritten, base: int, pieces: Iterator[bytes | memoryview]) -> None:
         path = self.chunk.path(f"part-{base:020}")
-        with files.new_file(path, durable=False) as out:
+        with atomic.new_file(path, durable=False) as out:
             out.writelines(pieces)
         columns = indexed_columns(path)
-        with files.new_file(path.with_suffix(".npy"), durable=False) as out:
+        with atomic.new_file(path.with_suffix(".npy"), durable=False) as out:
             np.save(out, columns)
         made.overflows = made.overflows or reaches_too_far(base, columns)
         made.parts.append(Part(base, str(path), tuple(self.transactions.kept)))
@@ -416,12 +415,12 @@ class AssembleTask:
         path = Path(self.directory) / names.segment_file_name(self.base_offset, "log")
         tables = [np.load(Path(part.path).with_suffix(".npy")) for part in self.parts]
         position = 0
-        with files.new_file(path) as out:
+        with atomic.new_file(path) as out:
             for part, table in zip(self.parts, tables, strict=True):
                 table[0] += position
                 position += _append(Path(part.path), out.fileno())
         kept = [one for part in self.parts for one in part.kept]
-        with files.writing(path):
+        with atomic.writing(path):
             write_indexes(path, self.base_offset, np.concatenate(tables, axis=1), self.settings, kept)
             keep_mtime(path, self.last)
         return position
@@ -454,5 +453,5 @@ class CopyTask:
     def carry_out(self) -> None:
         """Copy the files."""
         target = Path(self.directory)
-        with files.writing(target):
+        with atomic.writing(target):
             copy_rest(self.filesystem, self.partition, target, gone=set(self.gone), rewritten=set(self.rewritten))

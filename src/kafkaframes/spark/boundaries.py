@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.filesystem import FileSystem, LocalFileSystem, filesystem_for
+from kafkaframes.files.filesystem import FileSystem, LocalFileSystem
+from kafkaframes.log.where import filesystem_for
 from kafkaframes.spark.planning import Segment
 
 # The part that all three message formats share: base offset, size of the rest, leader epoch or CRC, magic.

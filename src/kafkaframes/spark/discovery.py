@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kafkaframes.files.directory import LogDirectory, Partition
+from kafkaframes.files.directory import Segment as StoredFiles
+from kafkaframes.files.filesystem import FileSystem, has_magic, plain_path, split
 from kafkaframes.files.names import FileName
-from kafkaframes.log.directory import LogDirectory, Partition, discover
-from kafkaframes.log.directory import Segment as StoredFiles
-from kafkaframes.log.filesystem import FileSystem, has_magic, plain_path, split
+from kafkaframes.log.discover import discover
 from kafkaframes.spark.planning import NO_START, Segment
 
 

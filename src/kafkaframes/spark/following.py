@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kafkaframes.errors import OptionError
-from kafkaframes.log.segment_reader import open_segment
+from kafkaframes.files.segment_reader import open_segment
 from kafkaframes.log.transactions import transactions_of
 from kafkaframes.spark.discovery import FoundLogs, Log, discover_logs
 from kafkaframes.spark.options import EARLIEST, LATEST, ReadOptions

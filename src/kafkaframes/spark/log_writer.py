@@ -23,8 +23,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.files import atomic
 from kafkaframes.restore.writing import Commit, Run, RunWriter, Target, WriteSettings
-from kafkaframes.rewrite import files
 from kafkaframes.spark.write_options import COLUMN_TYPES, check_columns
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         self.overwrite = overwrite
         top = Path(target.path)
         self.staging = str(top.with_name(f"{top.name}{STAGING}-{uuid.uuid4().hex}"))
-        with files.writing(Path(self.staging)):
+        with atomic.writing(Path(self.staging)):
             Path(self.staging).mkdir(parents=True)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -61,7 +61,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         context = TaskContext.get()
         number = context.partitionId() if context else 0
         directory = Path(self.staging) / f"task-{number:06}-{uuid.uuid4().hex}"
-        with files.writing(directory):
+        with atomic.writing(directory):
             directory.mkdir()
         try:
             writer = RunWriter(directory, self.settings, task=number)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.log.filesystem import KEY_FILES
+from kafkaframes.files.filesystem import KEY_FILES
 from kafkaframes.spark.storage import NAMES as STORAGE_NAMES
 from kafkaframes.spark.storage import split_storage
 

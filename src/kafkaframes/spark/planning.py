@@ -23,8 +23,8 @@ from typing import Protocol
 
 from kafkaframes.copies.healing import Alternate
 from kafkaframes.errors import OptionError
+from kafkaframes.files.directory import Segment as StoredFiles
 from kafkaframes.files.txn_index import AbortedTransaction
-from kafkaframes.log.directory import Segment as StoredFiles
 from kafkaframes.spark.options import EARLIEST, LATEST, Assignment, PartitionOffsets, ReadOptions
 
 SMALLEST_TARGET = 16 << 20

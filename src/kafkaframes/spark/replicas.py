@@ -20,8 +20,8 @@ from kafkaframes.copies.reading import Found
 from kafkaframes.copies.together import merge_found
 from kafkaframes.copies.view import View
 from kafkaframes.errors import LogDirError
+from kafkaframes.files.directory import LogDirectory
 from kafkaframes.files.findings import Severity
-from kafkaframes.log.directory import LogDirectory
 from kafkaframes.spark.discovery import FoundLogs, Log
 from kafkaframes.spark.options import PartitionOffsets, ReadOptions
 from kafkaframes.spark.planning import NO_END, NO_START, Segment

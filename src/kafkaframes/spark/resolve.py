@@ -22,11 +22,11 @@ import numpy as np
 from kafkaframes.copies.decisions import Decision
 from kafkaframes.copies.view import MergedFileSystem
 from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.files.headers import BatchHeader
 from kafkaframes.files.offset_index import read_offset_index
+from kafkaframes.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.files.txn_index import AbortedTransaction
-from kafkaframes.log.headers import BatchHeader
 from kafkaframes.log.lookup import log_end_offset, offset_for_timestamp
-from kafkaframes.log.segment_reader import SegmentReader, open_segment
 from kafkaframes.log.transactions import TransactionState, transactions_of
 from kafkaframes.records.reasons import END
 from kafkaframes.spark.boundaries import find_boundaries

@@ -13,10 +13,11 @@ from typing import Any
 import pyarrow as pa
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.directory import Segment as StoredFiles
-from kafkaframes.log.filesystem import filesystem_for, split
-from kafkaframes.log.headers import BatchHeader
-from kafkaframes.log.segment_reader import SegmentReader, open_segment
+from kafkaframes.files.directory import Segment as StoredFiles
+from kafkaframes.files.filesystem import split
+from kafkaframes.files.headers import BatchHeader
+from kafkaframes.files.segment_reader import SegmentReader, open_segment
+from kafkaframes.log.where import filesystem_for
 from kafkaframes.records.layout import CODECS
 from kafkaframes.spark.arrow import arrow_schema
 from kafkaframes.spark.columns import Column

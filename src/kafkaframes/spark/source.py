@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from kafkaframes.copies.healing import Healer
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.filesystem import ReadAt, filesystem_for
-from kafkaframes.log.headers import BatchHeader, HeaderWalk
+from kafkaframes.files.filesystem import ReadAt
+from kafkaframes.files.headers import BatchHeader, HeaderWalk
 from kafkaframes.log.segment_source import Meter, TieredSource, check_not_cut, damage_of, open_planned, resume
 from kafkaframes.log.transactions import TransactionState
+from kafkaframes.log.where import filesystem_for
 from kafkaframes.records.chunks import Source
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.scan import Batches, End

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafkaframes.log.job_summary import CodecSummary, Dropped, Summary, TopicSummary
+from kafkaframes.export.summary import CodecSummary, Dropped, Summary, TopicSummary
 from kafkaframes.spark.columns import SPARKS_OWN
 from kafkaframes.spark.discovery import discover_segments
 from kafkaframes.spark.options import ReadOptions

@@ -14,7 +14,7 @@ from typing import Any, Final
 import zstandard
 
 from kafkaframes.errors import DamagedChunkError, MissingExtraError
-from kafkaframes.log.filesystem import ReadAt
+from kafkaframes.files.filesystem import ReadAt
 from kafkaframes.tiered.chunk_index import ChunkIndex
 from kafkaframes.tiered.manifest import Manifest
 

@@ -7,15 +7,14 @@ process for one, reads it with a manifest and the ranges that are wanted. Which 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.files.checkpoints import PartitionMetadata, write_partition_metadata
-from kafkaframes.files.names import segment_file_name
-from kafkaframes.log.filesystem import FileInfo, FileSystem, ReadAt, filesystem_for, split
+from kafkaframes.files.filesystem import FileInfo, FileSystem, ReadAt, split, store_of
 from kafkaframes.tiered import indexes, names
 from kafkaframes.tiered.chunks import ChunkReader, Decrypt, decryptor
 from kafkaframes.tiered.keys import MOST_KEY_FILE_BYTES, data_key
@@ -29,19 +28,22 @@ class TieredFileSystem:
 
     Attributes:
         inner: who has the objects.
+        list_again: lists a directory of the view in a process that was given only its path (``view.listed_again``).
         key_files: of private RSA keys, ``path`` or ``id=path``; each process that reads opens them.
         listings: what the directories of the view hold.
         manifests: those that are known, by the path of their objects without suffix.
     """
 
     inner: FileSystem
+    list_again: Callable[[TieredFileSystem, ViewPath], list[FileInfo]] = field(compare=False, repr=False)
     key_files: tuple[str, ...] = ()
     listings: Mapping[str, tuple[FileInfo, ...]] = field(default_factory=dict, compare=False, repr=False)
     manifests: dict[str, Manifest] = field(default_factory=dict, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what a worker finds in the path: a task must not carry the whole store's listing."""
-        return {"inner": self.inner, "key_files": self.key_files, "listings": {}, "manifests": {}}
+        kept = {"inner": self.inner, "list_again": self.list_again, "key_files": self.key_files}
+        return kept | {"listings": {}, "manifests": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
@@ -58,9 +60,7 @@ class TieredFileSystem:
         view = ViewPath.parse(path)
         if view is None:
             return self.inner.list_directory(path)
-        from kafkaframes.tiered.view import listed_again
-
-        return listed_again(self, view)
+        return self.list_again(self, view)
 
     def stat(self, path: str) -> FileInfo | None:
         """Return one entry; None when nothing is there, or its manifest is missing."""
@@ -142,7 +142,7 @@ class TieredFileSystem:
         return max(end - start, 0) if manifest.is_plain else manifest.chunks.stored_size_of(start, end)
 
     def _key_file(self, path: str) -> bytes:
-        return filesystem_for(path).read(path, length=MOST_KEY_FILE_BYTES)
+        return store_of(path).read(path, length=MOST_KEY_FILE_BYTES)
 
     def _size(self, view: ViewPath, manifest: Manifest) -> int | None:
         if view.index is None:
@@ -165,23 +165,6 @@ class TieredFileSystem:
         if manifest.is_plain:
             return _bounded(stored, manifest.size_bytes, file)
         return ChunkReader(stored, manifest, decrypt=self.decrypt(manifest, file=file), file=file)
-
-
-def object_view(path: str, *, options: Mapping[str, Any] | None = None) -> str:
-    """Return the view path of a segment whose ``.log`` object is named; any other path as it is.
-
-    Raises:
-        LogDirError: the object has no manifest, or one that is none.
-    """
-    name = names.ObjectName.parse(split(path)[1])
-    if name is None or name.suffix != names.LOG:
-        return path
-    main = path.removesuffix(f".{names.LOG}")
-    filesystem = TieredFileSystem(filesystem_for(path, options=options))
-    if filesystem.inner.stat(f"{main}.{names.MANIFEST}") is None:
-        raise LogDirError("an object without a manifest: it does not say how it is read", file=path)
-    owner = filesystem.manifest(main).metadata.topic_partition
-    return str(ViewPath(main, str(owner), segment_file_name(name.base_offset, names.LOG)))
 
 
 def _bounded(stored: ReadAt, size_bytes: int, file: str) -> ReadAt:

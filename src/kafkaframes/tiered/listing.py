@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from kafkaframes.log.filesystem import FileInfo, FileSystem, split
+from kafkaframes.files.filesystem import FileInfo, FileSystem, split
 from kafkaframes.tiered.names import ObjectName, TopicFolder, parse_folder, parse_partition
 
 Objects = Mapping[str, FileInfo]  # suffix -> object

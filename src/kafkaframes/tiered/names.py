@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from kafkaframes.files.filesystem import VIEW_MARK, split
 from kafkaframes.files.names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, TopicPartition
-from kafkaframes.log.filesystem import VIEW_MARK, split
 
 MANIFEST, LOG, INDEXES = "rsm-manifest", "log", "indexes"
 SUFFIXES: Final = (LOG, INDEXES, MANIFEST)

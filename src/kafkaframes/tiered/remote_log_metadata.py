@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kafkaframes.errors import DecodeError, LogDirError
-from kafkaframes.log.directory import LogDirectory, Partition
-from kafkaframes.log.filesystem import FileSystem
-from kafkaframes.log.segment_reader import open_segment
+from kafkaframes.files.directory import LogDirectory, Partition
+from kafkaframes.files.filesystem import FileSystem
+from kafkaframes.files.segment_reader import open_segment
 from kafkaframes.messages import envelopes
 from kafkaframes.wire.primitives import uuid_to_text
 from kafkaframes.wire.varint import read_unsigned_varint, read_varlong

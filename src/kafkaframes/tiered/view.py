@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from kafkaframes.errors import LogDirError
 from kafkaframes.files import names as log_names
 from kafkaframes.files.checkpoints import EpochStart, read_leader_epochs
+from kafkaframes.files.directory import LogDirectory, Partition
+from kafkaframes.files.filesystem import VIEW_MARK, FileInfo, FileSystem, join, split
 from kafkaframes.files.leader_epochs import Epochs, assign
 from kafkaframes.files.names import TopicPartition, segment_file_name
-from kafkaframes.log.directory import LogDirectory, Partition, partition_of_entries
-from kafkaframes.log.filesystem import VIEW_MARK, FileInfo, join, split
+from kafkaframes.files.partition_entries import partition_of_entries
 from kafkaframes.tiered import names
 from kafkaframes.tiered.filesystem import TieredFileSystem
 from kafkaframes.tiered.indexes import plain_size
@@ -92,7 +93,7 @@ def show(store: Store, knowledge: Knowledge, *, key_files: Sequence[str] = ()) -
         LogDirError: the store cannot be read, or a segment is encrypted and its key is needed to tell the history.
     """
     listings: dict[str, tuple[FileInfo, ...]] = {}
-    filesystem = TieredFileSystem(store.filesystem, tuple(key_files), listings)
+    filesystem = TieredFileSystem(store.filesystem, listed_again, tuple(key_files), listings)
     decided = [decide(filesystem, folder, knowledge) for folder in store.folders]
     partitions = [
         _partition(filesystem, shown, store.path, knowledge, listings)
@@ -119,6 +120,11 @@ def _is_former(shown: Shown, decided: Iterable[Shown], knowledge: Knowledge) -> 
     local = {one.metadata.topic_id for one in copies if one.metadata is not None}
     is_deleted = (own, shown.folder.partition) in knowledge.metadata.deleted
     return bool(namesakes) and own not in local and (is_deleted or bool(namesakes & local))
+
+
+def view_over(inner: FileSystem, key_files: Sequence[str] = ()) -> TieredFileSystem:
+    """Return what answers for view paths, given who has the objects."""
+    return TieredFileSystem(inner, listed_again, tuple(key_files))
 
 
 def listed_again(filesystem: TieredFileSystem, view: ViewPath) -> list[FileInfo]:

@@ -25,11 +25,12 @@ from tests.agreement.kind import Case, Kind, differences
 from tests.agreement.kinds.logs import lines
 
 from kafkaframes.cleaner import CleanerSettings, CleaningRound, clean_partition
-from kafkaframes.cleaner.settings import BEFORE_HORIZONS, semantics_of_version
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.checkpoints import read_offset_checkpoint
-from kafkaframes.log.directory import Partition, discover
-from kafkaframes.log.filesystem import FileSystem
+from kafkaframes.files.directory import Partition
+from kafkaframes.files.filesystem import FileSystem
+from kafkaframes.files.semantics import BEFORE_HORIZONS, semantics_of_version
+from kafkaframes.log.discover import discover
 from kafkaframes.rewrite.job import run_here
 from kafkaframes.rewrite.staged_compaction import Job, Split, clean_partitions
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from tests.agreement.kind import Case, Kind, differences
 
-from kafkaframes.log.directory import LogDirectory, Partition, discover, partitions_of
+from kafkaframes.files.directory import LogDirectory, Partition, partitions_of
+from kafkaframes.log.discover import discover
 from kafkaframes.log.transactions import ISOLATIONS, delivered_offsets, transactions_of
 
 SUFFIX = ".committed.json"

@@ -14,11 +14,12 @@ from typing import Any
 
 from tests.agreement.kind import Case, Kind, differences
 
+from kafkaframes.files.directory import LogDirectory, Partition, Segment, partitions_of
+from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.files.names import CLUSTER_METADATA_TOPIC
-from kafkaframes.log.directory import LogDirectory, Partition, Segment, discover, partitions_of
-from kafkaframes.log.filesystem import FileSystem
+from kafkaframes.files.segment_reader import SegmentReader, open_segment
+from kafkaframes.log.discover import discover
 from kafkaframes.log.lookup import FoundOffset, find_timestamp, list_offsets, log_end_offset, offset_for_timestamp
-from kafkaframes.log.segment_reader import SegmentReader, open_segment
 
 SUFFIX = ".lookups.json"
 FIRST_BROKER_WITH_MAX_TIMESTAMP = (3, 0)  # KIP-734; older ones answer with an exception

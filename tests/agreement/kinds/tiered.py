@@ -22,9 +22,10 @@ from tests.agreement.kind import Case, Kind, differences
 from tests.agreement.kinds.logs import lines
 
 from kafkaframes.files.checkpoints import write_leader_epochs
+from kafkaframes.files.directory import LogDirectory, Partition
+from kafkaframes.files.filesystem import LocalFileSystem
 from kafkaframes.files.names import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT, LOG_START_CHECKPOINT
-from kafkaframes.log.directory import LogDirectory, Partition, discover
-from kafkaframes.log.filesystem import LocalFileSystem
+from kafkaframes.log.discover import discover
 from kafkaframes.tiered import names, view
 from kafkaframes.tiered.filesystem import TieredFileSystem
 from kafkaframes.tiered.listing import Store, find_store

@@ -26,10 +26,11 @@ from tests.agreement.kind import Case, Kind, differences
 from tests.agreement.kinds.cleaned import EXPIRATIONS
 from tests.agreement.kinds.logs import TRUTH, found_lines, lines
 
-from kafkaframes.cleaner.settings import semantics_of_version
-from kafkaframes.log.directory import LogDirectory, Partition, discover
-from kafkaframes.log.recovery import RecoverySettings, recover_to
-from kafkaframes.log.recovery_plan import plan_recovery
+from kafkaframes.files.directory import LogDirectory, Partition
+from kafkaframes.files.semantics import semantics_of_version
+from kafkaframes.log.discover import discover
+from kafkaframes.log.recovery.plan import plan_recovery
+from kafkaframes.log.recovery.recover import RecoverySettings, recover_to
 
 ENOUGH = 40
 

@@ -9,14 +9,13 @@ import pytest
 
 from kafkaframes.dump.verify import verify
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
-from kafkaframes.files import names
+from kafkaframes.files import atomic, names
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.directory import discover
+from kafkaframes.log.discover import discover
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.scan import scan_all
 from kafkaframes.restore.writing import Commit, RunWriter, Target, WriteSettings
 from kafkaframes.restore.writing.commit import COMMITTED
-from kafkaframes.rewrite import files
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TYPES = {
@@ -185,14 +184,14 @@ def test_a_disk_that_fills_up_leaves_the_log_as_it_was(tmp_path, monkeypatch):
     path = tmp_path / "logs"
     write(path, rows(value=[b"1"]), topic="t")
     old = snapshot(tmp_path)
-    opened = files.open_new
+    opened = atomic.open_new
 
     def full(target: Path):
         if target.name.startswith(f"{1:020}.timeindex"):
             raise OSError(28, "No space left on device")
         return opened(target)
 
-    monkeypatch.setattr(files, "open_new", full)
+    monkeypatch.setattr(atomic, "open_new", full)
     with pytest.raises(LogDirError, match="No space left"):
         write(path, rows(value=[b"2"]), topic="t")
     monkeypatch.undo()
@@ -250,7 +249,7 @@ def test_what_is_no_log_directory_or_is_in_use_is_refused(tmp_path):
             "target = Target.look(sys.argv[1])\n"
             "Commit(target, WriteSettings(now_ms=0, topic='t'), False, str, map).commit([])"
         )
-        source = Path(files.__file__).parents[3]
+        source = Path(atomic.__file__).parents[3]
         said = subprocess.run([sys.executable, "-c", code, str(path), str(source)], capture_output=True, text=True)
         assert "a broker has this directory open" in said.stderr
     (path / names.CLEAN_SHUTDOWN).unlink()

@@ -36,7 +36,7 @@ from kafkaframes.export.tables.state import (
     parse_note,
     topic_number,
 )
-from kafkaframes.log.filesystem import join
+from kafkaframes.files.filesystem import join
 
 APP = "kafkaframes"
 FORGOTTEN = -1  # a txn cannot be taken back

@@ -22,7 +22,7 @@ from kafkaframes.export.tables.schema import TIMESTAMP
 from kafkaframes.export.tally import Counts
 from kafkaframes.export.task import SegmentResult, copy_segment, writing
 from kafkaframes.export.writers import Output, row_batch
-from kafkaframes.log.filesystem import join
+from kafkaframes.files.filesystem import join
 from kafkaframes.log.transactions import TransactionState
 from kafkaframes.records.memory import Recycler, lent_memory
 from kafkaframes.records.scan import Batches

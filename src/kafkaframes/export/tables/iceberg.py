@@ -43,7 +43,7 @@ from kafkaframes.export.tables.state import (
     parse_note,
     topic_number,
 )
-from kafkaframes.log.filesystem import join
+from kafkaframes.files.filesystem import join
 
 LAST = "kafkaframes.last"
 RETRIES = "commit.retry.num-retries"

@@ -15,10 +15,10 @@ import numpy as np
 from kafkaframes.append.patch import set_leader_epoch, set_offsets
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.checkpoints import EpochStart
+from kafkaframes.files.filesystem import LocalFileSystem
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.filesystem import LocalFileSystem
+from kafkaframes.files.scan import Window, scan_segment
 from kafkaframes.log.producer_state import ProducerStates
-from kafkaframes.log.scan import Window, scan_segment
 from kafkaframes.log.segment_writer import PartitionWriter, WrittenPartition
 from kafkaframes.records.build import build_records
 from kafkaframes.records.decode import index_records, open_sections

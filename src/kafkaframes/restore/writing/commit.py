@@ -1,6 +1,6 @@
 """The commit of a write: all runs of all tasks become visible together, or none does.
 
-A new log directory is made under another name and renamed (``rewrite/files.py``). An existing one that is overwritten
+A new log directory is made under another name and renamed (``files/atomic.py``). An existing one that is overwritten
 stays, under another name, until the new one has its place. Into one that is appended to, new segments are moved from a
 directory inside it that is renamed when it is whole: from then on the append counts, and whoever comes next moves what
 a killed commit left there. A broker does not start on a directory in which such an append is half done.
@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.files import names
+from kafkaframes.files import atomic, names
 from kafkaframes.files.checkpoints import CleanShutdown, EpochStart, write_clean_shutdown, write_offset_checkpoint
+from kafkaframes.files.directory import LogDirectory, Partition
+from kafkaframes.files.filesystem import LocalFileSystem
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.log.directory import LogDirectory, Partition, discover
-from kafkaframes.log.filesystem import LocalFileSystem
+from kafkaframes.log.discover import discover
 from kafkaframes.log.lookup import log_end_offset
 from kafkaframes.log.producer_state import load_producer_states
 from kafkaframes.log.segment_writer import WrittenPartition
@@ -36,7 +37,6 @@ from kafkaframes.restore.kraft import TopicLayout, bootstrap_checkpoint
 from kafkaframes.restore.writing.assembling import PartitionTask, write_partition
 from kafkaframes.restore.writing.runs import Run
 from kafkaframes.restore.writing.settings import WriteSettings
-from kafkaframes.rewrite import files
 from kafkaframes.rewrite.in_place import broker_lock
 
 RunTasks = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
@@ -117,7 +117,7 @@ class Commit:
                 what it was before then.
         """
         top = Path(self.target.path)
-        with files.locked(top):
+        with atomic.locked(top):
             finish_exchange(top)
             if not self.target.exists and not (top.exists() and any(top.iterdir())):
                 return self._anew(top, runs)
@@ -128,24 +128,24 @@ class Commit:
     # --------------------------------------------------------------------------------------------- a new directory
 
     def _anew(self, top: Path, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
-        with files.writing(top):
+        with atomic.writing(top):
             if top.exists():
                 top.rmdir()  # it is empty
-        with files.unfinished(top) as directory:
+        with atomic.unfinished(top) as directory:
             return self._fill(directory, runs)
 
     def _over(self, top: Path, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
         """Write a new directory beside the old one, then change their names; the old one goes last."""
         _checked(top)
         new, old = (top.with_name(top.name + suffix) for suffix in (_NEW, _OLD))
-        with files.writing(new), broker_lock(top):
+        with atomic.writing(new), broker_lock(top):
             if new.exists():  # of a commit that was killed
                 shutil.rmtree(new)
-            with files.unfinished(new) as directory:
+            with atomic.unfinished(new) as directory:
                 written = self._fill(directory, runs)
             top.rename(old)
             new.rename(top)
-            files.sync(top.parent)
+            atomic.sync(top.parent)
             shutil.rmtree(old)
         return written
 
@@ -164,7 +164,7 @@ class Commit:
         )
         layouts = _layouts((task.partition, task.topic_id, written[task.partition].epochs) for task in tasks)
         write_all(directory, node_files(node, layouts, now_ms=self.settings.now_ms))
-        write_all(directory, iter([(files.SUCCESS, b"")]))
+        write_all(directory, iter([(atomic.SUCCESS, b"")]))
         return written
 
     def _tasks(
@@ -181,7 +181,7 @@ class Commit:
             topic = partition.topic
             known.setdefault(topic, self.settings.topic_ids.get(topic) or self.new_id())
             home = directory / str(partition)
-            with files.writing(home):
+            with atomic.writing(home):
                 home.mkdir()
             task = PartitionTask(
                 partition,
@@ -308,17 +308,17 @@ def _mark_of(top: Path) -> bytes:
 @contextmanager
 def _prepared(committed: Path) -> Iterator[Path]:
     """Give an empty directory that gets its name, and so counts, when it is whole."""
-    unfinished = committed.with_name(committed.name + files.UNFINISHED)
-    with files.writing(unfinished):
+    unfinished = committed.with_name(committed.name + atomic.UNFINISHED)
+    with atomic.writing(unfinished):
         if unfinished.exists():  # of a commit that was killed
             shutil.rmtree(unfinished)
         unfinished.mkdir()
     try:
         yield unfinished
-        with files.writing(committed):
-            files.sync_directories(unfinished)
+        with atomic.writing(committed):
+            atomic.sync_directories(unfinished)
             unfinished.rename(committed)
-            files.sync(committed.parent)
+            atomic.sync(committed.parent)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
@@ -333,7 +333,7 @@ def finish_append(top: Path) -> None:
     committed = top / COMMITTED
     if not committed.exists():
         return
-    with files.writing(top):
+    with atomic.writing(top):
         (top / names.CLEAN_SHUTDOWN).unlink(missing_ok=True)
         for source in sorted(committed.iterdir()):
             if source.is_dir():
@@ -341,11 +341,11 @@ def finish_append(top: Path) -> None:
                 home.mkdir(exist_ok=True)
                 for file in sorted(source.iterdir()):
                     file.replace(home / file.name)
-                files.sync(home)
+                atomic.sync(home)
                 source.rmdir()
         for source in sorted(committed.iterdir(), key=lambda path: path.name == names.CLEAN_SHUTDOWN):
             source.replace(top / source.name)
-        files.sync(top)
+        atomic.sync(top)
         committed.rmdir()
 
 
@@ -356,10 +356,10 @@ def finish_exchange(top: Path) -> None:
         LogDirError: the disk fails.
     """
     new, old = (top.with_name(top.name + suffix) for suffix in (_NEW, _OLD))
-    with files.writing(top):
+    with atomic.writing(top):
         if not top.exists() and old.exists():
             (new if new.exists() else old).rename(top)
-            files.sync(top.parent)
+            atomic.sync(top.parent)
         if top.exists() and old.exists():
             shutil.rmtree(old)
 

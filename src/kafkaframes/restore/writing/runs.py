@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError
+from kafkaframes.files import atomic
 from kafkaframes.files.names import TopicPartition
 from kafkaframes.records.build import build_rows
 from kafkaframes.records.rows import Rows, rows_of
 from kafkaframes.restore.writing.routing import Ints, Routed, Router
 from kafkaframes.restore.writing.settings import WriteSettings
-from kafkaframes.rewrite import files
 
 PENDING_BYTES = 32 << 20
 _HEADER_BYTES = 10  # two lengths, at most
@@ -114,7 +114,7 @@ class RunWriter:
                 self._open[one.partition] = opened
             mine = self._numbered(one, opened, offsets)
             data = self._built(records.take(one.places, offsets=mine), one)
-            with files.writing(opened.path), opened.path.open("ab") as out:
+            with atomic.writing(opened.path), opened.path.open("ab") as out:
                 out.write(data)
             opened.size_bytes += len(data)
             opened.records += len(mine)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafkaframes.log.filesystem import ReadAt
+from kafkaframes.files.filesystem import ReadAt
 from kafkaframes.records import scan
 from kafkaframes.records.layout import BATCH_V2, PLACE
 from kafkaframes.records.reasons import END, FULL, MORE, TORN

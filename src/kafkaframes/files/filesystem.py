@@ -1,9 +1,10 @@
 """Where a log's bytes come from: four questions that a local disk and an object store both answer.
 
-Every file of the log room is read through a ``FileSystem``; nothing else here calls ``open``. A path is text with
-``/`` between its steps, or a URL; ``filesystem_for`` says which file system answers it. An answer that cannot be had
-(missing, forbidden, the store failed) is a ``LogDirError`` that names the path; ``stat`` alone says ``None`` for what
-is not there. File systems are values: they pickle, and open their connections in the process that uses them.
+Every file of a log is read through a ``FileSystem``; nothing else calls ``open``. A path is text with ``/`` between its
+steps, or a URL; ``store_of`` says who has it, and ``log/where.py`` who shows a segment that lies in an object store.
+An answer that cannot be had (missing, forbidden, the store failed) is a ``LogDirError`` that names the path; ``stat``
+alone says ``None`` for what is not there. File systems are values: they pickle, and open their connections in the
+process that uses them.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class FileInfo:
 
 
 class FileSystem(Protocol):
-    """What the log room asks of a disk or a store."""
+    """What is asked of a disk or a store."""
 
     def list_directory(self, path: str) -> list[FileInfo]:
         """Return the entries of a directory, sorted by name."""
@@ -270,23 +271,15 @@ def _store_mtime_ms(found: Mapping[str, Any]) -> int | None:
     return None
 
 
-def filesystem_for(path: str, *, options: Mapping[str, Any] | None = None) -> FileSystem:
-    """Return the file system that answers ``path``: a URL's store, or this machine's disk.
+def store_of(path: str, *, options: Mapping[str, Any] | None = None) -> FileSystem:
+    """Return who has the files and objects of ``path``: a URL's store, or this machine's disk.
 
     Args:
         path: a path, or a URL such as ``s3://bucket/logs``.
-        options: handed to the store's constructor (fsspec's names); ``key_files`` is for encrypted tiered segments.
+        options: handed to the store's constructor (fsspec's names).
     """
-    given = dict(options or {})
-    key_files = given.pop(KEY_FILES, ())
     protocol, mark, _ = path.partition("://")
-    found: FileSystem = FsspecFileSystem(protocol, given) if mark and protocol != "file" else LocalFileSystem()
-    if VIEW_MARK in path:
-        from kafkaframes.tiered.filesystem import TieredFileSystem
-        from kafkaframes.tiered.names import ViewPath
-
-        return TieredFileSystem(found, tuple(key_files)) if ViewPath.parse(path) is not None else found
-    return found
+    return FsspecFileSystem(protocol, dict(options or {})) if mark and protocol != "file" else LocalFileSystem()
 
 
 def plain_path(path: str) -> str:

@@ -27,16 +27,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkaframes.cleaner.settings import REWRITES_OLD
 from kafkaframes.errors import LogDirError
 from kafkaframes.files import names, txn_index
+from kafkaframes.files.directory import LogDirectory, LogFile, Partition, Segment
+from kafkaframes.files.filesystem import FileSystem, ReadAt, join, split
 from kafkaframes.files.names import FileName
-from kafkaframes.log.directory import LogDirectory, LogFile, Partition, Segment
-from kafkaframes.log.filesystem import FileSystem, ReadAt, join, split
+from kafkaframes.files.scan import scan_segment
+from kafkaframes.files.semantics import REWRITES_OLD
 from kafkaframes.log.overflow import MOST_OFFSETS, Piece, SplitView, overflows, pieces_of, view_of
-from kafkaframes.log.recovery_draft import Action, Draft, KeptSegment, Kind, Rebuild
-from kafkaframes.log.recovery_swaps import SWAP_RULES, Opened, SwapRules, next_offset_of, rules_of
-from kafkaframes.log.scan import scan_segment
+from kafkaframes.log.recovery.draft import Action, Draft, KeptSegment, Kind, Rebuild
+from kafkaframes.log.recovery.swaps import SWAP_RULES, Opened, SwapRules, next_offset_of, rules_of
 from kafkaframes.records import scan
 from kafkaframes.records.scan import Batches
 

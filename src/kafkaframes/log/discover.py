@@ -1,179 +1,28 @@
-"""What lies under a path: log directories, partitions, segments and their companions, as frozen values.
+"""What lies under a path: log directories, partitions, segments and their companions, found by listing.
 
 ``discover`` takes what people have: a log directory, several, a directory of them, a partition's directory, one
 segment, one KRaft snapshot, or a pattern; on a disk or by URL. It lists names, sizes and times, and reads only the
 small text files (checkpoints, ids). A small file that is corrupt does not hide the segments: it stands in ``problems``.
-Nothing is sorted out: renamed directories (``-delete``, ``-future``, ``-stray``) and temporary files are told apart by
-``state`` and ``temporary``, so that the caller chooses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.files import checkpoints, names
-from kafkaframes.files.checkpoints import CleanShutdown, EpochStart, MetaProperties, PartitionMetadata
+from kafkaframes.files.checkpoints import CleanShutdown
+from kafkaframes.files.directory import LogDirectory, Partition, Segment
+from kafkaframes.files.filesystem import KEY_FILES, FileInfo, FileSystem, has_magic, join, plain_path, split, wrap
 from kafkaframes.files.names import DirectoryName, FileName, TopicPartition
-from kafkaframes.log.filesystem import (
-    KEY_FILES,
-    FileInfo,
-    FileSystem,
-    filesystem_for,
-    has_magic,
-    join,
-    plain_path,
-    split,
-    wrap,
-)
+from kafkaframes.files.partition_entries import partition_of_entries, read_small
+from kafkaframes.log.where import filesystem_for
 from kafkaframes.tiered.listing import Store, find_store, named_objects
 
 _Parsed = TypeVar("_Parsed")
 NESTED_DEPTH = 4  # directories of directories of log directories: how far down is looked
-SMALL_FILE_BYTES = 64 << 20  # more than any checkpoint of any broker
-
-
-@dataclass(frozen=True, slots=True)
-class LogFile:
-    """One file that belongs to an offset, as the directory lists it."""
-
-    name: FileName
-    path: str
-    size_bytes: int
-    mtime_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A ``.log`` (or what a KRaft snapshot holds, or a temporary of either) and the files beside it.
-
-    Attributes:
-        log: the file with the batches.
-        index, time_index, txn_index, snapshot: its companions under the same offset; None where there is none.
-        end_offset: of its last record, inclusive, where it is known without a look into the file (a tiered segment).
-    """
-
-    log: LogFile
-    index: LogFile | None = None
-    time_index: LogFile | None = None
-    txn_index: LogFile | None = None
-    snapshot: LogFile | None = None
-    end_offset: int | None = None
-
-    @property
-    def base_offset(self) -> int:
-        """The offset in the name. A compacted segment's first batch may lie above it."""
-        return self.log.name.offset
-
-    @property
-    def path(self) -> str:
-        """The path of the ``.log``."""
-        return self.log.path
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the ``.log``, a preallocated tail included."""
-        return self.log.size_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """One copy of one topic partition: one directory.
-
-    Attributes:
-        topic_partition: from the directory's name; for a directory that is not named so, its name and partition 0.
-        directory: its path.
-        log_directory: the path of the directory above it, the broker's ``log.dirs`` entry.
-        state: empty for a live one; ``delete``, ``future`` or ``stray`` when the broker renamed the directory.
-        segments: by base offset. ``.swap``, ``.cleaned`` and ``.deleted`` ones are in ``temporary``.
-        kraft_snapshots: ``<offset>-<epoch>.checkpoint`` files, record batches too.
-        producer_snapshots: every ``.snapshot``; those beside a segment's base offset are in the segment too.
-        temporary: files with a second suffix.
-        orphans: indexes without their ``.log``.
-        leader_epochs: None where the file is missing or corrupt.
-        metadata: the topic's id, None before 2.8.
-        checkpointed: what the broker's checkpoints say, by file name.
-        problems: the small files that could not be read; of a tiered partition also what it lacks.
-        notes: what lies there and is no part of the log, for people (uploads that were not finished, lost histories).
-    """
-
-    topic_partition: TopicPartition
-    directory: str
-    log_directory: str = ""
-    state: str = ""
-    segments: tuple[Segment, ...] = ()
-    kraft_snapshots: tuple[Segment, ...] = ()
-    producer_snapshots: tuple[LogFile, ...] = ()
-    temporary: tuple[LogFile, ...] = ()
-    orphans: tuple[LogFile, ...] = ()
-    leader_epochs: tuple[EpochStart, ...] | None = None
-    metadata: PartitionMetadata | None = None
-    checkpointed: Mapping[str, int] = field(default_factory=dict)
-    problems: tuple[LogDirError, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def topic(self) -> str:
-        """The topic's name."""
-        return self.topic_partition.topic
-
-    @property
-    def partition(self) -> int:
-        """The partition's number."""
-        return self.topic_partition.partition
-
-    @property
-    def is_live(self) -> bool:
-        """Whether the broker would serve it: not renamed away."""
-        return not self.state
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that a broker would serve: the checkpoint's (DeleteRecords) or the first segment's."""
-        first = self.segments[0].base_offset if self.segments else 0
-        return max(first, self.checkpointed.get(names.LOG_START_CHECKPOINT, first))
-
-    @property
-    def high_watermark(self) -> int | None:
-        """The last checkpointed one; it may lie far below the log's end."""
-        return self.checkpointed.get(names.HIGH_WATERMARK_CHECKPOINT)
-
-    @property
-    def recovery_point(self) -> int:
-        """Everything below was flushed; 0 where the checkpoint says nothing."""
-        return self.checkpointed.get(names.RECOVERY_POINT_CHECKPOINT, 0)
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the segments' ``.log`` files."""
-        return sum(segment.size_bytes for segment in self.segments)
-
-
-@dataclass(frozen=True, slots=True)
-class LogDirectory:
-    """One directory of a broker, or the place that holds a partition or segment that was named alone.
-
-    Attributes:
-        path: as the file system is asked.
-        filesystem: who answers for the paths in here.
-        partitions: by topic, partition and state.
-        meta: ``meta.properties``; None where it is missing or corrupt.
-        clean_shutdown: the marker; None after an unclean stop (or where only part of a directory was named).
-        offset_checkpoints: the four ``*-offset-checkpoint`` files that are there, by file name.
-        bootstrap: KRaft's ``bootstrap.checkpoint``, record batches too; None where there is none.
-        problems: the small files that could not be read, those of the partitions included.
-    """
-
-    path: str
-    filesystem: FileSystem
-    partitions: tuple[Partition, ...] = ()
-    meta: MetaProperties | None = None
-    clean_shutdown: CleanShutdown | None = None
-    offset_checkpoints: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
-    bootstrap: FileInfo | None = None
-    problems: tuple[LogDirError, ...] = ()
 
 
 def discover(
@@ -208,21 +57,11 @@ def _stores_shown(found: list[LogDirectory | Store], options: Mapping[str, Any])
     directories = [one for one in found if isinstance(one, LogDirectory)]
     if len(directories) == len(found):
         return directories
-    from kafkaframes.tiered import view  # it asks this module for the rest
+    from kafkaframes.tiered import view  # decompression and zstd: only where there is a tiered store
 
     knowledge = view.Knowledge.of(_merged(directories))
     key_files = options.get(KEY_FILES, ())
     return [one if isinstance(one, LogDirectory) else view.show(one, knowledge, key_files=key_files) for one in found]
-
-
-def partitions_of(
-    directories: Iterable[LogDirectory], *, live: bool = True
-) -> Iterator[tuple[LogDirectory, Partition]]:
-    """Yield each partition with the directory that holds it; ``live=False`` yields the renamed ones too."""
-    for directory in directories:
-        for partition in directory.partitions:
-            if partition.is_live or not live:
-                yield directory, partition
 
 
 def discover_partition(filesystem: FileSystem, path: str) -> LogDirectory:
@@ -292,7 +131,7 @@ def _log_directory(filesystem: FileSystem, path: str, entries: list[FileInfo]) -
     problems: list[LogDirError] = []
 
     def small(name: str, parse: Callable[..., _Parsed]) -> _Parsed | None:
-        return _read_small(filesystem, files.get(name), parse, problems)
+        return read_small(filesystem, files.get(name), parse, problems)
 
     read = {name: small(name, checkpoints.read_offset_checkpoint) for name in names.OFFSET_CHECKPOINTS}
     offsets = {name: values for name, values in read.items() if values is not None}
@@ -321,92 +160,6 @@ def _sorted(partitions: Iterable[Partition]) -> tuple[Partition, ...]:
     return tuple(sorted(partitions, key=lambda one: (one.topic_partition, one.state, one.directory)))
 
 
-def _read_small(
-    filesystem: FileSystem, entry: FileInfo | None, parse: Callable[..., _Parsed], problems: list[LogDirError]
-) -> _Parsed | None:
-    """Read a small file that was listed; what is no such file is a problem, a disk or store that fails is an error."""
-    if entry is None:
-        return None
-    try:
-        raw = filesystem.read(entry.path, length=SMALL_FILE_BYTES)
-    except LogDirError:
-        if filesystem.stat(entry.path) is None:  # a broker replaces these files while it runs
-            return None
-        raise
-    try:
-        return parse(raw, file=entry.path)
-    except LogDirError as error:
-        problems.append(error)
-        return None
-
-
-def partition_of_entries(
-    filesystem: FileSystem,
-    path: str,
-    entries: Iterable[FileInfo],
-    log_directory: str,
-    offsets: Mapping[str, Mapping[TopicPartition, int]],
-) -> Partition:
-    """Return the partition whose directory holds ``entries``; its name is the path's last step.
-
-    Args:
-        filesystem: reads the small files among them.
-        path, entries: the directory, and what was listed there.
-        log_directory: the directory above it.
-        offsets: the broker's checkpoints, by file name.
-    """
-    name = DirectoryName.parse(split(path)[1]) or DirectoryName(TopicPartition(split(path)[1], 0))
-    files = {entry.name: entry for entry in entries if not entry.is_directory}
-    parsed = [
-        LogFile(file_name, entry.path, entry.size_bytes, entry.mtime_ms)
-        for entry in files.values()
-        if (file_name := FileName.parse(entry.name)) is not None
-    ]
-    final = {(file.name.offset, file.name.kind): file for file in parsed if not file.name.temporary}
-    bases = sorted(offset for offset, kind in final if kind == "log")
-    problems: list[LogDirError] = []
-    epochs = files.get(names.LEADER_EPOCH_CHECKPOINT)
-    return Partition(
-        topic_partition=name.topic_partition,
-        directory=path,
-        log_directory=log_directory,
-        state=name.state,
-        segments=tuple(_segment(final, base) for base in bases),
-        kraft_snapshots=tuple(Segment(file) for file in parsed if _is_final(file, "checkpoint")),
-        producer_snapshots=tuple(file for file in parsed if _is_final(file, "snapshot")),
-        temporary=tuple(file for file in parsed if file.name.temporary),
-        orphans=tuple(
-            file
-            for (offset, kind), file in final.items()
-            if kind in names.SEGMENT_KINDS and (offset, "log") not in final
-        ),
-        leader_epochs=_read_small(filesystem, epochs, checkpoints.read_leader_epochs, problems),
-        metadata=_read_small(
-            filesystem, files.get(names.PARTITION_METADATA), checkpoints.read_partition_metadata, problems
-        ),
-        checkpointed={
-            file: values[name.topic_partition]
-            for file, values in offsets.items()
-            if not name.state and name.topic_partition in values
-        },
-        problems=tuple(problems),
-    )
-
-
-def _is_final(file: LogFile, kind: str) -> bool:
-    return file.name.kind == kind and not file.name.temporary
-
-
-def _segment(files: Mapping[tuple[int, str], LogFile], base: int) -> Segment:
-    return Segment(
-        files[base, "log"],
-        index=files.get((base, "index")),
-        time_index=files.get((base, "timeindex")),
-        txn_index=files.get((base, "txnindex")),
-        snapshot=files.get((base, "snapshot")),
-    )
-
-
 def _single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]) -> LogDirectory:
     """Return a partition that was named alone; the broker's checkpoints above it still count."""
     above = split(path)[0]
@@ -415,7 +168,7 @@ def _single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]
     for name in names.OFFSET_CHECKPOINTS:
         try:  # the directory above need not be ours to read
             entry = filesystem.stat(join(above, name))
-            values = _read_small(filesystem, entry, checkpoints.read_offset_checkpoint, problems)
+            values = read_small(filesystem, entry, checkpoints.read_offset_checkpoint, problems)
         except LogDirError as error:
             problems.append(error)
             continue

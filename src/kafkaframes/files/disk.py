@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from kafkaframes.errors import StorageError
 from kafkaframes.files.broker_lock import take_lock
-from kafkaframes.log.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, split
+from kafkaframes.files.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, split
 
 _Answer = TypeVar("_Answer")
 TEMPORARY = ".tmp"

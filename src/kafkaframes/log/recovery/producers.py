@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.files.directory import Segment
+from kafkaframes.files.filesystem import FileSystem
+from kafkaframes.files.headers import BatchHeader
 from kafkaframes.files.producer_snapshot import ProducerEntry, read_producer_snapshot, write_producer_snapshot
-from kafkaframes.log.directory import Segment
-from kafkaframes.log.filesystem import FileSystem
-from kafkaframes.log.headers import BatchHeader
-from kafkaframes.log.producer_state import DEFAULT_EXPIRATION_MS, ProducerStates
+from kafkaframes.files.scan import scan_segment
+from kafkaframes.files.segment_reader import SegmentReader
+from kafkaframes.files.semantics import DEFAULT_EXPIRATION_MS
+from kafkaframes.log.producer_state import ProducerStates
 from kafkaframes.log.rebuild import with_producers
-from kafkaframes.log.scan import scan_segment
-from kafkaframes.log.segment_reader import SegmentReader
 from kafkaframes.log.transactions import Marker
 
 _FEWEST_BUCKETS = 16

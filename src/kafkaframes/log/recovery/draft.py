@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from kafkaframes.files import names
+from kafkaframes.files.directory import LogFile
+from kafkaframes.files.filesystem import join, split
 from kafkaframes.files.names import FileName
-from kafkaframes.log.directory import LogFile
-from kafkaframes.log.filesystem import join, split
 from kafkaframes.log.overflow import MOST_OFFSETS, Piece
 from kafkaframes.records.scan import Batches
 

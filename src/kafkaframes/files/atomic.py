@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.log.filesystem import FileSystem, ReadAt, plain_path
+from kafkaframes.files.filesystem import FileSystem, ReadAt, plain_path
 
 UNFINISHED, LOCK, PART = ".kafkaframes-unfinished", ".kafkaframes-lock", ".kafkaframes-part"
 SUCCESS = "_SUCCESS"

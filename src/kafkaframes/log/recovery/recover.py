@@ -12,24 +12,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from kafkaframes.cleaner.settings import BEFORE_HORIZONS, REWRITES_OLD, expiration_of
 from kafkaframes.errors import LogDirError
-from kafkaframes.files import leader_epochs, names, offset_index, time_index
+from kafkaframes.files import atomic, leader_epochs, names, offset_index, time_index
 from kafkaframes.files.checkpoints import EpochStart, write_leader_epochs
+from kafkaframes.files.directory import LogDirectory, LogFile, Segment
+from kafkaframes.files.filesystem import FileSystem, split
 from kafkaframes.files.leader_epochs import Epochs
 from kafkaframes.files.names import FileName, segment_file_name
 from kafkaframes.files.offset_index import write_offset_index
+from kafkaframes.files.semantics import BEFORE_HORIZONS, REWRITES_OLD, expiration_of
 from kafkaframes.files.time_index import write_time_index
 from kafkaframes.files.txn_index import write_txn_index
-from kafkaframes.log.directory import LogDirectory, LogFile, Segment
-from kafkaframes.log.filesystem import FileSystem, split
-from kafkaframes.log.producer_recovery import Manager, Replay, Shelf, replay_of
 from kafkaframes.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
-from kafkaframes.log.recovery_draft import Action, KeptSegment, Kind
-from kafkaframes.log.recovery_plan import RecoveryPlan
+from kafkaframes.log.recovery.draft import Action, KeptSegment, Kind
+from kafkaframes.log.recovery.plan import RecoveryPlan
+from kafkaframes.log.recovery.producers import Manager, Replay, Shelf, replay_of
 from kafkaframes.log.transactions import OpenTransactions
 from kafkaframes.records.scan import Batches
-from kafkaframes.rewrite import files as atomic
 
 COPY_BYTES = 4 << 20
 DELETED = ".deleted"

@@ -12,14 +12,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from kafkaframes.cleaner.settings import BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD, SEMANTICS
 from kafkaframes.errors import OptionError
 from kafkaframes.files import names
+from kafkaframes.files.directory import LogFile
+from kafkaframes.files.filesystem import FileSystem, join, split
+from kafkaframes.files.headers import HeaderWalk
 from kafkaframes.files.names import FileName
-from kafkaframes.log.directory import LogFile
-from kafkaframes.log.filesystem import FileSystem, join, split
-from kafkaframes.log.headers import HeaderWalk
-from kafkaframes.log.recovery_draft import Action, Draft, KeptSegment, Kind, Rebuild
+from kafkaframes.files.semantics import BEFORE_HORIZONS, KEEPS_FORMATS, REWRITES_OLD, SEMANTICS
+from kafkaframes.log.recovery.draft import Action, Draft, KeptSegment, Kind, Rebuild
 
 INDEX_KINDS = ("index", "timeindex", "txnindex")
 _OVERWRITTEN_KINDS = ("log", "index", "timeindex")  # a recovered swap always has these

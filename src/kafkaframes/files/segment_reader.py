@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import TypeVar
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.files.directory import LogFile, Segment
+from kafkaframes.files.filesystem import FileSystem, ReadAt
+from kafkaframes.files.headers import BatchHeader, HeaderWalk, read_batch
 from kafkaframes.files.offset_index import OffsetIndex, OffsetPosition, read_offset_index
 from kafkaframes.files.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset, read_time_index
-from kafkaframes.log.directory import LogFile, Segment
-from kafkaframes.log.filesystem import FileSystem, ReadAt
-from kafkaframes.log.headers import BatchHeader, HeaderWalk, read_batch
 from kafkaframes.records.batch import Record, read_values
 from kafkaframes.records.scan import FILE
 
@@ -66,7 +66,7 @@ class SegmentReader:
 
         The headers are scanned in columns: where no producer has an id this costs next to nothing.
         """
-        from kafkaframes.log.scan import scan_segment  # numba: a look-up must not wait for it
+        from kafkaframes.files.scan import scan_segment  # numba: a look-up must not wait for it
 
         for window in scan_segment(self._read_at, size_bytes=self.segment.size_bytes, position=position):
             chosen = window.batches.column("producer_id") >= 0

@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 
 from kafkaframes.errors import OptionError
+from kafkaframes.files.filesystem import KEY_FILES, VIEW_MARK, plain_path, split
 from kafkaframes.files.findings import Severity
-from kafkaframes.log.filesystem import KEY_FILES, VIEW_MARK, plain_path, split
 from kafkaframes.log.segment_source import damage_of, open_planned, resume
+from kafkaframes.log.where import object_view
 from kafkaframes.records.chunks import Memory
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadError, ReadOptions, RecordReader
 from kafkaframes.records.scan import FILE, MEMORY, as_array
 from kafkaframes.records.table import batches_table
-from kafkaframes.tiered.filesystem import object_view
 
 log = logging.getLogger("kafkaframes.log")
 _LEVELS = {Severity.NOTE: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.WARNING}
@@ -113,7 +113,7 @@ def _in_copies(
     """Read segments of several copies as one log, partition by partition."""
     from kafkaframes.copies.reading import group
     from kafkaframes.copies.together import copies_of, merge_found
-    from kafkaframes.log.directory import discover
+    from kafkaframes.log.discover import discover
 
     directories = discover(paths, options=storage)
     named = {one.directory for found in directories for one in found.partitions}

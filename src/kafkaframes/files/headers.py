@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.filesystem import ReadAt
+from kafkaframes.files.filesystem import ReadAt
 from kafkaframes.records import layout
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, MESSAGE_V0, MESSAGE_V1, MIN_SIZE, OVERHEAD_BYTES
 from kafkaframes.records.reasons import CORRUPT_ENDS, END, END_REASONS, SMALL_SIZE, TORN
