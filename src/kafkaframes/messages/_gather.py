@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from kafkaframes.errors import EncodeError
 from kafkaframes.messages._arena import MAX_ROWS, Arena, Array
 from kafkaframes.messages._program import ERROR, TAG_TYPE, UNKNOWN_TAGS, Kind, Node, Program
+from kafkaframes.messages._reference import declared_tag
 from kafkaframes.messages.plan import AbsentField, Empty, FieldPlan, StructPlan
 from kafkaframes.wire.primitives import MAX_STRING_BYTES
 
@@ -47,7 +48,7 @@ class Gatherer:
             raise EncodeError(f"{path or 'the message'} has a column twice")
         for child in node.children:
             if child.name == UNKNOWN_TAGS:
-                self.unknown_tags(child, array, names, live, path)
+                self.unknown_tags(child, plan, array, names, live, path)
             elif child.name in names:
                 self.take(child, array.field(names.index(child.name)), live, _join(path, child.name))
             else:
@@ -137,8 +138,10 @@ class Gatherer:
             data = np.frombuffer(array.buffers()[2], np.uint8)[start : start + int(offsets[-1])]
         self.parts[node.column] = (offsets, valid, data)
 
-    def unknown_tags(self, node: Node, parent: pa.Array, names: list[str], live: Array, path: str) -> None:
-        """Take a struct's unknown tags, which must ascend."""
+    def unknown_tags(
+        self, node: Node, plan: StructPlan, parent: pa.Array, names: list[str], live: Array, path: str
+    ) -> None:
+        """Take a struct's unknown tags, which must ascend, and be none that the spec declares."""
         if UNKNOWN_TAGS not in names:
             array = _repeat([], len(parent), node.type)
         else:
@@ -157,6 +160,8 @@ class Gatherer:
         before[starts[counts > 0]] = -1
         wrong = alive & ((numbers <= before) | (numbers > _MAX_TAG))
         self.refuse(wrong, item.level, path, f"tags must ascend, from 0 to {_MAX_TAG}")
+        for one in plan.declared_tags:
+            self.refuse(alive & (numbers == one), item.level, path, declared_tag(one, plan))
         self.parts[item.children[0].column] = (numbers.astype(np.int32).view(np.uint8), _valid(tag), None)
         self.texts(item.children[1], None, data, alive, _valid(data), path)
 

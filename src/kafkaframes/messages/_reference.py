@@ -298,7 +298,7 @@ class PlanWriter:
                 self.field(field, item, payload, version, tagged=True)
                 section.append((field.tag or 0, bytes(payload)))
                 self.path.pop()
-        raw = checked_tags(value._tags or ())
+        raw = checked_tags(value._tags or (), plan)
         write_unsigned_varint(out, len(section) + len(raw))
         for tag, data in (*section, *raw):  # Kafka writes the raw ones last, whatever their numbers
             self.tag_header.write(out, tag, len(data))
@@ -340,17 +340,32 @@ class PlanWriter:
             self.path.pop()
 
 
-def checked_tags(tags: list[tuple[int, bytes]] | tuple[()]) -> list[tuple[int, bytes]]:
+def declared_tag(tag: int, plan: StructPlan) -> str:
+    """Say why an unknown tag cannot have the number of a tag that its struct declares."""
+    name = plan.declared_tags[tag]
+    if name is None:
+        return f"unknown tag {tag} has the number of a tag that {plan.name} declares for other versions"
+    return f"unknown tag {tag} has the number of the tagged field {name}: one tag cannot be written twice"
+
+
+def checked_tags(tags: list[tuple[int, bytes]] | tuple[()], plan: StructPlan) -> list[tuple[int, bytes]]:
     """Return the raw tags of a struct as they are written.
 
+    Kafka's writers do not look for a declared tag among them: the bytes then hold one tag twice, and its readers take
+    the last one without a word.
+
     Raises:
-        EncodeError: they do not ascend strictly, one is no int or no bytes, or is the largest int32 (Kafka's end mark).
+        EncodeError: they do not ascend strictly, one is no int or no bytes, is the largest int32 (Kafka's end mark),
+            or is a tag that the spec declares.
     """
+    declared = plan.declared_tags
     last = -1
     checked: list[tuple[int, bytes]] = []
     for tag, data in tags:
         if not isinstance(tag, int) or not last < tag < 0x7FFFFFFF:
             raise EncodeError(f"unknown tag {tag!r} follows tag {last}: tags must ascend, from 0 to 2147483646")
+        if tag in declared:
+            raise EncodeError(declared_tag(tag, plan))
         if not isinstance(data, bytes | bytearray | memoryview):
             raise EncodeError(f"unknown tag {tag} holds {type(data).__name__}, not bytes")
         checked.append((tag, bytes(data)))

@@ -11,7 +11,7 @@ and the caller compares the last position with the size. Nothing is allocated fo
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from itertools import repeat
 from typing import Any, Final
 from uuid import UUID, SafeUUID
@@ -203,13 +203,16 @@ def _varint(buf: bytes, position: int) -> tuple[int, int]:
 
 
 def put_tags(
-    known: Sequence[tuple[int, bytes]], raw: Sequence[tuple[int, bytes]], put: Callable[[bytes], None]
+    known: Sequence[tuple[int, bytes]],
+    raw: Sequence[tuple[int, bytes]],
+    put: Callable[[bytes], None],
+    declared: Container[int] = (),
 ) -> None:
-    """Write a tag section: the declared tags, then the raw ones, which must ascend, whatever they are (as in Kafka)."""
+    """Write a tag section: the known tags, then the raw ones, which must ascend and be no ``declared`` ones."""
     put(put_varint(len(known) + len(raw)))
     last = -1
     for tag, payload in raw:
-        if not last < tag < 0x7FFFFFFF or payload.__class__ is not bytes or tag.__class__ is not int:
+        if not last < tag < 0x7FFFFFFF or tag in declared or payload.__class__ is not bytes or tag.__class__ is not int:
             raise OddError
         last = tag
     for tag, payload in (*known, *raw):

@@ -92,7 +92,7 @@ class _Writer:
         waiting = (self.formats, self.values, self.arrays)
         with block("if " + " or ".join(["o._tags", *conditions]) + ":"):
             self.flush()
-            add(f"write_{self.plan.name}_tags(o, put)" if self.plan.tagged else "put_tags((), o._tags, put)")
+            add(f"write_{self.plan.name}_tags(o, put)" if self.plan.tagged else self.put_tags("()"))
         self.formats, self.values, self.arrays = waiting
         with block("else:"):
             self.number("B", "0")
@@ -123,7 +123,8 @@ class _Writer:
             variables = tuple(variable for variable, _ in self.arrays)
             shape = PackedShape(*shapes, tuple(self.values), variables)
             hot = self.text.constant("packers", f"{self.plan.name}_{len(self.text.constants)}", shape)
-            return f"w(o, {', '.join(variables)}) if (w := {hot}[{counts}]) is not None else {general}"
+            # In brackets: the caller may put "+ ..." behind it, which is not a part of its last branch alone.
+            return f"(w(o, {', '.join(variables)}) if (w := {hot}[{counts}]) is not None else {general})"
         if formats == ["B"]:
             return rf'b"\x{int(self.values[0]):02x}"' if self.values[0].isdigit() else f"bytes(({values},))"
         return f"{self.text.constant('pack', formats[0], formats[0])}({values})"
@@ -142,6 +143,8 @@ class _Writer:
         """Let an array of numbers join the run."""
         variable = f"a{len(self.arrays)}"
         self.text.add(f"{variable} = {value}")
+        with self.text.block(f"if {variable}.__class__ is not list:"):  # a call for each array would cost a tenth
+            self.text.add(f"list_of({variable})")
         self.formats = [*self.formats, []]
         self.values = [*self.values, f"len({variable}){' + 1' * field.compact}", f"*{variable}"]
         self.arrays = [*self.arrays, (variable, FORMATS[field.type])]
@@ -224,8 +227,12 @@ class _Writer:
                     writer.flush()
                     add("put = outer")
                     add(f'known.append(({field.tag}, b"".join(payload)))')
-            add("put_tags(known, o._tags or (), put)")
+            add(self.put_tags("known"))
         add("")
+
+    def put_tags(self, known: str) -> str:
+        declared = f", {set(self.plan.declared_tags)}" if self.plan.declared_tags else ""
+        return f"put_tags({known}, o._tags or (), put{declared})"
 
 
 def _length_format(field: FieldPlan) -> str:

@@ -106,6 +106,11 @@ class StructPlan:
     absent: tuple[AbsentField, ...]
     min_size: int
 
+    @property
+    def declared_tags(self) -> dict[int, str | None]:
+        """The tags that no unknown tag may have: the name of the field at this version, None for another version's."""
+        return dict.fromkeys(self.refused_tags) | {one.tag: one.name for one in self.tagged if one.tag is not None}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessagePlan:
