@@ -29,6 +29,15 @@ def a(**changes):
 
 
 # rule: specs that break it
+
+
+def doubled(depth):
+    """Return structs of which each uses the next twice: 2^depth of the last one."""
+    uses = [{"name": f"S{i}", "versions": "0+", "fields": [a(type=f"S{i + 1}"), a(name="B", type=f"S{i + 1}")]}
+            for i in range(depth)]  # fmt: skip
+    return [*uses, {"name": f"S{depth}", "versions": "0+", "fields": INNER}]
+
+
 BROKEN = {
     "field-name": [text(a(name="1a")), text(a(name="a_b")), text(a(name=""))],
     "nullable-type": [text(a(nullableVersions="0+")), text(a(type="uuid", nullableVersions="1"))],
@@ -100,6 +109,11 @@ BROKEN = {
         text(a(type="S"), commonStructs=[{**S, "versions": "2+"}]),
         text(a(type="S"), commonStructs=[{**S, "fields": [a(type="S")]}]),
     ],
+    "expansion": [
+        text(a(type="S0"), commonStructs=doubled(40)),
+        text(a(type="S0"), commonStructs=doubled(13)),
+        text(a(type="S0"), commonStructs=doubled(6), validVersions="0-32766"),
+    ],
     "common-struct-capital": [text(A, commonStructs=[{**S, "name": "s"}])],
     "common-struct-once": [text(A, commonStructs=[S, S])],
     "common-struct-no-fields": [text(a(type="S", fields=INNER), commonStructs=[S])],
@@ -143,6 +157,24 @@ def test_refused(rule, spec):
     assert rule in {problem.rule for problem in problems_of(JsonText(spec), NEWEST)}
     with pytest.raises(SpecError):
         load_message(spec)
+
+
+def test_structs_that_expand_to_less_than_the_limit_are_accepted():
+    load_message(text(a(type="S0"), commonStructs=doubled(11)))
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 5000, "0" * 5000 + "99999", "9" * 7])
+@pytest.mark.parametrize("key", ["validVersions", "flexibleVersions", "apiKey"])
+def test_a_number_of_thousands_of_digits_is_an_error_in_a_line(key, number):
+    """Python itself refuses to read one of more than 4,300."""
+    for value in (number, f"0-{number}", f"{number}+", {f"{number}+": "1"}):
+        with pytest.raises(SpecError) as caught:
+            load_message(text(A, **{key if isinstance(value, str) else "headerVersions": value}))
+        assert len(str(caught.value)) < 300
+
+
+def test_leading_zeros_are_read_as_kafka_reads_them():
+    assert str(load_message(text(A, validVersions="0-" + "0" * 5000 + "3")).valid_versions) == "0-3"
 
 
 def test_every_rule_is_tried():

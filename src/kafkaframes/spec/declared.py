@@ -233,7 +233,8 @@ def _words(value: Any) -> str:
         return "an object"
     if isinstance(value, list):
         return "a list"
-    return f"the number {value}" if isinstance(value, Number) else repr(value)
+    text = value if not isinstance(value, str) or len(value) <= 80 else f"{value[:60]}..."
+    return f"the number {text}" if isinstance(value, Number) else repr(text)
 
 
 def parse_type(text: str) -> FieldType:

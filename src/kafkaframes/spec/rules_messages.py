@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Final
 
 from kafkaframes.errors import SpecError
 from kafkaframes.spec.declared import FieldDecl, MessageDecl, StructDecl
 from kafkaframes.spec.model import RPC_TYPES
 from kafkaframes.spec.registry import Message, Rule, Spoken
 from kafkaframes.spec.versions import MAX_VERSION, Versions
+
+MOST_SLOTS: Final = 10_000
+MOST_SLOTS_OF_ALL: Final = 1_000_000
 
 
 def _flexible_given(one: MessageDecl, _message: Message) -> Iterator[str]:
@@ -180,6 +184,30 @@ def _schemas(
     done.add(struct.name)
 
 
+def _expansion(one: MessageDecl, message: Message) -> Iterator[str]:
+    """Structs are laid out wherever they are used: forty that each use the next twice are 2^40 fields."""
+    slots = _slots(one.struct, message, {})
+    versions = one.struct.versions
+    count = max(versions.highest - versions.lowest + 1, 1)
+    if slots > MOST_SLOTS:
+        yield f"its structs, each laid out where it is used, are more than {MOST_SLOTS} fields: this program's limit"
+    elif slots * count > MOST_SLOTS_OF_ALL and not versions.is_open:
+        yield f"{slots} fields in {count} versions are more than {MOST_SLOTS_OF_ALL} to lay out: this program's limit"
+
+
+def _slots(struct: StructDecl, message: Message, known: dict[str, int]) -> int:
+    """Count the fields of a struct and of those in it, up to a little more than the limit; a circle counts as none."""
+    known[struct.name] = 0
+    total = 0
+    for one in struct.fields:
+        inner = message.structs.get(one.type.name)
+        if inner is not None and inner.name not in known:
+            _slots(inner, message, known)
+        total = min(total + 1 + (known[inner.name] if inner is not None else 0), MOST_SLOTS + 1)
+    known[struct.name] = total
+    return total
+
+
 MESSAGE_RULES: tuple[Rule[MessageDecl], ...] = (
     Rule("flexible-given", "KIP-482: the flexible versions must be specified in each JSON file", _flexible_given),
     Rule("flexible-open", "KIP-482: a version never turns inflexible again", _flexible_open, "flexibleVersions"),
@@ -193,6 +221,7 @@ MESSAGE_RULES: tuple[Rule[MessageDecl], ...] = (
     Rule("inline-in-common", "StructRegistry: structs of common structs are common", _inline_in_common),
     Rule("struct-versions", "VersionConditional: some version must have the struct", _struct_versions),
     Rule("struct-covers-use", "SchemaGenerator: a struct exists wherever it is used", _schema_gaps),
+    Rule("expansion", "ours, not Kafka's: its largest message has a hundred fields", _expansion),
 )
 
 _HEADER = re.compile(r"[+]?[0-9]{1,5}", re.ASCII)

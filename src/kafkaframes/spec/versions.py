@@ -10,6 +10,7 @@ from typing import ClassVar
 from kafkaframes.errors import SpecError
 
 MAX_VERSION = 32767  # an int16; a range that reaches it is open ("3+")
+_DIGITS = 6  # enough to be more than MAX_VERSION
 _RANGE = re.compile(r"([+-]?\d+)(?:(\+)|-([+-]?\d+))?", re.ASCII)
 
 
@@ -42,10 +43,10 @@ class Versions:
         match = _RANGE.fullmatch(trimmed)
         if match is None:
             raise SpecError(f"{text!r} is no range of versions: write it as 3, 0-5, 3+ or none")
-        low = int(match[1])
-        high = MAX_VERSION if match[2] else int(match[3]) if match[3] else low
+        low = _number(match[1])
+        high = MAX_VERSION if match[2] else _number(match[3]) if match[3] else low
         if not (0 <= low <= MAX_VERSION and 0 <= high <= MAX_VERSION):
-            raise SpecError(f"{text!r} leaves the range of versions, 0 to {MAX_VERSION}")
+            raise SpecError(f"{_short(text)!r} leaves the range of versions, 0 to {MAX_VERSION}")
         return cls(low, high) if low <= high else cls.NONE
 
     def contains(self, version: int) -> bool:
@@ -80,6 +81,16 @@ class Versions:
         if self.is_open:
             return f"{self.lowest}+"
         return str(self.lowest) if self.lowest == self.highest else f"{self.lowest}-{self.highest}"
+
+
+def _number(text: str) -> int:
+    """Return a whole number, or one beyond every version: Python refuses to read numbers of thousands of digits."""
+    sign, digits = text[: text[0] in "+-"], text.lstrip("+-").lstrip("0") or "0"
+    return int(sign + digits[:_DIGITS])
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:30]}..."
 
 
 Versions.NONE = Versions(0, -1)
