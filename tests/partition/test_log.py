@@ -272,7 +272,7 @@ def test_retention_by_size_counts_from_the_end(tmp_path):
     log = filled(tmp_path, retention_ms=-1, retention_bytes=500)
     log.update_high_watermark(9)
     log.delete_old_segments(now_ms=NOW_MS)
-    assert log.size_bytes >= 500 > log.size_bytes - log.parts.segments.first.size_bytes
+    assert log.size_bytes >= 500 > log.size_bytes - log.state.segments.first.size_bytes
 
 
 def test_a_compacted_log_keeps_old_segments_but_not_deleted_records(tmp_path):
@@ -381,7 +381,7 @@ def test_bytes_behind_the_last_batch_of_a_log_that_was_clean_are_cut_off(tmp_pat
     log = filled(tmp_path)
     log.close(now_ms=NOW_MS)
     (tmp_path / ".kafka_cleanshutdown").touch()
-    with open(log.parts.segments.active.path, "ab") as file:
+    with open(log.state.segments.active.path, "ab") as file:
         file.write(b"\0" * 40)
     again = open_log(log.directory, settings=log.settings, now_ms=NOW_MS)
     assert lead(again, idempotent(1, 9)).first_offset == 9

@@ -210,7 +210,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def indexes_lead_to_batches(self):
-        for segment in self.log.parts.segments:
+        for segment in self.log.state.segments:
             starts = {}
             with segment.read_at() as read_at:
                 raw = read_at(0, segment.size_bytes)

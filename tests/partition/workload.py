@@ -252,7 +252,7 @@ def _is_cut(log: PartitionLog, state: State, key: TopicPartition) -> bool:
 def read_all(log: PartitionLog) -> list[Batch]:
     """Return every batch that the segments hold, and see that offsets follow each other."""
     found: list[Batch] = []
-    for segment in log.parts.segments:
+    for segment in log.state.segments:
         with segment.read_at() as read_at:
             raw = read_at(0, segment.size_bytes)
         for header in headers_of(raw) if raw else []:

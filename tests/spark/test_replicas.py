@@ -12,9 +12,9 @@ from tests.copies.cluster import Batch, write_partition
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.spark.columns import choose_columns
 from kafkaframes.spark.following import Follower
-from kafkaframes.spark.kafka_log import read_table
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.resolve import plan_log
+from kafkaframes.spark.tasks import read_table
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 CASES = ["kraft-4x-transactions", "zk-28-mixed"]

@@ -16,8 +16,8 @@ from uuid import UUID
 
 from kafkaframes.errors import DecodeError, EncodeError, SpecError, TruncatedError
 from kafkaframes.messages.codec import all_of
-from kafkaframes.messages.objects import Message
-from kafkaframes.messages.registry import Specs, class_of, message, specs_by_name
+from kafkaframes.messages.objects import Message, class_of
+from kafkaframes.messages.registry import Specs, message, specs_by_name
 from kafkaframes.spec import catalog
 from kafkaframes.spec.model import NIL_UUID, FieldSpec, FieldType
 from kafkaframes.spec.versions import Versions

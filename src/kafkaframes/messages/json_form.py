@@ -18,8 +18,8 @@ from typing import Any, Final
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.messages._reference import is_default
 from kafkaframes.messages.codec import Codec
-from kafkaframes.messages.objects import FieldInfo, Message, Struct
 from kafkaframes.messages.plan import AbsentField, FieldPlan, StructPlan
+from kafkaframes.messages.structs import FieldInfo, Struct
 from kafkaframes.wire.primitives import uuid_from_text, uuid_to_text
 
 RECORDS_FORMS: Final = ("empty", "base64", "size")
@@ -33,25 +33,16 @@ _RANGES: Final = {
 }
 
 
-def to_json(value: Message, version: int, *, records: str = "empty") -> dict[str, Any]:
-    """Return the JSON form of a value at a version (:meth:`Message.to_json`)."""
+def to_json(value: Struct, codec: Codec, *, records: str = "empty") -> dict[str, Any]:
+    """Return the JSON form of a message's value at the version of ``codec`` (:meth:`Message.to_json`)."""
     if records not in RECORDS_FORMS:
         raise OptionError(f"records={records!r}: one of {', '.join(RECORDS_FORMS)}")
-    codec = _codec(type(value), version)
     return _Shower(codec, records).struct(codec.plan.root, value, ())
 
 
-def from_json(cls: type[Message], value: Any, version: int) -> Any:
-    """Return the value of a JSON form at a version (:meth:`Message.from_json`)."""
-    codec = _codec(cls, version)
+def from_json(cls: type[Struct], codec: Codec, value: Any) -> Any:
+    """Return the message's value of a JSON form at the version of ``codec`` (:meth:`Message.from_json`)."""
     return _Taker(codec).struct(cls, codec.plan.root, value, ())
-
-
-def _codec(cls: type[Message], version: int) -> Codec:
-    try:
-        return cls.codec(version)
-    except OptionError as error:
-        raise EncodeError(str(error)) from None
 
 
 _Path = tuple[str | int, ...]

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import Literal, overload
 from uuid import UUID
 
-from kafkaframes.messages.objects import Message, Struct
+from kafkaframes.messages.objects import Message
+from kafkaframes.messages.structs import Struct
 from kafkaframes.messages.registry import Specs
 
 _Tags = Iterable[tuple[int, bytes]]

@@ -7,131 +7,21 @@ version lacks must be at its default, or be ignorable (KIP-482, Kafka's ``Messag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kafkaframes.errors import DecodeError, EncodeError, OptionError, SpecError
+from kafkaframes.messages import json_form
 from kafkaframes.messages.codec import Codec, all_of, check_mode, check_tag_header
-from kafkaframes.messages.plan import Default, Empty, MessagePlan, attribute_of, default_of, plan_message
-from kafkaframes.spec.model import FieldSpec, MessageSpec, StructSpec
+from kafkaframes.messages.plan import MessagePlan, plan_message
+from kafkaframes.messages.structs import FieldInfo, Struct
+from kafkaframes.spec import catalog
+from kafkaframes.spec.model import MessageSpec, StructSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_LONGEST_BYTES: Final = 64  # in a repr; more is a count and the first few
-
-
-class FieldInfo:
-    """What a class knows of one of its fields, whatever the version."""
-
-    __slots__ = ("attribute", "default", "spec", "struct")
-
-    def __init__(self, spec: FieldSpec) -> None:
-        self.spec = spec
-        self.attribute = attribute_of(spec)
-        self.default: Default = default_of(spec)
-        self.struct: type[Struct] | None = None
-
-    def make_default(self) -> Any:
-        """Return the default, made anew where it can be changed."""
-        if self.default is Empty.ARRAY:
-            return []
-        if self.default is Empty.STRUCT:
-            assert self.struct is not None
-            return self.struct()
-        return self.default
-
-
-class Struct:
-    """The base of every generated class: a message, or a struct in one."""
-
-    __slots__ = ("_tags",)
-    __hash__ = None  # type: ignore[assignment]  # values can change
-    _fields: ClassVar[tuple[FieldInfo, ...]] = ()
-    _by_attribute: ClassVar[dict[str, FieldInfo]] = {}
-    _owner: ClassVar[Any]  # the message's class
-    _tags: list[tuple[int, bytes]] | None
-
-    def __init__(self, **fields: Any) -> None:
-        made: Any = next(one for one in type(self).__mro__ if "_fields" in vars(one))
-        if "__init__" not in vars(made):
-            made.__init__ = _initialiser(made)
-        made.__init__(self, **fields)
-
-    @property
-    def unknown_tags(self) -> list[tuple[int, bytes]]:
-        """The tagged fields that the spec does not declare, as ``(tag, bytes)``, ascending; yours to change."""
-        if self._tags is None:
-            self._tags = []
-        return self._tags
-
-    @unknown_tags.setter
-    def unknown_tags(self, tags: Iterable[tuple[int, bytes]]) -> None:
-        self._tags = list(tags)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Struct) or other.__class__ is not self.__class__:
-            return NotImplemented
-        if (self._tags or None) != (other._tags or None):
-            return False
-        return not self._fields or bool(self._values(self) == self._values(other))
-
-    _values: ClassVar[Any] = None  # an attrgetter of all fields
-
-    def __repr__(self) -> str:
-        """Show what differs from the defaults."""
-        shown = [
-            f"{info.attribute}={_short(value)}"
-            for info in self._fields
-            if (value := getattr(self, info.attribute)) != info.make_default()
-        ]
-        shown += [f"unknown_tags={self._tags!r}"] if self._tags else []
-        return f"{type(self).__name__}({', '.join(shown)})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        from kafkaframes.messages.registry import reference_to, restore
-
-        cls = next(one for one in type(self).__mro__ if "_fields" in vars(one))
-        values = [getattr(self, info.attribute) for info in self._fields]
-        return restore, (reference_to(self._owner.spec), cls.__name__, values, self._tags)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        import copy
-
-        twin = self.replace()
-        for info in self._fields:
-            setattr(twin, info.attribute, copy.deepcopy(getattr(self, info.attribute), memo))
-        return twin
-
-    def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed; what is not changed is shared with this one."""
-        fields = {info.attribute: getattr(self, info.attribute) for info in self._fields}
-        return type(self)(**(fields | {"unknown_tags": self._tags or ()} | changes))
-
-    def find(self, field: str, **keys: Any) -> Any:
-        """Return the first element of an array with these keys, or None (Kafka's ``mapKey`` collections).
-
-        >>> response.find("topics", name="orders")                                          # doctest: +SKIP
-
-        Raises:
-            OptionError: ``field`` is no array of structs, or a key is no key of theirs.
-        """
-        return next(iter(self._matches(field, keys)), None)
-
-    def find_all(self, field: str, **keys: Any) -> list[Any]:
-        """Return every element of an array with these keys, in order: keys may repeat on the wire."""
-        return list(self._matches(field, keys))
-
-    def _matches(self, field: str, keys: dict[str, Any]) -> Iterable[Any]:
-        info = self._by_attribute.get(field)
-        if info is None or info.struct is None or not info.spec.type.is_array:
-            raise OptionError(f"{type(self).__name__}.{field} is no array of structs")
-        known = {one.attribute for one in info.struct._fields if one.spec.map_key}
-        if not keys or not known.issuperset(keys):
-            raise OptionError(f"{info.struct.__name__} is found by {', '.join(sorted(known)) or 'no key'}")
-        items = getattr(self, field) or ()
-        return (one for one in items if all(getattr(one, key) == value for key, value in keys.items()))
 
 
 class Message(Struct):
@@ -260,10 +150,7 @@ class Message(Struct):
             EncodeError: a value does not fit its type, is null where it must not, or is set at a version that lacks
                 the field; with field path, and the first version that has the field.
         """
-        try:
-            codec = self.codec(version)
-        except OptionError as error:
-            raise EncodeError(str(error)) from None
+        codec = self._encoder(version)
         if check_tag_header(tag_header):
             return codec.encode(self)
         return codec.interpret_encode(self, tag_header=tag_header)
@@ -279,9 +166,7 @@ class Message(Struct):
         Raises:
             EncodeError: a field of that version is missing, or a value is not of its type; with field path.
         """
-        from kafkaframes.messages import json_form
-
-        made: Self = json_form.from_json(cls, value, version)
+        made: Self = json_form.from_json(cls, cls._encoder(version), value)
         return made
 
     def to_json(self, version: int, *, records: str = "empty") -> dict[str, Any]:
@@ -295,35 +180,14 @@ class Message(Struct):
         Raises:
             EncodeError: as :meth:`encode` for a field that the version lacks, and for a null.
         """
-        from kafkaframes.messages import json_form
+        return json_form.to_json(self, self._encoder(version), records=records)
 
-        return json_form.to_json(self, version, records=records)
-
-
-def _initialiser(cls: type[Struct]) -> Any:
-    """Return an ``__init__`` with a keyword for each field. Made at the first call: most classes are never called."""
-    constants: dict[str, Any] = {"NEW": object()}
-    keywords, lines = [], []
-    for info in cls._fields:
-        name = info.attribute
-        if isinstance(info.default, Empty):
-            constants[f"make_{name}"] = list if info.default is Empty.ARRAY else info.struct
-            keywords.append(f"{name}=NEW")
-            lines.append(f"    _o.{name} = make_{name}() if {name} is NEW else {name}")
-        else:
-            constants[f"default_{name}"] = info.default
-            keywords.append(f"{name}=default_{name}")
-            lines.append(f"    _o.{name} = {name}")
-    signature = ", ".join(["_o, /, *", *keywords, "unknown_tags=()"])
-    text = "\n".join([f"def __init__({signature}):", *lines, "    _o._tags = list(unknown_tags) or None", ""])
-    exec(compile(text, f"<kafkaframes {cls.__qualname__}>", "exec"), constants)
-    return constants["__init__"]
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, bytes) and len(value) > _LONGEST_BYTES:
-        return f"<{len(value)} bytes {value[:8].hex()}...>"
-    return repr(value)
+    @classmethod
+    def _encoder(cls, version: int) -> Codec:
+        try:
+            return cls.codec(version)
+        except OptionError as error:
+            raise EncodeError(str(error)) from None
 
 
 def message_class(spec: MessageSpec) -> type[Message]:
@@ -360,10 +224,54 @@ def _struct_class(struct: StructSpec, base: type[Struct]) -> type[Struct]:
     if len(set(attributes)) != len(attributes):
         raise SpecError(f"{struct.name}: two fields have the same name in Python")
     made: type[Struct] = type(
-        struct.name, (base,), {"__slots__": tuple(attributes), "__module__": "kafkaframes.messages"}
+        struct.name,
+        (base,),
+        {"__slots__": tuple(attributes), "__module__": "kafkaframes.messages", "__reduce__": _reduce},
     )
     made._fields = fields
     made._by_attribute = {info.attribute: info for info in fields}
     made._values = staticmethod(attrgetter(*attributes)) if attributes else None
     made.__doc__ = f"The struct {struct.name}."
     return made
+
+
+def class_of(spec: MessageSpec) -> type[Message]:
+    """Return the class of a spec; the same one each time."""
+    known: type[Message] | None = vars(spec).get("_message_class")
+    if known is None:
+        known = vars(spec).setdefault("_message_class", message_class(spec))
+    return known
+
+
+@cache
+def class_in_catalog(name: str) -> type[Message]:
+    """Return the class of a message of the catalog.
+
+    Raises:
+        SpecError: there is no such message.
+    """
+    return class_of(catalog.load(name))
+
+
+def _reduce(value: Struct) -> tuple[Any, ...]:
+    """Return what a pickle holds of a value; the ``__reduce__`` of every class made here."""
+    cls = next(one for one in type(value).__mro__ if "_fields" in vars(one))
+    values = [getattr(value, info.attribute) for info in value._fields]
+    return restore, (_reference_to(value._owner.spec), cls.__name__, values, value._tags)
+
+
+def _reference_to(spec: MessageSpec) -> str | MessageSpec:
+    """Return what a pickle holds of a spec: its name if it is the catalog's, else the spec itself."""
+    known = spec.name in catalog.names() and catalog.load(spec.name) is spec
+    return spec.name if known else spec
+
+
+def restore(reference: str | MessageSpec, struct: str, values: list[Any], tags: Any) -> Any:
+    """Return the value that a pickle holds; a user's spec gets a class of its own in each process."""
+    message_class = class_in_catalog(reference) if isinstance(reference, str) else class_of(reference)
+    cls = message_class._classes[struct]
+    value = object.__new__(cls)
+    for info, one in zip(cls._fields, values, strict=True):
+        setattr(value, info.attribute, one)
+    value._tags = tags
+    return value

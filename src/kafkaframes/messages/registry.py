@@ -1,32 +1,17 @@
-"""Find the class of a message: the catalog's by name, a user's by their specs. A spec has one class, made once."""
+"""Find the class of a message: the catalog's by name, a user's by their specs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from kafkaframes.errors import OptionError
-from kafkaframes.messages.objects import Message, message_class
-from kafkaframes.spec import catalog
+from kafkaframes.messages.objects import Message, class_in_catalog, class_of
 from kafkaframes.spec.load import load_message
 from kafkaframes.spec.model import MessageSpec
 
 Specs: TypeAlias = Mapping[str, MessageSpec] | Iterable[MessageSpec] | MessageSpec | str | Path
-
-
-def class_of(spec: MessageSpec) -> type[Message]:
-    """Return the class of a spec; the same one each time."""
-    known: type[Message] | None = vars(spec).get("_message_class")
-    if known is None:
-        known = vars(spec).setdefault("_message_class", message_class(spec))
-    return known
-
-
-@cache
-def _of_catalog(name: str) -> type[Message]:
-    return class_of(catalog.load(name))
 
 
 def message(name: str, *, specs: Specs | None = None) -> type[Message]:
@@ -42,7 +27,7 @@ def message(name: str, *, specs: Specs | None = None) -> type[Message]:
         OptionError: ``specs`` has no such message.
     """
     if specs is None:
-        return _of_catalog(name)
+        return class_in_catalog(name)
     found = specs_by_name(specs)
     if name not in found:
         raise OptionError(f"no message {name!r} among these specs: {', '.join(sorted(found)) or 'none at all'}")
@@ -73,20 +58,3 @@ def _from_path(path: Path) -> Iterator[MessageSpec]:
         except OSError as error:
             raise OptionError(f"no spec can be read at {file}: {error}") from None
         yield load_message(text, file=str(file))
-
-
-def reference_to(spec: MessageSpec) -> str | MessageSpec:
-    """Return what a pickle holds of a spec: its name if it is the catalog's, else the spec itself."""
-    known = spec.name in catalog.names() and catalog.load(spec.name) is spec
-    return spec.name if known else spec
-
-
-def restore(reference: str | MessageSpec, struct: str, values: list[Any], tags: Any) -> Any:
-    """Return the value that a pickle holds; a user's spec gets a class of its own in each process."""
-    message_class = _of_catalog(reference) if isinstance(reference, str) else class_of(reference)
-    cls = message_class._classes[struct]
-    value = object.__new__(cls)
-    for info, one in zip(cls._fields, values, strict=True):
-        setattr(value, info.attribute, one)
-    value._tags = tags
-    return value

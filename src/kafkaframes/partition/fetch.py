@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from kafkaframes.errors import OffsetOutOfRangeError, OptionError
 from kafkaframes.files.segment_reader import SegmentReader
@@ -11,9 +10,7 @@ from kafkaframes.files.time_index import NO_TIMESTAMP
 from kafkaframes.files.txn_index import AbortedTransaction
 from kafkaframes.log.lookup import NO_OFFSET, FoundOffset, find_timestamp
 from kafkaframes.partition.segment import LogSegment
-
-if TYPE_CHECKING:
-    from kafkaframes.partition.log import PartitionLog
+from kafkaframes.partition.state import LogState
 
 LOG_END, HIGH_WATERMARK, TXN_COMMITTED = "log_end", "high_watermark", "txn_committed"
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -38,37 +35,43 @@ class FetchData:
     first_entry_incomplete: bool = False
 
 
-def read(log: PartitionLog, offset: int, *, max_bytes: int, isolation: str, min_one_message: bool) -> FetchData:
+def read(state: LogState, offset: int, *, max_bytes: int, isolation: str, min_one_message: bool) -> FetchData:
     """Read as ``PartitionLog.read`` says."""
-    if not log.log_start_offset <= offset <= log.log_end_offset:
-        reason = f"offset {offset} is not from {log.log_start_offset} to {log.log_end_offset}"
-        raise OffsetOutOfRangeError(f"{log.topic_partition}: {reason}")
-    end = _end_of(log, isolation)
+    if not state.log_start_offset <= offset <= state.log_end_offset:
+        reason = f"offset {offset} is not from {state.log_start_offset} to {state.log_end_offset}"
+        raise OffsetOutOfRangeError(f"{state.topic_partition}: {reason}")
+    end = _end_of(state, isolation)
     if offset < end:
-        for segment in log.parts.segments.from_floor(offset):
-            found = _read_segment(log, segment, offset, end, max_bytes, min_one_message)
+        for segment in state.segments.from_floor(offset):
+            found = _read_segment(state, segment, offset, end, max_bytes, min_one_message)
             if found is not None:
                 records, upper, incomplete = found
-                aborted = _aborted(log, segment, offset, upper) if isolation == TXN_COMMITTED else None
-                return _answer(log, records, aborted, incomplete)
-    return _answer(log, b"", () if isolation == TXN_COMMITTED else None, False)
+                aborted = _aborted(state, segment, offset, upper) if isolation == TXN_COMMITTED else None
+                return _answer(state, records, aborted, incomplete)
+    return _answer(state, b"", () if isolation == TXN_COMMITTED else None, False)
 
 
-def _end_of(log: PartitionLog, isolation: str) -> int:
-    ends = {LOG_END: log.log_end_offset, HIGH_WATERMARK: log.high_watermark, TXN_COMMITTED: log.last_stable_offset}
+def _end_of(state: LogState, isolation: str) -> int:
+    ends = {
+        LOG_END: state.log_end_offset,
+        HIGH_WATERMARK: state.high_watermark,
+        TXN_COMMITTED: state.last_stable_offset,
+    }
     if isolation not in ends:
         raise OptionError(f"isolation is one of {', '.join(ends)}, not {isolation!r}")
     return ends[isolation]
 
 
 def _answer(
-    log: PartitionLog, records: bytes, aborted: tuple[AbortedTransaction, ...] | None, incomplete: bool
+    state: LogState, records: bytes, aborted: tuple[AbortedTransaction, ...] | None, incomplete: bool
 ) -> FetchData:
-    return FetchData(records, log.high_watermark, log.last_stable_offset, log.log_start_offset, aborted, incomplete)
+    return FetchData(
+        records, state.high_watermark, state.last_stable_offset, state.log_start_offset, aborted, incomplete
+    )
 
 
 def _read_segment(
-    log: PartitionLog, segment: LogSegment, offset: int, end: int, max_bytes: int, min_one_message: bool
+    state: LogState, segment: LogSegment, offset: int, end: int, max_bytes: int, min_one_message: bool
 ) -> tuple[bytes, int, bool] | None:
     """Return bytes, the offset that they surely end below, and whether the first batch was too large."""
     with segment.reader() as reader:
@@ -76,34 +79,34 @@ def _read_segment(
         if first is None:
             return None
         wanted = max(max_bytes, first.size) if min_one_message else max_bytes
-        size = max(min(_end_position(log, segment, reader, end) - first.position, wanted), 0)
-        upper = _upper_bound(log, segment, first.position + size)
+        size = max(min(_end_position(state, segment, reader, end) - first.position, wanted), 0)
+        upper = _upper_bound(state, segment, first.position + size)
         with segment.read_at() as read_at:
             return read_at(first.position, size), upper, wanted < first.size
 
 
-def _end_position(log: PartitionLog, segment: LogSegment, reader: SegmentReader, end: int) -> int:
+def _end_position(state: LogState, segment: LogSegment, reader: SegmentReader, end: int) -> int:
     """Return the position in a segment that no reader may pass: that of the batch at the watermark."""
-    if end >= log.log_end_offset:
+    if end >= state.log_end_offset:
         return segment.size_bytes
     found = reader.find_batch(end)
     return segment.size_bytes if found is None else found.position
 
 
-def _upper_bound(log: PartitionLog, segment: LogSegment, position: int) -> int:
+def _upper_bound(state: LogState, segment: LogSegment, position: int) -> int:
     """Return an offset that no record before ``position`` reaches (LogSegment.fetchUpperBoundOffset)."""
     index = segment.index.entries
     at = int(index.positions.searchsorted(position, side="left"))
     if at < len(index):
         return int(index.offsets[at])
-    after = log.parts.segments.next_base(segment)
-    return log.log_end_offset if after is None else after
+    after = state.segments.next_base(segment)
+    return state.log_end_offset if after is None else after
 
 
-def _aborted(log: PartitionLog, segment: LogSegment, offset: int, upper: int) -> tuple[AbortedTransaction, ...]:
+def _aborted(state: LogState, segment: LogSegment, offset: int, upper: int) -> tuple[AbortedTransaction, ...]:
     """Return the aborted transactions that touch [offset, upper) (LocalLog.collectAbortedTransactions)."""
     found = []
-    for one in log.parts.segments.from_floor(segment.base_offset):
+    for one in state.segments.from_floor(segment.base_offset):
         for transaction in one.txn_index.aborted:
             if transaction.last_offset >= offset and transaction.first_offset < upper:
                 found.append(transaction)
@@ -112,26 +115,26 @@ def _aborted(log: PartitionLog, segment: LogSegment, offset: int, upper: int) ->
     return tuple(found)
 
 
-def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> FoundOffset | None:
+def offset_for_timestamp(state: LogState, timestamp_ms: int) -> FoundOffset | None:
     """Answer as ``PartitionLog.offset_for_timestamp`` says."""
-    epochs = log.leader_epochs
+    epochs = state.epochs
     if timestamp_ms == LATEST:
-        return FoundOffset(log.log_end_offset, leader_epoch=epochs.latest)
+        return FoundOffset(state.log_end_offset, leader_epoch=epochs.latest)
     if timestamp_ms == EARLIEST:
-        return FoundOffset(log.log_start_offset, leader_epoch=epochs.epoch_of(log.log_start_offset))
+        return FoundOffset(state.log_start_offset, leader_epoch=epochs.epoch_of(state.log_start_offset))
     if timestamp_ms == MAX_TIMESTAMP:
-        return _max_timestamp(log)
-    for segment in log.parts.segments:
+        return _max_timestamp(state)
+    for segment in state.segments:
         if segment.largest_timestamp >= timestamp_ms:
             with segment.reader() as reader:
-                return find_timestamp(reader, timestamp_ms, least_offset=log.log_start_offset)
+                return find_timestamp(reader, timestamp_ms, least_offset=state.log_start_offset)
     return None
 
 
-def _max_timestamp(log: PartitionLog) -> FoundOffset:
+def _max_timestamp(state: LogState) -> FoundOffset:
     """Return the first record with the largest timestamp of all (KIP-734); offset -1 where there is none."""
     largest, where = NO_TIMESTAMP, None
-    for segment in log.parts.segments:
+    for segment in state.segments:
         if segment.largest.timestamp > largest:
             largest, where = segment.largest.timestamp, segment
     if where is None:

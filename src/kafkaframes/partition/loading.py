@@ -24,12 +24,12 @@ from kafkaframes.log.recovery.recover import COPY_BYTES, Recovered, RecoverySett
 from kafkaframes.partition import retention
 from kafkaframes.partition.epochs import LeaderEpochs
 from kafkaframes.partition.log import PartitionLog
-from kafkaframes.partition.parts import Parts
 from kafkaframes.partition.producers import Producers
 from kafkaframes.partition.segment import DELETED, LogSegment
 from kafkaframes.partition.segments import Segments
 from kafkaframes.partition.settings import LogSettings
 from kafkaframes.partition.snapshots import Snapshots
+from kafkaframes.partition.state import Deleted, LogState
 
 CLEANED, SWAP = ".cleaned", ".swap"
 
@@ -241,34 +241,30 @@ def _opened(disk: OnlineDisk, recovered: Recovered, settings: LogSettings, now_m
     )
     epochs = recovered.files.get(names.LEADER_EPOCH_CHECKPOINT)
     known = read_leader_epochs(epochs) if isinstance(epochs, bytes) else partition.leader_epochs or ()
-    log = PartitionLog(
-        Parts(
-            disk=disk,
-            directory=directory,
-            topic_partition=partition.topic_partition,
-            settings=settings,
-            segments=segments,
-            epochs=LeaderEpochs(disk, directory, known),
-            producers=Producers(expiration_ms=settings.producer_id_expiration_ms),
-            snapshots=Snapshots(disk, directory),
-            log_start_offset=plan.log_start_offset,
-            log_end_offset=plan.log_end_offset,
-            recovery_point=_recovery_point(plan),
-            now_ms=now_ms,
-            topic_id=None if partition.metadata is None else partition.metadata.topic_id,
-        )
+    state = LogState(
+        disk=disk,
+        directory=directory,
+        topic_partition=partition.topic_partition,
+        settings=settings,
+        segments=segments,
+        epochs=LeaderEpochs(disk, directory, known),
+        producers=Producers(expiration_ms=settings.producer_id_expiration_ms),
+        snapshots=Snapshots(disk, directory),
+        log_start_offset=plan.log_start_offset,
+        log_end_offset=plan.log_end_offset,
+        recovery_point=_recovery_point(plan),
+        last_flush_ms=now_ms,
+        topic_id=None if partition.metadata is None else partition.metadata.topic_id,
     )
     is_new = any(action.kind is Kind.CREATE for action in plan.actions)
     segments.active.activate(settings, is_new=is_new)
-    retention.reload_producers(log, now_ms=now_ms)
-    log.update_high_watermark(partition.high_watermark or 0)
+    retention.reload_producers(state, now_ms=now_ms)
+    state.update_high_watermark(partition.high_watermark or 0)
     due_ms = now_ms + settings.file_delete_delay_ms
-    log.deleted = [
-        retention.Deleted(action.to, due_ms)
-        for action in plan.actions
-        if action.to is not None and action.to.endswith(DELETED)
+    state.deleted = [
+        Deleted(action.to, due_ms) for action in plan.actions if action.to is not None and action.to.endswith(DELETED)
     ]
-    return log
+    return PartitionLog(state)
 
 
 def _recovery_point(plan: RecoveryPlan) -> int:

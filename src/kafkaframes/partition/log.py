@@ -9,7 +9,7 @@ Not thread-safe: one owner, as a partition has one leader.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kafkaframes.append import AppendSettings, validate_and_assign
 from kafkaframes.append.settings import LOG_APPEND_TIME
@@ -19,7 +19,7 @@ from kafkaframes.files.disk import replace_file
 from kafkaframes.files.filesystem import join
 from kafkaframes.files.names import PARTITION_METADATA, TopicPartition
 from kafkaframes.log.lookup import FoundOffset
-from kafkaframes.partition import appending, fetch, retention
+from kafkaframes.partition import appending, fetch, flushing, retention
 from kafkaframes.partition.append_info import (
     NO_OFFSET,
     LogAppendInfo,
@@ -30,10 +30,9 @@ from kafkaframes.partition.append_info import (
 )
 from kafkaframes.partition.epochs import LeaderEpochs
 from kafkaframes.partition.fetch import FetchData
-from kafkaframes.partition.parts import Parts
 from kafkaframes.partition.producers import CLIENT, REPLICATION, Producers
-from kafkaframes.partition.segment import LogSegment
 from kafkaframes.partition.settings import LogSettings
+from kafkaframes.partition.state import LogState
 
 
 @dataclass(slots=True)
@@ -41,93 +40,89 @@ class PartitionLog:
     """The log of one topic partition.
 
     Attributes:
-        parts: its segments, producers, epochs; for the modules of this package.
-        high_watermark: what consumers may read up to; it moves when the caller says so.
-        unflushed_since_ms: when the log was flushed last, for ``flush.ms``.
-        deleted: files renamed to ``.deleted``, and when they are to go.
+        state: its segments, offsets, producers and epochs; for the modules of this package.
     """
 
-    parts: Parts
-    high_watermark: int = 0
-    unflushed_since_ms: int = 0
-    deleted: list[retention.Deleted] = field(default_factory=list)
-    is_closed: bool = False
+    state: LogState
     _appending: tuple[tuple[LogSettings, int, int, str], AppendSettings] | None = None
-
-    def __post_init__(self) -> None:
-        self.high_watermark = max(self.high_watermark, self.parts.log_start_offset)
-        self.unflushed_since_ms = self.parts.now_ms
 
     # ---------------------------------------------------------------------------------------------- what it is
 
     @property
     def topic_partition(self) -> TopicPartition:
         """Whose log it is."""
-        return self.parts.topic_partition
+        return self.state.topic_partition
 
     @property
     def directory(self) -> str:
         """Where it lies."""
-        return self.parts.directory
+        return self.state.directory
 
     @property
     def settings(self) -> LogSettings:
         """Its settings; ``configure`` changes them."""
-        return self.parts.settings
+        return self.state.settings
 
     @property
     def topic_id(self) -> str | None:
         """The topic's id as ``partition.metadata`` has it; None where there is none."""
-        return self.parts.topic_id
+        return self.state.topic_id
 
     @property
     def log_start_offset(self) -> int:
         """The first offset that is served."""
-        return self.parts.log_start_offset
+        return self.state.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
         """The offset that the next record gets."""
-        return self.parts.log_end_offset
+        return self.state.log_end_offset
 
     @property
     def recovery_point(self) -> int:
         """Everything below is on the disk."""
-        return self.parts.recovery_point
+        return self.state.recovery_point
+
+    @property
+    def high_watermark(self) -> int:
+        """What consumers may read up to; it moves when the caller says so."""
+        return self.state.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
         """Where ``read_committed`` ends: the first open transaction, or one whose marker is not replicated; at most the
         high watermark.
         """
-        unstable = self.parts.producers.first_unstable_offset
-        if unstable is None:
-            return self.high_watermark
-        return min(max(unstable, self.log_start_offset), self.high_watermark)
+        return self.state.last_stable_offset
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed or abandoned: appends are refused then."""
+        return self.state.is_closed
 
     @property
     def size_bytes(self) -> int:
         """Of all batches."""
-        return self.parts.segments.size_bytes
+        return self.state.segments.size_bytes
 
     @property
     def segment_bases(self) -> tuple[int, ...]:
         """The base offsets of the segments."""
-        return self.parts.segments.bases
+        return self.state.segments.bases
 
     @property
     def leader_epochs(self) -> LeaderEpochs:
         """Which epoch wrote what, and OffsetsForLeaderEpoch."""
-        return self.parts.epochs
+        return self.state.epochs
 
     @property
     def producers(self) -> Producers:
         """What is known of producers and transactions."""
-        return self.parts.producers
+        return self.state.producers
 
     def configure(self, settings: LogSettings) -> None:
         """Change the settings; segments that exist keep the size of their indexes."""
-        self.parts.settings = settings
+        self.state.settings = settings
 
     def assign_topic_id(self, topic_id: str) -> None:
         """Write ``partition.metadata`` (KIP-516).
@@ -139,8 +134,8 @@ class PartitionLog:
             raise OptionError(f"{self.topic_partition} has topic id {self.topic_id}, not {topic_id}")
         if self.topic_id is None:
             raw = write_partition_metadata(PartitionMetadata(topic_id))
-            replace_file(self.parts.disk, join(self.directory, PARTITION_METADATA), raw)
-            self.parts.topic_id = topic_id
+            replace_file(self.state.disk, join(self.directory, PARTITION_METADATA), raw)
+            self.state.topic_id = topic_id
 
     # ---------------------------------------------------------------------------------------------- appending
 
@@ -168,7 +163,7 @@ class PartitionLog:
         start = self.log_end_offset
         appended = validate_and_assign(records, start, settings)
         headers = headers_of(appended.records) if appended.records else []
-        info = appending.append(self, appended.records, headers, first_offset=start, now_ms=now_ms, origin=origin)
+        info = appending.append(self.state, appended.records, headers, first_offset=start, now_ms=now_ms, origin=origin)
         if settings.timestamp_type != LOG_APPEND_TIME and not appended.recompressed_bytes:
             return info if info.valid_bytes == appended.valid_bytes else info._replace(valid_bytes=appended.valid_bytes)
         return info._replace(
@@ -191,7 +186,7 @@ class PartitionLog:
         """
         data, headers = analyze(records, log_end_offset=self.log_end_offset, leader_epoch=leader_epoch)
         first = first_or_last_offset(headers[0]) if headers else NO_OFFSET
-        return appending.append(self, data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)
+        return appending.append(self.state, data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)
 
     def _append_settings(self, leader_epoch: int, now_ms: int, origin: str) -> AppendSettings:
         """Return the validator's settings; under load many appends share a millisecond, and these."""
@@ -226,19 +221,7 @@ class PartitionLog:
         Raises:
             StorageError: the disk fails.
         """
-        parts = self.parts
-        base = max(expected_offset, self.log_end_offset)
-        old = parts.segments.active
-        if base == old.base_offset:
-            return base
-        old.close()
-        self.flush(now_ms=now_ms)
-        parts.snapshots.take(base, parts.producers.entries())
-        segment = LogSegment(parts.disk, parts.directory, base, size_bytes=0, now_ms=now_ms)
-        segment.activate(parts.settings, is_new=True)
-        old.release()
-        parts.segments.add(segment)
-        return base
+        return flushing.roll(self.state, expected_offset, now_ms=now_ms)
 
     # ---------------------------------------------------------------------------------------------- flushing
 
@@ -248,14 +231,7 @@ class PartitionLog:
         Raises:
             StorageError: the disk fails. The recovery point stays.
         """
-        parts = self.parts
-        segments = parts.segments.from_floor(self.recovery_point)
-        for segment in segments:
-            segment.flush()
-        if segments[-1].base_offset >= self.recovery_point:
-            parts.disk.sync_directory(parts.directory)
-        parts.recovery_point = self.log_end_offset
-        self.unflushed_since_ms = now_ms
+        flushing.flush(self.state, now_ms=now_ms)
 
     def flush_if_due(self, *, now_ms: int) -> None:
         """Flush what has waited for ``flush.ms``.
@@ -263,8 +239,7 @@ class PartitionLog:
         Raises:
             StorageError: the disk fails.
         """
-        if self.log_end_offset > self.recovery_point and now_ms - self.unflushed_since_ms >= self.settings.flush_ms:
-            self.flush(now_ms=now_ms)
+        flushing.flush_if_due(self.state, now_ms=now_ms)
 
     def tick(self, now_ms: int) -> None:
         """Do what is due by the clock: flush by time, retention, deletion of files, expiry of producers.
@@ -285,27 +260,25 @@ class PartitionLog:
         """
         if self.is_closed:
             return
-        parts = self.parts
-        parts.segments.active.close()
+        state = self.state
+        state.segments.active.close()
         self.flush(now_ms=now_ms)
-        parts.snapshots.take(self.log_end_offset, parts.producers.entries())
-        parts.disk.sync_directory(parts.directory)
-        parts.epochs.write()
+        state.snapshots.take(self.log_end_offset, state.producers.entries())
+        state.disk.sync_directory(state.directory)
+        state.epochs.write()
         self.abandon()
 
     def abandon(self) -> None:
         """Let go of the files as they are: the log counts as not stopped cleanly."""
-        for segment in self.parts.segments:
+        for segment in self.state.segments:
             segment.release()
-        self.is_closed = True
+        self.state.is_closed = True
 
     # ---------------------------------------------------------------------------------------------- watermarks
 
     def update_high_watermark(self, offset: int) -> int:
         """Set the high watermark, within the log's bounds; return it."""
-        self.high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
-        self.producers.replicated_to(self.high_watermark)
-        return self.high_watermark
+        return self.state.update_high_watermark(offset)
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
         """Move the log start offset up to ``offset``; False where it is there already.
@@ -313,14 +286,7 @@ class PartitionLog:
         Raises:
             OffsetOutOfRangeError: it lies above the high watermark.
         """
-        if offset > self.high_watermark:
-            reason = f"log start offset {offset} above the high watermark {self.high_watermark}"
-            raise OffsetOutOfRangeError(f"{self.topic_partition}: {reason}")
-        if offset <= self.log_start_offset:
-            return False
-        self.parts.log_start_offset = offset
-        self.parts.epochs.truncate_from_start(offset)
-        return True
+        return self.state.maybe_increment_log_start_offset(offset)
 
     def delete_records(self, offset: int) -> int:
         """Answer DeleteRecords: records below ``offset`` (-1: the high watermark) are gone; return the low watermark.
@@ -342,7 +308,7 @@ class PartitionLog:
         Raises:
             StorageError: the disk fails.
         """
-        return retention.delete_old_segments(self, now_ms=now_ms)
+        return retention.delete_old_segments(self.state, now_ms=now_ms)
 
     def remove_deleted_files(self, *, now_ms: int) -> int:
         """Delete the ``.deleted`` files that are older than ``file.delete.delay.ms``; return how many.
@@ -350,7 +316,7 @@ class PartitionLog:
         Raises:
             StorageError: the disk fails.
         """
-        return retention.remove_deleted_files(self, now_ms=now_ms)
+        return retention.remove_deleted_files(self.state, now_ms=now_ms)
 
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
         """Cut the log so that it ends at ``offset``; False where it ends there or below already.
@@ -359,7 +325,7 @@ class PartitionLog:
             OptionError: the offset is negative.
             StorageError: the disk fails.
         """
-        return retention.truncate_to(self, offset, now_ms=now_ms)
+        return retention.truncate_to(self.state, offset, now_ms=now_ms)
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
         """Drop everything; the log goes on, empty, at ``offset``.
@@ -367,7 +333,7 @@ class PartitionLog:
         Raises:
             StorageError: the disk fails.
         """
-        retention.truncate_fully_and_start_at(self, offset, now_ms=now_ms)
+        retention.truncate_fully_and_start_at(self.state, offset, now_ms=now_ms)
 
     # ---------------------------------------------------------------------------------------------- reading
 
@@ -386,7 +352,7 @@ class PartitionLog:
             OffsetOutOfRangeError: the offset is not one of the log's.
             LogDirError: a segment cannot be read.
         """
-        return fetch.read(self, offset, max_bytes=max_bytes, isolation=isolation, min_one_message=min_one_message)
+        return fetch.read(self.state, offset, max_bytes=max_bytes, isolation=isolation, min_one_message=min_one_message)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> FoundOffset | None:
         """Answer ListOffsets by time: the first record at or after it, or one of Kafka's special times (-1, -2, -3).
@@ -394,4 +360,4 @@ class PartitionLog:
         Raises:
             LogDirError: a segment cannot be read.
         """
-        return fetch.offset_for_timestamp(self, timestamp_ms)
+        return fetch.offset_for_timestamp(self.state, timestamp_ms)

@@ -10,9 +10,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kafkaframes.files.findings import Finding, Severity
+from kafkaframes.files.names import TopicPartition
 from kafkaframes.report.copies import CopyReport
 from kafkaframes.report.histograms import Sizes
-from kafkaframes.report.measure import Loss
+from kafkaframes.report.measure import Loss, Measure
+from kafkaframes.report.transactions import Transactions
 
 FORMAT_VERSION = 1
 
@@ -266,3 +268,18 @@ class Report:
         values = asdict(self)
         values["findings"] = [one.as_json() for one in self.findings]
         return {"report_version": FORMAT_VERSION, "sound": self.is_sound, **values}
+
+
+@dataclass(slots=True)
+class TopicState:
+    """A topic while its segments come in."""
+
+    measure: Measure = field(default_factory=Measure)
+    segments: int = 0
+    size_bytes: int = 0
+    disk_bytes: int = 0
+    copies: int = 0
+    directories: list[str] = field(default_factory=list)
+    partitions: list[PartitionReport] = field(default_factory=list)
+    transactions: list[tuple[TopicPartition, Transactions]] = field(default_factory=list)
+    lossless: bool = True

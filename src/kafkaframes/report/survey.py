@@ -17,31 +17,15 @@ from kafkaframes.errors import OptionError
 from kafkaframes.files.directory import LogDirectory
 from kafkaframes.files.filesystem import plain_path
 from kafkaframes.files.findings import Finding, Severity
-from kafkaframes.files.names import TopicPartition
 from kafkaframes.records.reasons import CRC_MISMATCH
 from kafkaframes.report import totals
 from kafkaframes.report.copies import Joined, copy_reports, joined_copies
 from kafkaframes.report.measure import Loss, Measure, Measured, Task, measure_segment
 from kafkaframes.report.metadata import compacted_topics, transactional_ids
-from kafkaframes.report.model import DirectoryReport, NotRead, PartitionReport, Report
-from kafkaframes.report.transactions import Transactions, transactions_of
+from kafkaframes.report.model import DirectoryReport, NotRead, Report, TopicState
+from kafkaframes.report.transactions import transactions_of
 
 Run = Callable[[Sequence[Task]], Iterator[Measured]]
-
-
-@dataclass(slots=True)
-class TopicState:
-    """A topic while its segments come in."""
-
-    measure: Measure = field(default_factory=Measure)
-    segments: int = 0
-    size_bytes: int = 0
-    disk_bytes: int = 0
-    copies: int = 0
-    directories: list[str] = field(default_factory=list)
-    partitions: list[PartitionReport] = field(default_factory=list)
-    transactions: list[tuple[TopicPartition, Transactions]] = field(default_factory=list)
-    lossless: bool = True
 
 
 @dataclass(slots=True)

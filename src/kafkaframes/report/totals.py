@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from kafkaframes.dump.verify_segment import SegmentFacts
 from kafkaframes.files.findings import Finding, Severity
@@ -22,18 +21,16 @@ from kafkaframes.report.model import (
     SizeReport,
     TimeReport,
     TopicReport,
+    TopicState,
     TransactionReport,
 )
 from kafkaframes.report.timeline import timeline
 from kafkaframes.report.transactions import Transactions
 
-if TYPE_CHECKING:
-    from kafkaframes.report.survey import TopicState
-
 MOST_PRODUCERS = 1000  # that are named; the others are counted together
 MOST_OPEN = 100
 OTHERS = -2  # the producer id of all that are not named
-Topics = Mapping[str, "TopicState"]
+Topics = Mapping[str, TopicState]
 
 
 def partition_of(joined: Joined, whole: Measure, facts: list[SegmentFacts]) -> PartitionReport:

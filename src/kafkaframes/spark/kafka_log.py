@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping
 from dataclasses import replace
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -34,21 +33,11 @@ from pyspark.sql.datasource import (
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.columns import Column, choose_columns, ddl
 from kafkaframes.spark.options import LATEST, ReadOptions
-from kafkaframes.spark.planning import Slice
-from kafkaframes.spark.worker import settle
+from kafkaframes.spark.tasks import LogPartition, read_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-
-# layout of the rows -> the function that reads a task's work, imported in the worker only
-_READERS = {
-    "records": ("kafkaframes.spark.reading", "read_work"),
-    "batches": ("kafkaframes.spark.batch_table", "read_batch_work"),
-    "segments": ("kafkaframes.spark.segment_table", "read_segment_work"),
-    "internal": ("kafkaframes.spark.internal_table", "read_internal_work"),
-}
 
 
 class KafkaLogDataSource(DataSource):
@@ -106,14 +95,6 @@ class KafkaLogDataSource(DataSource):
         return KafkaLogStreamReader(options, _columns_of(schema, self.parsed.layout))
 
 
-class LogPartition(InputPartition):
-    """The work of one task: stretches of segments."""
-
-    def __init__(self, work: tuple[Slice, ...]) -> None:
-        super().__init__(work)
-        self.work = work
-
-
 class KafkaLogReader(DataSourceReader):
     """Plans in the planner process, reads in the workers."""
 
@@ -132,13 +113,6 @@ class KafkaLogReader(DataSourceReader):
         """Yield the rows of one task as Arrow batches of about 1 MB."""
         assert isinstance(partition, LogPartition)
         yield from read_table(partition.work, self.columns, self.options)
-
-
-def read_table(work: Sequence[Slice], columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one task, of the table that the options ask for."""
-    module, function = _READERS[options.layout]
-    yield from getattr(import_module(module), function)(work, columns, options)
-    settle()
 
 
 def _columns_of(schema: StructType, table: str) -> tuple[Column, ...]:

@@ -21,8 +21,8 @@ from pyspark.sql.streaming.datasource import (
 
 from kafkaframes.spark.columns import Column
 from kafkaframes.spark.following import Ends, Follower, flat, nested
-from kafkaframes.spark.kafka_log import LogPartition, read_table
 from kafkaframes.spark.options import ReadOptions
+from kafkaframes.spark.tasks import LogPartition, read_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,0 +1,54 @@
+"""When a log's bytes reach the disk: flushing, and rolling, which flushes the old segment before the next is made."""
+
+from __future__ import annotations
+
+from kafkaframes.partition.segment import LogSegment
+from kafkaframes.partition.state import LogState
+
+
+def flush(state: LogState, *, now_ms: int) -> None:
+    """Put everything on the disk; the recovery point is the log's end then.
+
+    Raises:
+        StorageError: the disk fails. The recovery point stays.
+    """
+    segments = state.segments.from_floor(state.recovery_point)
+    for segment in segments:
+        segment.flush()
+    if segments[-1].base_offset >= state.recovery_point:
+        state.disk.sync_directory(state.directory)
+    state.recovery_point = state.log_end_offset
+    state.last_flush_ms = now_ms
+
+
+def flush_if_due(state: LogState, *, now_ms: int) -> None:
+    """Flush what has waited for ``flush.ms``.
+
+    Raises:
+        StorageError: the disk fails.
+    """
+    if state.log_end_offset > state.recovery_point and now_ms - state.last_flush_ms >= state.settings.flush_ms:
+        flush(state, now_ms=now_ms)
+
+
+def roll(state: LogState, expected_offset: int = 0, *, now_ms: int) -> int:
+    """Close the active segment and begin the next one; return its base offset (UnifiedLog.roll).
+
+    The old one is on the disk, with a snapshot of the producers, before the new one is made. An empty segment is not
+    rolled.
+
+    Raises:
+        StorageError: the disk fails.
+    """
+    base = max(expected_offset, state.log_end_offset)
+    old = state.segments.active
+    if base == old.base_offset:
+        return base
+    old.close()
+    flush(state, now_ms=now_ms)
+    state.snapshots.take(base, state.producers.entries())
+    segment = LogSegment(state.disk, state.directory, base, size_bytes=0, now_ms=now_ms)
+    segment.activate(state.settings, is_new=True)
+    old.release()
+    state.segments.add(segment)
+    return base

@@ -1,0 +1,97 @@
+"""The state of one partition's log: its segments, offsets, producers and epochs, as one value that can change.
+
+``loading`` puts it together, ``PartitionLog`` owns it; appending, fetching, flushing and retention are functions of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kafkaframes.errors import OffsetOutOfRangeError
+from kafkaframes.files.disk import OnlineDisk
+from kafkaframes.files.names import TopicPartition
+from kafkaframes.partition.epochs import LeaderEpochs
+from kafkaframes.partition.producers import Producers
+from kafkaframes.partition.segments import Segments
+from kafkaframes.partition.settings import LogSettings
+from kafkaframes.partition.snapshots import Snapshots
+
+
+class Deleted(NamedTuple):
+    """A file that was renamed to ``.deleted``, and when it is to be deleted."""
+
+    path: str
+    due_ms: int
+
+
+@dataclass(slots=True, kw_only=True)
+class LogState:
+    """Everything that a log knows while it is open.
+
+    Attributes:
+        disk: where its files are.
+        directory: of the partition.
+        topic_partition: whose log it is.
+        settings: of the log; they can be changed while it is open.
+        segments, epochs, producers, snapshots: see the modules of those names.
+        log_start_offset: the first offset that is served.
+        log_end_offset: the offset that the next record gets.
+        recovery_point: every offset below it is on the disk.
+        last_flush_ms: when the log was flushed last, for ``flush.ms``.
+        topic_id: as ``partition.metadata`` has it; None where there is none.
+        high_watermark: what consumers may read up to; it moves when the log's owner says so.
+        deleted: the files that wait for their deletion.
+        is_closed: whether appends are refused.
+    """
+
+    disk: OnlineDisk
+    directory: str
+    topic_partition: TopicPartition
+    settings: LogSettings
+    segments: Segments
+    epochs: LeaderEpochs
+    producers: Producers
+    snapshots: Snapshots
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    last_flush_ms: int
+    topic_id: str | None = None
+    high_watermark: int = 0
+    deleted: list[Deleted] = field(default_factory=list)
+    is_closed: bool = False
+
+    def __post_init__(self) -> None:
+        self.high_watermark = max(self.high_watermark, self.log_start_offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where ``read_committed`` ends: the first open transaction, or one whose marker is not replicated; at most the
+        high watermark.
+        """
+        unstable = self.producers.first_unstable_offset
+        if unstable is None:
+            return self.high_watermark
+        return min(max(unstable, self.log_start_offset), self.high_watermark)
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Set the high watermark, within the log's bounds; return it."""
+        self.high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
+        self.producers.replicated_to(self.high_watermark)
+        return self.high_watermark
+
+    def maybe_increment_log_start_offset(self, offset: int) -> bool:
+        """Move the log start offset up to ``offset``; False where it is there already.
+
+        Raises:
+            OffsetOutOfRangeError: it lies above the high watermark.
+        """
+        if offset > self.high_watermark:
+            reason = f"log start offset {offset} above the high watermark {self.high_watermark}"
+            raise OffsetOutOfRangeError(f"{self.topic_partition}: {reason}")
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        return True

@@ -1,0 +1,40 @@
+"""The work of one Spark task of ``kafka-log``, and the function that reads it: the same for batch and stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+from kafkaframes.spark.columns import Column
+from kafkaframes.spark.options import ReadOptions
+from kafkaframes.spark.planning import Slice
+from kafkaframes.spark.worker import settle
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# layout of the rows -> the function that reads a task's work, imported in the worker only
+_READERS = {
+    "records": ("kafkaframes.spark.reading", "read_work"),
+    "batches": ("kafkaframes.spark.batch_table", "read_batch_work"),
+    "segments": ("kafkaframes.spark.segment_table", "read_segment_work"),
+    "internal": ("kafkaframes.spark.internal_table", "read_internal_work"),
+}
+
+
+class LogPartition(InputPartition):
+    """The work of one task: stretches of segments."""
+
+    def __init__(self, work: tuple[Slice, ...]) -> None:
+        super().__init__(work)
+        self.work = work
+
+
+def read_table(work: Sequence[Slice], columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one task, of the table that the options ask for."""
+    module, function = _READERS[options.layout]
+    yield from getattr(import_module(module), function)(work, columns, options)
+    settle()
