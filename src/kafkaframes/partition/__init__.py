@@ -3,6 +3,7 @@
 from kafkaframes.files.disk import Disk, LocalDisk, OnlineDisk
 from kafkaframes.partition.append_info import LogAppendInfo
 from kafkaframes.partition.fetch import FetchData
+from kafkaframes.partition.flushing import Flush
 from kafkaframes.partition.loading import create_log, open_log
 from kafkaframes.partition.log import PartitionLog
 from kafkaframes.partition.manager import LogManager, ManagerSettings, open_log_directory
@@ -11,6 +12,7 @@ from kafkaframes.partition.settings import LogSettings
 __all__ = [
     "Disk",
     "FetchData",
+    "Flush",
     "LocalDisk",
     "LogAppendInfo",
     "LogManager",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from kafkaframes.files.disk import DiskFile
 from kafkaframes.partition.segment import LogSegment
 from kafkaframes.partition.state import LogState
 
@@ -52,3 +55,32 @@ def roll(state: LogState, expected_offset: int = 0, *, now_ms: int) -> int:
     old.release()
     state.segments.add(segment)
     return base
+
+
+class Flush(NamedTuple):
+    """A flush that was begun: everything below ``offset`` is on the disk when ``run`` has returned."""
+
+    offset: int
+    file: DiskFile
+
+    def run(self) -> None:
+        """Wait for the disk; callable from any thread, once.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        try:
+            self.file.fsync()
+        finally:
+            self.file.close()
+
+
+def begin(state: LogState) -> Flush:
+    """Begin as ``PartitionLog.begin_flush`` says."""
+    return Flush(state.log_end_offset, state.disk.open_file(state.segments.active.path))
+
+
+def finish(state: LogState, offset: int, *, now_ms: int) -> None:
+    """Take note as ``PartitionLog.finish_flush`` says."""
+    state.recovery_point = max(state.recovery_point, min(offset, state.log_end_offset))
+    state.last_flush_ms = now_ms

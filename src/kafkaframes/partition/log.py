@@ -233,6 +233,20 @@ class PartitionLog:
         """
         flushing.flush(self.state, now_ms=now_ms)
 
+    def begin_flush(self) -> flushing.Flush:
+        """Return what puts all that is appended now on the disk; ``run`` it in any thread, then ``finish_flush``.
+
+        Batches only: what indexes lack after a crash is made anew. Rolled segments are on the disk already.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        return flushing.begin(self.state)
+
+    def finish_flush(self, offset: int, *, now_ms: int) -> None:
+        """Take note that everything below ``offset`` is on the disk."""
+        flushing.finish(self.state, offset, now_ms=now_ms)
+
     def flush_if_due(self, *, now_ms: int) -> None:
         """Flush what has waited for ``flush.ms``.
 

@@ -1,0 +1,34 @@
+"""One node that speaks Kafka's protocol, for development, tests, replays and migrations.
+
+How it is put together, from the wire inwards:
+
+1. ``server.py`` is the only file that knows sockets: it pumps bytes between a connection and ``dispatch.py``.
+2. ``dispatch.py`` reads a request's header, runs the hooks (journal, faults), and calls the handler of its API. No I/O.
+3. ``apis/`` has **one file per API**: its docstring opens with versions, behaviour, notes per version and gaps; its
+   ``API`` (an ``api.Api``) says the same for programs. ``table.py`` finds the files: ApiVersions and the support table
+   of the documentation are made from them. To add an API, add its file; nothing else names it.
+4. ``state.py`` is what a handler works on: topics and partitions, settings, the one clock, the coordinators.
+
+The contract of a handler::
+
+    def handle(request: Request, broker: BrokerState) -> Answer
+
+* ``request.body`` is the decoded request, ``request.version`` its version; ``request.response(...)`` makes the answer,
+  ``request.types.SomeStruct(...)`` the structs in it. A field that a version lacks is simply not written, if it is
+  at its default or ignorable.
+* It returns the answer; or an ``api.Later``, which somebody completes afterwards (a join, a sync, a long poll); or
+  ``None``: nothing is sent (Produce with acks 0). Raising ``api.CloseConnection`` drops the connection as Kafka does.
+* It never blocks, never sleeps, never looks at the system's time: ``broker.clock`` has ``now_ms`` and ``call_later``.
+* One request at a time is handled per connection, as in Kafka; a ``Later`` holds the connection's next request back.
+  ``Later.when_abandoned`` tells that the connection was closed before the answer.
+* Everything runs on one thread, the event loop's; no locks.
+
+Coordinators (``groups/``, ``transactions/``) are state machines that get ``BrokerState`` and use of it: ``clock``,
+``topics``, and ``internal``: ``append`` writes records into a partition of an internal topic (with markers and producer
+fields if asked), ``replay`` gives them all back after a restart. ``assembly.py`` makes them and calls their ``load``.
+"""
+
+from kafkaframes.broker.clock import Clock
+from kafkaframes.broker.handle import Broker
+
+__all__ = ["Broker", "Clock"]

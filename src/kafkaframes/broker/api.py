@@ -1,0 +1,129 @@
+"""What an API's file declares, and the forms that an answer can have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, TypeAlias
+
+from kafkaframes.messages import Message
+from kafkaframes.spec import catalog
+
+if TYPE_CHECKING:
+    from kafkaframes.broker.request import Request
+    from kafkaframes.broker.state import BrokerState
+
+
+class CloseConnection(Exception):  # noqa: N818  (a command to the shell, not an error of the caller)
+    """Drop the connection and answer nothing, as Kafka does where it cannot answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """An answer's body that is bytes already, in parts.
+
+    Attributes:
+        parts: of the body, without frame and header.
+    """
+
+    parts: Sequence[bytes | memoryview]
+
+
+class Later:
+    """An answer that is not there yet; whoever has it calls ``complete``, once.
+
+    Completing twice, or after the connection is gone, does nothing.
+    """
+
+    __slots__ = ("_abandoned", "_waiting", "answer", "is_done")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.answer: Message | Encoded | None = None
+        self._waiting: list[Callable[[Later], None]] = []
+        self._abandoned: list[Callable[[], None]] = []
+
+    def complete(self, answer: Message | Encoded | None) -> None:
+        """Give the answer; it is sent at once."""
+        if self.is_done:
+            return
+        self.is_done = True
+        self.answer = answer
+        for call in self._waiting:
+            call(self)
+
+    def when_complete(self, call: Callable[[Later], None]) -> None:
+        """Call ``call`` when the answer is there, at once if it is."""
+        if self.is_done:
+            call(self)
+        else:
+            self._waiting.append(call)
+
+    def when_abandoned(self, call: Callable[[], None]) -> None:
+        """Call ``call`` if the connection is closed before the answer."""
+        self._abandoned.append(call)
+
+    def abandon(self) -> None:
+        """Say that nobody waits any more."""
+        if not self.is_done:
+            self.is_done = True
+            for call in self._abandoned:
+                call()
+
+
+Answer: TypeAlias = "Message | Encoded | Later | None"
+Handler: TypeAlias = "Callable[[Request, BrokerState], Answer]"
+
+
+@cache
+def _in_catalog(name: str) -> catalog.Api:
+    return catalog.api(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """The declarative head of an API's file.
+
+    Attributes:
+        name: Kafka's (``Metadata``); key, versions and headers are the catalog's.
+        handle: answers a request.
+        tier: T0 (every client) to T6, for the support table.
+        behaviour: what it does here, in a sentence or two.
+        notes: what changes with a version: ``{"v4+": "..."}``.
+        gaps: what Kafka does and this does not.
+        versions: lowest and highest; None for all that are stable.
+        before_authentication: answered on connections that have not authenticated.
+        is_advertised: named in ApiVersions.
+        on_unknown_version: answers a request of a version that is not served, at version 0 (KIP-511); None: the
+            connection is closed, as Kafka does.
+    """
+
+    name: str
+    handle: Handler
+    tier: str
+    behaviour: str
+    notes: Mapping[str, str] = field(default_factory=dict)
+    gaps: tuple[str, ...] = ()
+    versions: tuple[int, int] | None = None
+    before_authentication: bool = False
+    is_advertised: bool = True
+    on_unknown_version: Handler | None = None
+
+    @property
+    def key(self) -> int:
+        """The API key."""
+        return self.catalog.key
+
+    @property
+    def catalog(self) -> catalog.Api:
+        """What the catalog says of it."""
+        return _in_catalog(self.name)
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The lowest and the highest version that is served; versions that Kafka calls unstable are not."""
+        if self.versions is not None:
+            return self.versions
+        known = self.catalog
+        return known.versions.lowest, known.versions.highest - int(known.is_latest_unstable)

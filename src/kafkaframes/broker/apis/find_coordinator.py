@@ -1,0 +1,66 @@
+"""FindCoordinator (10): which node coordinates a group, a transactional id or a share group's partition.
+
+Versions 0 to 6. The coordinator is one of the broker's own nodes, chosen by the key, and there at once: a fresh broker
+never answers COORDINATOR_NOT_AVAILABLE.
+
+* v0: groups only. v1+: ``key_type`` 0 (group) or 1 (transactional id), v6+: 2 (share group).
+* v4+: a list of keys, an answer for each (KIP-699).
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+_FIRST_WITH_LIST = 4
+_FIRST_WITH_SHARE = 6
+_RESOURCES = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID", SHARE: "GROUP"}
+_FORBIDDEN = {
+    GROUP: "GROUP_AUTHORIZATION_FAILED",
+    TRANSACTION: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    SHARE: "GROUP_AUTHORIZATION_FAILED",
+}
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Answer with one of our own nodes."""
+    body = request.body
+    if request.version < _FIRST_WITH_LIST:
+        code, node_id, host, port = _find(request, broker, body.key)
+        return request.response(error_code=code, error_message=None, node_id=node_id, host=host, port=port)
+    found = []
+    for key in body.coordinator_keys:
+        code, node_id, host, port = _find(request, broker, key)
+        found.append(
+            request.types.Coordinator(
+                key=key, error_code=code, error_message=None, node_id=node_id, host=host, port=port
+            )
+        )
+    return request.response(coordinators=found)
+
+
+def _find(request: Request, broker: BrokerState, key: str) -> tuple[int, int, str, int]:
+    kind = request.body.key_type
+    if kind not in _RESOURCES or (kind == SHARE and request.version < _FIRST_WITH_SHARE):
+        return CODE["INVALID_REQUEST"], -1, "", -1
+    if not broker.access.allows(request.session, "DESCRIBE", _RESOURCES[kind], key):
+        return CODE[_FORBIDDEN[kind]], -1, "", -1
+    node = broker.nodes.coordinator_of(kind, key)
+    if node is None:
+        return CODE["COORDINATOR_NOT_AVAILABLE"], -1, "", -1
+    at = broker.nodes.endpoint(node, request.session.listener)
+    return NONE, node.node_id, at.host, at.port
+
+
+API = Api(
+    name="FindCoordinator",
+    handle=handle,
+    tier="T0",
+    behaviour="One of the broker's own nodes, chosen by the key; never COORDINATOR_NOT_AVAILABLE while one is up.",
+    notes={"v0": "groups only", "v1+": "transactional ids", "v4+": "a list of keys", "v6+": "share groups"},
+)

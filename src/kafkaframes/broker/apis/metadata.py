@@ -1,0 +1,157 @@
+"""Metadata (3): brokers, topics, partitions and their leaders.
+
+Versions 0 to 13. Every node of the broker is listed with its address on the listener that the request came by.
+
+* v0: an empty list asks for all topics. v1+: null asks for all, an empty list for none.
+* v0 to v3 always make unknown topics, v4+ if the request allows it, if ``auto.create.topics.enable``; a topic is made
+  at once and answered whole, where Kafka answers LEADER_NOT_AVAILABLE first.
+* v8 to v10 (cluster), v8+ (topic): authorized operations where they are asked for.
+* v10+: topic ids; v12+: a topic may be asked for by its id alone.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE, NONE, code_of
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.broker.topics import Topic
+from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.files.names import check_topic
+
+_FIRST_WITH_NULL = 1
+NOT_ASKED = -(2**31)
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Answer with the cluster, and the topics that are asked for."""
+    body, version = request.body, request.version
+    nodes = broker.nodes
+    brokers = []
+    for node_id in nodes.ids:
+        node = nodes.by_id[node_id]
+        at = nodes.endpoint(node, request.session.listener)
+        brokers.append(
+            request.types.MetadataResponseBroker(node_id=node_id, host=at.host, port=at.port, rack=node.rack)
+        )
+    asks_all = body.topics is None or (version < _FIRST_WITH_NULL and not body.topics)
+    wants = bool(body.include_topic_authorized_operations)
+    rows = _all_topics(request, broker) if asks_all else _asked_topics(request, broker)
+    topics = list(rows)
+    for row in topics:
+        if wants and row.error_code == NONE:
+            row.topic_authorized_operations = broker.access.operations(request.session, "TOPIC", row.name)
+    cluster = NOT_ASKED
+    if body.include_cluster_authorized_operations:
+        cluster = broker.access.operations(request.session, "CLUSTER", "kafka-cluster")
+    return request.response(
+        brokers=brokers,
+        cluster_id=broker.cluster_id,
+        controller_id=nodes.controller_id,
+        topics=topics,
+        cluster_authorized_operations=cluster,
+    )
+
+
+def _all_topics(request: Request, broker: BrokerState) -> Iterator[Any]:
+    for topic in broker.topics.values():
+        if broker.access.allows(request.session, "DESCRIBE", "TOPIC", topic.name):
+            yield topic_row(request, broker, topic)
+
+
+def _asked_topics(request: Request, broker: BrokerState) -> Iterator[Any]:
+    may_create = broker.settings.flag("auto.create.topics.enable") and request.body.allow_auto_topic_creation
+    for asked in request.body.topics:
+        if asked.name is None or (asked.topic_id != NO_UUID and not asked.name):
+            topic = broker.topics_by_id.get(asked.topic_id)
+            if topic is None or not broker.access.allows(request.session, "DESCRIBE", "TOPIC", topic.name):
+                yield _missing(request, None, CODE["UNKNOWN_TOPIC_ID"], asked.topic_id)
+            else:
+                yield topic_row(request, broker, topic)
+        else:
+            yield _by_name(request, broker, asked.name, may_create)
+
+
+def _by_name(request: Request, broker: BrokerState, name: str, may_create: bool) -> Any:
+    if not broker.access.allows(request.session, "DESCRIBE", "TOPIC", name):
+        return _missing(request, name, CODE["TOPIC_AUTHORIZATION_FAILED"])
+    topic = broker.topics.get(name)
+    if topic is None and may_create and not broker.is_read_only:
+        if not broker.access.may_create_topic(request.session, name):
+            return _missing(request, name, CODE["TOPIC_AUTHORIZATION_FAILED"])
+        try:
+            check_topic(name)
+            topic = auto_create(broker, name)
+        except OptionError:
+            return _missing(request, name, CODE["INVALID_TOPIC_EXCEPTION"])
+        except KafkaframesError as error:
+            return _missing(request, name, code_of(error))
+    if topic is None:
+        return _missing(request, name, _code_for(name))
+    return topic_row(request, broker, topic)
+
+
+def _code_for(name: str) -> int:
+    try:
+        check_topic(name)
+    except OptionError:
+        return CODE["INVALID_TOPIC_EXCEPTION"]
+    return CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+
+
+def auto_create(broker: BrokerState, name: str) -> Topic:
+    """Make a topic that somebody asked for, as the broker's settings say; internal ones as their coordinator wants.
+
+    Raises:
+        StorageError: the disk fails.
+    """
+    if broker.is_internal(name):
+        return broker.create_internal(name)
+    return broker.create_topic(name, broker.settings.number("num.partitions"))
+
+
+def _missing(request: Request, name: str | None, code: int, topic_id: Any = NO_UUID) -> Any:
+    return request.types.MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)
+
+
+def topic_row(request: Request, broker: BrokerState, topic: Topic) -> Any:
+    """Return a topic as Metadata answers it."""
+    up = set(broker.nodes.ids)
+    partitions = []
+    for one in topic.partitions:
+        replicas = [one.leader_id]
+        is_led = one.leader_id in up and not one.is_offline
+        partitions.append(
+            request.types.MetadataResponsePartition(
+                error_code=NONE if is_led else CODE["LEADER_NOT_AVAILABLE"],
+                partition_index=one.index,
+                leader_id=one.leader_id if is_led else -1,
+                leader_epoch=one.leader_epoch,
+                replica_nodes=replicas,
+                isr_nodes=replicas if is_led else [],
+                offline_replicas=[] if is_led else replicas,
+            )
+        )
+    return request.types.MetadataResponseTopic(
+        name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=partitions
+    )
+
+
+API = Api(
+    name="Metadata",
+    handle=handle,
+    tier="T0",
+    behaviour="Every node with its address on the listener of the request; unknown topics are made at once.",
+    notes={
+        "v0": "an empty list asks for all topics",
+        "v1+": "null asks for all topics",
+        "v0-v3": "unknown topics are made if auto.create.topics.enable",
+        "v4+": "... and if the request allows it",
+        "v10+": "topic ids; v12+ by topic id alone",
+    },
+)

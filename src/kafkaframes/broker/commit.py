@@ -1,0 +1,56 @@
+"""Group commit: answers wait until the disk has what they acknowledge, and one flush serves many (``fsync``)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kafkaframes.broker.state import FSYNC, BrokerState
+from kafkaframes.partition import Flush
+
+
+class GroupCommit:
+    """Flushes what was appended in a thread; those who wait meanwhile are served by the next flush, together."""
+
+    def __init__(self, broker: BrokerState, loop: asyncio.AbstractEventLoop) -> None:
+        self._broker = broker
+        self._loop = loop
+        self._waiting: list[Callable[[], None]] = []
+        self._running: asyncio.Task[None] | None = None
+        self.is_enabled = broker.durability == FSYNC
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether something was appended, or is being flushed, that an answer could acknowledge."""
+        return self.is_enabled and bool(self._broker.unflushed or self._running)
+
+    def when_flushed(self, call: Callable[[], None]) -> None:
+        """Call ``call`` once everything that is appended now is on the disk."""
+        self._waiting.append(call)
+        if self._running is None:
+            self._running = self._loop.create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                waiting, self._waiting = self._waiting, []
+                partitions, self._broker.unflushed = self._broker.unflushed, set()
+                begun = [(one.log, one.log.begin_flush()) for one in partitions if not one.is_offline]
+                if begun:
+                    await self._loop.run_in_executor(None, _run, [flush for _, flush in begun])
+                for log, flush in begun:
+                    log.finish_flush(flush.offset, now_ms=self._broker.clock.now_ms)
+                for call in waiting:
+                    call()
+        finally:
+            self._running = None
+
+    async def close(self) -> None:
+        """Wait for the flush that is on its way."""
+        if self._running is not None:
+            await asyncio.gather(self._running, return_exceptions=True)
+
+
+def _run(flushes: list[Flush]) -> None:
+    for one in flushes:
+        one.run()

@@ -1,0 +1,157 @@
+"""From a frame to its answer: header, hooks, the API's handler, the answer's bytes. No I/O."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from kafkaframes.broker.api import Answer, Api, CloseConnection, Encoded, Later
+from kafkaframes.broker.request import Request, Session
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.table import all_apis
+from kafkaframes.errors import DecodeError
+from kafkaframes.messages import Message
+from kafkaframes.messages.headers import API_VERSIONS, request_header_class, response_header_class
+from kafkaframes.messages.registry import Specs
+
+Buffers = list["bytes | memoryview"]
+_START: Final = struct.Struct(">hhih")
+_SIZE_AND_ID: Final = struct.Struct(">ii")
+_ID_BYTES: Final = 4
+_NO_TAGS: Final = b"\x00"
+
+
+class Hook(Protocol):
+    """Sees every request and every answer; the journal, the faults and the request log are hooks."""
+
+    def before(self, request: Request) -> Callable[[Callable[[], Answer]], Answer] | None:
+        """Return None to let the request pass, or what answers it, given what would have."""
+
+    def after(self, request: Request, answer: Answer) -> None:
+        """See the answer; a ``Later`` is seen when it is complete."""
+
+
+@dataclass(slots=True, eq=False)
+class Dispatcher:
+    """Answers the frames of one broker.
+
+    Attributes:
+        apis: what is served, by key: all, or those of a release.
+        hooks: asked in order; the first that answers is the last asked.
+        specs: message specs to serve instead of Kafka's.
+    """
+
+    broker: BrokerState
+    apis: Mapping[int, Api] = field(default_factory=all_apis)
+    hooks: list[Hook] = field(default_factory=list)
+    specs: Specs | None = None
+
+    def request_of(self, frame: bytes, session: Session) -> Request:
+        """Read the header of a request.
+
+        Raises:
+            CloseConnection: unknown API or version, or a broken header: Kafka closes the connection.
+        """
+        if len(frame) < _START.size:
+            raise CloseConnection(f"a request of {len(frame)} bytes")
+        key, version, correlation_id, client_length = _START.unpack_from(frame)
+        api = self.apis.get(key)
+        if api is None:
+            raise CloseConnection(f"an unknown API key {key}")
+        low, high = api.range
+        request = Request(
+            api,
+            version,
+            correlation_id=correlation_id,
+            data=frame,
+            session=session,
+            received_ms=self.broker.clock.now_ms,
+            specs=self.specs,
+        )
+        if not low <= version <= high:
+            if api.on_unknown_version is None:
+                raise CloseConnection(f"{api.name} has versions {low} to {high} here, not {version}")
+            request.version = 0
+            request.is_unknown_version = True
+            return request
+        position = _START.size
+        if client_length >= 0:
+            position += client_length
+            try:
+                request.client_id = str(frame[_START.size : position], "utf-8")
+            except UnicodeDecodeError as error:
+                raise CloseConnection("the client id is not UTF-8") from error
+        if self._is_flexible(api, version):
+            position = self._read_tags(frame, request)
+        if position > len(frame) or client_length < -1:
+            raise CloseConnection("the header ends after the request")
+        request.position = position
+        return request
+
+    @staticmethod
+    def _is_flexible(api: Api, version: int) -> bool:
+        since = api.catalog.flexible_since
+        return since is not None and version >= since
+
+    def _read_tags(self, frame: bytes, request: Request) -> int:
+        """Read the header's tagged fields; return where the body begins."""
+        try:
+            header, position = request_header_class().decode_prefix(frame, 2)
+        except DecodeError as error:
+            raise CloseConnection(str(error)) from error
+        request.header_tags = header.unknown_tags if header._tags else []
+        return position
+
+    def answer(self, request: Request) -> Answer:
+        """Ask the hooks, then the handler.
+
+        Raises:
+            CloseConnection: nothing can be answered.
+        """
+        if not request.session.is_authenticated and not request.api.before_authentication:
+            raise CloseConnection(f"{request.api.name} before the connection has authenticated")
+        call = request.api.handle
+        if request.is_unknown_version:
+            assert request.api.on_unknown_version is not None
+            call = request.api.on_unknown_version
+        if not self.hooks:
+            return call(request, self.broker)
+        return self._answer_with_hooks(request, lambda: call(request, self.broker))
+
+    def _answer_with_hooks(self, request: Request, call: Callable[[], Answer]) -> Answer:
+        instead = None
+        for hook in self.hooks:
+            instead = instead or hook.before(request)
+        answer = call() if instead is None else instead(call)
+        if isinstance(answer, Later):
+            answer.when_complete(lambda later: self._seen(request, later.answer))
+        else:
+            self._seen(request, answer)
+        return answer
+
+    def _seen(self, request: Request, answer: Answer) -> None:
+        for hook in self.hooks:
+            hook.after(request, answer)
+
+    def encode(self, request: Request, answer: Message | Encoded) -> Buffers:
+        """Return a complete answer's frame, in parts.
+
+        Raises:
+            EncodeError: the answer cannot be written at the request's version.
+        """
+        parts: Buffers
+        parts = list(answer.parts) if isinstance(answer, Encoded) else [answer.encode(request.version)]
+        size = _ID_BYTES + sum(map(len, parts))
+        head = b""
+        if request.api.key != API_VERSIONS and self._is_flexible(request.api, request.version):
+            head = _tag_section(request.answer_tags)
+        return [_SIZE_AND_ID.pack(size + len(head), request.correlation_id) + head, *parts]
+
+
+def _tag_section(tags: list[tuple[int, bytes]]) -> bytes:
+    """Return the tagged fields of a response header."""
+    if not tags:
+        return _NO_TAGS
+    return response_header_class()(unknown_tags=sorted(tags)).encode(1)[_ID_BYTES:]

@@ -1,0 +1,26 @@
+"""The numbers of Kafka's error codes, by name, and the code that an exception of ours is answered with."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkaframes.append import AppendRefusedError
+from kafkaframes.errors import ERROR_CODES, KafkaframesError, OffsetOutOfRangeError, StorageError
+
+CODE: Final = {code.name: number for number, code in ERROR_CODES.items()}
+NONE: Final = 0
+
+
+def code_of(error: KafkaframesError) -> int:
+    """Return the error code that stands for an exception.
+
+    >>> code_of(OffsetOutOfRangeError("gone"))
+    1
+    """
+    if isinstance(error, AppendRefusedError):
+        return CODE[error.code]
+    if isinstance(error, OffsetOutOfRangeError):
+        return CODE["OFFSET_OUT_OF_RANGE"]
+    if isinstance(error, StorageError):
+        return CODE["KAFKA_STORAGE_ERROR"]
+    return CODE["UNKNOWN_SERVER_ERROR"]

@@ -1,0 +1,173 @@
+"""Records of the internal topics: how a coordinator writes its state, and reads it back after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from kafkaframes.append.settings import LARGEST_INT64
+from kafkaframes.broker.batches import build_batch, build_marker
+from kafkaframes.broker.topics import Partition
+from kafkaframes.partition.fetch import LOG_END
+from kafkaframes.partition.producers import COORDINATOR
+from kafkaframes.records.batch import read_values
+from kafkaframes.records.scan import FILE
+
+_CHUNK_BYTES = 1 << 20
+KeyValue = tuple[bytes | None, bytes | None]
+
+
+class InternalRecord(NamedTuple):
+    """One record of an internal topic, as a coordinator replays it.
+
+    Attributes:
+        partition: of the topic.
+        offset: of the record.
+        timestamp_ms: of the record.
+        key, value: its bytes; a marker's are those of the control record.
+        producer_id, producer_epoch: of its batch; -1 without a producer.
+        is_transactional: it counts once its transaction is committed.
+        is_marker: it ends the transaction of ``producer_id``: ``is_commit`` says how.
+    """
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    producer_id: int
+    producer_epoch: int
+    is_transactional: bool
+    is_marker: bool
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether a marker commits: its key is version and type, type 1 is COMMIT."""
+        return self.key is not None and self.key[2:4] == b"\x00\x01"
+
+
+class InternalTopics:
+    """The internal topics of one broker.
+
+    Args:
+        partition_of: a topic's partition, made if there is none yet.
+        partitions: the partitions of a topic that are there.
+        now_ms: the clock.
+        appended: told of each append (durability, waiting fetches).
+    """
+
+    def __init__(
+        self,
+        *,
+        partition_of: Callable[[str, int], Partition],
+        partitions: Callable[[str], Sequence[Partition]],
+        now_ms: Callable[[], int],
+        appended: Callable[[Partition], None],
+    ) -> None:
+        self._partition_of = partition_of
+        self._partitions = partitions
+        self._now_ms = now_ms
+        self._appended = appended
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[KeyValue],
+        *,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        transactional: bool = False,
+    ) -> int:
+        """Append records; return the offset of the first.
+
+        In ``log`` durability they are written when this returns. In ``fsync``, the shell answers a client only
+        after the disk has everything that was appended before the answer was made: nothing to do here.
+
+        Raises:
+            AppendRefusedError: the log refuses them (a transaction's producer that is fenced, ...).
+            StorageError: the disk fails.
+        """
+        data = build_batch(
+            records,
+            timestamp_ms=self._now_ms(),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=transactional,
+        )
+        return self._append(self._partition_of(topic, partition), data)
+
+    def append_marker(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        commit: bool,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int = 0,
+    ) -> int:
+        """Append the marker that ends a producer's transaction in a partition of an internal topic."""
+        return self.write_marker(
+            self._partition_of(topic, partition),
+            commit=commit,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+        )
+
+    def write_marker(
+        self, partition: Partition, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
+    ) -> int:
+        """Append the marker that ends a producer's transaction in any partition; return its offset.
+
+        Raises:
+            AppendRefusedError: the epoch is older than the log knows.
+            StorageError: the disk fails.
+        """
+        data = build_marker(
+            commit=commit,
+            timestamp_ms=self._now_ms(),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+        )
+        return self._append(partition, data)
+
+    def _append(self, partition: Partition, data: bytes) -> int:
+        log = partition.log
+        info = log.append_as_leader(
+            data, leader_epoch=partition.leader_epoch, now_ms=self._now_ms(), origin=COORDINATOR
+        )
+        log.update_high_watermark(log.log_end_offset)
+        self._appended(partition)
+        return info.first_offset
+
+    def replay(self, topic: str) -> Iterator[InternalRecord]:
+        """Yield every record of an internal topic, partition by partition, in the order of offsets."""
+        for partition in self._partitions(topic):
+            log, offset = partition.log, partition.log.log_start_offset
+            while offset < log.log_end_offset:
+                data = log.read(offset, max_bytes=_CHUNK_BYTES, isolation=LOG_END).records
+                records = list(_records(partition.index, data, offset))
+                if not records:
+                    break
+                yield from records
+                offset = records[-1].offset + 1
+
+
+def _records(partition: int, data: bytes, least_offset: int) -> Iterator[InternalRecord]:
+    for batch in read_values(data, rules=FILE):
+        producer = (-1, -1) if batch.producer_id is None else (batch.producer_id, batch.producer_epoch or 0)
+        for record in batch.records:
+            if least_offset <= record.offset <= LARGEST_INT64:
+                yield InternalRecord(
+                    partition,
+                    record.offset,
+                    record.timestamp,
+                    record.key,
+                    record.value,
+                    *producer,
+                    batch.transactional,
+                    batch.control,
+                )

@@ -1,0 +1,73 @@
+"""What a broker knows beside its logs, in one small file of its data directory: ``kafkaframes.broker.json``.
+
+Topics with their ids and settings, the broker's dynamic settings, users, access rules, quotas, and the next producer
+id. KRaft has these in ``__cluster_metadata``; a log directory that another broker opens does not need the file, which
+Kafka leaves alone. It is replaced as a whole, so that a crash leaves the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.files.disk import OnlineDisk, replace_file
+from kafkaframes.files.filesystem import join
+
+FILE_NAME = "kafkaframes.broker.json"
+PRODUCER_ID_BLOCK = 1_000
+
+
+@dataclass(slots=True)
+class StoredTopic:
+    """A topic in the file."""
+
+    topic_id: str
+    partitions: int
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class StoredMetadata:
+    """The file's content.
+
+    Attributes:
+        next_producer_id: below which every id may have been given away.
+        configs: the broker's dynamic settings.
+        entities: of client quotas, users, access rules ...: whatever API files keep, by a name of theirs.
+    """
+
+    version: int = 1
+    cluster_id: str = ""
+    next_producer_id: int = 0
+    topics: dict[str, StoredTopic] = field(default_factory=dict)
+    configs: dict[str, str] = field(default_factory=dict)
+    entities: dict[str, Any] = field(default_factory=dict)
+
+
+def read_metadata(disk: OnlineDisk, directory: str) -> StoredMetadata | None:
+    """Read the file; None where there is none.
+
+    Raises:
+        LogDirError: it is not one of ours.
+    """
+    path = join(directory, FILE_NAME)
+    if disk.stat(path) is None:
+        return None
+    try:
+        values = json.loads(disk.read(path))
+        topics = {name: StoredTopic(**topic) for name, topic in values.pop("topics").items()}
+        return StoredMetadata(topics=topics, **values)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise LogDirError(f"is no metadata of a broker: {error}", file=path) from error
+
+
+def write_metadata(disk: OnlineDisk, directory: str, metadata: StoredMetadata) -> None:
+    """Replace the file.
+
+    Raises:
+        StorageError: the disk fails.
+    """
+    raw = json.dumps(asdict(metadata), indent=1, sort_keys=True).encode() + b"\n"
+    replace_file(disk, join(directory, FILE_NAME), raw)

@@ -1,0 +1,121 @@
+"""A request on its way through the broker, and the connection that it came on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkaframes.broker.api import Api, CloseConnection
+from kafkaframes.errors import DecodeError
+from kafkaframes.messages import Message
+from kafkaframes.messages.codec import all_of
+from kafkaframes.messages.headers import body_class
+from kafkaframes.messages.registry import Specs
+
+ANONYMOUS = "User:ANONYMOUS"
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One connection, as a handler sees it.
+
+    Attributes:
+        number: counts the broker's connections.
+        listener: the name of the listener that it came in by.
+        node_id: the node that it is connected to.
+        peer: the client's address, ``host:port``.
+        principal: who the client is, ``User:name``.
+        is_authenticated: it may send any request.
+        software: name and version of the client's software, as ApiVersions 3 and later tell.
+        memory: what API files keep for a connection, by name: the state of a SASL exchange.
+    """
+
+    number: int = 0
+    listener: str = "PLAINTEXT"
+    node_id: int = 1
+    peer: str = ""
+    principal: str = ANONYMOUS
+    is_authenticated: bool = True
+    software: tuple[str, str] = ("", "")
+    memory: dict[str, Any] = field(default_factory=dict)
+
+
+class Request:
+    """A request: its header, and its body once somebody asks for it.
+
+    Attributes:
+        header_tags: tagged fields of the header that no spec declares, as ``(tag, bytes)``.
+        answer_tags: such fields for the response's header; a hook may add some.
+        is_unknown_version: the version is not served; ``version`` is 0 then, and there is no body.
+    """
+
+    __slots__ = (
+        "_body",
+        "answer_tags",
+        "api",
+        "client_id",
+        "correlation_id",
+        "data",
+        "header_tags",
+        "is_unknown_version",
+        "position",
+        "received_ms",
+        "session",
+        "specs",
+        "version",
+    )
+
+    def __init__(
+        self,
+        api: Api,
+        version: int,
+        *,
+        correlation_id: int = 0,
+        client_id: str | None = None,
+        data: bytes = b"",
+        position: int = 0,
+        session: Session | None = None,
+        header_tags: list[tuple[int, bytes]] | None = None,
+        received_ms: int = 0,
+        specs: Specs | None = None,
+        body: Message | None = None,
+    ) -> None:
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.data = data
+        self.position = position
+        self.session = session or Session()
+        self.header_tags = header_tags or []
+        self.received_ms = received_ms
+        self.specs = specs
+        self.answer_tags: list[tuple[int, bytes]] = []
+        self.is_unknown_version = False
+        self._body = body
+
+    @property
+    def body(self) -> Any:
+        """The decoded request.
+
+        Raises:
+            CloseConnection: it cannot be decoded; Kafka closes the connection then.
+        """
+        if self._body is None:
+            cls = body_class(self.api.key, "request", specs=self.specs)
+            try:
+                body, end = cls.decode_prefix(self.data, self.version, position=self.position)
+                self._body = all_of(self.data, body, end)
+            except DecodeError as error:
+                raise CloseConnection(str(error.within(cls.__name__))) from error
+        return self._body
+
+    @property
+    def types(self) -> Any:
+        """The class of the response; its structs are its attributes."""
+        return body_class(self.api.key, "response", specs=self.specs)
+
+    def response(self, **fields: Any) -> Message:
+        """Make the answer."""
+        made: Message = self.types(**fields)
+        return made

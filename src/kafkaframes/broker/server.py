@@ -1,0 +1,348 @@
+"""The one file that knows asyncio and sockets: it pumps bytes between connections and the dispatcher.
+
+A connection handles one request at a time, as Kafka's does: while an answer is not there yet (``Later``), or is not on
+the disk yet (``fsync``), the next request waits in the buffer, and no more is read than ``_READ_AHEAD`` bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+
+from kafkaframes.broker.api import Answer, CloseConnection, Encoded, Later
+from kafkaframes.broker.clock import Clock
+from kafkaframes.broker.commit import GroupCommit
+from kafkaframes.broker.dispatch import Buffers, Dispatcher
+from kafkaframes.broker.request import ANONYMOUS, Request, Session
+from kafkaframes.connection import FrameBuffer
+from kafkaframes.errors import DecodeError, KafkaframesError
+from kafkaframes.messages import Message
+
+_READ_AHEAD = 1 << 20
+_AT_ONCE = 64  # requests of one connection before others have their turn
+_MOST_UNSENT = 4 << 20  # of answers that a client does not read, before its requests wait
+_FRAME_SECONDS = 30.0  # from a frame's first byte to its last
+_SWEEP_SECONDS = 5.0
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A way in: where it is bound, how it is secured, which node it belongs to.
+
+    Attributes:
+        name: as in ``listeners``: ``PLAINTEXT``, ``EXTERNAL`` ...
+        advertised: host and port that clients are told; what is bound by default.
+        tls: for SSL and SASL_SSL.
+        needs_sasl: a connection authenticates before anything else.
+    """
+
+    name: str = "PLAINTEXT"
+    host: str = "127.0.0.1"
+    port: int = 0
+    node_id: int = 1
+    advertised: tuple[str, int] | None = None
+    tls: ssl.SSLContext | None = None
+    needs_sasl: bool = False
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client's connection."""
+
+    def __init__(self, server: Server, listener: Listener) -> None:
+        self._server = server
+        self._dispatcher = server.dispatcher
+        self._listener = listener
+        self._frames = FrameBuffer(server.max_request_bytes)
+        self._later: Later | None = None
+        self._is_held = False  # an answer waits for the disk, or a turn is given to others
+        self._is_choked = False  # the client does not read
+        self._is_paused = False
+        self.session = Session(
+            number=next(server.numbers),
+            listener=listener.name,
+            node_id=listener.node_id,
+            is_authenticated=not listener.needs_sasl,
+            principal=ANONYMOUS,
+        )
+        self.transport: asyncio.Transport | None = None
+        self.last_active = 0.0
+        self.frame_began: float | None = None
+
+    # ---------------------------------------------------------------------------------------------- asyncio's calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        peer = transport.get_extra_info("peername") or ("", 0)
+        self.session.peer = f"{peer[0]}:{peer[1]}"
+        transport.set_write_buffer_limits(high=_MOST_UNSENT)
+        self.last_active = self._server.loop.time()
+        if not self._server.admit(self):
+            transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End."""
+        self.transport = None
+        self._server.connections.discard(self)
+        if self._later is not None:
+            self._later.abandon()
+            self._later = None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where bytes go."""
+        return self._frames.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take bytes, answer what is whole."""
+        self._frames.buffer_updated(nbytes)
+        self.last_active = self._server.loop.time()
+        self._pump()
+
+    def pause_writing(self) -> None:
+        """Stop answering: the client does not read."""
+        self._is_choked = True
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._is_choked = False
+        self._pump()
+
+    # ---------------------------------------------------------------------------------------------- pumping
+
+    def _pump(self) -> None:
+        """Answer the whole requests that are there, one after another."""
+        out: Buffers = []
+        try:
+            self._answer_frames(out)
+        except (CloseConnection, DecodeError) as error:
+            self._server.closed(self.session, str(error))
+            self._send(out)
+            self.close()
+            return
+        except Exception:
+            _LOG.exception("a handler failed")
+            self.close()
+            return
+        self._send(out)
+        self._balance_reading()
+
+    def _answer_frames(self, out: Buffers) -> None:
+        done = 0
+        while not (self._later or self._is_held or self._is_choked) and self.transport is not None:
+            frame = self._frames.next_frame()
+            if frame is None:
+                return
+            if done >= _AT_ONCE:
+                self._give_turn(frame, out)
+                return
+            done += 1
+            self._answer_frame(frame, out)
+
+    def _give_turn(self, frame: bytes, out: Buffers) -> None:
+        """Let other connections be answered before this one's next request."""
+        self._is_held = True
+
+        def go_on() -> None:
+            self._is_held = False
+            answered: Buffers = []
+            try:
+                self._answer_frame(frame, answered)
+            except CloseConnection as error:
+                self._server.closed(self.session, str(error))
+                self.close()
+                return
+            self._send(answered)
+            self._pump()
+
+        self._server.loop.call_soon(go_on)
+
+    def _answer_frame(self, frame: bytes, out: Buffers) -> None:
+        fast = self._server.fast
+        if fast is not None and (answered := fast(frame, self.session)) is not None:
+            self._give(answered, out)
+            return
+        raw = self.session.memory.get("raw")
+        if raw is not None:  # SASL tokens without headers, after SaslHandshake 0
+            out.extend(raw(frame))
+            return
+        request = self._dispatcher.request_of(frame, self.session)
+        answer = self._dispatcher.answer(request)
+        if isinstance(answer, Later) and not answer.is_done:
+            self._later = answer
+            answer.when_complete(lambda later: self._late(request, later))
+            return
+        self._take(request, answer.answer if isinstance(answer, Later) else answer, out)
+
+    def _late(self, request: Request, later: Later) -> None:
+        """Send the answer that was waited for, and go on with the next request."""
+        if self._later is not later:
+            return
+        self._later = None
+        out: Buffers = []
+        self._take(request, later.answer, out)
+        self._send(out)
+        self._server.loop.call_soon(self._pump)
+
+    def _take(self, request: Request, answer: Answer, out: Buffers) -> None:
+        if answer is None:
+            return
+        assert isinstance(answer, Message | Encoded)
+        self._give(self._dispatcher.encode(request, answer), out)
+        if request.session.memory.pop("close", False):
+            self._server.loop.call_soon(self.close)
+
+    def _give(self, buffers: Buffers, out: Buffers) -> None:
+        """Send what is answered, once the disk has what it stands for."""
+        if not self._server.commit.is_needed:
+            out.extend(buffers)
+            return
+        self._send(out)
+        out.clear()
+        self._is_held = True
+
+        def go_on() -> None:
+            self._is_held = False
+            self._send(buffers)
+            self._pump()
+
+        self._server.commit.when_flushed(go_on)
+
+    def _send(self, buffers: Buffers) -> None:
+        if buffers and self.transport is not None and not self.transport.is_closing():
+            self.transport.writelines(buffers)
+
+    def _balance_reading(self) -> None:
+        if self.transport is None:
+            return
+        waiting = self._frames.waiting_bytes
+        self.frame_began = None if not waiting else self.frame_began or self._server.loop.time()
+        is_full = waiting >= _READ_AHEAD and bool(self._later or self._is_held or self._is_choked)
+        if is_full != self._is_paused:
+            self._is_paused = is_full
+            (self.transport.pause_reading if is_full else self.transport.resume_reading)()
+
+    def close(self) -> None:
+        """Close the connection, after what was answered is sent."""
+        if self.transport is not None:
+            self.transport.close()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request has no answer yet."""
+        return self._later is not None or self._is_held
+
+
+@dataclass(eq=False)
+class Server:
+    """The listeners of one broker and their connections.
+
+    Attributes:
+        dispatcher: answers frames.
+        clock: what drives timers; the server wakes when something is due.
+        fast: answers ordinary frames without the dispatcher; None from it: not ordinary.
+        on_closed: told of each connection that was dropped, and why.
+    """
+
+    dispatcher: Dispatcher
+    clock: Clock
+    max_request_bytes: int = 104_857_600
+    max_connections: int = 2**31 - 1
+    max_idle_seconds: float = 600.0
+    fast: Callable[[bytes, Session], Buffers | None] | None = None
+    on_closed: Callable[[Session, str], None] | None = None
+    connections: set[Connection] = field(default_factory=set)
+    numbers: count[int] = field(default_factory=lambda: count(1))
+    _listening: list[tuple[Listener, asyncio.Server]] = field(default_factory=list)
+    _wake: asyncio.TimerHandle | None = None
+    _sweep: asyncio.TimerHandle | None = None
+
+    def __post_init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.commit = GroupCommit(self.dispatcher.broker, self.loop)
+        self.clock.on_change = self._schedule
+        self._schedule()
+        self._sweep = self.loop.call_later(_SWEEP_SECONDS, self._look_around)
+
+    async def listen(self, listener: Listener) -> int:
+        """Begin to listen; return the port."""
+        server = await self.loop.create_server(
+            lambda: Connection(self, listener), listener.host, listener.port, ssl=listener.tls, backlog=1024
+        )
+        self._listening.append((listener, server))
+        return int(server.sockets[0].getsockname()[1])
+
+    def stop_listening(self, node_id: int | None = None) -> None:
+        """Close the listeners, of one node or of all, and their connections."""
+        for listener, server in tuple(self._listening):
+            if node_id in (None, listener.node_id):
+                server.close()
+                self._listening.remove((listener, server))
+        for connection in tuple(self.connections):
+            if node_id in (None, connection.session.node_id):
+                connection.abort()
+
+    def admit(self, connection: Connection) -> bool:
+        """Take a new connection, unless there are too many."""
+        if len(self.connections) >= self.max_connections:
+            return False
+        self.connections.add(connection)
+        return True
+
+    def closed(self, session: Session, reason: str) -> None:
+        """Tell that a connection was dropped."""
+        _LOG.debug("connection %s (%s) closed: %s", session.number, session.peer, reason)
+        if self.on_closed is not None:
+            self.on_closed(session, reason)
+
+    def _look_around(self) -> None:
+        """Close connections that are idle, or that do not finish a frame."""
+        now = self.loop.time()
+        for connection in tuple(self.connections):
+            if connection.is_waiting:
+                continue
+            began = connection.frame_began
+            if began is not None and now - began > _FRAME_SECONDS:
+                self.closed(connection.session, "a frame was not finished in time")
+                connection.abort()
+            elif now - connection.last_active > self.max_idle_seconds:
+                self.closed(connection.session, "idle")
+                connection.close()
+        self._sweep = self.loop.call_later(_SWEEP_SECONDS, self._look_around)
+
+    # ---------------------------------------------------------------------------------------------- time
+
+    def _schedule(self) -> None:
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+        due = self.clock.next_due_ms
+        if due is not None and not self.clock.is_frozen:
+            self._wake = self.loop.call_later(max(due - self.clock.now_ms, 0) / 1000, self._run_due)
+
+    def _run_due(self) -> None:
+        self._wake = None
+        try:
+            self.clock.run_due()
+        except KafkaframesError:
+            _LOG.exception("a task that was due failed")
+        self._schedule()
+
+    async def close(self) -> None:
+        """Close everything."""
+        self.stop_listening()
+        self.clock.on_change = None
+        for handle in (self._wake, self._sweep):
+            if handle is not None:
+                handle.cancel()
+        await self.commit.close()

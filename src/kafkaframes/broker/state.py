@@ -1,0 +1,254 @@
+"""What the handlers of a broker work on: topics and partitions, settings, the clock, the coordinators."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+from kafkaframes.broker.access import Access, EverybodyMay
+from kafkaframes.broker.clock import Clock
+from kafkaframes.broker.internal import InternalTopics
+from kafkaframes.broker.metadata_file import PRODUCER_ID_BLOCK, StoredMetadata, StoredTopic, write_metadata
+from kafkaframes.broker.nodes import Nodes
+from kafkaframes.broker.settings import BrokerSettings
+from kafkaframes.broker.topics import (
+    GROUP_OFFSETS,
+    INTERNAL_TOPICS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+    Partition,
+    Topic,
+)
+from kafkaframes.files.names import TopicPartition
+from kafkaframes.partition import LogManager
+
+NO_UUID = UUID(int=0)
+_INTERNAL_PARTITIONS = {
+    GROUP_OFFSETS: "offsets.topic.num.partitions",
+    TRANSACTION_STATE: "transaction.state.log.num.partitions",
+    SHARE_GROUP_STATE: "share.coordinator.state.topic.num.partitions",
+}
+_INTERNAL_CONFIGS = {
+    GROUP_OFFSETS: ("offsets.topic.segment.bytes", {"cleanup.policy": "compact", "compression.type": "producer"}),
+    TRANSACTION_STATE: (
+        "transaction.state.log.segment.bytes",
+        {"cleanup.policy": "compact", "compression.type": "uncompressed"},
+    ),
+    SHARE_GROUP_STATE: ("", {"cleanup.policy": "delete", "retention.ms": "-1"}),
+}
+MEMORY, LOG, FSYNC = "memory", "log", "fsync"
+# Raised to 1 and 2 by the coordinators that speak KIP-848 and KIP-890, when they are attached.
+FEATURES = {"group.version": (0, 1, 0), "transaction.version": (0, 2, 0)}
+
+
+def text_of_id(topic_id: UUID) -> str:
+    """Return a topic id as Kafka writes it: 22 characters of URL-safe base64.
+
+    >>> text_of_id(UUID(int=1))
+    'AAAAAAAAAAAAAAAAAAAAAQ'
+    """
+    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+def id_of_text(text: str) -> UUID:
+    """Return the topic id that 22 characters of URL-safe base64 stand for."""
+    return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+
+
+@dataclass(slots=True, eq=False)
+class BrokerState:
+    """One broker, without its sockets; made by ``assembly.open_broker``.
+
+    Attributes:
+        clock: the time, and what is due at some time.
+        settings: the broker's, under Kafka's names.
+        logs: the log directory.
+        metadata: what is kept beside the logs; ``save`` writes it.
+        nodes: the virtual nodes and their listeners.
+        durability: ``memory``, ``log`` or ``fsync``.
+        is_read_only: nothing may be changed (``--serve``).
+        topics: by name.
+        internal: the coordinators' topics.
+        access: the authorizer.
+        advertised: the lowest and highest version of each API that ApiVersions names, by key.
+        features: by name: the lowest and highest level, and the one in force (KIP-584).
+        groups, transactions, share_groups: the coordinators.
+        unflushed: partitions that were appended to since the last group commit (``fsync`` only).
+        new_id: gives topic ids; a test may give its own.
+        on_append: called after each append to a partition, for metrics and for tests.
+    """
+
+    clock: Clock
+    settings: BrokerSettings
+    logs: LogManager
+    metadata: StoredMetadata
+    nodes: Nodes
+    durability: str = LOG
+    is_read_only: bool = False
+    topics: dict[str, Topic] = field(default_factory=dict)
+    topics_by_id: dict[UUID, Topic] = field(default_factory=dict)
+    access: Access = field(default_factory=EverybodyMay)
+    advertised: dict[int, tuple[int, int]] = field(default_factory=dict)
+    features: dict[str, tuple[int, int, int]] = field(default_factory=lambda: dict(FEATURES))
+    groups: Any = None
+    transactions: Any = None
+    share_groups: Any = None
+    unflushed: set[Partition] = field(default_factory=set)
+    new_id: Callable[[], UUID] = uuid4
+    on_append: list[Callable[[Partition], None]] = field(default_factory=list)
+    internal: InternalTopics = field(init=False)
+    _producer_ids_end: int = 0
+
+    def __post_init__(self) -> None:
+        self._producer_ids_end = self.metadata.next_producer_id
+        self.internal = InternalTopics(
+            partition_of=self.internal_partition,
+            partitions=lambda name: self.topics[name].partitions if name in self.topics else [],
+            now_ms=lambda: self.clock.now_ms,
+            appended=self.appended,
+        )
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id, 22 characters."""
+        return self.metadata.cluster_id
+
+    # ---------------------------------------------------------------------------------------------- topics
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        """Return a partition; None if there is none."""
+        found = self.topics.get(topic)
+        return None if found is None else found.partition(index)
+
+    def partitions(self) -> Iterator[Partition]:
+        """Yield every partition of every topic."""
+        for topic in self.topics.values():
+            yield from topic.partitions
+
+    def create_topic(self, name: str, partitions: int, configs: dict[str, str] | None = None) -> Topic:
+        """Make a topic; the caller has checked that there is none and that its settings are right.
+
+        Raises:
+            OptionError: a name or a setting that Kafka refuses.
+            StorageError: the disk fails.
+        """
+        topic = Topic(name, self.new_id(), dict(configs or {}))
+        settings = self.settings.log_settings(topic.configs)
+        self.topics[name] = topic
+        self.topics_by_id[topic.topic_id] = topic
+        try:
+            for index in range(partitions):
+                self._create_partition(topic, index)
+        except BaseException:
+            if not topic.partitions:
+                del self.topics[name], self.topics_by_id[topic.topic_id]
+            raise
+        del settings
+        self.save()
+        return topic
+
+    def _create_partition(self, topic: Topic, index: int) -> Partition:
+        key = TopicPartition(topic.name, index)
+        log = self.logs.create(key, topic_id=text_of_id(topic.topic_id), now_ms=self.clock.now_ms)
+        partition = Partition(key, log, leader_id=self.nodes.leader_of(topic.name, index))
+        topic.partitions.append(partition)
+        return partition
+
+    def add_partitions(self, topic: Topic, count: int) -> None:
+        """Give a topic more partitions, ``count`` in all.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        for index in range(len(topic.partitions), count):
+            self._create_partition(topic, index)
+        self.save()
+
+    def delete_topic(self, topic: Topic) -> None:
+        """Take a topic out of service; its files go later, by the clock.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        del self.topics[topic.name]
+        del self.topics_by_id[topic.topic_id]
+        for partition in topic.partitions:
+            self.unflushed.discard(partition)
+            partition.is_offline = True
+            self.logs.delete(partition.topic_partition, unique_id=uuid4().hex, now_ms=self.clock.now_ms)
+            partition.notify()
+        self.save()
+
+    def configure_topic(self, topic: Topic, configs: dict[str, str]) -> None:
+        """Replace a topic's own settings.
+
+        Raises:
+            OptionError: a value is none.
+        """
+        settings = self.settings.log_settings(configs)
+        topic.configs = configs
+        for partition in topic.partitions:
+            partition.log.configure(settings)
+        self.save()
+
+    def internal_partition(self, name: str, index: int) -> Partition:
+        """Return a partition of an internal topic, which is made if it is not there yet."""
+        topic = self.topics.get(name) or self.create_internal(name)
+        return topic.partitions[index]
+
+    def create_internal(self, name: str) -> Topic:
+        """Make an internal topic, with Kafka's settings for it."""
+        key, configs = _INTERNAL_CONFIGS[name]
+        if key:
+            configs = {**configs, "segment.bytes": self.settings.text(key)}
+        return self.create_topic(name, self.internal_count(name), configs)
+
+    def internal_count(self, name: str) -> int:
+        """Return how many partitions an internal topic has, or will have."""
+        if name in self.topics:
+            return len(self.topics[name].partitions)
+        return self.settings.number(_INTERNAL_PARTITIONS[name])
+
+    @staticmethod
+    def is_internal(name: str) -> bool:
+        """Return whether a topic is a coordinator's."""
+        return name in INTERNAL_TOPICS
+
+    # ---------------------------------------------------------------------------------------------- records
+
+    def appended(self, partition: Partition) -> None:
+        """Take note of an append whose offsets are visible now: wake who waits, remember what is to be flushed."""
+        if self.durability == FSYNC:
+            self.unflushed.add(partition)
+        if partition.waiting:
+            partition.notify()
+        for call in self.on_append:
+            call(partition)
+
+    # ---------------------------------------------------------------------------------------------- the rest
+
+    def next_producer_id(self) -> int:
+        """Return a producer id that was never given away; blocks of ids are set aside on the disk."""
+        given = self._producer_ids_end
+        if given >= self.metadata.next_producer_id:
+            self.metadata.next_producer_id = given + PRODUCER_ID_BLOCK
+            self.save()
+        self._producer_ids_end = given + 1
+        return given
+
+    def save(self) -> None:
+        """Write what is kept beside the logs.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        if self.is_read_only:
+            return
+        self.metadata.topics = {
+            name: StoredTopic(text_of_id(topic.topic_id), len(topic.partitions), topic.configs)
+            for name, topic in self.topics.items()
+        }
+        write_metadata(self.logs.disk, self.logs.path, self.metadata)

@@ -1,0 +1,66 @@
+"""Topics and partitions, as the broker holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from kafkaframes.files.names import TopicPartition
+from kafkaframes.partition import PartitionLog
+
+GROUP_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+SHARE_GROUP_STATE = "__share_group_state"
+INTERNAL_TOPICS = (GROUP_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """One partition: its log, who leads it, and who waits for it to change.
+
+    Attributes:
+        log: its log.
+        leader_id: the node that leads it.
+        leader_epoch: grows with each change of leader; written into batches of format 2.
+        waiting: called, and forgotten, when something was appended, its last stable offset moved, or it went.
+        is_offline: deleted, or its disk has failed.
+    """
+
+    topic_partition: TopicPartition
+    log: PartitionLog
+    leader_id: int = 1
+    leader_epoch: int = 0
+    waiting: dict[object, Callable[[], None]] = field(default_factory=dict)
+    is_offline: bool = False
+
+    @property
+    def index(self) -> int:
+        """The partition's number in its topic."""
+        return self.topic_partition.partition
+
+    def notify(self) -> None:
+        """Wake all who wait."""
+        if self.waiting:
+            waiting, self.waiting = self.waiting, {}
+            for call in waiting.values():
+                call()
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    """A topic: its id, its own settings and its partitions, by number."""
+
+    name: str
+    topic_id: UUID
+    configs: dict[str, str] = field(default_factory=dict)
+    partitions: list[Partition] = field(default_factory=list)
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is a coordinator's."""
+        return self.name in INTERNAL_TOPICS
+
+    def partition(self, index: int) -> Partition | None:
+        """Return a partition by its number; None if there is none."""
+        return self.partitions[index] if 0 <= index < len(self.partitions) else None

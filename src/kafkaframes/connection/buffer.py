@@ -1,0 +1,94 @@
+"""A buffer that a socket fills and that gives whole frames: ``get_buffer`` / ``buffer_updated``, without I/O.
+
+The shape is that of ``asyncio.BufferedProtocol``: bytes go from the socket to their place without a copy between. The
+buffer grows as bytes come, by doubling, and never because a size prefix says so.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from kafkaframes.connection.framing import MAX_REQUEST_BYTES
+from kafkaframes.errors import DecodeError
+
+FIRST_BYTES: Final = 64 << 10
+_LEAST_FREE: Final = 16 << 10
+_SIZE: Final = struct.Struct(">i")
+
+
+class FrameBuffer:
+    """What came from a peer and was not taken yet.
+
+    Args:
+        max_bytes: the largest frame (the broker property ``socket.request.max.bytes``).
+    """
+
+    __slots__ = ("_buffer", "_end", "_start", "_view", "max_bytes")
+
+    def __init__(self, max_bytes: int = MAX_REQUEST_BYTES) -> None:
+        self.max_bytes = max_bytes
+        self._buffer = bytearray(4096)  # most connections only ever say hello
+        self._view = memoryview(self._buffer)
+        self._start = 0  # what lies before was taken
+        self._end = 0  # what lies before was filled
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How many bytes were filled and not taken."""
+        return self._end - self._start
+
+    def get_buffer(self, size_hint: int = -1) -> memoryview:
+        """Return where the next bytes go; its size is at least 1."""
+        if self._start == self._end:
+            self._start = self._end = 0
+        if len(self._buffer) - self._end < min(_LEAST_FREE, len(self._buffer) >> 1):
+            self._make_room()
+        return self._view[self._end :]
+
+    def _make_room(self) -> None:
+        """Move what waits to the front, into a larger buffer if it fills more than half of this one."""
+        waiting = self._view[self._start : self._end]
+        size = len(self._buffer)
+        if len(waiting) > size >> 1 or size < FIRST_BYTES:
+            size = max(size * 2, FIRST_BYTES)
+        elif len(waiting) < size >> 3:
+            size = max(size >> 1, FIRST_BYTES)
+        buffer = bytearray(size)
+        buffer[: len(waiting)] = waiting
+        self._end = len(waiting)
+        self._start = 0
+        self._buffer, self._view = buffer, memoryview(buffer)
+
+    def buffer_updated(self, count: int) -> None:
+        """Say that ``count`` bytes were filled in."""
+        self._end += count
+
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes that came in some other way."""
+        position = 0
+        while position < len(data):
+            free = self.get_buffer()
+            count = min(len(free), len(data) - position)
+            free[:count] = data[position : position + count]
+            self.buffer_updated(count)
+            position += count
+
+    def next_frame(self) -> bytes | None:
+        """Return the next whole frame without its size, or None: fill in more.
+
+        Raises:
+            DecodeError: the size is negative or above ``max_bytes``.
+        """
+        start = self._start
+        first = start + 4
+        if first > self._end:
+            return None
+        (size,) = _SIZE.unpack_from(self._buffer, start)
+        if not 0 <= size <= self.max_bytes:
+            raise DecodeError(f"frame of {size} bytes, the most is {self.max_bytes}", position=0)
+        end = first + size
+        if end > self._end:
+            return None
+        self._start = end
+        return self._view[first:end].tobytes()

@@ -1,0 +1,126 @@
+"""The shell, the table of APIs, and the first three of them, over a socket."""
+
+from __future__ import annotations
+
+import re
+import socket
+
+import pytest
+
+from kafkaframes.broker import Broker, Clock
+from kafkaframes.broker.api import Later
+from kafkaframes.broker.assembly import open_broker
+from kafkaframes.broker.table import all_apis
+from kafkaframes.connection import ClientConnection, needs_fallback
+from kafkaframes.messages import message
+
+
+@pytest.fixture
+def broker():
+    with Broker() as running:
+        yield running
+
+
+def ask(broker, name, version, **fields):
+    request = message(f"{name}Request")(**fields)
+    connection = ClientConnection(client_id="test")
+    connection.send_request(request, version)
+    with socket.create_connection((broker.host, broker.port), 5) as peer:
+        peer.sendall(connection.data_to_send())
+        while (frame := connection.next_response()) is None:
+            data = peer.recv(65536)
+            assert data, "the broker closed the connection"
+            connection.receive_data(data)
+    return frame
+
+
+@pytest.mark.parametrize("api", all_apis().values(), ids=lambda api: api.name)
+def test_each_file_says_what_its_table_says(api):
+    import importlib
+
+    module = importlib.import_module(api.handle.__module__)
+    low, high = api.range
+    opening = module.__doc__.splitlines()[0]
+    assert opening.startswith(f"{api.name} ({api.key}): ")
+    known = api.catalog.versions
+    assert known.lowest <= low <= high <= known.highest
+    assert re.search(r"^Versions? \d", module.__doc__, re.M)
+    assert "Gaps:" in module.__doc__
+
+
+def test_metadata_names_the_port_that_is_listened_on(broker):
+    answer = ask(broker, "Metadata", 9, topics=None).body
+    (only,) = answer.brokers
+    assert (only.host, only.port, only.node_id) == ("127.0.0.1", broker.port, answer.controller_id)
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_metadata_makes_a_topic_and_tells_its_id(broker, version):
+    asked = message("MetadataRequest").MetadataRequestTopic
+    answer = ask(broker, "Metadata", version, topics=[asked(name="orders")]).body
+    (topic,) = answer.topics
+    assert (topic.name, topic.error_code, len(topic.partitions)) == ("orders", 0, 1)
+    assert bool(topic.topic_id.int) == (version >= 10)
+
+
+def test_a_version_of_tomorrow_is_answered_at_version_0_and_the_client_falls_back(broker):
+    frame = ask(broker, "ApiVersions", 5, client_software_name="a", client_software_version="1")
+    assert frame.body.error_code == 0
+    raw = b"\x00\x12\x00\x63\x00\x00\x00\x00\xff\xff\x00"  # version 99, nothing else that is known
+    with socket.create_connection((broker.host, broker.port), 5) as peer:
+        peer.sendall(len(raw).to_bytes(4, "big") + raw)
+        connection = ClientConnection()
+        connection.send_request(message("ApiVersionsRequest")(), 0)
+        while (frame := connection.next_response()) is None:
+            connection.receive_data(peer.recv(65536))
+    assert needs_fallback(frame)
+    assert [(row.api_key, row.min_version) for row in frame.body.api_keys] == [(18, 0)]
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"\x00\x03", b"\x7f\xff\x00\x00\x00\x00\x00\x00\xff\xff", b"\x00\x03\x00\x63" + b"\0" * 9]
+)
+def test_what_cannot_be_answered_closes_the_connection(broker, raw):
+    with socket.create_connection((broker.host, broker.port), 5) as peer:
+        peer.sendall(len(raw).to_bytes(4, "big") + raw)
+        assert peer.recv(100) == b""
+    assert ask(broker, "Metadata", 1, topics=None).body.brokers
+
+
+def test_internal_records_come_back_after_a_restart(tmp_path):
+    state = open_broker(data_dir=str(tmp_path))
+    state.internal.append("__consumer_offsets", 0, [(b"k", b"v"), (b"l", None)])
+    state.internal.append("__consumer_offsets", 0, [(b"m", b"w")], producer_id=7, producer_epoch=1, transactional=True)
+    state.internal.append_marker("__consumer_offsets", 0, commit=True, producer_id=7, producer_epoch=1)
+    first = list(state.internal.replay("__consumer_offsets"))
+    state.logs.abandon()
+    again = list(open_broker(data_dir=str(tmp_path)).internal.replay("__consumer_offsets"))
+    assert again == first
+    assert [(one.offset, one.key, one.value) for one in first[:3]] == [
+        (0, b"k", b"v"),
+        (1, b"l", None),
+        (2, b"m", b"w"),
+    ]
+    assert (first[3].is_marker, first[3].is_commit, first[3].producer_id) == (True, True, 7)
+
+
+def test_the_clock_calls_what_is_due_in_order_and_at_its_time():
+    clock, calls = Clock(lambda: 1_000, is_frozen=True), []
+    clock.call_later(5_000, lambda: calls.append(("late", clock.now_ms)))
+    clock.call_later(1_000, lambda: clock.call_later(1_000, lambda: calls.append(("nested", clock.now_ms))))
+    clock.call_later(2_500, lambda: calls.append(("cancelled", 0))).cancel()
+    clock.advance(4.5)
+    assert calls == [("nested", 3_000)]
+    clock.advance(1)
+    assert calls[1:] == [("late", 6_000)]
+    assert clock.now_ms == 6_500
+
+
+def test_an_answer_that_comes_later_comes_once():
+    later, seen = Later(), []
+    later.when_complete(lambda one: seen.append(one.answer))
+    later.when_abandoned(lambda: seen.append("abandoned"))
+    later.complete(None)
+    later.complete(None)
+    later.abandon()
+    assert seen == [None]
