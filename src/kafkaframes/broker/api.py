@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, TypeAlias
 
 from kafkaframes.messages import Message
 from kafkaframes.spec import catalog
-
-if TYPE_CHECKING:
-    from kafkaframes.broker.request import Request
-    from kafkaframes.broker.state import BrokerState
 
 
 class CloseConnection(Exception):  # noqa: N818  (a command to the shell, not an error of the caller)
@@ -73,7 +69,7 @@ class Later:
 
 
 Answer: TypeAlias = "Message | Encoded | Later | None"
-Handler: TypeAlias = "Callable[[Request, BrokerState], Answer]"
+Handler: TypeAlias = "Callable[[Any, Any], Answer]"  # of a Request and the BrokerState, which stand above this file
 
 
 @cache
