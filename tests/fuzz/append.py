@@ -12,8 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.log.append_sets import a_set, some_settings
-from tests.log.test_append_ways import answer_of, assert_one_answer, guarded_answer
+from tests.append.append_sets import a_set, some_settings
+from tests.append.test_append_ways import answer_of, assert_one_answer, guarded_answer
 
 from kafkaframes.append import Appended
 

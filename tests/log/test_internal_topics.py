@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.log.test_dump_decoders import ASSIGNED, ASSIGNMENT, group_record
+from tests.dump.test_decoders import ASSIGNED, ASSIGNMENT, group_record
 
 from kafkaframes.dump.decoders import DECODERS
 from kafkaframes.dump.styles import STYLES

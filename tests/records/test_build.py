@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.records import reference_build
 
 import kafkaframes
 from kafkaframes.errors import EncodeError, OptionError
-from kafkaframes.records import _kernels_build, _reference_build, build
+from kafkaframes.records import _kernels_build, build
 from kafkaframes.records.build import BatchFields, build_batch, build_empty_batch, build_end_transaction, build_records
 from kafkaframes.records.codecs import Codec, decompress
 from kafkaframes.records.makers import COLUMNS
@@ -328,7 +329,7 @@ def test_kernel_and_twin_write_the_same_messages(magic, columns, attributes):
 def test_kernel_and_twin_split_and_measure_alike(magic, columns, batch_bytes, batch_records, horizon, same_timestamp):
     laid = rows_of(columns)
     found = []
-    for twin in (_kernels_build, _reference_build):
+    for twin in (_kernels_build, reference_build):
         starts, body_sizes = np.zeros(laid.size, np.int64), np.zeros(laid.size, np.int64)
         limits = (magic, batch_bytes, batch_records, horizon, int(same_timestamp))
         count = twin.split(*build._lengths(laid), *limits, starts)
@@ -345,7 +346,7 @@ def assert_twins(name, table, *arguments):
     size = int(table[:, _kernels_build.SIZE].sum())
     fast, slow = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
     getattr(_kernels_build, name)(*arguments, fast)
-    getattr(_reference_build, name)(*arguments, slow)
+    getattr(reference_build, name)(*arguments, slow)
     assert fast.tobytes() == slow.tobytes()
 
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.records import reference
 
-from kafkaframes.records import _kernels_gather, _kernels_index, _kernels_scan, _reference, decode
+from kafkaframes.records import _kernels_gather, _kernels_index, _kernels_scan, decode
 from kafkaframes.records.layout import BATCH_COLUMNS, BATCH_V2
 from kafkaframes.records.scan import Batches, End, as_array
 
@@ -30,7 +31,7 @@ def damaged(data):
 def both(name, *arguments, outputs):
     """Run both twins with their own outputs; return [(answer, outputs), ...]."""
     answers = []
-    for backend in (KERNELS, _reference):
+    for backend in (KERNELS, reference):
         mine = [output.copy() for output in outputs]
         answers.append((getattr(backend, name)(*arguments, *mine), mine))
     return answers
@@ -61,7 +62,7 @@ def assert_same_records(raw, rules, *, lenient):
     per_batch = [np.zeros(len(batches), np.int64) for _ in range(2)]
     arguments = (sections.buf, batches.table, 0, len(batches), sections.starts, sections.ends, sections.kinds, lenient)
     answers = []
-    for backend in (KERNELS, _reference):
+    for backend in (KERNELS, reference):
         mine = [output.copy() for output in (*columns, *per_batch)]
         total = backend.index_records(*arguments, *mine, np.zeros(len(batches), np.int64))
         answers.append((total, [column[:total] for column in mine[:8]], mine[8:]))

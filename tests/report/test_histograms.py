@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.report import reference
 
-from kafkaframes.report import _reference, histograms
+from kafkaframes.report import histograms
 from kafkaframes.report.distinct import MOST, STANDARD_ERROR, Distinct, hash_keys
 from kafkaframes.report.histograms import MOST_BUCKETS, Sizes, Times
 
@@ -79,7 +80,7 @@ def test_the_kernel_hashes_as_its_twin(keys):
     sizes = [-1 if key is None else len(key) for key in keys]
     places = np.cumsum([0] + [max(size, 0) for size in sizes])[:-1]
     found = hash_keys(np.frombuffer(buf, np.uint8), places.astype(np.int64), np.asarray(sizes, np.int32))
-    assert found.tolist() == _reference.hash_keys(buf, places.tolist(), sizes)
+    assert found.tolist() == reference.hash_keys(buf, places.tolist(), sizes)
 
 
 def hashes_of(numbers):

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cleaner.reference import latest_of, siphash
 
 from kafkaframes.cleaner import CleanerSettings, _kernels_exchange, clean_partition
-from kafkaframes.cleaner._reference import latest_of, siphash
 from kafkaframes.cleaner.exchange import EntriesWriter, judge_buckets
 from kafkaframes.cleaner.offset_map import MapFullError
 from kafkaframes.cleaner.round import preview_partition

@@ -2,7 +2,7 @@
 
 What is a batch and where a file ends is decided as by Kafka's FileLogInputStream: no magic is refused (2 and above are
 read as format 2), and a rest of up to 17 bytes is no batch. ``kafkaframes.records.scan`` does the same for whole files
-in columns; ``tests/log/test_headers.py`` holds the two together.
+in columns; ``tests/files/test_headers.py`` holds the two together.
 """
 
 from __future__ import annotations

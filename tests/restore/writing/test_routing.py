@@ -5,11 +5,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.restore.writing.reference import murmur2, partition_of
 
 from kafkaframes.errors import EncodeError
 from kafkaframes.records.rows import blobs_of
 from kafkaframes.restore.writing import WriteSettings, _kernels
-from kafkaframes.restore.writing._reference import murmur2, partition_of
 from kafkaframes.restore.writing.routing import Router
 
 

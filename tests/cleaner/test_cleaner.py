@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cleaner.reference import PlainOffsetMap
 
 from kafkaframes.cleaner import CleanerSettings, clean_partition
-from kafkaframes.cleaner._reference import PlainOffsetMap
 from kafkaframes.cleaner.offset_map import OffsetMap
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.producer_snapshot import ProducerEntry, write_producer_snapshot

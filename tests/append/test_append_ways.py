@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.log.append_sets import NOW, a_set, some_settings
-from tests.log.append_sets import sealed as sealed_again
+from tests.append.append_sets import NOW, a_set, some_settings
+from tests.append.append_sets import sealed as sealed_again
 from tests.records.guarded import Guarded
 
 from kafkaframes.append import (

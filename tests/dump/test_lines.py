@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.dump import reference
 
-from kafkaframes.dump import _kernels, _reference, lines
+from kafkaframes.dump import _kernels, lines
 from kafkaframes.dump.lines import Base64, IfNull, Number, Raw, Slices, Text, Word, plan_line
 
 EVERY_PART = plan_line(
@@ -34,14 +35,14 @@ def columns(rows):
     }
 
 
-@pytest.mark.parametrize("backend", [_reference, _kernels], ids=["reference", "numba"])
+@pytest.mark.parametrize("backend", [reference, _kernels], ids=["reference", "numba"])
 @pytest.mark.parametrize("value", [0, 1, -1, 9, 10, 99, -100, 2**63 - 1, -(2**63)])
 def test_numbers_are_decimal(backend, value, monkeypatch):
     monkeypatch.setattr(lines, "kernels", backend)
     assert bytes(plan_line(Number("n")).render({"n": np.array([value])}, 1).data) == str(value).encode()
 
 
-@pytest.mark.parametrize("backend", [_reference, _kernels], ids=["reference", "numba"])
+@pytest.mark.parametrize("backend", [reference, _kernels], ids=["reference", "numba"])
 def test_each_part_says_its_piece(backend, monkeypatch):
     monkeypatch.setattr(lines, "kernels", backend)
     rows = [(7, 0, b"key", b"value"), (-8, 2, None, b"v"), (9, 1, None, None), (0, 9, b"", b"va")]
@@ -59,7 +60,7 @@ def test_each_part_says_its_piece(backend, monkeypatch):
 @given(ROWS)
 def test_the_kernel_agrees_with_its_twin_on_any_rows(rows):
     fast = EVERY_PART.render(columns(rows), len(rows))
-    kernel, lines.kernels = lines.kernels, _reference
+    kernel, lines.kernels = lines.kernels, reference
     try:
         slow = EVERY_PART.render(columns(rows), len(rows))
     finally:
@@ -68,7 +69,7 @@ def test_the_kernel_agrees_with_its_twin_on_any_rows(rows):
     np.testing.assert_array_equal(fast.ends, slow.ends)
 
 
-@pytest.mark.parametrize("backend", [_reference, _kernels], ids=["reference", "numba"])
+@pytest.mark.parametrize("backend", [reference, _kernels], ids=["reference", "numba"])
 def test_a_buffer_that_is_too_small_is_said_and_never_overrun(backend):
     line, out, ends = EVERY_PART, np.full(64, 7, np.uint8), np.zeros(1, np.int64)
     values = columns([(123456, 2, b"a key", b"a value")])

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.log.test_export import rows, visible, write_segment, written
+from tests.export.test_export import rows, visible, write_segment, written
 
 from kafkaframes.errors import OptionError
 from kafkaframes.export import sharing
