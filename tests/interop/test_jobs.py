@@ -98,7 +98,7 @@ def put_together(results: dict[str, Path], data: Path) -> None:
         for partition in known:
             raw = write_partition_metadata(PartitionMetadata(topic_id))
             (data / f"{topic}-{partition}" / "partition.metadata").write_bytes(raw)
-        of = tuple(known.get(partition, 0) for partition in range(max(known) + 1))
+        of = {partition: known.get(partition, 0) for partition in range(max(known) + 1)}
         layouts.append(TopicLayout(topic, topic_id, of, {"retention.ms": "-1"}))
     node = Node(node_id=1, cluster_id="Y29ycHVzLWNsdXN0ZXItMQ", directory_id="xwUKgqnBToqxLV2jFAXHkQ")
     write_all(data, checkpoint_files(logs))

@@ -74,7 +74,7 @@ def write_logs(data: Path) -> dict[str, str]:
             (path / segment_file_name(base, "timeindex")).touch()
         (path / "partition.metadata").write_text(f"version: 0\ntopic_id: {ids[topic]}")
     manager.abandon()
-    layouts = [TopicLayout(name, topic_id, (0,), {"retention.ms": "-1"}) for name, topic_id in ids.items()]
+    layouts = [TopicLayout(name, topic_id, {0: 0}, {"retention.ms": "-1"}) for name, topic_id in ids.items()]
     raw = bootstrap_checkpoint(
         layouts, node_id=1, directory_id=IDENTITY["directory.id"], now_ms=now_ms, next_producer_id=1000
     )
@@ -162,7 +162,7 @@ def write_compacted(data: Path) -> None:
                 (path / segment_file_name(base, kind)).write_bytes(content)
         (path / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
         ends[TopicPartition(topic, 0)] = Ends(0, 0, ACTIVE + 1)
-        layouts.append(TopicLayout(topic, topic_id, (0,), OF_CLEANER))
+        layouts.append(TopicLayout(topic, topic_id, {0: 0}, OF_CLEANER))
     node = Node(node_id=1, cluster_id=IDENTITY["cluster.id"], directory_id=IDENTITY["directory.id"])
     write_all(data, checkpoint_files(ends))
     write_all(data, node_files(node, layouts, now_ms=int(time.time() * 1000)))

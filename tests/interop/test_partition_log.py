@@ -64,7 +64,9 @@ def write_logs(manager: LogManager) -> None:
 
 
 def write_bootstrap(path: Path) -> None:
-    layouts = [TopicLayout(name, topic_id, (2,) * count) for name, (topic_id, count) in TOPICS.items()]
+    layouts = [
+        TopicLayout(name, topic_id, dict.fromkeys(range(count), 2)) for name, (topic_id, count) in TOPICS.items()
+    ]
     raw = bootstrap_checkpoint(layouts, node_id=1, directory_id=DIRECTORY_ID, now_ms=now_ms(), next_producer_id=1000)
     (path / "bootstrap.checkpoint").write_bytes(raw)
 

@@ -67,7 +67,7 @@ def test_any_files_will_do_in_any_order(tmp_path):
     new = log_of(tmp_path / "new")
     assert [row["offset"] for row in rows(new[TopicPartition("t", 0)])] == [1, 3, 5, 9]
     assert new[TopicPartition("t", 0)].log_start_offset == 1
-    assert rows(new[TopicPartition("t", 1)]) == []
+    assert TopicPartition("t", 1) not in new
     assert [row["offset"] for row in rows(new[TopicPartition("t", 2)])] == [7]
 
 
@@ -103,7 +103,7 @@ def test_ranges_topics_and_partitions_are_chosen(tmp_path):
     settings = {"topics": ("t",), "partitions": (1,), "from_offset": 10}
     restored(tmp_path / "a.parquet", tmp_path / "new", until_timestamp_ms=1_700_000_000_030, **settings)
     new = log_of(tmp_path / "new")
-    assert list(new) == [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert list(new) == [TopicPartition("t", 1)]
     assert [row["offset"] for row in rows(new[TopicPartition("t", 1)])] == list(range(10, 30))
     restored(tmp_path / "a.parquet", tmp_path / "late", from_timestamp_ms=1_700_000_000_090, topics=("u",))
     assert len(rows(log_of(tmp_path / "late")[TopicPartition("u", 0)])) == 10
@@ -180,3 +180,61 @@ def test_what_is_held_back_is_built_once_more_rows_have_come(monkeypatch):
         pieces += builder.add(pa.table(columns).slice(number, 1))
     assert len(pieces) > 5
     assert b"".join([*pieces, *builder.finish()]) == build_records(columns, batch_bytes=300)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "reason"),
+    [
+        (pa.array([0.0, 1.5]), "column partition is double; an integer is wanted"),
+        (pa.array(["0", "1"]), "column partition is string; an integer is wanted"),
+        (pa.array([0, 2**31], pa.int64()), "rows of partition 2147483648; partitions are numbered 0 to"),
+        (pa.array([0, -1], pa.int64()), "rows of partition -1; partitions are numbered 0 to"),
+        (pa.array([0, None], pa.int64()), "rows without a topic or a partition"),
+    ],
+)
+def test_a_partition_that_is_none_is_refused_by_name(tmp_path, partitions, reason):
+    pq.write_table(
+        pa.table({"topic": ["t", "t"], "partition": partitions, "value": [b"a", b"b"]}), tmp_path / "a.parquet"
+    )
+    with pytest.raises(OptionError, match=reason):
+        restored(tmp_path / "a.parquet", tmp_path / "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+
+
+@pytest.mark.parametrize("column", ["offset", "timestamp", "value"])
+def test_a_column_of_another_type_is_refused_by_name(tmp_path, column):
+    columns = {"topic": ["t"], "partition": [0], "value": [b"a"], column: pa.array([1.5])}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    with pytest.raises(OptionError, match=f"column {column} is double"):
+        restored(tmp_path / "a.parquet", tmp_path / "new")
+
+
+@pytest.mark.parametrize("partition", [100_000, 2**31 - 1])
+def test_only_partitions_that_occur_are_made(tmp_path, partition):
+    pq.write_table(table(partition=partition, count=3), tmp_path / "a.parquet")
+    report = restored(tmp_path / "a.parquet", tmp_path / "new")
+    assert [(one.partition, one.records_read, one.records_written) for one in report.partitions] == [(partition, 3, 3)]
+    assert [path.name for path in (tmp_path / "new").glob("t-*")] == [f"t-{partition}"]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize("record_format", [0, 1, 2])
+def test_the_report_has_rows_read_and_records_written(tmp_path, record_format, codec):
+    pq.write_table(table(offsets=range(500)), tmp_path / "a.parquet")
+    report = restored(
+        tmp_path, tmp_path / "new", record_format=record_format, codec=codec, batch_bytes=700, from_offset=17
+    )
+    (one,) = report.partitions
+    assert (one.records_read, one.records_written) == (500, 483)
+    assert one.records_left_out == {"outside the offsets or times asked for": 17}
+
+
+def test_rows_that_are_lost_on_the_way_end_the_job(tmp_path, monkeypatch):
+    pq.write_table(table(offsets=range(50)), tmp_path / "a.parquet")
+    batches = parquet._batches
+    monkeypatch.setattr(
+        parquet, "_batches", lambda *given: (batch.slice(0, batch.num_rows - 1) for batch in batches(*given))
+    )
+    with pytest.raises(LogDirError, match="50 records were read, 49 written"):
+        restored(tmp_path / "a.parquet", tmp_path / "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kafkaframes
 from kafkaframes.copies.records import read_records
 from kafkaframes.dump.verify import verify
 from kafkaframes.errors import LogDirError, OptionError
@@ -20,6 +21,7 @@ from kafkaframes.files.findings import Severity
 from kafkaframes.files.names import TopicPartition
 from kafkaframes.log.discover import discover
 from kafkaframes.log.transactions import transactions_of
+from kafkaframes.messages.envelopes import decode_metadata_record
 from kafkaframes.records.build import build_records
 from kafkaframes.restore.groups import CommitKey, read_groups
 from kafkaframes.restore.job import restore
@@ -74,6 +76,13 @@ def without(found, *names):
 
 def snapshot_of(path):
     return {one: (one.read_bytes(), one.stat().st_mtime_ns) for one in sorted(Path(path).rglob("*")) if one.is_file()}
+
+
+def partitions_told(directory):
+    """Return the numbers of the partitions that a controller is told of."""
+    read = kafkaframes.read_records(directory / "bootstrap.checkpoint", columns=["value"], control_records=False)
+    found = [decode_metadata_record("__cluster_metadata", row["value"]) for batch in read for row in batch.to_pylist()]
+    return [one.value.partition_id for one in found if one.value.spec.name == "PartitionRecord"]
 
 
 def write_log(directory, batches, *, name="t-0", base=0, topic_id="A" * 22):
@@ -183,12 +192,27 @@ def test_topic_ids_are_checked_given_and_made(tmp_path):
     assert list(log_of(tmp_path / "renamed"))[-1] == TopicPartition("v", 0)
 
 
-def test_numbers_that_are_missing_are_filled_up_with_empty_partitions(tmp_path):
+def test_only_partitions_that_occur_are_made_and_the_controller_is_told_of_those_between(tmp_path):
     restored(SOURCES[0], tmp_path / "new", topics=("orders",), partitions=(2,), groups=False)
-    new = log_of(tmp_path / "new")
-    assert [(one.partition, bool(rows(new[one]))) for one in new] == [(0, False), (1, False), (2, True)]
-    restored(SOURCES[0], tmp_path / "for-a-cluster", topics=("orders",), partitions=(2,), bootstrap="none")
-    assert [one.partition for one in log_of(tmp_path / "for-a-cluster")] == [2]
+    assert [one.partition for one in log_of(tmp_path / "new")] == [2]
+    assert partitions_told(tmp_path / "new") == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a b", "é"])
+def test_a_directory_whose_topic_has_no_name_of_a_topic_is_refused(tmp_path, name):
+    write_log(tmp_path / "source", [records(0, 10)], name=f"{name}-0")
+    with pytest.raises(OptionError, match="is no topic's name"):
+        restored(tmp_path / "source", tmp_path / "new")
+    restored(tmp_path / "source", tmp_path / "new", topic_map=((name, "better"),))
+    assert list(log_of(tmp_path / "new")) == [TopicPartition("better", 0)]
+
+
+def test_the_report_has_the_records_read_written_and_left_out(tmp_path):
+    source = write_log(tmp_path / "source", [records(0, 10), records(10, 10)], name="t-0")
+    report = restored(source, tmp_path / "new", offsets="reassign", from_offset=3, until_offset=17)
+    (one,) = report.partitions
+    assert (one.records_read, one.records_written) == (20, 14)
+    assert one.records_left_out == {"outside the offsets or times asked for": 6}
 
 
 # --------------------------------------------------------------------------------------------------------------- ranges
@@ -333,13 +357,14 @@ def test_the_new_node_knows_topics_settings_and_producers(tmp_path):
 def test_what_a_later_broker_would_not_start_with_is_raised_and_retention_is_held(tmp_path):
     source = write_log(tmp_path / "old", [records(0, 10)])
     configs = {"segment.bytes": "9000", "retention.ms": "1000", "cleanup.policy": "compact,delete"}
-    layout = TopicLayout("t", "A" * 22, (0, 0, 0), configs)
+    layout = TopicLayout("t", "A" * 22, dict.fromkeys(range(3), 0), configs)
     (source / "__cluster_metadata-0").mkdir()
     (source / "__cluster_metadata-0" / f"{0:020}.log").write_bytes(
         bootstrap_checkpoint([layout], node_id=1, directory_id="A" * 22, now_ms=NOW_MS)
     )
     restored(source, tmp_path / "new")
-    assert list(log_of(tmp_path / "new")) == [TopicPartition("t", number) for number in range(3)]
+    assert list(log_of(tmp_path / "new")) == [TopicPartition("t", 0)]
+    assert partitions_told(tmp_path / "new") == [0, 1, 2]
     assert configs_of(tmp_path / "new")["t"] == configs | {
         "segment.bytes": "1048576",
         "retention.ms": "-1",

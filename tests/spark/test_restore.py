@@ -71,6 +71,8 @@ def test_rows_without_offsets_are_numbered_in_the_frames_order(spark, tmp_path):
     ("rows", "schema", "settings", "error", "reason"),
     [
         ([("t", b"v")], "topic string, value binary", {}, OptionError, "no column partition"),
+        ([("t", 1.5, b"v")], "topic string, partition double, value binary", {}, OptionError, "partition is double"),
+        ([("t", 2**31, b"v")], "topic string, partition bigint, value binary", {}, KafkaframesError, "2147483648"),
         ([(None, 0, b"v")], "topic string, partition int, value binary", {}, KafkaframesError, "no topic"),
         ([("t", 0, b"v")], "topic string, partition int, value binary", {"topics": ("u",)}, OptionError, "nothing"),
         ([("t", 0, b"v")], "topic string, partition int, value binary", {"codec": "no"}, OptionError, "codec"),

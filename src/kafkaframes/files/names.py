@@ -40,7 +40,7 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 _DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]{1,10})(?:\.(?P<unique_id>[0-9a-f]{32})-(?P<state>[a-z]+))?")
 _FILE = re.compile(r"(?P<offset>[0-9]{20})(?:-(?P<epoch>[0-9]{10}))?\.(?P<kind>[a-z]+)(?:\.(?P<temporary>[a-z.]+))?")
 _MAX_OFFSET = 2**63 - 1
-_MAX_INT32 = 2**31 - 1
+LARGEST_PARTITION = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -80,7 +80,7 @@ class DirectoryName:
         True
         """
         match = _DIRECTORY.fullmatch(name)
-        if match is None or int(match["partition"]) > _MAX_INT32:
+        if match is None or int(match["partition"]) > LARGEST_PARTITION:
             return None
         state = match["state"] or ""
         if state and state not in DIRECTORY_STATES:

@@ -32,7 +32,8 @@ from kafkaframes.log.producer_state import ProducerStates
 from kafkaframes.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkaframes.log.recovery.producers import in_file_order
 from kafkaframes.log.transactions import OpenTransactions
-from kafkaframes.records.scan import FILE, Batches, scan_all
+from kafkaframes.records.decoded import count_records
+from kafkaframes.records.scan import FILE, Batches, as_array, scan_all
 
 LARGEST_SEGMENT = 2**31 - 1  # positions in an offset index have 32 bits
 DEFAULT_SEGMENT_BYTES = 1 << 30  # the default of segment.bytes
@@ -63,12 +64,13 @@ class SegmentSettings:
 
 @dataclass(frozen=True, slots=True)
 class WrittenSegment:
-    """One segment that was written; ``size_bytes`` is that of its ``.log``."""
+    """One segment that was written; ``size_bytes`` is that of its ``.log``, ``records`` are what its batches hold."""
 
     base_offset: int
     next_offset: int
     size_bytes: int
     batches: int
+    records: int
 
 
 @dataclass(slots=True)
@@ -90,6 +92,11 @@ class WrittenPartition:
     def size_bytes(self) -> int:
         """Bytes of the segments' ``.log`` files."""
         return sum(one.size_bytes for one in self.segments)
+
+    @property
+    def records(self) -> int:
+        """Records of the segments' batches."""
+        return sum(one.records for one in self.segments)
 
 
 class PartitionWriter:
@@ -157,6 +164,8 @@ class PartitionWriter:
                 continue
             last = max(until, first + 1) - 1  # a batch that is larger than a segment may be stands alone
             segment.write(view[int(starts[first]) : int(starts[last] + sizes[last])], last + 1 - first, mtime_ms)
+            written = Batches(np.ascontiguousarray(batches.table[:, first : last + 1]), batches.end)
+            segment.records += count_records(as_array(data), written)
             self.written.log_end_offset = int(batches.column("last_offset")[last]) + 1
             first = last + 1
 
@@ -197,7 +206,9 @@ class PartitionWriter:
         self._write_indexes(segment, indexes)
         self.written.epochs = leader_epochs.recovered(self.written.epochs, indexes.epochs)
         self.written.segments.append(
-            WrittenSegment(segment.base_offset, indexes.next_offset, segment.size_bytes, segment.batches)
+            WrittenSegment(
+                segment.base_offset, indexes.next_offset, segment.size_bytes, segment.batches, segment.records
+            )
         )
 
     @property
@@ -299,6 +310,7 @@ class _OpenSegment:
         self.base_offset = base_offset
         self.size_bytes = 0
         self.batches = 0
+        self.records = 0
         self.mtime_ms: int | None = None
         self._path = directory / names.segment_file_name(base_offset, "log")
         self._stack = ExitStack()

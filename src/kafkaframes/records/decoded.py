@@ -8,13 +8,30 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.records import decode
-from kafkaframes.records.layout import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from kafkaframes.records.layout import CODEC_MASK, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from kafkaframes.records.reasons import BAD_VARINT, FIELD_PAST_RECORD, UNREADABLE_FIELD
 from kafkaframes.records.scan import Batches, Bytes, Ints
 
 _CUT_OFF = (BAD_VARINT, FIELD_PAST_RECORD)
 
 Flags = npt.NDArray[np.bool_]
+
+
+def count_records(data: Bytes, batches: Batches) -> int:
+    """Return how many records batches hold: by their headers, and where a message set of formats 0 and 1 is
+    compressed, by opening it, for no header says it.
+
+    Args:
+        data: with the batches at their positions.
+        batches: good ones.
+    """
+    magic = batches.column("magic")
+    wrapped = (magic < 2) & ((batches.column("attributes") & CODEC_MASK) != 0)
+    count = int(batches.column("count").sum(where=magic >= 2)) + int(((magic < 2) & ~wrapped).sum())
+    if wrapped.any():
+        sets = Batches(np.ascontiguousarray(batches.table[:, wrapped]), batches.end)
+        count += int(Decoded.of(data, sets).index.rows.sum())
+    return count
 
 
 @dataclass(frozen=True, slots=True)

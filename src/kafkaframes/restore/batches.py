@@ -20,7 +20,7 @@ from kafkaframes.append import patch
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.batch import sequence_of
 from kafkaframes.records.build import build_batch
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decoded import Decoded, count_records
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, PLACE, TRANSACTIONAL
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
@@ -33,6 +33,8 @@ from kafkaframes.restore.translation import Translation
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 END = 2**63 - 1
+OUTSIDE = "outside the offsets or times asked for"
+UNDECODABLE = "in batches that cannot be decoded"
 
 
 class Opened(NamedTuple):
@@ -61,6 +63,7 @@ class Renumbering:
         is_done: whether the end has been reached.
         seen_end: the offset after the last batch that was seen, as the source has it.
         dropped: what was left out, by kind.
+        left_out: reason to how many records that is.
     """
 
     def __init__(self, settings: RestoreSettings, *, log_start_offset: int, translation: Translation) -> None:
@@ -70,6 +73,7 @@ class Renumbering:
         self.is_done = False
         self.seen_end = 0
         self.dropped: Counter[str] = Counter()
+        self.left_out: Counter[str] = Counter()
         self._settings = settings
         self._translation = translation
         self._from_time, self._to_time = settings.from_timestamp_ms, settings.until_timestamp_ms
@@ -88,6 +92,8 @@ class Renumbering:
         self._find_times(data, batches)
         self.seen_end = int(batches.column("last_offset")[-1]) + 1
         chosen = self._chosen(batches)
+        if len(chosen) < len(batches):
+            self.left_out[OUTSIDE] += count_records(data, batches) - count_records(data, chosen)
         if len(chosen):
             yield from self._moved(data, chosen) if self._settings.moves_offsets else self._kept(data, chosen)
 
@@ -225,7 +231,9 @@ class Renumbering:
         wanted = (offsets >= self.first_offset) & (offsets < self.end_offset)
         if not self._settings.moves_offsets:
             wanted = offsets < self.end_offset
+        self._count_left_out(data, some, bad)
         index = decoded.index.take(wanted, decoded.owners)
+        self.left_out[OUTSIDE] -= sum(int(index.rows[at]) for at in range(len(some)) if at not in bad)
         rows, ends = rows_of_index(decoded.sections, index, offsets=index.offsets.copy()), np.cumsum(index.rows)
         return {
             int(row): None
@@ -239,6 +247,15 @@ class Renumbering:
             )
             for at, (row, end, count) in enumerate(zip(numbers, ends, index.rows, strict=True))
         }
+
+    def _count_left_out(self, data: Bytes, batches: Batches, bad: set[int]) -> None:
+        """Count all records of batches that were opened as left out; what is kept of the good ones comes off again."""
+        flags = np.zeros(len(batches), np.bool_)
+        flags[list(bad)] = True
+        for reason, chosen in ((UNDECODABLE, flags), (OUTSIDE, ~flags)):
+            if chosen.any():
+                part = Batches(np.ascontiguousarray(batches.table[:, chosen]), batches.end)
+                self.left_out[reason] += count_records(data, part)
 
     def _find_times(self, data: Bytes, batches: Batches) -> None:
         """Turn the times that are asked for into offsets as soon as a record reaches them."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kafkaframes.errors import LogDirError
@@ -11,7 +10,7 @@ from kafkaframes.files.names import TopicPartition
 from kafkaframes.log.discover import discover
 from kafkaframes.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all
 from kafkaframes.restore.groups import Commit, CommitKey, Groups, csv_text, write_groups
-from kafkaframes.restore.kraft import TopicLayout
+from kafkaframes.restore.kraft import TopicLayout, told_numbers
 from kafkaframes.restore.metadata import SourceMetadata, TopicSettings
 from kafkaframes.restore.plan import OFFSETS_TOPIC, NewId
 from kafkaframes.restore.report import RestoreReport
@@ -99,16 +98,15 @@ class Completion:
     def _write_node(self, directory: Path, logs: Mapping[TopicPartition, Ends]) -> None:
         settings, report = self._settings, self._report
         epochs = {TopicPartition(one.topic, one.partition): one.leader_epoch for one in report.partitions}
-        counts = Counter(partition.topic for partition in logs)
         configs = self._configs()
         layouts = [
             TopicLayout(
                 name=topic,
                 topic_id=report.topic_ids[topic],
-                leader_epochs=tuple(epochs.get(TopicPartition(topic, number), 0) for number in range(count)),
+                leader_epochs={number: epochs.get(TopicPartition(topic, number), 0) for number in numbers},
                 configs=configs.get(topic, {}),
             )
-            for topic, count in sorted(counts.items())
+            for topic, numbers in sorted(self._numbers(logs).items())
         ]
         report.held = sorted(name for name, said in configs.items() if _is_held(said))
         report.cluster_id = settings.cluster_id or self._new_id()
@@ -122,6 +120,14 @@ class Completion:
         beyond = (last // _PRODUCER_ID_BLOCK + 1) * _PRODUCER_ID_BLOCK if last >= 0 else 0
         first_free = max(beyond, self._metadata.next_producer_id)
         write_all(directory, node_files(node, layouts, now_ms=self._now_ms, next_producer_id=first_free))
+
+    def _numbers(self, logs: Iterable[TopicPartition]) -> dict[str, Sequence[int]]:
+        """Return the partitions that the controller is told of, by topic."""
+        have: dict[str, set[int]] = {}
+        for one in logs:
+            have.setdefault(one.topic, set()).add(one.partition)
+        known = {self._settings.new_name(name): said.partitions for name, said in self._metadata.topics.items()}
+        return {topic: told_numbers(numbers, count=known.get(topic, 0)) for topic, numbers in have.items()}
 
     def _configs(self) -> dict[str, dict[str, str]]:
         """Return each topic's settings: the source's, what keeps a broker from deleting it all, what is asked for."""

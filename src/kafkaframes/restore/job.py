@@ -125,8 +125,7 @@ class _Job:
     ) -> None:
         self._settings, self._report, self._now_ms = settings, report, now_ms
         metadata = metadata_of(found)
-        counts = {topic: said.partitions for topic, said in metadata.topics.items()}
-        self._plan: RestorePlan = plan_restore(found, settings, new_id=new_id, partition_counts=counts, storage=storage)
+        self._plan: RestorePlan = plan_restore(found, settings, new_id=new_id, storage=storage)
         self._groups = read_groups(self._plan.offsets_copies) if settings.groups else Groups()
         report.topic_ids, report.left_out = self._plan.topic_ids, self._plan.left_out
         report.decisions = [one.as_json() for one in self._plan.decisions]
@@ -147,7 +146,7 @@ class _Job:
             )
             for one in self._plan.partitions
         ]
-        targets = {one.source: one.target for one in self._plan.partitions if one.source is not None}
+        targets = {one.source: one.target for one in self._plan.partitions}
 
         def stays(source: TopicPartition, offset: int) -> tuple[TopicPartition, int] | None:
             return (targets[source], offset) if source in targets else None
@@ -173,7 +172,7 @@ class _Job:
                 settings=self._settings,
                 parts=one.parts,
                 log_start_offset=one.log_start_offset,
-                committed=committed.get(one.source, ()) if one.source is not None else (),
+                committed=committed.get(one.source, ()),
                 now_ms=self._now_ms,
             )
             for one in self._plan.partitions
@@ -185,7 +184,6 @@ class _Job:
         moved = {
             one.source: (one.target, dict(report.committed))
             for one, report in zip(self._plan.partitions, self._report.partitions, strict=True)
-            if one.source is not None
         }
 
         def follow(source: TopicPartition, offset: int) -> tuple[TopicPartition, int] | None:

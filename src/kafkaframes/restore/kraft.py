@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -40,6 +40,7 @@ _CONTROL_VERSION: Final = (0).to_bytes(2)
 _TOPIC_RESOURCE: Final = 2
 _NO_LEADER: Final = -1
 _BATCH_BYTES: Final = 1 << 20
+_MOST_TOLD: Final = 10_000  # MAX_PARTITIONS_PER_BATCH of Kafka's ReplicationControlManager
 _VERSIONS: Final = {"PartitionRecord": 1}  # with directories, from metadata.version 3.7 on; the others are at 0
 
 
@@ -49,14 +50,32 @@ class TopicLayout:
 
     Attributes:
         topic_id: 22 characters of URL-safe base64.
-        leader_epochs: of each partition, by its number: at least the epochs in its log.
+        leader_epochs: partition number to leader epoch, at least the latest in the partition's log.
         configs: the topic's own settings.
     """
 
     name: str
     topic_id: str
-    leader_epochs: tuple[int, ...]
+    leader_epochs: Mapping[int, int]
     configs: Mapping[str, str] = field(default_factory=dict)
+
+
+def told_numbers(have: Collection[int], *, count: int = 0) -> Sequence[int]:
+    """Return the partitions of a topic that a controller is told of, where a log has some of them.
+
+    Kafka numbers a topic's partitions from 0 without a gap, and producers count on it: so the controller is told of the
+    numbers between, and a broker that starts makes their empty logs. Where that would be more than Kafka creates in
+    one request, it is told of those that occur and of no others.
+
+    >>> told_numbers({0, 2}), told_numbers({0, 2**31 - 1})
+    (range(0, 3), [0, 2147483647])
+
+    Args:
+        have: the partitions that a log has.
+        count: how many the topic had where the log comes from.
+    """
+    count = max(max(have) + 1, count)
+    return range(count) if count <= _MOST_TOLD else sorted(have)
 
 
 def uuid_of(topic_id: str) -> uuid.UUID:
@@ -129,7 +148,7 @@ def _topic(topic: TopicLayout, node_id: int, directory: uuid.UUID) -> Iterator[M
     for name, value in sorted(topic.configs.items()):
         record = message("ConfigRecord")
         yield record(resource_type=_TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)
-    for number, leader_epoch in enumerate(topic.leader_epochs):
+    for number, leader_epoch in sorted(topic.leader_epochs.items()):
         yield message("PartitionRecord")(
             partition_id=number,
             topic_id=topic_id,

@@ -7,6 +7,7 @@ rows lie in another order the partition is sorted in memory, up to a bound (``sp
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,17 +21,18 @@ import pyarrow.dataset as ds
 
 from kafkaframes.errors import EncodeError, LogDirError, OptionError
 from kafkaframes.files import atomic
-from kafkaframes.files.names import TopicPartition
+from kafkaframes.files.names import LARGEST_PARTITION, TopicPartition
+from kafkaframes.files.row_counts import check_row_counts
 from kafkaframes.log.batch_builder import COLUMNS
 from kafkaframes.restore.completion import Completion
 from kafkaframes.restore.groups import Groups
 from kafkaframes.restore.job import carry_out
 from kafkaframes.restore.metadata import SourceMetadata
-from kafkaframes.restore.partition import PartitionReport, RestoreTask, restore_partition
-from kafkaframes.restore.plan import NewId, check_topic_name, missing
+from kafkaframes.restore.partition import PartitionReport
+from kafkaframes.restore.plan import NewId, check_topic_name
 from kafkaframes.restore.report import RestoreReport
 from kafkaframes.restore.rows import RowsWriter, check_columns
-from kafkaframes.restore.settings import KRAFT, RestoreSettings
+from kafkaframes.restore.settings import RestoreSettings
 from kafkaframes.rewrite.job import Runner, described, run_here
 
 SORTED_BYTES = 2 << 30  # of one partition, in memory
@@ -49,6 +51,7 @@ class ParquetTask:
         is_hive: topic and partition stand in the files' paths.
         directory: of the new log.
         size_bytes: of the files.
+        rows: how many of the files' rows are this partition's, as they were counted when the files were looked through.
     """
 
     target: TopicPartition
@@ -59,6 +62,7 @@ class ParquetTask:
     topic_id: str
     settings: RestoreSettings
     size_bytes: int = 0
+    rows: int = 0
 
 
 def restore_parquet(
@@ -115,12 +119,7 @@ def restore_parquet(
 
 
 def complete(directory: Path, report: RestoreReport, settings: RestoreSettings, *, now_ms: int, new_id: NewId) -> None:
-    """Fill topics up and write what a broker finds beside partitions; the report has those that are written."""
-    have = [TopicPartition(one.topic, one.partition) for one in report.partitions]
-    for target in missing(have, {}) if settings.bootstrap == KRAFT else []:
-        topic_id = report.topic_ids[target.topic]
-        task = RestoreTask(target=target, directory=str(directory), topic_id=topic_id, settings=settings)
-        report.partitions.append(restore_partition(task))
+    """Write what a broker finds beside partitions; the report has those that are written."""
     report.partitions.sort(key=lambda one: (one.topic, one.partition))
     Completion(settings, report, SourceMetadata(), now_ms=now_ms, new_id=new_id).write(directory, {}, Groups())
 
@@ -139,7 +138,9 @@ def restore_task(task: ParquetTask) -> PartitionReport:
     try:
         for rows in _in_order(task):
             writer.add(rows)
-        return writer.close()
+        report = writer.close()
+        check_row_counts(task.rows, report.records_read, {}, place=f"{task.source} in {task.files[0]}")
+        return report
     except EncodeError as error:
         error.file = f"{task.source} in {task.files[0]}"
         raise
@@ -159,14 +160,16 @@ class _Files:
             plain = ds.dataset(source, format="parquet")
             self.is_hive = any("/topic=" in path for path in plain.files)
             self._dataset = ds.dataset(source, format="parquet", partitioning=_hive() if self.is_hive else None)
-            check_columns(self._dataset.schema.names, settings)
+            check_columns(self._dataset.schema, settings)
             fragments = list(self._dataset.get_fragments())
             self._sizes = {one.path: _size(one) for one in fragments}
             self._firsts = {one.path: _first_offset(one) for one in fragments}
             self.by_partition: dict[TopicPartition, list[str]] = {}
+            self._rows: Counter[TopicPartition] = Counter()
             for one in fragments:
-                for partition in self._partitions(one):
+                for partition, rows in self._partitions(one).items():
                     self.by_partition.setdefault(partition, []).append(one.path)
+                    self._rows[partition] += rows
         self._base = source
 
     @property
@@ -191,21 +194,33 @@ class _Files:
             topic_id=topic_id,
             settings=self._settings,
             size_bytes=self.size_of(source),
+            rows=self._rows[source],
         )
 
-    def _partitions(self, fragment: Any) -> list[TopicPartition]:
+    def _partitions(self, fragment: Any) -> dict[TopicPartition, int]:
+        """Return the partitions that a file has rows of, and how many."""
         keys = ds.get_partition_keys(fragment.partition_expression) if self.is_hive else {}
         if {"topic", "partition"} <= keys.keys():
-            return [TopicPartition(str(keys["topic"]), int(keys["partition"]))]
-        found: set[tuple[Any, Any]] = set()
+            return {_partition(keys["topic"], keys["partition"], fragment.path): fragment.count_rows()}
+        found: Counter[TopicPartition] = Counter()
         for batch in fragment.to_batches(columns=["topic", "partition"], schema=self._dataset.schema):
-            distinct = pa.Table.from_batches([batch]).group_by(["topic", "partition"]).aggregate([])
-            found |= set(
-                zip(distinct.column("topic").to_pylist(), distinct.column("partition").to_pylist(), strict=True)
-            )
-        if any(topic is None or partition is None or partition < 0 for topic, partition in found):
-            raise OptionError(f"{fragment.path} has rows without a topic or a partition")
-        return [TopicPartition(str(topic), int(partition)) for topic, partition in sorted(found)]
+            names = pa.Table.from_arrays([_plain(column) for column in batch.columns], batch.schema.names)
+            counted = names.group_by(["topic", "partition"]).aggregate([([], "count_all")])
+            for one in counted.to_pylist():
+                found[_partition(one["topic"], one["partition"], fragment.path)] += one["count_all"]
+        return dict(sorted(found.items()))
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _partition(topic: Any, partition: Any, path: str) -> TopicPartition:
+    if topic is None or partition is None:
+        raise OptionError(f"{path} has rows without a topic or a partition")
+    if not 0 <= partition <= LARGEST_PARTITION:
+        raise OptionError(f"{path} has rows of partition {partition}; partitions are numbered 0 to 2^31 - 1")
+    return TopicPartition(str(topic), int(partition))
 
 
 def _hive() -> Any:

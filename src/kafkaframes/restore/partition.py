@@ -10,8 +10,11 @@ from typing import Any
 from kafkaframes.errors import LogDirError
 from kafkaframes.files import atomic
 from kafkaframes.files.names import TopicPartition
+from kafkaframes.files.row_counts import check_row_counts
 from kafkaframes.log.segment_writer import LARGEST_SEGMENT, PartitionWriter, SegmentSettings
 from kafkaframes.records.build import build_end_transaction
+from kafkaframes.records.decoded import count_records
+from kafkaframes.restore.batches import OUTSIDE as OUTSIDE
 from kafkaframes.restore.batches import Renumbering
 from kafkaframes.restore.cluster import Ends
 from kafkaframes.restore.settings import ABORT, SKIP, RestoreSettings
@@ -62,6 +65,9 @@ class PartitionReport:
         open_transactions: producers whose transaction has no marker at the end.
         aborted: how many such were ended with a marker.
         committed: pairs of a committed offset of the source and the new one.
+        records_read, records_written: of the source and of the new log; a marker that ends a transaction here is
+            among ``aborted``, not among these.
+        records_left_out: reason to records that were read and not written.
     """
 
     topic: str
@@ -80,6 +86,9 @@ class PartitionReport:
     open_transactions: list[int] = field(default_factory=list)
     aborted: int = 0
     committed: list[tuple[int, int]] = field(default_factory=list)
+    records_read: int = 0
+    records_written: int = 0
+    records_left_out: Counter[str] = field(default_factory=Counter)
 
     @property
     def ends(self) -> Ends:
@@ -96,7 +105,18 @@ class PartitionReport:
         """Return what ``as_json`` said."""
         lost = [Lost(**one) for one in said["lost"]]
         committed = [(old, new) for old, new in said["committed"]]
-        return cls(**said | {"lost": lost, "dropped": Counter(said["dropped"]), "committed": committed})
+        counters = {name: Counter(said[name]) for name in ("dropped", "records_left_out")}
+        return cls(**said | counters | {"lost": lost, "committed": committed})
+
+    def check_records(self) -> None:
+        """Compare the records that were read with those that were written.
+
+        Raises:
+            LogDirError: they differ.
+        """
+        check_row_counts(
+            self.records_read, self.records_written, self.records_left_out, place=f"{self.topic}-{self.partition}"
+        )
 
 
 def restore_partition(task: RestoreTask) -> PartitionReport:
@@ -146,6 +166,7 @@ class _Restoring:
 
     def _pieces(self, part: SegmentPart, run: Run) -> list[bytes]:
         ids = run.batches.column("producer_id")
+        self._report.records_read += count_records(run.data, run.batches)
         self._report.last_producer_id = max(self._report.last_producer_id, int(ids.max(initial=-1)))
         try:
             return [piece for piece in self._chosen.take(run.data, run.batches) if piece]
@@ -185,7 +206,9 @@ class _Restoring:
         start = written.log_start_offset if settings.moves_offsets else chosen.first_offset
         report.log_start_offset = min(max(start, written.log_start_offset), written.log_end_offset)
         report.leader_epoch = max((one.leader_epoch for one in written.epochs), default=-1)
-        report.dropped = chosen.dropped
+        report.dropped, report.records_left_out = chosen.dropped, chosen.left_out
+        report.records_written = written.records - report.aborted
+        report.check_records()
         report.committed = sorted(self._translated().items())
         return report
 

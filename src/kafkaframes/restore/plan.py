@@ -41,13 +41,13 @@ class PlannedPartition:
 
     Attributes:
         target: as it will be called.
-        source: as the sources call it; None for an empty one that fills a topic up.
+        source: as the sources call it.
         parts: the sources' segments, in order.
         directory: the source's; ``merged/...`` where it is one log from several copies.
     """
 
     target: TopicPartition
-    source: TopicPartition | None = None
+    source: TopicPartition
     parts: tuple[SegmentPart, ...] = ()
     log_start_offset: int = 0
     directory: str = ""
@@ -81,7 +81,6 @@ def plan_restore(
     settings: RestoreSettings,
     *,
     new_id: NewId,
-    partition_counts: Mapping[str, int] | None = None,
     storage: Mapping[str, Any] | None = None,
 ) -> RestorePlan:
     """Work out what becomes of the sources. They are listed; of a partition with several copies headers are read.
@@ -89,7 +88,6 @@ def plan_restore(
     Args:
         directories: from the discovery.
         new_id: makes an id for a topic that has none.
-        partition_counts: of the source's topics, where its metadata says it.
         storage: options of the stores that have the sources.
 
     Raises:
@@ -113,9 +111,6 @@ def plan_restore(
     if not plan.partitions:
         raise OptionError("nothing to restore: no live partition of the sources is asked for")
     plan.topic_ids = _topic_ids(found, settings, new_id)
-    if settings.bootstrap == KRAFT:  # an existing cluster has the others
-        counts = {settings.new_name(topic): count for topic, count in (partition_counts or {}).items()}
-        plan.partitions += [PlannedPartition(one) for one in missing([one.target for one in plan.partitions], counts)]
     plan.partitions.sort(key=lambda one: one.target)
     return plan
 
@@ -177,6 +172,9 @@ def is_as_it_was(settings: RestoreSettings) -> bool:
 
 def _check_names(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings) -> None:
     topics = {one.topic for one in copies}
+    for topic in sorted(topics):
+        if settings.new_name(topic) == topic:  # a log directory may be called anything
+            names.check_topic(topic)
     for old, new in settings.topic_map:
         if old not in topics:
             raise OptionError(f"the topic map names {old}, which is not restored")
@@ -219,19 +217,6 @@ def _parts(directory: LogDirectory, partition: Partition) -> Iterator[SegmentPar
         yield SegmentPart(
             filesystem, kept.path, kept.base_offset, LARGEST_OFFSET, kept.size_bytes, times.get(kept.path)
         )
-
-
-def missing(planned: Iterable[TopicPartition], counts: Mapping[str, int]) -> list[TopicPartition]:
-    """Return the empty partitions that topics need: Kafka numbers them from 0 without a gap, up to its count."""
-    numbers: dict[str, set[int]] = {}
-    for one in planned:
-        numbers.setdefault(one.topic, set()).add(one.partition)
-    return [
-        TopicPartition(topic, number)
-        for topic, have in numbers.items()
-        for number in range(max(max(have) + 1, counts.get(topic, 0)))
-        if number not in have
-    ]
 
 
 # -------------------------------------------------------------------------------------------------------- topic ids

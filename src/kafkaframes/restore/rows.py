@@ -6,7 +6,7 @@ producer) the batches do not have; their leader epoch is the first, 0, unless on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.files.names import TopicPartition
 from kafkaframes.log.batch_builder import BatchBuilder
 from kafkaframes.log.segment_writer import DEFAULT_SEGMENT_BYTES, PartitionWriter, SegmentSettings
-from kafkaframes.restore.partition import PartitionReport
+from kafkaframes.restore.partition import OUTSIDE, PartitionReport
 from kafkaframes.restore.settings import RestoreSettings
 
 
@@ -56,18 +56,27 @@ class RowsWriter:
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         self._report.bytes_read += table.nbytes
         wanted = self._range.take(table)
+        self._report.records_read += table.num_rows
+        if table.num_rows > wanted.num_rows:
+            self._report.records_left_out[OUTSIDE] += table.num_rows - wanted.num_rows
         if wanted.num_rows:
             if self._first_offset is None and "offset" in wanted.column_names and not self._settings.moves_offsets:
                 self._first_offset = wanted.column("offset")[0].as_py()
             self._write(self._builder.add(wanted))
 
     def close(self) -> PartitionReport:
-        """Complete the directory and return the report."""
+        """Complete the directory and return the report.
+
+        Raises:
+            LogDirError: not every wanted row was written, or the disk fails.
+        """
         self._write(self._builder.finish())
         writer = self._writer = self._writer or self._opened()
         written, report = writer.close(), self._report
         report.segments, report.bytes_written = len(written.segments), written.size_bytes
         report.batches = sum(one.batches for one in written.segments)
+        report.records_written = written.records
+        report.check_records()
         report.first_segment_offset = report.log_start_offset = written.log_start_offset
         report.log_end_offset = written.log_end_offset
         report.leader_epoch = max((one.leader_epoch for one in written.epochs), default=-1)
@@ -133,13 +142,16 @@ def _first_reaching(table: pa.Table, timestamp_ms: int) -> int | None:
     return int(reached[0]) if len(reached) else None
 
 
-def check_columns(names: Iterable[str], settings: RestoreSettings) -> None:
+def check_columns(schema: pa.Schema, settings: RestoreSettings) -> None:
     """Refuse a table that is none of records.
 
+    A number that is no integer (1.5 in a column of doubles) would fall into another partition, or nowhere, without a
+    word: so the columns' types are checked, not their values.
+
     Raises:
-        OptionError: names what is missing.
+        OptionError: names what is missing, or what has another type.
     """
-    have = set(names)
+    have = set(schema.names)
     lacking = [name for name in ("topic", "partition", "value") if name not in have]
     if (settings.from_offset, settings.until_offset) != (None, None) and "offset" not in have:
         lacking.append("offset")
@@ -147,3 +159,24 @@ def check_columns(names: Iterable[str], settings: RestoreSettings) -> None:
         lacking.append("timestamp")
     if lacking:
         raise OptionError(f"no column {', '.join(lacking)}; there are {', '.join(sorted(have))}")
+    for name, (fits, wanted) in _COLUMN_TYPES.items():
+        if name not in have:
+            continue
+        kind = schema.field(name).type
+        plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not pa.types.is_null(plain) and not any(fit(plain) for fit in fits):
+            raise OptionError(f"column {name} is {kind}; {wanted} is wanted: cast it")
+
+
+_INTEGER = ((pa.types.is_integer,), "an integer")
+_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+_PAYLOAD = ((*_TEXT, *_BYTES), "binary or string")
+_COLUMN_TYPES: dict[str, tuple[tuple[Callable[[pa.DataType], bool], ...], str]] = {
+    "topic": (_TEXT, "string"),
+    "partition": _INTEGER,
+    "offset": _INTEGER,
+    "timestamp": ((pa.types.is_integer, pa.types.is_timestamp), "a timestamp, or milliseconds"),
+    "key": _PAYLOAD,
+    "value": _PAYLOAD,
+}

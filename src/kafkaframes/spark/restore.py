@@ -63,7 +63,7 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
     from kafkaframes.rewrite.job import described
 
     chosen = RestoreSettings(**settings)
-    check_columns(df.columns, chosen)
+    check_columns(_arrow_schema(df), chosen)
     target = Path(to).absolute()
     report = RestoreReport(["DataFrame"], str(target), described(chosen), str(df.semanticHash()))
 
@@ -80,6 +80,16 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
     return carry_out(report, write)
 
 
+def _arrow_schema(df: DataFrame) -> pa.Schema:
+    """Return the frame's columns that are read, as Arrow types."""
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    names = {name.lower(): name for name in _READ}
+    read = [(names[one.name.lower()], one.dataType) for one in df.schema.fields if one.name.lower() in names]
+    return pa.schema([(name, to_arrow_type(kind)) for name, kind in read])
+
+
 def _new_id() -> str:
     from kafkaframes.restore.kraft import id_text
 
@@ -93,7 +103,7 @@ def _by_partition(df: DataFrame, settings: RestoreSettings) -> DataFrame:
     have = {name.lower(): name for name in df.columns}
     rows = df.select(*(F.col(have[name.lower()]).alias(name) for name in _READ if name.lower() in have))
     rows = rows.where(_wanted(settings)).withColumn("topic", F.col("topic").cast("string"))
-    rows = rows.withColumn("partition", F.col("partition").cast("int"))
+    rows = rows.withColumn("partition", F.col("partition").cast("bigint"))
     if "offset" in rows.columns:
         rows = rows.withColumn("offset", F.col("offset").cast("bigint"))
     else:
@@ -188,14 +198,17 @@ def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, p
     import numpy as np
     import pyarrow.compute as pc
 
-    from kafkaframes.files.names import TopicPartition
+    from kafkaframes.files.names import LARGEST_PARTITION, TopicPartition
 
     for batch in batches:
         if batch.num_rows == 0:
             continue
         topics, numbers = batch.column("topic"), batch.column("partition")
-        if topics.null_count or numbers.null_count or pc.min(numbers).as_py() < 0:
+        if topics.null_count or numbers.null_count:
             raise OptionError("a row has no topic or no partition")
+        for number in (pc.min(numbers).as_py(), pc.max(numbers).as_py()):
+            if not 0 <= number <= LARGEST_PARTITION:
+                raise OptionError(f"a row has partition {number}; partitions are numbered 0 to 2^31 - 1")
         changes = pc.or_(pc.not_equal(topics[1:], topics[:-1]), pc.not_equal(numbers[1:], numbers[:-1]))
         edges = [0, *(np.flatnonzero(changes.to_numpy(zero_copy_only=False)) + 1).tolist(), batch.num_rows]
         for start, stop in pairwise(edges):

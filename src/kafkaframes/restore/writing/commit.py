@@ -33,7 +33,7 @@ from kafkaframes.restore.cluster import (
     node_files,
     write_all,
 )
-from kafkaframes.restore.kraft import TopicLayout, bootstrap_checkpoint
+from kafkaframes.restore.kraft import TopicLayout, bootstrap_checkpoint, told_numbers
 from kafkaframes.restore.writing.assembling import PartitionTask, write_partition
 from kafkaframes.restore.writing.runs import Run
 from kafkaframes.restore.writing.settings import WriteSettings
@@ -197,8 +197,8 @@ class Commit:
         topics = {one.topic for one in by_partition} | ({self.settings.topic} if self.settings.topic else set())
         found = set(by_partition)
         for topic in topics:
-            highest = max((one.partition + 1 for one in by_partition if one.topic == topic), default=1)
-            count = self.settings.partitions.get(topic, self.settings.num_partitions or highest)
+            least = 0 if any(one.topic == topic for one in by_partition) else 1
+            count = self.settings.partitions.get(topic, self.settings.num_partitions or least)
             found |= {TopicPartition(topic, number) for number in range(count)}
         return found
 
@@ -282,13 +282,18 @@ def _layouts(
 ) -> list[TopicLayout]:
     """Return topics as a controller is told of them: their logs' records are kept, however old."""
     ids: dict[str, str] = {}
-    epochs: dict[str, list[int]] = {}
+    epochs: dict[str, dict[int, int]] = {}
     for partition, topic_id, found in sorted(partitions, key=lambda one: one[0]):
         if topic_id is not None:
             ids[partition.topic] = topic_id
             latest = found[-1].leader_epoch if found else 0
-            epochs.setdefault(partition.topic, []).append(latest)
-    return [TopicLayout(name, ids[name], tuple(epochs[name]), _KEPT_FOR_EVER) for name in ids]
+            epochs.setdefault(partition.topic, {})[partition.partition] = latest
+    return [
+        TopicLayout(
+            name, ids[name], {one: epochs[name].get(one, 0) for one in told_numbers(epochs[name])}, _KEPT_FOR_EVER
+        )
+        for name in ids
+    ]
 
 
 def _moved_checkpoints(

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError, OptionError
-from kafkaframes.files.names import TopicPartition, check_topic
+from kafkaframes.files.names import LARGEST_PARTITION, TopicPartition, check_topic
 from kafkaframes.records.rows import Blobs, blobs_of
 from kafkaframes.restore.writing import _kernels
 from kafkaframes.restore.writing.settings import WriteSettings
@@ -23,7 +23,6 @@ from kafkaframes.restore.writing.settings import WriteSettings
 Ints = npt.NDArray[np.int64]
 _NONE = -1
 _SHORT = 1 << 16
-LARGEST_PARTITION = 2**31 - 1
 
 
 class Routed(NamedTuple):

@@ -1,0 +1,38 @@
+"""Rows that a job read, beside those that it wrote: a job that loses one without a reason says so and fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafkaframes.errors import LogDirError
+
+
+def check_row_counts(read: int, written: int, left_out: Mapping[str, int], *, place: str) -> None:
+    """See whether every row that was read was written, or left out for a reason.
+
+    >>> check_row_counts(5, 3, {"outside the offsets asked for": 2}, place="orders-0")
+
+    Args:
+        read, written: rows.
+        left_out: reason to rows.
+        place: the partition or file, for the error.
+
+    Raises:
+        LogDirError: the sum is wrong. That is a mistake of this program, never of the source.
+    """
+    explained = sum(left_out.values())
+    if written + explained != read:
+        reason = f"{read:,} records were read, {written:,} written and {explained:,} left out"
+        raise LogDirError(f"{reason}, which does not add up: nothing is kept; please report this", file=place)
+
+
+def row_counts_text(read: int, written: int, left_out: Mapping[str, int]) -> str:
+    """Write the counts for people.
+
+    >>> row_counts_text(5, 3, {"outside the offsets asked for": 2})
+    '5 records read, 3 written, 2 left out (outside the offsets asked for)'
+    >>> row_counts_text(5, 5, {})
+    '5 records read, 5 written'
+    """
+    reasons = [f"{number:,} left out ({reason})" for reason, number in sorted(left_out.items()) if number]
+    return ", ".join([f"{read:,} records read", f"{written:,} written", *reasons])
