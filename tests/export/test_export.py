@@ -15,7 +15,7 @@ import pytest
 import kafkaframes
 from kafkaframes.dump.filters import Filter, key_pattern
 from kafkaframes.errors import OptionError
-from kafkaframes.export import run, sharing
+from kafkaframes.export import run, sharing, writers
 from kafkaframes.export.run import export
 from kafkaframes.export.settings import ExportTask, Settings
 from kafkaframes.export.summary import Dropped
@@ -345,3 +345,21 @@ def test_an_empty_segment_writes_nothing(tmp_path, settings):
     assert visible(settings) == []
     assert outcome.summary.records == 0
     assert export_file((task,), settings)[0].output is None
+
+
+def test_rows_that_are_lost_on_the_way_to_a_file_fail_the_segment(tasks, tmp_path, monkeypatch):
+    real = writers.Output.write
+    monkeypatch.setattr(writers.Output, "write", lambda self, batch: real(self, batch.slice(1)))
+    outcome = export(tasks, Settings(str(tmp_path / "out"), "parquet", Filter(control=False)))
+    assert [one.failed.split(",")[:2] for one in outcome.failed] == [
+        ["200 records were read", " 199 written and 0 left out"]
+    ] * 3
+    assert not list((tmp_path / "out").rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "json"])
+def test_an_outcome_has_the_records_read_and_those_written(tasks, tmp_path, form):
+    keep = Filter(control=False, from_timestamp=START + 5)
+    outcome = export(tasks, Settings(str(tmp_path / "out"), form, keep))
+    assert (outcome.records_read, outcome.summary.records) == (600, 595)
+    assert outcome.as_json()["records_read"] == 600

@@ -22,7 +22,7 @@ from kafkaframes.log.discover import discover
 from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.scan import as_array, scan
-from kafkaframes.rewrite import RewriteSettings, convert
+from kafkaframes.rewrite import RewriteSettings, convert, segment
 from kafkaframes.rewrite.batches import _starts
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
@@ -101,6 +101,9 @@ def test_down_and_what_is_lost(magic, tmp_path):
         assert records(tmp_path / "out" / topic, without=gone) == wanted
     assert report.lost["control batches"]
     assert report.lost["transactional batches"]
+    for one in report.partitions:
+        assert one.records == one.records_written + sum(one.left_out.values())
+    assert sum(sum(one.left_out.values()) for one in report.partitions) >= report.lost["control batches"]
     assert report.lost["aborted records that become visible"]
     assert bool(report.lost["timestamps"]) == (magic == 0)
     with pytest.raises(EncodeError, match=r"cannot say everything: .*control batches"):
@@ -326,3 +329,14 @@ def test_a_segment_alone_and_a_half_finished_swap(tmp_path):
 def test_settings_that_fit_no_log(wrong):
     with pytest.raises(OptionError):
         RewriteSettings(**wrong)
+
+
+def test_records_that_are_lost_on_the_way_end_the_job(tmp_path, monkeypatch):
+    real = segment.rewritten
+    monkeypatch.setattr(segment, "rewritten", lambda *given: list(real(*given))[:-1])
+    (tmp_path / "t-0").mkdir()
+    path = tmp_path / "t-0" / f"{0:020}.log"
+    path.write_bytes(build_records([{"value": b"x" * 50}] * 9, magic=1, batch_records=1))
+    with pytest.raises(LogDirError, match="9 records were read"):
+        convert(str(path.parent), tmp_path / "out", RewriteSettings(magic=2, codec=Codec.GZIP, batch_bytes=100))
+    assert [one.name for one in tmp_path.iterdir()] == ["t-0"]

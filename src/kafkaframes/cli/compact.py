@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from kafkaframes.cli.info import size_text
 from kafkaframes.cli.stores import store_options
 from kafkaframes.cli.tables import print_table
 from kafkaframes.errors import OptionError
+from kafkaframes.files.row_counts import row_counts_text
 from kafkaframes.files.semantics import SEMANTICS
 
 if TYPE_CHECKING:
@@ -116,6 +118,9 @@ def _show(report: CompactionReport) -> None:
         rows.append((one.name, span, gone, size_text(one.bytes_read), size_text(one.bytes_written), why))
     goes = "removed" if report.destination else "would go"
     print_table(("name", "dirty offsets", goes, "size", "becomes", "why"), rows)
+    gone = sum((Counter(one.dropped) for one in report.partitions), Counter[str]())
+    read, kept = (sum(getattr(one, name) for one in report.partitions) for name in ("records_read", "records_kept"))
+    click.echo(row_counts_text(read, kept, gone))
     if report.destination:
         click.echo(f"{'done before' if report.done_before else 'done'}: {report.destination}")
 

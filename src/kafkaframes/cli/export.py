@@ -219,7 +219,8 @@ def _print(outcome: Outcome) -> None:
         console.print(part)
     resumed = f", {outcome.resumed:,} were done before" if outcome.resumed else ""
     console.print(
-        f"{summary.records:,} records, {size_text(outcome.output_bytes)}, in {summary.output}; "
+        f"{summary.records:,} records, of {outcome.records_read:,} read, {size_text(outcome.output_bytes)}, "
+        f"in {summary.output}; "
         f"{outcome.exported - len(outcome.failed):,} segments in {summary.seconds:.1f} s{resumed}",
         style="bold red" if outcome.failed else "bold green",
         markup=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from kafkaframes.cli.info import size_text
 from kafkaframes.cli.stores import store_options
 from kafkaframes.cli.tables import print_table
 from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.files.row_counts import row_counts_text
 from kafkaframes.restore.kraft import DEFAULT_RELEASE, RELEASES
 from kafkaframes.restore.settings import ABORT, KEEP, KRAFT, NO_BOOTSTRAP, REASSIGN, SKIP, STOP, RestoreSettings
 
@@ -173,6 +175,12 @@ def _show(report: RestoreReport, settings: RestoreSettings) -> None:
         for one in report.partitions
     ]
     print_table(("partition", "segments", "offsets", "size", "topic id"), rows)
+    if not report.dry_run:
+        left_out = sum((one.records_left_out for one in report.partitions), Counter[str]())
+        read, written = (
+            sum(getattr(one, name) for one in report.partitions) for name in ("records_read", "records_written")
+        )
+        click.echo(row_counts_text(read, written, left_out))
     for said in _remarks(report):
         click.echo(said)
     if report.dry_run:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -18,6 +19,7 @@ from kafkaframes.cli.info import size_text
 from kafkaframes.cli.stores import key_file_option, store_options
 from kafkaframes.cli.tables import print_table
 from kafkaframes.errors import OptionError
+from kafkaframes.files.row_counts import row_counts_text
 from kafkaframes.records.layout import CODECS
 
 if TYPE_CHECKING:
@@ -165,6 +167,9 @@ def _show(report: JobReport, *, warn: bool) -> None:
         for one in report.partitions
     ]
     print_table(("name", "segments", "records", "batches", "become", "size", "becomes"), rows)
+    left_out = sum((one.left_out for one in report.partitions), Counter[str]())
+    read, written = (sum(getattr(one, name) for one in report.partitions) for name in ("records", "records_written"))
+    click.echo(row_counts_text(read, written, left_out))
     for kind, number in sorted(report.lost.items()):
         click.echo(f"{'warning: ' if warn else ''}lost: {number:,} {kind}", err=warn)
     for one in report.partitions:

@@ -48,6 +48,11 @@ class Outcome:
         return [result for result in self.results if result.failed is not None]
 
     @property
+    def records_read(self) -> int:
+        """Records read of the segments that are exported, those that were not wanted too."""
+        return sum(result.tally.records_read for result in self.results)
+
+    @property
     def fault_count(self) -> int:
         """How often damage was met."""
         return sum(result.fault_count for result in self.results)
@@ -60,6 +65,7 @@ class Outcome:
         return {
             "complete": not self.failed,
             "records": self.summary.records,
+            "records_read": self.records_read,
             "segments": len(self.results),
             "exported": self.exported,
             "resumed": self.resumed,

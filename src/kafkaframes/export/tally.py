@@ -45,6 +45,7 @@ class Tally:
     """What was counted of one segment.
 
     Attributes:
+        records_read: all that were read, control records too.
         records, payload_bytes: written.
         first_timestamp_ms, last_timestamp_ms: of the records written; None where none has one.
         codecs: what was read, by codec; control records are not among it.
@@ -52,6 +53,7 @@ class Tally:
     """
 
     records: int = 0
+    records_read: int = 0
     payload_bytes: int = 0
     first_timestamp_ms: int | None = None
     last_timestamp_ms: int | None = None
@@ -75,6 +77,7 @@ class Tally:
 
     def take(self, batch: pa.RecordBatch, keep: Filter) -> pa.RecordBatch:
         """Count a chunk with ``SOURCE_COLUMNS``; return the rows of it that are wanted."""
+        self.records_read += batch.num_rows
         control = _flags(batch.column("control"))
         starts = self._starts_of_batches(batch)
         payload = _payload(batch)
@@ -92,6 +95,12 @@ class Tally:
             batch, payload = batch.filter(pa.array(wanted)), payload[wanted]
         self._count_written(batch, payload)
         return batch
+
+    @property
+    def records_left_out(self) -> dict[str, int]:
+        """Reason to records that were read and not written; what damage cost was not read."""
+        reasons = (CONTROL_RECORDS, NOT_ASKED_FOR)
+        return {one: self.dropped[one].records or 0 for one in reasons if one in self.dropped}
 
     def drop(self, reason: str, counts: Counts) -> None:
         """Count what is not written."""

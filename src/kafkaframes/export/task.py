@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -28,6 +29,7 @@ from kafkaframes.export.journal import TEMPORARY, JournalWriter
 from kafkaframes.export.settings import ExportTask, Settings
 from kafkaframes.export.tally import SOURCE_COLUMNS, Counts, Tally
 from kafkaframes.export.writers import Output, row_batch
+from kafkaframes.files.row_counts import check_row_counts
 from kafkaframes.log.segment_source import check_not_cut, damage_of, open_planned, resume
 from kafkaframes.records.chunks import CHUNK_BYTES, Source
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
@@ -146,6 +148,7 @@ def export_file(tasks: FileTasks, settings: Settings, *, memory: Recycler | None
                         lambda batch: output.write(row_batch(batch, headers=settings.headers)),
                         memory=memory,
                     )
+            check_rows(output.rows, results, place=first.path)
         except (LogDirError, CorruptRecordError) as error:
             temporary.unlink(missing_ok=True)
             if len(tasks) == 1:
@@ -163,6 +166,20 @@ def export_file(tasks: FileTasks, settings: Settings, *, memory: Recycler | None
         else:
             final.unlink(missing_ok=True)  # of a run before, when the segments were other ones
     return results
+
+
+def check_rows(written: int, results: Iterable[SegmentResult], *, place: str) -> None:
+    """Compare the rows of a file with the records that were read for it.
+
+    Raises:
+        LogDirError: they differ; the file is not to be kept.
+    """
+    left_out: Counter[str] = Counter()
+    read = 0
+    for result in results:
+        read += result.tally.records_read
+        left_out.update(result.tally.records_left_out)
+    check_row_counts(read, written, left_out, place=place)
 
 
 def _metadata(tasks: FileTasks) -> dict[str, str]:

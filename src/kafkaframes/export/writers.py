@@ -174,6 +174,12 @@ class Output:
     def __init__(self, path: str, form: str, *, base64: bool, metadata: dict[str, str]) -> None:
         self._path, self._form, self._base64, self._metadata = path, form, base64, metadata
         self._writer: Writer | None = None
+        self._rows = 0
+
+    @property
+    def rows(self) -> int:
+        """How many rows the closed file says that it has (Parquet), or were handed to it."""
+        return self._rows if self.footer is None else int(self.footer.num_rows)
 
     @property
     def is_begun(self) -> bool:
@@ -193,6 +199,7 @@ class Output:
             schema = batch.schema.with_metadata(self._metadata)
             self._writer = FORMATS[self._form](self._path, schema, base64=self._base64)
         self._writer.write_batch(batch)
+        self._rows += batch.num_rows
 
     def __enter__(self) -> Output:
         return self

@@ -108,6 +108,7 @@ def rewritten(
         return
     _check(window, plan)
     losses.add(window, plan.down, plan.magics)
+    losses.control_records += int(window.index.rows[plan.actions == GONE].sum())
     pieces: list[tuple[int, bytes | memoryview]] = [
         *_copies(window, plan),
         *_recompressed(window, plan, settings.level),

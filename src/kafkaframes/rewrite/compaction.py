@@ -25,6 +25,7 @@ from kafkaframes.files.checkpoints import write_offset_checkpoint
 from kafkaframes.files.directory import Partition
 from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.files.names import TopicPartition
+from kafkaframes.files.row_counts import check_row_counts
 from kafkaframes.rewrite.job import (
     Log,
     Runner,
@@ -130,6 +131,7 @@ def _described(task: CompactionTask, plan: RoundPlan, tally: Tally | None) -> Co
     )
     if tally is None:
         return replace(found, end_offset=plan.first_dirty_offset)
+    check_row_counts(tally.records_read, tally.records_kept, tally.dropped, place=task.partition.directory)
     counts = {name: getattr(tally, name) for name in ("records_read", "records_kept", "bytes_read", "bytes_written")}
     return replace(found, cleaned=True, dropped=dict(tally.dropped), **counts)
 

@@ -40,19 +40,22 @@ class PartitionReport:
     name: str
     segments: int = 0
     records: int = 0
+    records_written: int = 0
     batches_read: int = 0
     batches_written: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
     lost: Counter[str] = field(default_factory=Counter)
     damaged: list[tuple[str, int, str]] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
 
     def add(self, one: SegmentReport) -> None:
         """Add a segment's report."""
         self.segments += 1
-        for name in ("records", "batches_read", "batches_written", "bytes_read", "bytes_written"):
+        for name in ("records", "records_written", "batches_read", "batches_written", "bytes_read", "bytes_written"):
             setattr(self, name, getattr(self, name) + getattr(one, name))
         self.lost.update(one.lost)
+        self.left_out.update(one.left_out)
         self.damaged += [(one.file, position, reason) for position, reason in one.damaged]
 
 
@@ -328,5 +331,8 @@ def earlier(target: Path, wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_report(before: dict[str, Any]) -> JobReport:
-    parts = [PartitionReport(**one | {"lost": Counter(one["lost"])}) for one in before["partitions"]]
+    parts = [
+        PartitionReport(**one | {"lost": Counter(one["lost"]), "left_out": Counter(one["left_out"])})
+        for one in before["partitions"]
+    ]
     return JobReport(**{**before, "partitions": parts, "done_before": True})

@@ -22,10 +22,12 @@ class Losses:
 
     Attributes:
         counts: kind -> how many records or batches, as the kind's name says.
+        control_records: how many records the control batches held that are not written.
     """
 
     def __init__(self, *, on_loss: str = "error", aborted: Sequence[AbortedTransaction] = ()) -> None:
         self.counts: Counter[str] = Counter()
+        self.control_records = 0
         self._stops = on_loss == "error"
         self._transactions = TransactionState(aborted=tuple(aborted))
 

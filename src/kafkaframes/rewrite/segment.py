@@ -20,12 +20,13 @@ from kafkaframes.files import atomic, names
 from kafkaframes.files.directory import LogFile, Segment
 from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.files.offset_index import write_offset_index
+from kafkaframes.files.row_counts import check_row_counts
 from kafkaframes.files.scan import Window, scan_segment
 from kafkaframes.files.time_index import write_time_index
 from kafkaframes.files.txn_index import AbortedTransaction
 from kafkaframes.log.rebuild import INDEXED, build_indexes
 from kafkaframes.records import decode
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decoded import Decoded, count_records
 from kafkaframes.records.layout import PLACE
 from kafkaframes.records.reasons import TORN
 from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, scan_all
@@ -34,6 +35,7 @@ from kafkaframes.rewrite.fast import FastRewriter, fast_rewriter
 from kafkaframes.rewrite.losses import Losses
 from kafkaframes.rewrite.settings import RewriteSettings
 
+CONTROL_RECORDS = "control records, which the older format does not have"
 LARGEST_SEGMENT = 2**31 - 1  # positions in an offset index have 32 bits
 
 
@@ -59,6 +61,7 @@ class SegmentReport:
 
     Attributes:
         file: the source.
+        records, records_written: read of the source, and written; they differ by ``left_out`` (reason to records).
         lost: what the older format could not say, by kind.
         damaged: batches (and a torn tail) that were kept as they were, each with position and reason.
         changed: whether any byte differs from the source.
@@ -66,6 +69,7 @@ class SegmentReport:
 
     file: str
     records: int = 0
+    records_written: int = 0
     batches_read: int = 0
     batches_written: int = 0
     bytes_read: int = 0
@@ -73,6 +77,7 @@ class SegmentReport:
     lost: Counter[str] = field(default_factory=Counter)
     damaged: list[tuple[int, str]] = field(default_factory=list)
     changed: bool = False
+    left_out: Counter[str] = field(default_factory=Counter)
 
 
 def rewrite_segment(task: SegmentTask) -> SegmentReport:
@@ -91,6 +96,7 @@ def rewrite_segment(task: SegmentTask) -> SegmentReport:
         except EncodeError as error:
             error.file = task.segment.path
             raise
+    check_row_counts(report.records, report.records_written, report.left_out, place=report.file)
     report.bytes_read, report.bytes_written = task.segment.size_bytes, path.stat().st_size
     if report.bytes_written > LARGEST_SEGMENT:
         reason = f"would become {report.bytes_written:,} bytes; a segment has at most 2^31 - 1"
@@ -125,6 +131,8 @@ class _Rewrite:
                         raise LogDirError(f"{end.reason}: nothing was written", position=end.position, file=report.file)
                     report.damaged.append((end.position, end.reason))
                     self._out.writelines(atomic.chunks(read_at, end.position))
+        if self._losses.control_records:
+            report.left_out[CONTROL_RECORDS] += self._losses.control_records
 
     def _window(self, window: Window) -> None:
         if not len(window.batches):
@@ -141,7 +149,9 @@ class _Rewrite:
 
     def _write(self, written: Bytes, before: Bytes) -> None:
         """Write batches that were ``before``."""
-        table = scan_all(written, rules=FILE).table
+        batches = scan_all(written, rules=FILE)
+        table = batches.table
+        self._report.records_written += count_records(written, batches)
         columns = np.stack([table[PLACE[name]] for name in INDEXED])
         columns[INDEXED.index("position")] += self._position
         self.columns.append(columns)
@@ -161,7 +171,7 @@ class _Rewrite:
             first = min(bad)
             raise LogDirError(f"{bad[first]}: nothing was written", position=int(positions[first]), file=report.file)
         report.damaged += [(int(positions[batch]), bad[batch]) for batch in sorted(bad)]
-        report.records += len(decoded.owners)
+        report.records += int(np.where(batches.column("magic") >= 2, batches.column("count"), decoded.index.rows).sum())
         damaged = np.zeros(len(batches), np.bool_)
         damaged[list(bad)] = True
         try:

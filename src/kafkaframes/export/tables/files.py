@@ -20,7 +20,7 @@ from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.export.settings import ExportTask, Settings
 from kafkaframes.export.tables.schema import TIMESTAMP
 from kafkaframes.export.tally import Counts
-from kafkaframes.export.task import SegmentResult, copy_segment, writing
+from kafkaframes.export.task import SegmentResult, check_rows, copy_segment, writing
 from kafkaframes.export.writers import Output, row_batch
 from kafkaframes.files.filesystem import join
 from kafkaframes.log.transactions import TransactionState
@@ -143,6 +143,7 @@ def _attempt(job: FileJob, tasks: tuple[ExportTask, ...]) -> DataFile:
             for task in tasks:
                 made.results.append(SegmentResult(task))
                 _copy(made, job, output, memory)
+        check_rows(output.rows, made.results, place=tasks[0].path)
     except (LogDirError, CorruptRecordError) as error:
         remove(path)
         made.results[-1] = SegmentResult(tasks[len(made.results) - 1], failed=str(error))
