@@ -118,9 +118,9 @@ def _show(report: CompactionReport) -> None:
         rows.append((one.name, span, gone, size_text(one.bytes_read), size_text(one.bytes_written), why))
     goes = "removed" if report.destination else "would go"
     print_table(("name", "dirty offsets", goes, "size", "becomes", "why"), rows)
-    gone = sum((Counter(one.dropped) for one in report.partitions), Counter[str]())
+    left_out = sum((Counter(one.dropped) for one in report.partitions), Counter[str]())
     read, kept = (sum(getattr(one, name) for one in report.partitions) for name in ("records_read", "records_kept"))
-    click.echo(row_counts_text(read, kept, gone))
+    click.echo(row_counts_text(read, kept, left_out))
     if report.destination:
         click.echo(f"{'done before' if report.done_before else 'done'}: {report.destination}")
 
