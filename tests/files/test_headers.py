@@ -66,13 +66,22 @@ def test_any_bytes_end_somewhere(raw):
     assert position == sum(row[1] for row in rows) <= len(raw)
 
 
-def test_a_file_that_shrinks_meanwhile_ends_the_walk(tmp_path):
-    half = MIXED[: len(MIXED) // 2]
-    walk = HeaderWalk(reader(half), size_bytes=len(MIXED))
-    found = list(walk)
-    assert found
-    assert walk.position <= len(MIXED)
-    assert [*scan_segment(reader(half), size_bytes=len(MIXED), whole=True)]
+@pytest.mark.parametrize("boundary", [True, False])
+def test_a_file_that_shrinks_meanwhile_is_named(boundary):
+    """Never a quiet end, whether it now ends with a batch or within one, whatever is read at once."""
+    found = list(HeaderWalk(reader(MIXED), size_bytes=len(MIXED)))
+    middle = found[len(found) // 2]
+    half = MIXED[: middle.position if boundary else middle.position + 20]
+    for window_bytes in (100, 1000, 1 << 20):
+        walk = HeaderWalk(reader(half), size_bytes=len(MIXED), window_bytes=window_bytes, file="x.log")
+        with pytest.raises(LogDirError, match=r"became shorter.*x\.log"):
+            list(walk)
+        for whole in (True, False):
+            windows = scan_segment(
+                reader(half), size_bytes=len(MIXED), whole=whole, window_bytes=window_bytes, file="x.log"
+            )
+            with pytest.raises(LogDirError, match=r"became shorter.*x\.log"):
+                list(windows)
     with pytest.raises(LogDirError, match="became shorter"):
         read_batch(reader(half), found[-1]._replace(size=len(MIXED)), file="x")
 

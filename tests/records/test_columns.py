@@ -17,7 +17,8 @@ from kafkaframes.records.chunks import Chunks, Memory
 from kafkaframes.records.columns import ReadOptions, RecordReader
 from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.reasons import DAMAGED_STREAM, RECORD_REASONS, SMALL_SIZE
-from kafkaframes.records.scan import FILE, MEMORY, as_array
+from kafkaframes.records.scan import CUT, FILE, MEMORY, as_array
+from kafkaframes.records.table import batches_table
 
 VECTORS = sorted((Path(__file__).parent.parent / "data" / "records").glob("*.bin"))
 TYPES = {name: number for number, name in layout.TIMESTAMP_TYPES.items()}
@@ -226,6 +227,7 @@ class Cut:
     """A source that loses its second half after the first read."""
 
     name = "cut.log"
+    damage = None
 
     def __init__(self, data):
         self.data = as_array(data)
@@ -244,6 +246,29 @@ def test_a_source_that_is_cut_while_it_is_read_ends_where_it_was_cut():
     sizes = [int(chunk.batches.column("size").sum()) for chunk in chunks]
     assert sum(sizes) == chunks.end.position <= len(data) // 2
     assert len(data) // 2 - chunks.end.position < 200
+    assert chunks.end.status == CUT
+
+
+@pytest.mark.parametrize("columns", [["offset"], ["key_size"]])
+@pytest.mark.parametrize("whole_batches", [True, False])
+def test_a_source_that_is_cut_while_it_is_read_is_named(columns, whole_batches):
+    """Whether it now ends with a batch or in the middle of one."""
+    one = vector("v2_ok_two_batches").read_bytes()
+    data = one * 20 if whole_batches else one * 20 + b"x" * 20
+    options = {"columns": columns, "rules": FILE, "chunk_bytes": len(data) // 4}
+    reader = RecordReader(Cut(data), ReadOptions(**options))
+    assert 0 < sum(batch.num_rows for batch in reader) <= 60
+    assert [(error.file, error.reason) for error in reader.errors] == [
+        ("cut.log", "the file became shorter while it was read")
+    ]
+    with pytest.raises(CorruptRecordError, match=r"became shorter while it was read.*cut\.log"):
+        list(RecordReader(Cut(data), ReadOptions(**options, mode="FAILFAST")))
+
+
+def test_headers_of_a_source_that_is_cut_while_it_is_read_are_refused():
+    data = vector("v2_ok_two_batches").read_bytes() * 60_000
+    with pytest.raises(LogDirError, match=r"became shorter while it was read.*cut\.log"):
+        batches_table(Cut(data), rules=FILE)
 
 
 def test_a_segment_that_is_cut_grows_or_vanishes_while_it_is_read(tmp_path):
@@ -259,7 +284,8 @@ def test_a_segment_that_is_cut_grows_or_vanishes_while_it_is_read(tmp_path):
     rest = sum(batch.num_rows for batch in reader)
     assert first
     assert whole is None or whole - 6 <= first + rest < whole
-    assert reader.errors == []
+    (error,) = reader.errors
+    assert (error.file, error.reason) == (str(path), "the file became shorter while it was read")
 
 
 def test_a_size_of_two_gigabytes_allocates_nothing():

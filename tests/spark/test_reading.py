@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.records.mutations import batch_v2, varint
 from tests.spark import truth
 from tests.spark.truth import CLICKS, SHOP
 
@@ -51,6 +53,35 @@ def build(first, count, codec="none", **more):
     offsets = range(first, first + count)
     records = [{"offset": n, "key": b"k%d" % n, "value": b"v" * 40, "timestamp": 1000 + n} for n in offsets]
     return bytearray(kafkaframes.build_records(records, codec=codec, **more))
+
+
+@pytest.mark.parametrize("names", [("offset", "value"), ("offset", "value", "headers")])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_damaged_record_is_damage_with_and_without_headers(tmp_path, caplog, mode, names):
+    """Three headers are claimed and none is there; the next batch lies behind it."""
+    claimed, sound = b"\0\0\0\x01\x02v\x06", b"\0\0\0\x01\x82\x01" + b"v" * 65 + b"\0"
+    section = b"".join(varint(len(body)) + body for body in (claimed, sound))
+    write_segment(tmp_path, batch_v2(section, count=2) + build(2, 2))
+    if mode == "FAILFAST":
+        with pytest.raises(CorruptRecordError, match="count of headers"):
+            read(tmp_path, *names, mode=mode)
+        return
+    assert [row["offset"] for row in read(tmp_path, *names, mode=mode)] == [2, 3]
+    assert "count of headers" in caplog.text
+
+
+@pytest.mark.parametrize("table", ["records", "batches"])
+def test_a_segment_that_is_cut_while_it_is_read_is_an_error(tmp_path, table, monkeypatch):
+    monkeypatch.setattr("kafkaframes.spark.batch_table.rebatch", iter)  # the first batch before the last is read
+    path = write_segment(tmp_path, b"".join(bytes(build(n * 100, 100)) for n in range(2000)))
+    options = ReadOptions(paths=(str(tmp_path),), table=table)
+    (work,) = plan_read(discover_segments(options.paths), options, cores=1, boundaries=find_boundaries)
+    columns = choose_columns(None, table=table)
+    batches = (read_batch_work if table == "batches" else read_work)(work, columns, options)
+    next(batches)
+    os.truncate(path, path.stat().st_size // 2 - 30)
+    with pytest.raises(LogDirError, match=f"has become shorter.*{path.name}"):
+        list(batches)
 
 
 @pytest.mark.parametrize("log", [SHOP, CLICKS], ids=lambda log: log.name)

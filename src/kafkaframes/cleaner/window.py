@@ -113,7 +113,7 @@ def windows(
     """
     size = segment.size_bytes if end is None else end
     with filesystem.open(segment.path) as read_at:
-        for window in scan_segment(read_at, size_bytes=size, position=start, whole=True):
+        for window in scan_segment(read_at, size_bytes=size, position=start, whole=True, file=segment.path):
             if len(window.batches):
                 yield _decoded(segment, window, memory)
             stop = window.batches.end

@@ -162,7 +162,7 @@ def _glance(filesystem: FileSystem, segment: Segment, read_at: ReadAt, summary: 
         return
     is_small = segment.size_bytes <= SMALL_SEGMENT_BYTES
     start = first.end if is_small else _start_of_last(filesystem, segment, read_at, first)
-    rest = HeaderWalk(read_at, size_bytes=segment.size_bytes, position=start)
+    rest = HeaderWalk(read_at, size_bytes=segment.size_bytes, position=start, file=segment.path)
     last = next(iter(deque(rest, maxlen=1)), first)
     summary.first_offset, summary.last_offset = first.base_offset, last.last_offset
     both = (first,) if last is first else (first, last)
@@ -223,7 +223,7 @@ def walk(filesystem: FileSystem, segment: Segment) -> SegmentSummary:
     )
     try:
         with filesystem.open(segment.path) as read_at:
-            for window in scan_segment(read_at, size_bytes=segment.size_bytes):
+            for window in scan_segment(read_at, size_bytes=segment.size_bytes, file=segment.path):
                 _add_window(summary, window.batches)
                 summary.tail_bytes = segment.size_bytes - window.batches.end.position
     except LogDirError as problem:

@@ -107,7 +107,7 @@ def _verify_batches(read_at: ReadAt, facts: SegmentFacts, deep: bool, observe: O
     tables: list[Ints] = []
     producers: list[Ints] = []
     end = scan.End(0, 0)
-    for window in scan_segment(read_at, size_bytes=facts.size_bytes, whole=True):
+    for window in scan_segment(read_at, size_bytes=facts.size_bytes, whole=True, file=facts.path):
         end = window.batches.end
         if len(window.batches) == 0:
             continue

@@ -96,6 +96,7 @@ class HeaderWalk:
     """The batch headers of a file, from a position on.
 
     Iterate it once; afterwards ``status`` (of ``records.reasons``) and ``position`` say how and where the batches end.
+    A file that turns out shorter than ``size_bytes`` is a ``LogDirError``, which names ``file``.
 
     >>> walk = HeaderWalk(lambda position, length: b"", size_bytes=0)
     >>> list(walk), walk.position, walk.reason, walk.is_corrupt
@@ -103,9 +104,16 @@ class HeaderWalk:
     """
 
     def __init__(
-        self, read_at: ReadAt, *, size_bytes: int, position: int = 0, window_bytes: int = WINDOW_BYTES
+        self,
+        read_at: ReadAt,
+        *,
+        size_bytes: int,
+        position: int = 0,
+        window_bytes: int = WINDOW_BYTES,
+        file: str | None = None,
     ) -> None:
         self.position = position
+        self._file = file
         self.status = END
         self._read_at = read_at
         self._size_bytes = size_bytes
@@ -128,6 +136,9 @@ class HeaderWalk:
             if at < 0 or at + BATCH_V2.size > len(window):
                 start = self.position
                 window, at = self._read_at(start, self._window_bytes), 0
+                if len(window) < min(self._window_bytes, self._size_bytes - start):
+                    reason = "the file became shorter while it was read"
+                    raise LogDirError(reason, position=start + len(window), file=self._file)
             found = self._parse(window, at)
             if found is None:
                 return
@@ -140,8 +151,6 @@ class HeaderWalk:
         return left > BYTES_TO_MAGIC
 
     def _parse(self, window: bytes, at: int) -> BatchHeader | None:
-        if at + BYTES_TO_MAGIC >= len(window):  # the file is shorter than it was said to be
-            return None
         body: int = _SIZE.unpack_from(window, at + _AT_SIZE)[0]
         if body < MIN_SIZE:
             self.status = SMALL_SIZE

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kafkaframes.errors import LogDirError
 from kafkaframes.files.filesystem import ReadAt
 from kafkaframes.records import scan
 from kafkaframes.records.layout import BATCH_V2, PLACE
 from kafkaframes.records.reasons import END, FULL, MORE, TORN
-from kafkaframes.records.scan import Batches, End
+from kafkaframes.records.scan import CUT, Batches, End
 
 WINDOW_BYTES = 4 << 20
 _SIZE_BYTES = slice(8, 12)
@@ -40,7 +41,13 @@ class Window(NamedTuple):
 
 
 def scan_segment(
-    read_at: ReadAt, *, size_bytes: int, position: int = 0, whole: bool = False, window_bytes: int = WINDOW_BYTES
+    read_at: ReadAt,
+    *,
+    size_bytes: int,
+    position: int = 0,
+    whole: bool = False,
+    window_bytes: int = WINDOW_BYTES,
+    file: str | None = None,
 ) -> Iterator[Window]:
     """Scan a segment by the rules of Kafka's file iterator.
 
@@ -50,22 +57,24 @@ def scan_segment(
         position: a byte at which a batch starts.
         whole: give the bytes of the batches, too.
         window_bytes: read at once.
+        file: named in errors.
 
     Raises:
-        LogDirError: the file cannot be read.
+        LogDirError: the file cannot be read, or has become shorter than ``size_bytes`` meanwhile.
     """
     wanted = window_bytes
     while True:
         data = read_at(position, wanted)
         left = size_bytes - position
+        if len(data) < min(wanted, left):
+            raise LogDirError(End(0, CUT).reason, position=position + len(data), file=file)
         found = scan.scan(data, end=left, rules=scan.FILE, whole=whole)
         if len(found) == 0 and found.end.status == MORE:
             needed = min(_needed(data), left)
-            if len(data) < wanted or needed <= wanted:  # the file is shorter than it was said to be
-                found = Batches(found.table, End(0, TORN))
-            else:
+            if needed > wanted:
                 wanted = needed
                 continue
+            found = Batches(found.table, End(0, TORN))
         wanted = window_bytes
         table = found.table.copy() if position else found.table
         table[PLACE["position"]] += position

@@ -2,7 +2,7 @@
 
 Read with ``preadv`` into one buffer, not mapped: a mapped file that is cut while it is read kills the process with
 SIGBUS. The file stays open while it is read, so a broker may rename or delete it meanwhile; if it is cut, what is
-left is read; what is appended after the start is not.
+left is read, and the reader is told (``scan.CUT``); what is appended after the start is not.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ class SegmentFile:
     def name(self) -> str:
         """The path."""
         return self._name
+
+    @property
+    def damage(self) -> None:
+        """Nothing is known to a file: where it gives fewer bytes than it had, it was cut."""
+        return None
 
     @property
     def size_bytes(self) -> int:

@@ -59,7 +59,8 @@ class SegmentReader:
 
     def headers(self, position: int = 0) -> HeaderWalk:
         """Walk the batch headers from a position at which a batch starts."""
-        return HeaderWalk(self._read_at, size_bytes=self.segment.size_bytes, position=position)
+        segment = self.segment
+        return HeaderWalk(self._read_at, size_bytes=segment.size_bytes, position=position, file=segment.path)
 
     def producer_headers(self, position: int = 0) -> Iterator[BatchHeader]:
         """Yield the batches that a producer with an id wrote, and others now and then, the last of all among them.
@@ -68,7 +69,8 @@ class SegmentReader:
         """
         from kafkaframes.files.scan import scan_segment  # numba: a look-up must not wait for it
 
-        for window in scan_segment(self._read_at, size_bytes=self.segment.size_bytes, position=position):
+        size, path = self.segment.size_bytes, self.segment.path
+        for window in scan_segment(self._read_at, size_bytes=size, position=position, file=path):
             chosen = window.batches.column("producer_id") >= 0
             chosen[-1:] = True
             yield from (BatchHeader(*column) for column in window.batches.table[:, chosen].T.tolist())

@@ -116,7 +116,7 @@ def pieces_of(filesystem: FileSystem, file: LogFile) -> tuple[Piece, ...]:
     segment = Segment(file)
     with filesystem.open(file.path) as read_at:
         reader = SegmentReader(filesystem, segment, read_at, use_indexes=False)
-        for window in scan_segment(read_at, size_bytes=file.size_bytes):
+        for window in scan_segment(read_at, size_bytes=file.size_bytes, file=file.path):
             starts += _starts(reader, window.batches, starts[-1][0] if starts else None, last)
             last = int(window.batches.column("last_offset")[-1]) if len(window.batches) else last
     bases = [base for base, _ in starts]
@@ -170,7 +170,7 @@ def _last_offset(filesystem: FileSystem, segment: Segment) -> int:
             return reader.next_offset - 1
     last = segment.base_offset - 1
     with filesystem.open(segment.path) as read_at:  # all headers: in columns
-        for window in scan_segment(read_at, size_bytes=segment.size_bytes):
+        for window in scan_segment(read_at, size_bytes=segment.size_bytes, file=segment.path):
             last = int(window.batches.column("last_offset")[-1]) if len(window.batches) else last
     return last
 

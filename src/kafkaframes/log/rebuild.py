@@ -126,7 +126,8 @@ def rebuild_indexes(
     aborted: list[AbortedTransaction] = []
     with filesystem.open(segment.path) as read_at:
         reader = SegmentReader(filesystem, segment, read_at, use_indexes=False)
-        read = (window.batches for window in scan_segment(read_at, size_bytes=segment.size_bytes))
+        windows = scan_segment(read_at, size_bytes=segment.size_bytes, file=segment.path)
+        read = (window.batches for window in windows)
         for batches in read if headers is None else headers:
             for name in INDEXED:
                 parts[name].append(batches.column(name).copy())

@@ -152,6 +152,11 @@ class Metered:
         return self.source.name
 
     @property
+    def damage(self) -> Exception | None:
+        """What the source knows of its damage."""
+        return self.source.damage
+
+    @property
     def size_bytes(self) -> int:
         """The size when it was opened."""
         return self.source.size_bytes

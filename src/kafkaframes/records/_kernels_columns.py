@@ -345,7 +345,7 @@ def read_columns(plan, source, piece, table, kinds, told, slab, scratch, opened,
                 elif place != stop:
                     break
                 store_item_32(lists_at, here + 1, total)
-            elif place != stop and not headers_end_at(data, place, stop, header_count):
+            elif place != stop if header_count == 0 else not headers_end_at(data, place, stop, header_count):
                 break
             ahead += step
             while asked < ahead:

@@ -14,7 +14,7 @@ import numpy as np
 
 from kafkaframes.records.layout import BATCH_V2, OVERHEAD_BYTES
 from kafkaframes.records.reasons import MORE
-from kafkaframes.records.scan import Batches, Bytes, End, as_array, scan
+from kafkaframes.records.scan import CUT, Batches, Bytes, End, as_array, scan
 
 CHUNK_BYTES = 2 << 20
 
@@ -30,6 +30,11 @@ class Source(Protocol):
     @property
     def size_bytes(self) -> int:
         """The size now; a log that is written to may grow afterwards."""
+        ...
+
+    @property
+    def damage(self) -> Exception | None:
+        """Why the source gives fewer bytes than its size says, where it knows; None where it does not."""
         ...
 
     def read(self, position: int, length: int) -> bytes | memoryview | Bytes:
@@ -50,6 +55,7 @@ class Memory(NamedTuple):
 
     data: Bytes
     name: str | None = None
+    damage: Exception | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -62,7 +68,11 @@ class Memory(NamedTuple):
 
 
 class Chunks:
-    """Iterate over a source's chunks; afterwards ``end`` says where (in the source) and why they ended."""
+    """Iterate over a source's chunks; afterwards ``end`` says where (in the source) and why they ended.
+
+    A source that gives fewer bytes than its size says was cut meanwhile: then ``end.status`` is ``scan.CUT``, unless
+    the source itself tells of its damage.
+    """
 
     def __init__(
         self,
@@ -86,11 +96,11 @@ class Chunks:
 
     def __iter__(self) -> Iterator[Chunk]:
         limit = self._source.size_bytes if self._limit is None else min(self._limit, self._source.size_bytes)
-        base, wanted = self._position, self._chunk_bytes
+        base, wanted, is_cut = self._position, self._chunk_bytes, False
         while True:
             data = as_array(self._source.read(base, min(wanted, max(limit - base, 0))))
             if base + data.size < limit and data.size < wanted:
-                limit = base + data.size  # the file was cut while we read it
+                limit, is_cut = base + data.size, self._source.damage is None
             position = 0
             while True:
                 batches = scan(
@@ -105,7 +115,8 @@ class Chunks:
                     yield Chunk(base, data, batches)
                 position = batches.end.position
                 if not batches.end.goes_on:
-                    self.end = End(base + position, batches.end.status)
+                    is_cut = is_cut and not batches.end.corrupt
+                    self.end = End(base + position, CUT if is_cut else batches.end.status)
                     return
                 if batches.end.status == MORE:
                     break

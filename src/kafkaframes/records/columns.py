@@ -27,7 +27,7 @@ from kafkaframes.records.layout import CONTROL
 from kafkaframes.records.makers import COLUMNS, Decoded, arrow_column, java_text_array
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import CRC_MISMATCH
-from kafkaframes.records.scan import FILE, MEMORY, Batches, End, Ints, check_crcs
+from kafkaframes.records.scan import CUT, FILE, MEMORY, Batches, End, Ints, check_crcs
 
 PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
 MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
@@ -172,7 +172,7 @@ class RecordReader:
         for chunk in self._chunks:
             yield from self._long(chunk) if self._maker is None else self._short(chunk, self._maker)
         end = self._chunks.end
-        if end is not None and end.corrupt:
+        if end is not None and (end.corrupt or end.status == CUT):
             self._report(ReadError(self._source.name, end.position, None, end.status, end.reason, 0))
 
     def _short(self, chunk: Chunk, maker: ColumnMaker) -> Iterator[pa.RecordBatch]:
@@ -311,9 +311,7 @@ class RecordReader:
 
     def _filtered(self, found: Decoded, dropped: npt.NDArray[np.bool_] | None) -> Decoded:
         keep = self._keep(found.index.offsets, None if dropped is None else found.of_batch(dropped))
-        if keep is None:
-            return found
-        return Decoded(found.chunk, found.sections, found.index.take(keep, found.owners), found.valid, found.allocate)
+        return found if keep is None else found.kept(keep)
 
     def _keep(self, offsets: Ints, dropped: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
         """Tell which records are wanted, by their offsets and whether their batches are left out; None for all."""

@@ -67,6 +67,13 @@ class Decoded:
         )
         return found
 
+    def kept(self, keep: npt.NDArray[np.bool_]) -> Decoded:
+        """Return the records where ``keep`` is true; what is told of their batches stays what it was."""
+        kept = Decoded(self.chunk, self.sections, self.index.take(keep, self.owners), self.valid, self.allocate)
+        kept.base_offsets = self.base_offsets
+        return kept
+
+    @cached_property
     def base_offsets(self) -> Ints:
         """The batches' base offsets; of a compressed message its first record's (its own offset is the last's)."""
         bases = self.batches.column("base_offset")
@@ -172,7 +179,7 @@ COLUMNS: dict[str, Column] = {
     "key": Column(pa.binary(), lambda found: found.binary(found.index.key_at, found.index.key_size)),
     "value": Column(pa.binary(), lambda found: found.binary(found.index.value_at, found.index.value_size)),
     "headers": Column(HEADERS, _headers),
-    "base_offset": Column(pa.int64(), lambda found: found.of_batch(found.base_offsets())),
+    "base_offset": Column(pa.int64(), lambda found: found.of_batch(found.base_offsets)),
     "position": Column(pa.int64(), lambda found: found.of_batch(found.batches.column("position") + found.chunk.base)),
     "magic": Column(pa.int8(), _numbers("magic", np.int8)),
     "codec": Column(CODEC, lambda found: codec_array(found.of_batch(found.batches.column("attributes")))),

@@ -23,9 +23,13 @@ from kafkaframes.records.reasons import CORRUPT_ENDS, END_REASONS, FULL, MORE
 
 MEMORY, FILE = "memory", "file"
 RULES = {MEMORY: 1, FILE: 0}
+# How a scan of a source ends whose bytes came to an end before the size it gave: no kernel's number.
+CUT = -1
 # Rows of a scan's table: a scan goes on with the next table, so this bounds memory, not logs.
 TABLE_ROWS = 16_384
 _FEWEST_BATCH_BYTES = 26
+
+_REASONS = END_REASONS | {CUT: "the file became shorter while it was read"}
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -55,7 +59,7 @@ class End(NamedTuple):
     @property
     def reason(self) -> str:
         """The end in words."""
-        return END_REASONS.get(self.status, "more to read")
+        return _REASONS.get(self.status, "more to read")
 
 
 class Batches(NamedTuple):

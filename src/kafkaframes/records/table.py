@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kafkaframes.errors import LogDirError
 from kafkaframes.records.chunks import Chunk, Chunks, Source
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from kafkaframes.records.makers import CODEC, TIMESTAMP, codec_array
-from kafkaframes.records.scan import timestamp_types
+from kafkaframes.records.scan import CUT, timestamp_types
 
 _PLAIN = {
     "base_offset": pa.int64(),
@@ -52,10 +53,15 @@ def batches_table(source: Source, *, rules: str, start: int = 0, end: int | None
         source: where the batches are.
         rules: ``scan.MEMORY`` or ``scan.FILE``.
         start, end: positions in bytes; a batch starts at ``start``.
+
+    Raises:
+        LogDirError: the source became shorter while it was read.
     """
     chunks = Chunks(source, rules=rules, start=start, end=end, whole=False)
     found = list(_rows(chunks))
     assert chunks.end is not None
+    if chunks.end.status == CUT:
+        raise LogDirError(chunks.end.reason, position=chunks.end.position, file=source.name)
     told = {
         "end_position": str(chunks.end.position),
         "end_reason": chunks.end.reason,

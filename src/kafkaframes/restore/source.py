@@ -76,7 +76,7 @@ def good_batches(part: SegmentPart, lost: list[Lost], *, skip: bool) -> Iterator
     """
     next_offset = part.base_offset
     with part.filesystem.open(part.path) as read_at:
-        for window in scan_segment(read_at, size_bytes=part.size_bytes, whole=True):
+        for window in scan_segment(read_at, size_bytes=part.size_bytes, whole=True, file=part.path):
             batches, good = window.in_data(), _good_until(window, part, next_offset)
             if good:
                 next_offset = int(batches.column("last_offset")[good - 1]) + 1

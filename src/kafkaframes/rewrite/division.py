@@ -43,7 +43,7 @@ class DivideTask:
         found: list[Boundary] = []
         wanted, highest = self.part_bytes, self.segment.base_offset - 1
         with self.filesystem.open(self.segment.path) as read_at:
-            for window in scan_segment(read_at, size_bytes=self.segment.size_bytes):
+            for window in scan_segment(read_at, size_bytes=self.segment.size_bytes, file=self.segment.path):
                 positions, ends = window.batches.column("position"), window.batches.column("last_offset")
                 highests = np.maximum.accumulate(np.concatenate(([highest], ends)))
                 highest = int(highests[-1])

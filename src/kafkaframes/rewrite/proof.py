@@ -100,7 +100,7 @@ def search(task: SearchTask) -> tuple[list[tuple[str, int]], list[tuple[str, int
     found: list[tuple[str, int]] = []
     unread: list[tuple[str, int, str]] = []
     with task.filesystem.open(task.path) as read_at:
-        for window in scan_segment(read_at, size_bytes=task.size_bytes, whole=True):
+        for window in scan_segment(read_at, size_bytes=task.size_bytes, whole=True, file=task.path):
             if len(window.batches):
                 decoded = Decoded.of(as_array(window.data), window.in_data())
                 found += [(task.path, offset) for offset in _offsets_of(decoded, task.key)]

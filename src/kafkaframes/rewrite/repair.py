@@ -148,7 +148,7 @@ def _planned(directory: LogDirectory, partition: Partition) -> PartitionRepair:
 
 def _segment(filesystem: FileSystem, kept: KeptSegment, end_offset: int) -> SegmentRepair:
     with filesystem.open(kept.path) as read_at:
-        windows = scan_segment(read_at, size_bytes=kept.size_bytes, whole=True)
+        windows = scan_segment(read_at, size_bytes=kept.size_bytes, whole=True, file=kept.path)
         limits = {"base_offset": kept.base_offset, "end_offset": end_offset}
         if is_sound(windows, **limits, size_bytes=kept.size_bytes):
             return SegmentRepair(kept.name, kept.size_bytes, True)

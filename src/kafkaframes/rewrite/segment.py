@@ -123,7 +123,8 @@ class _Rewrite:
         """Write all batches, and what stands behind the last where that is to be kept."""
         task, report = self._task, self._report
         with task.filesystem.open(task.segment.path) as read_at:
-            for window in scan_segment(read_at, size_bytes=task.segment.size_bytes, whole=True):
+            segment = task.segment
+            for window in scan_segment(read_at, size_bytes=segment.size_bytes, whole=True, file=segment.path):
                 self._window(window)
                 end = window.batches.end
                 if end.corrupt or (end.status == TORN and end.position < task.segment.size_bytes):

@@ -147,7 +147,7 @@ def replay_of(filesystem: FileSystem, segments: dict[int, Segment]) -> Replay:
             return
         with filesystem.open(segment.path) as read_at:
             reader = SegmentReader(filesystem, segment, read_at, use_indexes=False)
-            for window in scan_segment(read_at, size_bytes=segment.size_bytes):
+            for window in scan_segment(read_at, size_bytes=segment.size_bytes, file=segment.path):
                 for header, markers in with_producers(reader, window.batches):
                     if header.last_offset >= from_offset:
                         yield header, markers

@@ -163,7 +163,7 @@ def next_offset_of(filesystem: FileSystem, file: LogFile) -> int:
     """
     next_offset = file.name.offset
     with filesystem.open(file.path) as read_at:
-        for header in HeaderWalk(read_at, size_bytes=file.size_bytes):
+        for header in HeaderWalk(read_at, size_bytes=file.size_bytes, file=file.path):
             next_offset = header.last_offset + 1
     return next_offset
 

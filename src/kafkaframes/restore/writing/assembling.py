@@ -92,7 +92,7 @@ def _check_above(partition: TopicPartition, run: Run, end: int) -> None:
 def _assigned(run: Run, shift: int, task: PartitionTask) -> Iterator[bytes | bytearray | memoryview]:
     """Yield a run's batches, about a window at a time, with their place in the log."""
     with LocalFileSystem().open(run.path) as read_at:
-        for window in scan_segment(read_at, size_bytes=run.size_bytes, whole=True):
+        for window in scan_segment(read_at, size_bytes=run.size_bytes, whole=True, file=run.path):
             if not len(window.batches):
                 continue
             if task.settings.compresses_late:
