@@ -100,7 +100,7 @@ def main() -> None:
         for version in versions:
             for _, value in values_at_borders(cls, version):
                 line = {"message": name, "type": cls.spec.type, "class": java, "version": version}
-                line["json"] = value.to_json(version, records="base64")
+                line["json"] = value.to_json(version, records="base64", unknown_tags=False)
                 tags = value.unknown_tags
                 if tags:
                     line["unknown_tags"] = [[tag, b64encode(data).decode()] for tag, data in tags]

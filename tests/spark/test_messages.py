@@ -44,7 +44,12 @@ def test_messages_become_structs_and_bytes_again(metadata):
 
 def test_frames_of_one_api_and_of_any(spark):
     bodies = [(message("HeartbeatRequest")(group_id="g", member_id="m"), 4), (message("MetadataRequest")(), 12)]
-    frames = [(headers.encode_request(body, version, correlation_id=7, client_id="c"),) for body, version in bodies]
+    bodies[0][0].unknown_tags = [(17, b"body")]
+    tags = [(99, b"trace")]
+    frames = [
+        (headers.encode_request(body, version, correlation_id=7, client_id="c", header_tags=tags),)
+        for body, version in bodies
+    ]
     frame = one_task(spark, [*frames, (b"\x00\x0c\x00\x04",)], "data binary")
     collected = frame.select(
         decode_request("data").alias("any"), decode_request("data", 12, 4).alias("typed")
@@ -52,6 +57,8 @@ def test_frames_of_one_api_and_of_any(spark):
     rows = [row["any"] for row in collected]
     assert [row["name"] for row in rows] == ["HeartbeatRequest", "MetadataRequest", None]
     assert json.loads(rows[0]["body"])["groupId"] == "g"
+    assert json.loads(rows[0]["body"])["_unknownTags"] == [{"tag": 17, "data": "Ym9keQ=="}]
+    assert json.loads(rows[0]["header"])["_unknownTags"] == [{"tag": 99, "data": "dHJhY2U="}]
     assert rows[2]["_error"]
     typed = collected[0]["typed"]
     assert (typed["header"]["correlationId"], typed["body"]["groupId"], typed["_error"]) == (7, "g", None)

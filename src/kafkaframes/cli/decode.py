@@ -18,7 +18,9 @@ _MOST_LINES: Final = 4  # of one run; --all shows every byte
 @click.command("decode")
 @click.argument("source", metavar="HEX|FILE|-")
 @which_message
-@click.option("--json", "as_json", is_flag=True, help="print Kafka's JSON form (records as base64) instead")
+@click.option(
+    "--json", "as_json", is_flag=True, help="print Kafka's JSON form instead, records as base64, with unknown tags"
+)
 @click.option("--all", "show_all", is_flag=True, help="every byte of long values")
 def command(source: str, as_json: bool, show_all: bool, **which: Any) -> None:
     """Print what each byte of a frame or a message is.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ def command(name: str, version: int, source: str, raw: bool, tags: tuple[str, ..
     """Print the bytes of the message NAME at VERSION, given in Kafka's JSON form."""
     cls = message(name, specs=options["specs"])
     value = cls.from_json(_read_json(source), version)
-    value.unknown_tags = [_tag(text) for text in tags]
+    if tags:  # beside those of the JSON
+        value.unknown_tags = sorted([*value.unknown_tags, *map(_tag, tags)], key=itemgetter(0))
     data = value.encode(version)
     if options["with_header"] or options["with_size"]:
         number = options["correlation_id"]

@@ -86,11 +86,11 @@ def _coordinator(topic: str) -> RecordDecoder:
         except DecodeError as error:
             return f"Error at offset {offset}, skipping. {error}", None
         lowest = record.key.spec.valid_versions.lowest
-        key_text = _json({"type": str(record.type), "data": record.key.to_json(lowest)})
+        key_text = _json({"type": str(record.type), "data": record.key.to_json(lowest, unknown_tags=False)})
         if record.value is None:
             return key_text, DELETED
-        data = record.value.to_json(record.value_version)
-        open_members(data)
+        data = record.value.to_json(record.value_version, unknown_tags=False)
+        open_members(data, unknown_tags=False)
         return key_text, _json({"version": str(record.value_version), "data": data})
 
     return decode
@@ -214,7 +214,8 @@ def _metadata(offset: int, key: bytes | None, value: bytes | None) -> Texts:
     except DecodeError as error:
         return None, f"Error at {offset}, skipping. {error}"
     name = _snake(type(record.value).spec.name)
-    return None, _json({"type": name, "version": record.version, "data": record.value.to_json(record.version)})
+    data = record.value.to_json(record.version, unknown_tags=False)
+    return None, _json({"type": name, "version": record.version, "data": data})
 
 
 def _snake(name: str) -> str:
@@ -233,7 +234,7 @@ def control_json(kind: str, value: bytes | None) -> str | None:
 
     if kind not in _MARKER_LABELS or value is None:
         return None
-    opened = open_control_value(kind, value)
+    opened = open_control_value(kind, value, unknown_tags=False)
     return None if opened.value is None else f"{_MARKER_LABELS[kind]} {opened.value}"
 
 

@@ -109,7 +109,7 @@ def open_control_record(key: bytes | None, value: bytes | None) -> InternalRecor
     return open_control_value(kind, value)
 
 
-def open_control_value(kind: str, value: bytes | None) -> InternalRecord:
+def open_control_value(kind: str, value: bytes | None, *, unknown_tags: bool = True) -> InternalRecord:
     """Return the value of a control record of a type; KRaft's hold the version as their first field."""
     name = CONTROL_VALUES.get(kind)
     if name is None or value is None:
@@ -124,10 +124,10 @@ def open_control_value(kind: str, value: bytes | None) -> InternalRecord:
     except DecodeError as error:
         return InternalRecord(kind, error=str(error))
     known = min(version, found.spec.valid_versions.highest)
-    return InternalRecord(kind, version, value=_text(found.to_json(known)))
+    return InternalRecord(kind, version, value=_text(found.to_json(known, unknown_tags=unknown_tags)))
 
 
-def open_members(data: dict[str, Any]) -> None:
+def open_members(data: dict[str, Any], *, unknown_tags: bool = True) -> None:
     """Replace each consumer's subscription and assignment in a group's JSON by what is in them; others stay."""
     if data.get("protocolType") != CONSUMER:
         return
@@ -135,7 +135,8 @@ def open_members(data: dict[str, Any]) -> None:
         for field, name in _MEMBER_FIELDS:
             try:
                 value, version = envelopes.decode_versioned(name, b64decode(member[field] or ""))
-                member[field] = value.to_json(min(version, value.spec.valid_versions.highest))
+                known = min(version, value.spec.valid_versions.highest)
+                member[field] = value.to_json(known, unknown_tags=unknown_tags)
             except (DecodeError, KeyError):
                 continue
 

@@ -1,11 +1,14 @@
 """Kafka's JSON form of messages: what its ``JsonConverter`` classes read and write (kafka-dump-log, the request log).
 
 Camel-case names; numbers as numbers; bytes as base64; uuids as base64url; tagged fields at their default left out;
-fields that the version lacks left out; unknown tags not shown. Kafka's quirks are kept:
+fields that the version lacks left out. Kafka's quirks are kept:
 
 * Records are written as an empty text (or as ``<name>SizeInBytes``); ``records="base64"`` is ours, and loses nothing.
 * An int8 between 128 and 256 is read as that number less 128; a whole number is no float64; no text is a number.
 * Names that the spec does not have are ignored. A field of another version is read, and refused on encoding.
+
+Tags that the spec does not declare are ours to show, Kafka's converters lose them: a struct that has some ends with
+``"_unknownTags": [{"tag": 17, "data": "<base64>"}]``; ``unknown_tags=False`` is Kafka's own form.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from kafkaframes.messages.plan import AbsentField, FieldPlan, StructPlan
 from kafkaframes.messages.structs import FieldInfo, Struct
 from kafkaframes.wire.primitives import uuid_from_text, uuid_to_text
 
+UNKNOWN_TAGS: Final = "_unknownTags"  # no field's name: those begin with a letter
 RECORDS_FORMS: Final = ("empty", "base64", "size")
 _RANGES: Final = {
     "int8": (-(1 << 7), (1 << 7) - 1),
@@ -33,11 +37,11 @@ _RANGES: Final = {
 }
 
 
-def to_json(value: Struct, codec: Codec, *, records: str = "empty") -> dict[str, Any]:
+def to_json(value: Struct, codec: Codec, *, records: str = "empty", unknown_tags: bool = True) -> dict[str, Any]:
     """Return the JSON form of a message's value at the version of ``codec`` (:meth:`Message.to_json`)."""
     if records not in RECORDS_FORMS:
         raise OptionError(f"records={records!r}: one of {', '.join(RECORDS_FORMS)}")
-    return _Shower(codec, records).struct(codec.plan.root, value, ())
+    return _Shower(codec, records, unknown_tags).struct(codec.plan.root, value, ())
 
 
 def from_json(cls: type[Struct], codec: Codec, value: Any) -> Any:
@@ -51,9 +55,10 @@ _Path = tuple[str | int, ...]
 class _Shower:
     """Turns values into JSON."""
 
-    def __init__(self, codec: Codec, records: str) -> None:
+    def __init__(self, codec: Codec, records: str, unknown_tags: bool) -> None:
         self.codec = codec
         self.records = records
+        self.unknown_tags = unknown_tags
 
     def struct(self, plan: StructPlan, value: Any, path: _Path) -> dict[str, Any]:
         for absent in plan.absent:
@@ -69,6 +74,8 @@ class _Shower:
             item = getattr(value, field.attribute)
             if field.tag is None or not is_default(field, item, self.codec.classes):
                 self.show(field, item, out, (*path, field.name))
+        if value._tags and self.unknown_tags:
+            out[UNKNOWN_TAGS] = [_shown_tag(tag, data, (*path, UNKNOWN_TAGS)) for tag, data in value._tags]
         return out
 
     def check_absent(self, field: AbsentField, value: Any, path: _Path) -> None:
@@ -122,6 +129,8 @@ class _Taker:
                 raise EncodeError(
                     f"{name} is missing, version {self.version} must have it", path=(*path, info.spec.name)
                 )
+        if UNKNOWN_TAGS in value:
+            fields["unknown_tags"] = _tags(value[UNKNOWN_TAGS], (*path, UNKNOWN_TAGS))
         return cls(**fields)
 
     def value(self, info: FieldInfo, value: Any, path: _Path) -> Any:
@@ -143,6 +152,27 @@ class _Taker:
             return _PRIMITIVES[info.spec.type.name](value)
         except (ValueError, binascii.Error) as error:
             raise EncodeError(f"{_kind(value)} is no {info.spec.type.name}: {error}", path=path) from None
+
+
+def _shown_tag(tag: int, data: bytes, path: _Path) -> dict[str, Any]:
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise EncodeError(f"unknown tag {tag} holds {type(data).__name__}, not bytes", path=path)
+    return {"tag": tag, "data": base64.b64encode(data).decode("ascii")}
+
+
+def _tags(value: Any, path: _Path) -> list[tuple[int, bytes]]:
+    """Return the unknown tags of a struct; their order and numbers are judged on encoding."""
+    if not isinstance(value, list):
+        raise EncodeError(f"{_kind(value)} where an array belongs", path=path)
+    tags = []
+    for index, one in enumerate(value):
+        if not isinstance(one, dict) or one.keys() != {"tag", "data"}:
+            raise EncodeError(f'{_kind(one)} where {{"tag": ..., "data": ...}} belongs', path=(*path, index))
+        try:
+            tags.append((_PRIMITIVES["int32"](one["tag"]), _PRIMITIVES["bytes"](one["data"])))
+        except ValueError as error:
+            raise EncodeError(f"no tag with base64: {error}", path=(*path, index)) from None
+    return tags
 
 
 def _kind(value: Any) -> str:

@@ -169,18 +169,20 @@ class Message(Struct):
         made: Self = json_form.from_json(cls, cls._encoder(version), value)
         return made
 
-    def to_json(self, version: int, *, records: str = "empty") -> dict[str, Any]:
+    def to_json(self, version: int, *, records: str = "empty", unknown_tags: bool = True) -> dict[str, Any]:
         """Return Kafka's JSON form of the value at a version, ready for ``json.dumps``.
 
         Args:
             version: the fields of which version to show.
             records: what stands for records: ``empty`` as Kafka's own converter writes them, ``base64`` (nothing is
                 lost), or ``size``: their size, as Kafka's request log has it.
+            unknown_tags: show the tags that the spec does not declare as ``_unknownTags`` of their struct, so that
+                :meth:`from_json` gives them back; False is Kafka's own form, which loses them.
 
         Raises:
             EncodeError: as :meth:`encode` for a field that the version lacks, and for a null.
         """
-        return json_form.to_json(self, self._encoder(version), records=records)
+        return json_form.to_json(self, self._encoder(version), records=records, unknown_tags=unknown_tags)
 
     @classmethod
     def _encoder(cls, version: int) -> Codec:

@@ -31,6 +31,7 @@ REQUEST_TYPE = pa.struct(
         ("correlationId", pa.int32()),
         ("clientId", pa.string()),
         ("name", pa.string()),
+        ("header", pa.string()),
         ("body", pa.string()),
         ("_error", pa.string()),
     ]
@@ -99,9 +100,10 @@ def decode_request(
 ) -> Column:
     """Return a column of structs: requests, which name their API and version themselves.
 
-    Without ``api_key`` the requests may be any: ``apiKey, apiVersion, correlationId, clientId, name, body, _error``;
-    ``body`` is Kafka's JSON form (records as base64). That is one Python object a row. With API and version, which all
-    of them must have, it is ``header, body, _error`` as :func:`decode_response` gives, at the kernels' speed.
+    Without ``api_key`` the requests may be any: ``apiKey, apiVersion, correlationId, clientId, name, header, body,
+    _error``; ``header`` and ``body`` are Kafka's JSON form (records as base64, unknown tags as ``_unknownTags``: trace
+    ids live there). That is one Python object a row. With API and version, which all of them must have, it is
+    ``header, body, _error`` as :func:`decode_response` gives, at the kernels' speed.
 
     Args:
         col: requests as they are on the wire, without their sizes.
@@ -139,6 +141,7 @@ def _request(data: bytes, mode: str) -> dict[str, Any]:
         "correlationId": frame.correlation_id,
     }
     row["clientId"] = frame.header.client_id
+    row["header"] = json.dumps(frame.header.to_json(frame.header_version))
     if not isinstance(frame.body, bytes):  # an ApiVersions request of a version that nobody knows
         row["name"] = type(frame.body).__name__
         row["body"] = json.dumps(frame.body.to_json(frame.api_version, records="base64"))
