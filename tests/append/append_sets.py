@@ -23,6 +23,23 @@ INTEGERS = {
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd", "producer")
 
 
+HEADERS: tuple[list[tuple[str, bytes | None]], ...] = (
+    [],
+    [],
+    [("h", b"1"), ("g", None)],
+    [("NAMENAME", b"1"), ("é", b""), ("NAMENAME", None)],
+)
+# In the place of a name: not UTF-8, cut off, a surrogate, beyond Unicode, too long for what it says.
+NAMES = (
+    b"NAMENA\xff\xfe",
+    b"\xc3NAMENAM",
+    b"NAM\xed\xa0\x80NA",
+    b"\xf4\x90\x80\x80NAME",
+    b"\xc0\xafNAMENA",
+    b"NAMENAM\xe2",
+)
+
+
 def sealed(raw: bytes, layout: HeaderLayout) -> bytes:
     """Give a batch the length and the CRC of its bytes."""
     out = bytearray(raw)
@@ -61,7 +78,7 @@ def with_content(choose: random.Random, raw: bytes, layout: HeaderLayout, magic:
         return sealed(flipped(choose, raw, layout.end_of("crc")), layout)
     inner = bytes(decompress(codec, raw[start:], magic=magic).data)
     edit = choose.choice(
-        (flipped, cut_short, longer) if magic == 2 else (flipped, cut_short, longer, resealed, renumbered)
+        (flipped, cut_short, longer, named) if magic == 2 else (flipped, cut_short, longer, resealed, renumbered)
     )
     content = edit(choose, inner, 0)
     packed = content if codec is Codec.NONE else compress(codec, content, magic=magic)
@@ -75,6 +92,11 @@ def flipped(choose: random.Random, raw: bytes, start: int) -> bytes:
     if len(out) > start:
         out[choose.randrange(start, min(len(out), start + choose.choice((20, 80, 4000))))] ^= 1 << choose.randrange(8)
     return bytes(out)
+
+
+def named(choose: random.Random, raw: bytes, _: int) -> bytes:
+    """Put bytes that are no UTF-8 in the place of headers' names."""
+    return raw.replace(b"NAMENAME", choose.choice(NAMES))
 
 
 def cut_short(choose: random.Random, raw: bytes, _: int) -> bytes:
@@ -115,7 +137,7 @@ def a_set(choose: random.Random) -> bytes:
         columns["offset"] = [3 * n for n in range(count)]
         options = {}
     if magic == 2:
-        columns["headers"] = [choose.choice(([], [], [("h", b"1"), ("g", None)])) for _ in range(count)]
+        columns["headers"] = [choose.choice(HEADERS) for _ in range(count)]
         if choose.random() < 0.25:
             options |= {"producer_id": choose.choice((-1, 0, 5)), "producer_epoch": choose.choice((-1, 0, 3))}
             options |= {"base_sequence": choose.choice((-1, 0, 2**31 - 2)), "transactional": choose.random() < 0.5}
@@ -129,6 +151,8 @@ def a_set(choose: random.Random) -> bytes:
         batches[place] = with_content(choose, batches[place], layout, magic)
     whole = b"".join(batches)
     if kind > 0.95:
+        if choose.random() < 0.3:
+            return whole + b"\0" * 8 + struct.pack(">i", choose.choice((2**31 - 1, 2**31 - 12, 13, -1))) + bytes(30)
         return cut_short(choose, whole, 0) if choose.random() < 0.5 else flipped(choose, whole, 0)
     return whole
 

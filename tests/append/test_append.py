@@ -1,14 +1,18 @@
 """The append path: what is touched, what is rebuilt, what is refused. Kafka's verdicts: agreement kind ``append``."""
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.append.append_sets import sealed
 
+import kafkaframes
 from kafkaframes import log
 from kafkaframes.append import AppendRefusedError, AppendSettings, down_convert, validate_and_assign
 from kafkaframes.errors import OptionError
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import BatchFields, build_batch, build_records
+from kafkaframes.records.codecs import codec_of, decompress
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.rows import rows_of
 from kafkaframes.wire.checksum import crc32c
@@ -152,6 +156,32 @@ def test_a_flipped_bit_is_refused_before_anything_else():
 def test_a_batch_above_the_limit_is_refused():
     with pytest.raises(AppendRefusedError, match="MESSAGE_TOO_LARGE"):
         validate_and_assign(build_records(ROWS), 0, AppendSettings(max_batch_bytes=100))
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "lz4"])
+def test_names_of_headers_that_are_not_text_are_mended_where_a_batch_is_built_anew(codec):
+    """As LogValidator does; in place they stay as they came (judged by ``tests/interop/test_append_truth.py``)."""
+    raw = bytearray(build_records({"value": [b"v"], "headers": [[("NAME", b"1")]], "timestamp": [5]}))
+    raw[raw.index(b"NAME") : raw.index(b"NAME") + 4] = b"\xff\xc3ME"
+    sent = sealed(bytes(raw), BATCH_V2)
+    appended = validate_and_assign(sent, 0, AppendSettings(codec=codec))
+    (found,) = pa.Table.from_batches(kafkaframes.read_records(appended.records))["headers"].to_pylist()
+    assert appended.in_place == (codec == "none")
+    assert found == [{"key": "\ufffd\ufffdME", "value": b"1"}]
+    if codec == "none":
+        assert b"\xff\xc3ME" in appended.records
+    else:
+        payload = appended.records[BATCH_V2.size :]
+        content = decompress(codec_of(codec), payload, magic=2).data
+        assert "\ufffd\ufffdME".encode() in content
+
+
+@pytest.mark.parametrize("before", [b"", build_records({"value": [b"v"]})])
+def test_down_conversion_of_a_size_near_two_gib_fails_as_kafka_does(before):
+    size = (2**31 - 1).to_bytes(4, "big")
+    with pytest.raises(AppendRefusedError) as refused:
+        down_convert(before + bytes(8) + size + bytes(60), 1)
+    assert refused.value.exception == "IllegalArgumentException"
 
 
 def test_down_conversion_counts_what_is_lost():

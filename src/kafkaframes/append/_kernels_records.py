@@ -6,7 +6,8 @@ Start reading at ``fast_rebuild.py``, not here.
    is odd: a size that does not fit, a varint that is longer than it need be, a timestamp out of range, a key that is
    missing where one is needed.
 2. What is written starts at ``out``, which has room for all bytes read and ``MOST_OVERHEAD`` more for each record.
-3. Headers are copied as they stand in format 2, with their count; formats 0 and 1 have none.
+3. Headers are copied as they stand in format 2, with their count; formats 0 and 1 have none. A name that is not ASCII
+   is odd: where it is not UTF-8, Kafka writes other bytes.
 """
 
 import numpy as np
@@ -77,14 +78,23 @@ def _read_blob(address, position, end):
 
 
 @device
+def _is_ascii(address, position, size):
+    """Tell whether no byte is above 127: text of which Kafka, which reads and writes names as text, keeps each byte."""
+    bits = np.int64(0)
+    for place in range(position, position + size):
+        bits |= load_u8(address, place)
+    return bits < 0x80
+
+
+@device
 def _skip_headers(address, position, end):
-    """Step over the headers: (fits, count, position)."""
+    """Step over the headers: (fits, count, position). Names beyond ASCII do not fit: they may have to be mended."""
     fits, count, position = _read_number(address, position, end)
     if not fits or count < 0 or count > end - position:
         return False, 0, position
     for _ in range(count):
-        fits, _, size, position = _read_blob(address, position, end)
-        if not fits or size < 0:
+        fits, name_at, size, position = _read_blob(address, position, end)
+        if not fits or size < 0 or not _is_ascii(address, name_at, size):
             return False, 0, position
         fits, _, size, position = _read_blob(address, position, end)
         if not fits:

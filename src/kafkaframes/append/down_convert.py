@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kafkaframes.append.headers import refuse_corrupt
 from kafkaframes.append.refusal import AppendRefusedError
 from kafkaframes.append.unreadable import refused_for_damage
 from kafkaframes.records.build import build_batch
@@ -18,7 +19,6 @@ from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, CODECS, CONTROL
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
-from kafkaframes.records.reasons import END_REASONS
 from kafkaframes.records.rebuild import rows_of_index
 from kafkaframes.records.scan import Batches, as_array, scan_all
 
@@ -68,8 +68,7 @@ def down_convert(records: bytes | bytearray | memoryview, magic: int, *, first_o
         piece, count = _convert(decoded, magic, first_offset, lost)
         pieces.append(piece)
         converted += count
-    if batches.end.corrupt:
-        raise AppendRefusedError("CorruptRecordException", END_REASONS[batches.end.status])
+    refuse_corrupt(batches.end)
     return DownConverted(b"".join(pieces), converted, lost)
 
 

@@ -28,7 +28,7 @@ def ensure_valid(data: Bytes, batches: Batches) -> int:
             reason = "is shorter than its header" if short[row] else "has a CRC that is not that of its bytes"
             raise AppendRefusedError("CorruptRecordException", f"batch {row} {reason}")
         raise AppendRefusedError("IllegalArgumentException", f"batch {row} has an unknown codec")
-    _check_end(batches.end)
+    refuse_corrupt(batches.end)
     if batches.end.position == 0:
         error = AppendRefusedError("CorruptRecordException", "there is no whole batch")
         error.valid_bytes = 0
@@ -36,7 +36,12 @@ def ensure_valid(data: Bytes, batches: Batches) -> int:
     return batches.end.position
 
 
-def _check_end(end: End) -> None:
+def refuse_corrupt(end: End) -> None:
+    """Refuse what Kafka's iterator ends with an error at.
+
+    Raises:
+        AppendRefusedError: with the exception of Kafka; of a size near 2^31 it computes a negative limit of a buffer.
+    """
     if end.corrupt:
         exception = "IllegalArgumentException" if end.status == HUGE_SIZE else "CorruptRecordException"
         raise AppendRefusedError(exception, f"{END_REASONS[end.status]} (at byte {end.position}, {MIN_SIZE=})")

@@ -16,8 +16,8 @@ any other             any                         rebuilt with the target's code
 
 A control batch into a compressed topic stays uncompressed, in place.
 
-One thing is not as in Kafka: names of headers that are not UTF-8 keep their bytes in a rebuilt batch, where Kafka
-writes U+FFFD for what it cannot decode.
+Kafka reads and writes the names of headers as text, so a rebuilt batch has U+FFFD where a name is not UTF-8; a batch
+that stays in place keeps its bytes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from kafkaframes.records.codecs import Codec
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, TRANSACTIONAL
-from kafkaframes.records.rebuild import rows_of_index
+from kafkaframes.records.rebuild import rows_of_index, with_names_as_text
 from kafkaframes.records.scan import Batches, as_array, scan_all
 
 NO_TIMESTAMP = -1
@@ -300,6 +300,7 @@ def _rebuilt(append: _Append, decoded: Decoded, target: Codec) -> Appended:
     old = settings.magic < 2
     timestamps = np.full(count, settings.now_ms, np.int64) if old and settings.append_time else None
     rows = rows_of_index(decoded.sections, decoded.index, offsets=offsets, timestamps=timestamps, headers=not old)
+    rows = with_names_as_text(rows)
     largest = settings.now_ms if settings.append_time else _largest(decoded)
     built = build_batch(rows, magic=settings.magic, codec=target, level=settings.level, fields=fields)
     if settings.magic == 0 and not settings.append_time:

@@ -10,7 +10,8 @@ import numpy as np
 
 from kafkaframes.records import _kernels_gather
 from kafkaframes.records.decode import Index, Sections
-from kafkaframes.records.rows import Blobs, Int64s, Rows
+from kafkaframes.records.makers import binary_array, java_text_array
+from kafkaframes.records.rows import Blobs, Int64s, Rows, blobs_of
 
 _NO_BLOBS = Blobs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))
 
@@ -45,6 +46,15 @@ def rows_of_index(
         names,
         values,
     )
+
+
+def with_names_as_text(rows: Rows) -> Rows:
+    """Return rows whose headers' names are what Java makes of them and back: U+FFFD for what is not UTF-8."""
+    names = rows.header_names
+    if not len(names.starts):
+        return rows
+    raw = binary_array(names.data, names.starts, names.lengths.astype(np.int32))
+    return rows._replace(header_names=blobs_of("headers", java_text_array(raw)))
 
 
 def _blobs(sections: Sections, places: Int64s, sizes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Blobs:
