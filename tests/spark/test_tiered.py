@@ -261,3 +261,42 @@ def test_spark_reads_an_encrypted_store(spark):
     ours.register(spark)
     frame = spark.read.format("kafka-log").options(**keys_of(case)).load(str(case / "store"))
     assert frame.selectExpr("min(offset)", "max(offset)", "count(*)").first()[:] == (0, 3089, 3090)
+
+
+def test_a_damaged_chunk_is_told_where_several_copies_are_read_as_one(tmp_path, store):
+    """Two local copies have the first segment, the store alone the others: what is lost there is lost for the log."""
+    for broker in ("one", "two"):
+        (tmp_path / broker / "orders-0").mkdir(parents=True)
+        name = f"{0:020d}.log"
+        (tmp_path / broker / "orders-0" / name).write_bytes((tmp_path / name).read_bytes())
+    paths = [*(str(path) for path in sorted(tmp_path.glob("*/orders-0/*.log"))), *(f"{m}.log" for m in store.written)]
+    assert [n for batch in read_records(paths) for n in batch["offset"].to_pylist()] == list(range(10_000))
+    path = Path(f"{store.written[1]}.log")
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 0xFF
+    path.write_bytes(raw)
+    read_on = read_records(paths)
+    offsets = [n for batch in read_on for n in batch["offset"].to_pylist()]
+    missing = sorted(set(range(10_000)) - set(offsets))
+    assert offsets == sorted(set(offsets))
+    assert 0 < len(missing) < 400
+    assert missing == list(range(missing[0], missing[-1] + 1))
+    assert ["cannot be undone" in error.reason for error in read_on.errors] == [True]
+    with pytest.raises(DamagedChunkError, match="cannot be undone"):
+        list(read_records(paths, mode="FAILFAST"))
+
+
+def test_a_damaged_chunk_whose_records_another_copy_has_costs_nothing(tmp_path, store):
+    for broker in ("one", "two"):
+        (tmp_path / broker / "orders-0").mkdir(parents=True)
+        for base in (0, 2000):
+            name = f"{base:020d}.log"
+            (tmp_path / broker / "orders-0" / name).write_bytes((tmp_path / name).read_bytes())
+    paths = [*(str(path) for path in sorted(tmp_path.glob("*/orders-0/*.log"))), *(f"{m}.log" for m in store.written)]
+    path = Path(f"{store.written[1]}.log")
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 0xFF
+    path.write_bytes(raw)
+    read_on = read_records(paths, mode="FAILFAST")
+    assert [n for batch in read_on for n in batch["offset"].to_pylist()] == list(range(10_000))
+    assert read_on.errors == []

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.copies.lineage import NO_EPOCH, epoch_at
+from kafkaframes.errors import DamagedChunkError
 from kafkaframes.files.checkpoints import EpochStart
 from kafkaframes.files.directory import Segment
 from kafkaframes.files.leader_epochs import Epochs
@@ -85,19 +86,21 @@ NO_BLOCKS = Blocks(np.empty((len(COLUMNS), 0), np.int64))
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A segment whose batches end before its bytes do.
+    """A place in a segment at which its batches end before its bytes do.
 
     Attributes:
         segment: its place among the copy's segments.
         position: the byte after the last batch.
         reason: why no batch follows.
         is_tail: nothing but what a crash or preallocation leaves at the end of the last segment.
+        damage: the chunk of a tiered segment that cannot be undone; batches may follow behind it. None for the rest.
     """
 
     segment: int
     position: int
     reason: str
-    is_tail: bool
+    is_tail: bool = False
+    damage: DamagedChunkError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ class Copy:
         clean_offset: up to where the cleaner has been, from its checkpoint; -1 where that does not name the partition,
             None where there is no such file.
         topic_id: None before 2.8.
-        broken: segments whose batches end too early.
+        broken: places at which the batches of a segment end too early.
         misplaced: blocks that do not fit.
         is_scanned: every header was read.
         checkpoint_fits: False where the leader epoch checkpoint contradicts the batches.
@@ -142,6 +145,13 @@ class Copy:
     def start(self) -> int:
         """The first offset: of the first block, or of the first segment's name."""
         return int(self.blocks.reach[0]) if len(self.blocks) else self.end
+
+    def offsets_lost_at(self, broken: Broken) -> tuple[int, int | None]:
+        """Return the offsets between the batches before and behind a broken place; the end is None at the log's end."""
+        place = self.blocks.segment * (1 << 40) + self.blocks.position
+        after = int(np.searchsorted(place, broken.segment * (1 << 40) + broken.position))
+        first = self.segments[broken.segment].base_offset if after == 0 else int(self.blocks.last[after - 1]) + 1
+        return first, int(self.blocks.reach[after]) if after < len(self.blocks) else None
 
 
 def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[Batches]) -> Blocks:

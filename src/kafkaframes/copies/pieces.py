@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kafkaframes.copies.blocks import Copy
 from kafkaframes.copies.decisions import Decision
+from kafkaframes.errors import DamagedChunkError
 from kafkaframes.files.directory import Segment
 from kafkaframes.files.leader_epochs import Epochs
 from kafkaframes.files.names import TopicPartition
@@ -74,6 +76,17 @@ class Merged:
     def segment(self, at: Stretch) -> Segment:
         """Return the segment that a stretch is of."""
         return self.copies[at.copy].segments[at.segment]
+
+    def lost_chunks(self) -> Iterator[tuple[str, DamagedChunkError]]:
+        """Yield the segments and their damaged chunks whose offsets no other copy has either."""
+        missing = [(one.first_offset, one.end_offset) for one in self.decisions if one.check == "missing"]
+        missing.append((max((piece.end_offset for piece in self.pieces), default=self.start_offset), self.end_offset))
+        for copy in self.copies:
+            for broken in copy.broken:
+                first, end = copy.offsets_lost_at(broken)
+                end = self.end_offset if end is None else end
+                if broken.damage is not None and any(first < stop and start < end for start, stop in missing):
+                    yield copy.segments[broken.segment].path, broken.damage
 
     @property
     def size_bytes(self) -> int:

@@ -36,12 +36,13 @@ from kafkaframes.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.files.filesystem import FileSystem, LocalFileSystem
 from kafkaframes.files.segment_file import open_segment_file
 from kafkaframes.files.segment_reader import open_segment
+from kafkaframes.log.segment_runs import Gap, runs
 from kafkaframes.log.segment_source import StoredSegment
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.chunks import Chunks, Memory, Source
-from kafkaframes.records.columns import FAILFAST, ReadOptions, RecordReader
+from kafkaframes.records.columns import FAILFAST, PERMISSIVE, ReadOptions, RecordReader
 from kafkaframes.records.reasons import TORN
-from kafkaframes.records.scan import FILE, Batches, End, as_array, check_crcs, scan_all
+from kafkaframes.records.scan import FILE, Batches, as_array, check_crcs, scan_all
 
 WINDOW_BYTES = 256 << 10
 LATEST_MAGIC = 2
@@ -86,12 +87,12 @@ def read_copy(found: Found, *, scan: bool = False) -> Copy:
     partition = found.partition
     segments = tuple(one for one in partition.segments if not one.log.name.temporary)
     is_scanned = scan or isinstance(found.filesystem, LocalFileSystem) or _must_scan(found)
-    parts, broken = [], []
+    parts: list[Blocks] = []
+    broken: list[Broken] = []
     for place, segment in enumerate(segments):
         if is_scanned:
-            blocks, end = _scan(found.filesystem, place, segment)
-            is_last = place == len(segments) - 1
-            broken += [] if end is None else [Broken(place, end.position, end.reason, is_last and end.status == TORN)]
+            blocks, too_early = _scan(found.filesystem, place, segment, is_last=place == len(segments) - 1)
+            broken += too_early
         else:
             blocks = _unread(found, segments, place)
         parts.append(blocks)
@@ -147,8 +148,8 @@ def _unread(found: Found, segments: Sequence[Segment], place: int) -> Blocks:
     return block_of_segment(place, segment.size_bytes, segment.base_offset, end - 1, epoch)
 
 
-def _scan(filesystem: FileSystem, place: int, segment: Segment) -> tuple[Blocks, End | None]:
-    """Return the blocks of a segment, and how they ended if that was before its bytes did."""
+def _scan(filesystem: FileSystem, place: int, segment: Segment, *, is_last: bool) -> tuple[Blocks, list[Broken]]:
+    """Return the blocks of a segment, and where its batches ended although its bytes went on."""
     buffer = np.empty(0, np.int64)
 
     def allocate(size: int, dtype: npt.DTypeLike) -> npt.NDArray[np.int64]:
@@ -158,16 +159,28 @@ def _scan(filesystem: FileSystem, place: int, segment: Segment) -> tuple[Blocks,
         return buffer[:size]
 
     tables: list[Batches] = []
+    broken: list[Broken] = []
+
+    def lose(gap: Gap) -> None:
+        broken.append(Broken(place, gap.start, str(gap.damage), damage=gap.damage))
+
+    end = None
     with open_source(filesystem, segment) as source:
-        chunks = Chunks(source, rules=FILE, chunk_bytes=WINDOW_BYTES, whole=False, allocate=allocate,
-                        end=segment.size_bytes)  # fmt: skip
-        for chunk in chunks:
-            table = chunk.batches.table.copy()
-            table[0] += chunk.base
-            tables.append(Batches(table, chunk.batches.end))
-    end = chunks.end
-    is_early = end is not None and end.position < segment.size_bytes
-    return blocks_of_scan(place, segment.base_offset, tables), end if is_early else None
+        for run in runs(filesystem, segment.path, source, mode=PERMISSIVE, on_gap=lose):
+            chunks = Chunks(source, rules=FILE, start=run.start, chunk_bytes=WINDOW_BYTES, whole=False,
+                            allocate=allocate, end=segment.size_bytes)  # fmt: skip
+            for chunk in chunks:
+                table = chunk.batches.table.copy()
+                table[0] += chunk.base
+                tables.append(Batches(table, chunk.batches.end))
+            end = run.end = chunks.end
+    if (
+        end is not None
+        and end.position < segment.size_bytes
+        and not any(one.position == end.position for one in broken)
+    ):
+        broken.append(Broken(place, end.position, end.reason, is_last and end.status == TORN))
+    return blocks_of_scan(place, segment.base_offset, tables), broken
 
 
 class FileInspector:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import DamagedChunkError, OptionError
 from kafkaframes.files.filesystem import KEY_FILES, VIEW_MARK, plain_path, split
 from kafkaframes.files.findings import Severity
-from kafkaframes.log.segment_source import damage_of, open_planned, resume
-from kafkaframes.log.where import object_view
-from kafkaframes.records.chunks import Memory
+from kafkaframes.log.segment_runs import Gap, runs
+from kafkaframes.log.segment_source import damage_of, open_planned
+from kafkaframes.log.where import filesystem_for, object_view, view_object
+from kafkaframes.records.chunks import Memory, Source
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadError, ReadOptions, RecordReader
 from kafkaframes.records.scan import FILE, MEMORY, as_array
 from kafkaframes.records.table import batches_table
@@ -86,15 +87,31 @@ def _in_files(
 ) -> Iterator[pa.RecordBatch]:
     for path in paths:
         with open_planned(path, options=storage) as segment:
-            start: int | None = 0
-            while start is not None:
-                yield from RecordReader(segment, options, errors=errors, start=start)
-                damage = damage_of(segment)
-                if damage is not None and options.mode == "FAILFAST":
-                    raise damage
-                start = None if damage is None else resume(path, damage, options=storage)
-                if damage is not None:
-                    errors.append(ReadError(path, damage.lost[0], None, None, str(damage), 0))
+            yield from _in_segment(path, segment, options, errors, storage)
+
+
+def _in_segment(
+    path: str,
+    segment: Source,
+    options: ReadOptions,
+    errors: list[ReadError],
+    storage: Mapping[str, Any],
+    *,
+    start: int = 0,
+    end: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    def lose(gap: Gap) -> None:
+        errors.append(_error_of(path, gap.damage))
+
+    filesystem = filesystem_for(path, options=storage)
+    for run in runs(filesystem, path, segment, start=start, end=end, mode=options.mode, on_gap=lose):
+        reader = RecordReader(segment, options, errors=errors, start=run.start, end=end)
+        yield from reader
+        run.end = reader.end
+
+
+def _error_of(path: str, damage: DamagedChunkError) -> ReadError:
+    return ReadError(path, damage.lost[0], None, None, str(damage), 0)
 
 
 def _are_copies(paths: list[str]) -> bool:
@@ -115,7 +132,7 @@ def _in_copies(
     from kafkaframes.copies.together import copies_of, merge_found
     from kafkaframes.log.discover import discover
 
-    directories = discover(paths, options=storage)
+    directories = discover([view_object(path) for path in paths], options=storage)
     named = {one.directory for found in directories for one in found.partitions}
     for copies in group(copies_of(directories, named)).values():
         if len(copies) == 1:
@@ -125,11 +142,16 @@ def _in_copies(
         merged = merge_found(copies, check=True, scan=True)
         for decision in merged.decisions:
             log.log(_LEVELS[decision.severity], "%s", decision)
+        for path, damage in merged.lost_chunks():
+            if options.mode == "FAILFAST":
+                raise damage
+            errors.append(_error_of(path, damage))
         least = max(merged.start_offset, options.first_offset or 0)
         for piece in merged.pieces:
             bounded = options._replace(first_offset=least) if piece.first_offset < least else options
-            with open_planned(merged.segment(piece.at).path, piece.at.end, options=storage) as segment:
-                yield from RecordReader(segment, bounded, start=piece.at.start, end=piece.at.end, errors=errors)
+            path, at = merged.segment(piece.at).path, piece.at
+            with open_planned(path, at.end, options=storage) as segment:
+                yield from _in_segment(path, segment, bounded, errors, storage, start=at.start, end=at.end)
 
 
 def _paths(source: Any, storage: Mapping[str, Any]) -> list[str]:

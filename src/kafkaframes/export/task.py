@@ -30,7 +30,9 @@ from kafkaframes.export.settings import ExportTask, Settings
 from kafkaframes.export.tally import SOURCE_COLUMNS, Counts, Tally
 from kafkaframes.export.writers import Output, row_batch
 from kafkaframes.files.row_counts import check_row_counts
-from kafkaframes.log.segment_source import check_not_cut, damage_of, open_planned, resume
+from kafkaframes.log.segment_runs import Gap, runs
+from kafkaframes.log.segment_source import open_planned
+from kafkaframes.log.where import filesystem_for
 from kafkaframes.records.chunks import CHUNK_BYTES, Source
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.layout import BATCH_V2
@@ -226,36 +228,40 @@ def _copy(
     alternates = [Alternate(*one) for one in task.alternates]
     healer = Healer(task.path, alternates, settings.storage) if alternates else None
     options = _read_options(task, settings)._replace(unwanted=look, heal=healer)
-    start: int | None = task.start
-    while start is not None:
-        reader = RecordReader(source, options, start=start, end=task.size_bytes, memory=memory)
+    end: End | None = None
+    gaps: list[Gap] = []
+    for run in runs(
+        filesystem_for(task.path, options=settings.storage),
+        task.path,
+        source,
+        start=task.start,
+        end=task.size_bytes,
+        mode=settings.mode,
+        on_gap=gaps.append,
+    ):
+        reader = RecordReader(source, options, start=run.start, end=task.size_bytes, memory=memory)
         for batch in reader:
             write(result.tally.take(batch, settings.keep))
-        start = _after_damage(source, reader.end, result, settings)
+        end = run.end = reader.end
         for error in reader.errors:
             _report(source, error, result)
+    _count_unread(result, end, gaps)
     for text in [] if healer is None else healer.healed:
         log.warning("%s", text)
 
 
-def _after_damage(source: Source, end: End | None, result: SegmentResult, settings: Settings) -> int | None:
-    """Note why a reader ended before the segment did; return where to read on behind a damaged chunk."""
-    task, damage = result.task, damage_of(source)
-    if end is None or end.position >= task.size_bytes:
-        return None
-    if damage is None:
-        check_not_cut(task.path, task.size_bytes, options=settings.storage)
-        if not end.corrupt:  # else it is among the errors
-            result.tally.drop(end.reason, Counts(1, None, task.size_bytes - end.position))
-        return None
-    if settings.mode == "FAILFAST":
-        raise damage
-    start = resume(task.path, damage, options=settings.storage)
-    result.fault_count += 1
-    result.faults.append(f"{damage}; bytes {damage.lost[0]} to {damage.lost[1]} of {task.path} are lost")
-    lost = (task.size_bytes if start is None else start) - end.position
-    result.tally.drop("a chunk of a tiered segment cannot be undone", Counts(1, None, lost))
-    return start
+def _count_unread(result: SegmentResult, end: End | None, gaps: list[Gap]) -> None:
+    """Count the bytes that hold no batch that was read: damaged chunks, and what lies behind the last batch."""
+    size_bytes = result.task.size_bytes
+    for gap in gaps:
+        result.fault_count += 1
+        first, last = gap.damage.lost
+        result.faults.append(f"{gap.damage}; bytes {first} to {last} of {result.task.path} are lost")
+        lost = (size_bytes if gap.end is None else gap.end) - gap.start
+        result.tally.drop("a chunk of a tiered segment cannot be undone", Counts(1, None, lost))
+    is_cut_off = bool(gaps) and gaps[-1].end is None
+    if end is not None and end.position < size_bytes and not end.corrupt and not is_cut_off:
+        result.tally.drop(end.reason, Counts(1, None, size_bytes - end.position))
 
 
 def _read_options(task: ExportTask, settings: Settings) -> ReadOptions:

@@ -187,11 +187,11 @@ def open_planned(
     counted = meter or Meter()
     if isinstance(filesystem, LocalFileSystem):
         if end is not None:
-            check_not_cut(path, end)
+            check_not_cut(filesystem, path, end)
         with open_segment_file(path) as source:
             yield Metered(source, counted) if meter is not None else source
         return
-    size_bytes = check_not_cut(path, end or 0, options=options)
+    size_bytes = check_not_cut(filesystem, path, end or 0)
     with _counting(filesystem, counted).open(path) as read_at:
         size_bytes = size_bytes if end is None else end
         if isinstance(read_at, ChunkReader):
@@ -207,13 +207,13 @@ def _counting(filesystem: FileSystem, meter: Meter) -> FileSystem:
     return Counting(filesystem, meter)
 
 
-def check_not_cut(path: str, end: int, *, options: Mapping[str, Any] | None = None) -> int:
+def check_not_cut(filesystem: FileSystem, path: str, end: int) -> int:
     """Return the size of a segment that still has the bytes up to ``end``.
 
     Raises:
         LogDirError: it has vanished, or become shorter.
     """
-    found = filesystem_for(path, options=options).stat(path)
+    found = filesystem.stat(path)
     if found is None:
         raise LogDirError("has vanished since the read was planned", file=path)
     if found.size_bytes < end:
@@ -229,14 +229,14 @@ def damage_of(source: Source) -> DamagedChunkError | None:
     return damage
 
 
-def resume(path: str, damage: DamagedChunkError, *, options: Mapping[str, Any] | None = None) -> int | None:
+def resume(filesystem: FileSystem, path: str, damage: DamagedChunkError) -> int | None:
     """Return where the first batch known to start behind a damaged chunk does, by the offset index; None for none."""
     view = ViewPath.parse(path)
     if view is None:
         return None
     file = path.removesuffix(".log") + ".index"
     try:
-        raw = filesystem_for(file, options=options).read(file)
+        raw = filesystem.read(file)
         index = read_offset_index(raw, base_offset=int(view.name[:20]), file=file)
     except (LogDirError, ValueError):
         return None

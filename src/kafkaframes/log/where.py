@@ -45,3 +45,13 @@ def object_view(path: str, *, options: Mapping[str, Any] | None = None) -> str:
         raise LogDirError("an object without a manifest: it does not say how it is read", file=path)
     owner = filesystem.manifest(main).metadata.topic_partition
     return str(names.ViewPath(main, str(owner), segment_file_name(name.base_offset, names.LOG)))
+
+
+def view_object(path: str) -> str:
+    """Return the ``.log`` object of a view path, as ``discover`` takes it; any other path as it is."""
+    if VIEW_MARK not in path:
+        return path
+    from kafkaframes.tiered import names
+
+    view = names.ViewPath.parse(path)
+    return path if view is None else view.object(names.LOG)

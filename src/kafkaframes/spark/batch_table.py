@@ -26,7 +26,7 @@ from kafkaframes.spark.columns import Column
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import Slice
 from kafkaframes.spark.rebatch import TARGET_BYTES, rebatch
-from kafkaframes.spark.source import aborted_batches, go_on, healer_of, open_slice, tell_healed
+from kafkaframes.spark.source import aborted_batches, healer_of, open_slice, slice_runs, tell_healed
 
 _GUESSED_RATIO = 4.0  # of compression, for how many batches are opened at once
 
@@ -86,10 +86,12 @@ def _read_slice(
         if opened is None:
             return
         piece, healer = opened.piece, healer_of(opened.piece, options)
-        start: int | None = piece.start
-        while start is not None:
+        ended: End | None = None
+        for run in slice_runs(opened, options):
+            if ended is not None:
+                yield _rest(ended, piece, schema, end_position=run.start)
             chunks = Chunks(
-                opened.source, rules=FILE, start=start, end=piece.end, chunk_bytes=TARGET_BYTES, whole=whole
+                opened.source, rules=FILE, start=run.start, end=piece.end, chunk_bytes=TARGET_BYTES, whole=whole
             )
             for chunk in chunks:
                 for part in pieces(chunk, _GUESSED_RATIO if options.deep else 1.0, TARGET_BYTES):
@@ -97,9 +99,9 @@ def _read_slice(
                     arrays = [_array(column, scanned, piece) for column in columns]
                     yield pa.RecordBatch.from_arrays(arrays, schema=schema)
             tell_healed(healer)
-            start = go_on(opened, chunks.end, options)
-            if chunks.end is not None and chunks.end.position < (piece.end if start is None else start):
-                yield _rest(chunks.end, piece, schema, end_position=start)
+            ended = run.end = chunks.end
+        if ended is not None and ended.position < piece.end:
+            yield _rest(ended, piece, schema, end_position=piece.end)
 
 
 def _array(column: Column, scanned: Scanned, piece: Slice) -> pa.Array:
@@ -108,13 +110,13 @@ def _array(column: Column, scanned: Scanned, piece: Slice) -> pa.Array:
     return repeated(column, piece.segment, scanned.kept.size)
 
 
-def _rest(end: End, piece: Slice, schema: pa.Schema, *, end_position: int | None) -> pa.RecordBatch:
+def _rest(end: End, piece: Slice, schema: pa.Schema, *, end_position: int) -> pa.RecordBatch:
     known = {
         "topic": piece.segment.topic,
         "partition": piece.segment.partition,
         "file": piece.segment.path,
         "position": end.position,
-        "sizeBytes": (piece.end if end_position is None else end_position) - end.position,
+        "sizeBytes": end_position - end.position,
         "error": end.reason,
         "source": piece.segment.source,
     }

@@ -33,7 +33,7 @@ from kafkaframes.spark.columns import Column
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import NO_END, NO_START, Slice
 from kafkaframes.spark.rebatch import TARGET_BYTES, rebatch
-from kafkaframes.spark.source import aborted_batches, go_on, healer_of, open_slice, tell_healed
+from kafkaframes.spark.source import aborted_batches, healer_of, open_slice, slice_runs, tell_healed
 
 log = logging.getLogger("kafkaframes.spark")
 
@@ -64,18 +64,18 @@ def _read_slice(
         piece = opened.piece
         healer = healer_of(piece, options)
         wanted = record_options(piece, columns, options)._replace(heal=healer)
-        start: int | None = piece.start
-        while start is not None:
-            reader = RecordReader(opened.source, wanted, start=start, end=piece.end)
+        end: End | None = None
+        for run in slice_runs(opened, options):
+            reader = RecordReader(opened.source, wanted, start=run.start, end=piece.end)
             told = 0
             for batch in reader:
                 told = _tell(reader.errors, told)
                 yield to_spark(batch, columns, schema, piece.segment)
             _tell(reader.errors, told)
             tell_healed(healer)
-            start = go_on(opened, reader.end, options)
-            if start is None and reader.end is not None and reader.end.position < piece.end:
-                _tell_rest(reader.end, piece)
+            end = run.end = reader.end
+        if end is not None and end.position < piece.end:
+            _tell_rest(end, piece)
 
 
 def record_options(piece: Slice, columns: Sequence[Column], options: ReadOptions) -> RecordOptions:

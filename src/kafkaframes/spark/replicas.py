@@ -71,6 +71,7 @@ def merge_chosen(found: FoundLogs, chosen: Sequence[Segment], options: ReadOptio
             by_directory[shown.directory] = Log(view.filesystem, shown)
             segments += [_segment(merged, piece, shown.directory, named[name]) for piece in merged.pieces]
             decisions += merged.decisions
+            _tell_lost(merged, options)
     told = tuple(by_severity(decisions))
     _tell(told, options)
     return OneOfEach(replace(found, by_directory=by_directory), segments, told)
@@ -95,6 +96,13 @@ def _tell(decisions: Sequence[Decision], options: ReadOptions) -> None:
             place = decision.places[0]
             raise LogDirError(str(decision), position=place.position, file=place.file)
         log.log(_LEVELS[decision.severity], "%s", decision)
+
+
+def _tell_lost(merged: Merged, options: ReadOptions) -> None:
+    for path, damage in merged.lost_chunks():
+        if options.mode == "FAILFAST":
+            raise damage
+        log.warning("%s: %s; no other copy has its offsets", path, damage)
 
 
 def _segment(merged: Merged, piece: Piece, directory: str, named: bool) -> Segment:

@@ -14,12 +14,13 @@ from kafkaframes.copies.healing import Healer
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.filesystem import ReadAt
 from kafkaframes.files.headers import BatchHeader, HeaderWalk
-from kafkaframes.log.segment_source import Meter, TieredSource, check_not_cut, damage_of, open_planned, resume
+from kafkaframes.log.segment_runs import Gap, Run, runs
+from kafkaframes.log.segment_source import Meter, TieredSource, open_planned
 from kafkaframes.log.transactions import TransactionState
 from kafkaframes.log.where import filesystem_for
 from kafkaframes.records.chunks import Source
 from kafkaframes.records.layout import BATCH_V2
-from kafkaframes.records.scan import Batches, End
+from kafkaframes.records.scan import Batches
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import Slice
 
@@ -76,27 +77,19 @@ def _header(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader | No
     return header if header is not None and 0 <= header.magic <= 2 else None
 
 
-def go_on(opened: OpenSlice, end: End | None, options: ReadOptions) -> int | None:
-    """Say where to read on after the reader of a slice has ended; None where the slice is done.
-
-    A reader ends early where the file was cut meanwhile, at a damaged chunk, or at damage that ``records`` knows.
+def slice_runs(opened: OpenSlice, options: ReadOptions) -> Iterator[Run]:
+    """Yield the runs of a slice: where it was cut meanwhile is an error, a damaged chunk a warning, or one in FAILFAST.
 
     Raises:
         LogDirError: the file was cut; or, in mode FAILFAST, a chunk of it cannot be undone.
     """
-    piece = opened.piece
-    damage = damage_of(opened.source)
-    if damage is None:
-        if end is not None and end.position < piece.end:
-            check_not_cut(piece.segment.path, piece.end, options=options.storage)
-        return None
-    if options.mode == "FAILFAST":
-        raise damage
-    start = resume(piece.segment.path, damage, options=options.storage)
-    start = None if start is None or start >= piece.end else start
-    rest = f"read on at byte {start}" if start is not None else "nothing behind it is read"
-    log.warning("%s; bytes %d to %d of %s are lost, %s", damage, *damage.lost, piece.segment.path, rest)
-    return start
+    piece, path = opened.piece, opened.piece.segment.path
+    filesystem = filesystem_for(path, options=options.storage)
+
+    def warn(gap: Gap) -> None:
+        log.warning("%s: %s", path, gap)
+
+    return runs(filesystem, path, opened.source, start=piece.start, end=piece.end, mode=options.mode, on_gap=warn)
 
 
 def healer_of(piece: Slice, options: ReadOptions) -> Healer | None:
