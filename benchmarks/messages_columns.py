@@ -4,7 +4,7 @@ Run: python benchmarks/messages_columns.py [--quick]. CPU time, best and median 
 GC off.
 Large messages go in batches of 100, small ones in batches of 10,000; `one` is a single large message by itself, where
 handing some forty Arrow arrays to Python is most of the time. `table`: the table-driven kernel; `special`: the
-straight-line one, where `python -m kafkaframes.messages.hot` has compiled it.
+straight-line one, where `kafkaframes kernels warm --decoders` has compiled it.
 """
 
 from __future__ import annotations

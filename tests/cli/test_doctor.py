@@ -7,9 +7,9 @@ from click.testing import CliRunner
 
 from kafkaframes.cli import doctor
 from kafkaframes.cli.main import cli
+from kafkaframes.kernels import places
 from kafkaframes.records.libraries import LIBRARIES
 from kafkaframes.spark import _compat, java
-from kafkaframes.wire import _jit
 
 
 @pytest.fixture
@@ -58,11 +58,15 @@ def test_one_thing_can_be_asked_for(ask, monkeypatch):
     assert ask("--only", "Jav").exit_code == 2
 
 
-def test_an_empty_kernel_cache_is_noted(ask, monkeypatch, tmp_path):
-    monkeypatch.setattr(_jit, "cache_folder", lambda path: str(tmp_path))
-    assert "0 kernels" in ask().output
-    monkeypatch.setattr(_jit, "cache_folder", lambda path: None)
-    assert "KAFKAFRAMES_CACHE_DIR" in ask().output
+def test_kernels_that_are_not_compiled_are_noted_and_refused_folders_named(ask, monkeypatch, tmp_path):
+    refused = places.Place(tmp_path, "a test", "somebody else may write to it", False)
+    monkeypatch.setattr(places, "places", lambda: (refused,))
+    output = ask().output
+    assert "0 of " in output
+    assert "kafkaframes kernels warm" in output
+    assert f"{tmp_path} is not used" in output
+    assert "somebody else may write to it" in output
+    assert "KAFKAFRAMES_CACHE_DIR" in output
 
 
 def test_a_library_without_its_functions_is_slower(monkeypatch):

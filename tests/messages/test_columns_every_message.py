@@ -68,7 +68,7 @@ def test_straight_line_code_does_what_the_interpreter_does(name, version):
     if name in ("HeartbeatRequest", "ProduceResponse"):
         specialise(plan)
     if not is_specialised(plan):
-        pytest.skip("not compiled on this machine: python -m kafkaframes.messages.hot")
+        pytest.skip("not compiled on this machine: kafkaframes kernels warm --decoders")
     rng = random.Random(name)
     good = [make_value(cls, version, seed, unknown_tags=True).encode(version) for seed in range(20)]
     messages = good + [_damaged(data, rng) for data in good if data for _ in range(20)]

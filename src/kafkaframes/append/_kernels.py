@@ -12,7 +12,6 @@ Start reading at ``fast.py``, not here.
 """
 
 import numpy as np
-from numba import types
 
 from kafkaframes.append._kernels_check import check_batch, check_row, check_set
 from kafkaframes.append._kernels_desk import (
@@ -67,7 +66,7 @@ from kafkaframes.records._kernels_scan import (
     V2_PRODUCER_ID,
 )
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, ZSTD
-from kafkaframes.wire._jit import OUT_INT64S, device, kernel
+from kafkaframes.wire._jit import OUT_INT64S, device, kernel, types
 from kafkaframes.wire._kernels import (
     address_of,
     copy_bytes,

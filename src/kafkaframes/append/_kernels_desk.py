@@ -1,8 +1,7 @@
 """What stands where on a desk (``desk.py``): the numbers that the kernels of this package share."""
 
-from numba import types
-
 from kafkaframes.records._kernels_codecs import CALLS
+from kafkaframes.wire._jit import types
 
 # Python's bytes as they are: an array made of them first would cost as much as the call.
 SENT = types.Bytes(types.uint8, 1, "C", readonly=True)

@@ -9,7 +9,6 @@ Start reading at ``fast_rebuild.py``, not here.
 """
 
 import numpy as np
-from numba import types
 
 from kafkaframes.append._kernels_desk import (
     ANY_CODEC,
@@ -61,7 +60,7 @@ from kafkaframes.records._kernels_scan import (
     V2_PRODUCER_ID,
 )
 from kafkaframes.records.layout import CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, ZSTD
-from kafkaframes.wire._jit import OUT_INT64S, device, kernel
+from kafkaframes.wire._jit import OUT_INT64S, device, kernel, types
 from kafkaframes.wire._kernels import address_of, copy_bytes, crc32_of, crc32c_of, load_i16, load_i32, load_i64, load_u8
 
 _LENGTHS = 8  # of key and value

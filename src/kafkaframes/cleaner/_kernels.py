@@ -12,12 +12,21 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from kafkaframes.wire._jit import BYTES, INT32S, INT64S, OUT_BYTES, OUT_INT64S, device, inlined, kernel
+from kafkaframes.wire._jit import (
+    BYTES,
+    INT32S,
+    INT64S,
+    OUT_BYTES,
+    OUT_INT64S,
+    cgutils,
+    device,
+    inlined,
+    intrinsic,
+    ir,
+    kernel,
+    types,
+)
 from kafkaframes.wire._kernels import address_of, copy_bytes, load_i64, load_u8
 
 ABSENT = -1

@@ -6,9 +6,8 @@ Arrays and integers in, integers out. The plain twins are in ``_reference.py``; 
 """
 
 import numpy as np
-from numba import types
 
-from kafkaframes.wire._jit import BYTES, INT32S, INT64S, OUT_BYTES, OUT_INT64S, device, inlined, kernel
+from kafkaframes.wire._jit import BYTES, INT32S, INT64S, OUT_BYTES, OUT_INT64S, device, inlined, kernel, types
 from kafkaframes.wire._kernels import _load_u64_le, address_of, load_u8
 
 MOST_BUCKETS = 1 << 15

@@ -10,7 +10,6 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import click
 
@@ -106,19 +105,24 @@ def check_workers() -> Iterator[Finding]:
 
 
 def check_kernels() -> Iterator[Finding]:
-    """Is there a folder for compiled kernels, and are they in it?"""
-    from kafkaframes.wire import _jit
+    """Are the kernels compiled, and is there a folder for those that are not? Which folders are refused, and why?"""
+    from kafkaframes.kernels import places, stock
 
-    what, folders = "kernel cache", {_jit.cache_folder(path) for path in _jit.modules()}
-    if None in folders:
-        advice = "set KAFKAFRAMES_CACHE_DIR to a folder that only you can write; without one each process compiles anew"
-        yield Finding(what, "note", "no safe folder can be written", advice)
-        return
-    places = [Path(folder) for folder in folders if folder is not None]
-    count = sum(path.suffix == ".nbi" for place in places for path in place.rglob("*"))
-    found = f"{count} kernels in {places[0].parent}"
-    advice = "" if count else "the first use compiles for half a minute; python -m kafkaframes.wire._jit does it now"
-    yield Finding(what, "ok" if count else "note", found, advice)
+    units = stock.units()
+    ready = [unit for unit in units if unit.file is not None]
+    found = f"{len(ready)} of {len(units)} kernel files are compiled"
+    if len(ready) == len(units):
+        where = sorted({str(unit.file.parent) for unit in ready if unit.file is not None})
+        yield Finding("kernels", "ok", f"{found}, in {', '.join(where)}")
+    else:
+        advice = "the first use compiles what it needs; kafkaframes kernels warm compiles all of them now"
+        yield Finding("kernels", "note", found, advice)
+    for place in places.places():
+        if place.refused:
+            yield Finding("kernels", "note", f"{place.folder} is not used", place.refused)
+    if places.cache_folder() is None and len(ready) < len(units):
+        advice = f"set {places.CACHE_VARIABLE} to a folder that only you can write; without one each process compiles"
+        yield Finding("kernels", "note", "no safe folder can be written", advice)
 
 
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (

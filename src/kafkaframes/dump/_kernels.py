@@ -19,9 +19,8 @@ IF_VALID   go on, where bytes column ``a`` is not null; otherwise skip ``b`` ope
 """
 
 import numpy as np
-from numba import types
 
-from kafkaframes.wire._jit import BYTES, INT32S, INT64S, OUT_BYTES, OUT_INT64S, TABLE, device, kernel
+from kafkaframes.wire._jit import BYTES, INT32S, INT64S, OUT_BYTES, OUT_INT64S, TABLE, device, kernel, types
 from kafkaframes.wire._kernels import copy_bytes
 
 LITERAL, INTEGER, CHOICE, RAW, BASE64, IF_NULL, IF_VALID = range(7)

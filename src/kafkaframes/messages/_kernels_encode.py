@@ -10,11 +10,9 @@ up when that is too little.
 
 from __future__ import annotations
 
-from numba import types
-
 from kafkaframes.messages._kernels_decode import FRAME, is_default
 from kafkaframes.messages._kernels_memory import at, get8, get32, get64, put8, put64, store_i16, store_i32, store_i64
-from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, device, kernel
+from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, device, kernel, types
 from kafkaframes.wire._kernels import address_of, copy_bytes
 
 

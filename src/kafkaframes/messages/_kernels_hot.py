@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from numba import types
-
+from kafkaframes.kernels import build, demand, places, ready, workers
+from kafkaframes.kernels.entries import Kernel
 from kafkaframes.messages import _kernels_decode, _specialised
 from kafkaframes.messages._kernels_decode import FULL_DATA, FULL_ROWS, NEGATIVE_SIZE, TRUNCATED
 from kafkaframes.messages._kernels_memory import at, get32, load_u16, put32
 from kafkaframes.messages._program import Program
-from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, cache_folder, device, kernel
+from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, device, types
 from kafkaframes.wire._kernels import copy_bytes
 
 _SIGNATURE = types.UniTuple(types.int64, 4)(
@@ -46,7 +47,7 @@ def keep_tag(places, capacities, arena, base, column, child, row, buf, pos, end,
 def _named_source(program: Program) -> tuple[str, str]:
     """Return (name, source) of a program's decoder; the name ends with a digest of the text.
 
-    So numba's cache, whose folder stands for this file and the kernel files it imports, finds the one that fits.
+    So the unit of this name, beside a digest of this file and the kernel files it imports, is the one that fits.
     """
     source = _specialised.source_of(program, "NAME")
     digest = hashlib.sha256(source.encode()).hexdigest()[:16]
@@ -54,17 +55,56 @@ def _named_source(program: Program) -> tuple[str, str]:
     return name, source.replace("NAME", name, 1)
 
 
+def _unit(name: str) -> str:
+    return f"messages.{name}"
+
+
 @lru_cache(maxsize=512)
 def is_compiled(program: Program) -> bool:
-    """Tell whether the cache holds a program's decoder, without loading it."""
-    folder = cache_folder(Path(__file__))
-    return folder is not None and any(Path(folder).rglob(f"*{_named_source(program)[0]}-*.nbi"))
+    """Tell whether a program's decoder is there, without loading it."""
+    name = _named_source(program)[0]
+    if places.find(places.file_name(__name__, _unit(name))) is not None:
+        return True
+    folder = demand.numba_folder(__name__)
+    return folder is not None and any(folder.rglob(f"*{name}-*.nbi"))
 
 
 @lru_cache(maxsize=512)
 def compile_decoder(program: Program) -> Any:
-    """Return the compiled decoder of a program, from the cache if it is there (seconds to compile otherwise)."""
+    """Return the compiled decoder of a program, the one that is ready if it is (seconds to compile otherwise)."""
     name, source = _named_source(program)
+    return ready.entry(__name__, name, _unit(name)) or demand.by_numba(_decoder(name, source))
+
+
+def _decoder(name: str, source: str) -> Kernel:
     scope: dict[str, Any] = {**vars(_kernels_decode), "keep_tag": keep_tag, "load_u16": load_u16, "__name__": __name__}
     exec(compile(source, __file__, "exec"), scope)
-    return kernel(_SIGNATURE)(scope[name])
+    return Kernel(scope[name], (_SIGNATURE,))
+
+
+def make(programs: Sequence[Program], progress: Callable[[int], Callable[[workers.Job], None]] | None = None) -> int:
+    """Compile the decoders that are not there yet, on all cores, into the cache; return how many those were.
+
+    ``progress`` is told how many there are and returns what is told of each.
+    """
+    folder = places.cache_folder()
+    missing = [program for program in programs if not is_compiled(program)]
+    if folder is None or not missing:
+        return 0
+    with demand.alone(folder, demand.tell):
+        tell = progress(len(missing)) if progress else lambda job: None
+        workers.run([job(program, folder) for program in missing], done=tell)
+    is_compiled.cache_clear()
+    compile_decoder.cache_clear()
+    demand.forget()
+    return len(missing)
+
+
+def job(program: Program, folder: Path) -> workers.Job:
+    """Return what a process is told that is to compile a program's decoder into ``folder``."""
+    return (f"{__name__}:build_decoder", *_named_source(program), str(folder))
+
+
+def build_decoder(name: str, source: str, folder: str) -> None:
+    """Compile a decoder from its source (in a process of its own)."""
+    build.write([_decoder(name, source)], places.file_name(__name__, _unit(name)), Path(folder))

@@ -13,10 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
-
+from kafkaframes.wire._jit import intrinsic, ir, types
 from kafkaframes.wire._kernels import _address
 
 _I64 = ir.IntType(64)

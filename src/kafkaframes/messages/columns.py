@@ -127,12 +127,7 @@ def specialise(plan: MessagePlan) -> bool:
 
     Seconds, once per machine; from then on :func:`decode_columns` uses it, in every process, in ``reference`` mode.
     """
-    program = compile_program(plan)
-    if hot.is_compiled(program):
-        return False
-    hot.compile_decoder(program)
-    hot.is_compiled.cache_clear()
-    return True
+    return hot.make([compile_program(plan)]) > 0
 
 
 def is_specialised(plan: MessagePlan) -> bool:

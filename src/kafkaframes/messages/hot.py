@@ -1,4 +1,4 @@
-"""Which messages have a specialised columns decoder, and compile those ahead: ``python -m kafkaframes.messages.hot``.
+"""Which messages have a specialised columns decoder, and compile those ahead: ``kafkaframes kernels warm --decoders``.
 
 The table-driven kernel decodes every message at every version and is compiled once. The messages that make up nearly
 all of a cluster's traffic are worth straight-line code of their own, twice as fast, that takes seconds each to compile:
@@ -8,11 +8,12 @@ compiled because a message happens to come along; ``columns.specialise`` adds an
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 from typing import Final
 
-from kafkaframes.messages.columns import specialise
+from kafkaframes.kernels.workers import Job
+from kafkaframes.messages._kernels_hot import make
+from kafkaframes.messages._program import Program, compile_program
 from kafkaframes.messages.plan import plan_message
 from kafkaframes.spec import catalog
 
@@ -28,20 +29,11 @@ def hot_messages() -> list[tuple[str, int]]:
     return [(name, catalog.load(name).latest_stable_version) for name in names]
 
 
-def warm_one(pair: tuple[str, int]) -> bool:
-    """Compile one pair if the cache lacks it; return whether it did."""
-    name, version = pair
-    return specialise(plan_message(catalog.load(name), version))
+def hot_programs() -> list[Program]:
+    """Return the programs of ``hot_messages``."""
+    return [compile_program(plan_message(catalog.load(name), version)) for name, version in hot_messages()]
 
 
-def main() -> None:
-    """Compile what the cache lacks, on all cores."""
-    pairs = hot_messages()
-    with ProcessPoolExecutor(min(os.cpu_count() or 1, len(pairs))) as pool:
-        compiled = sum(pool.map(warm_one, pairs))
-    names = ", ".join(f"{name} v{version}" for name, version in pairs)
-    print(f"straight-line decoders: {names} ({compiled} compiled now)")
-
-
-if __name__ == "__main__":
-    main()
+def make_hot(progress: Callable[[int], Callable[[Job], None]] | None = None) -> int:
+    """Compile those that are not ready, on all cores; return how many those were."""
+    return make(hot_programs(), progress)

@@ -13,11 +13,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from kafkaframes.wire._jit import BYTES, INT64S, OUT_BYTES, OUT_INT64S, OUT_TABLE, TABLE, device, kernel
+from kafkaframes.wire._jit import (
+    BYTES,
+    INT64S,
+    OUT_BYTES,
+    OUT_INT64S,
+    OUT_TABLE,
+    TABLE,
+    device,
+    intrinsic,
+    ir,
+    kernel,
+    types,
+)
 from kafkaframes.wire._kernels import address_of, copy_bytes, crc32_of, crc32c_of
 
 # Columns of ``table``. START and STOP are rows; the batch takes SIZE bytes of ``out`` from POSITION on.

@@ -13,9 +13,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from kafkaframes.records._kernels_index import SKIPPED
 from kafkaframes.records._kernels_scan import (
@@ -29,7 +26,19 @@ from kafkaframes.records._kernels_scan import (
     V1_HEADER,
 )
 from kafkaframes.records.layout import CODECS
-from kafkaframes.wire._jit import BYTES, OUT_BYTES, OUT_INT8S, OUT_INT64S, TABLE, device, inlined, kernel
+from kafkaframes.wire._jit import (
+    BYTES,
+    OUT_BYTES,
+    OUT_INT8S,
+    OUT_INT64S,
+    TABLE,
+    device,
+    inlined,
+    intrinsic,
+    ir,
+    kernel,
+    types,
+)
 from kafkaframes.wire._kernels import (
     _address,
     address_of,

@@ -10,11 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
-from numba.np import arrayobj
 
 from kafkaframes.records._kernels_codecs import ODD, open_batch, usual_room
 from kafkaframes.records._kernels_gather import SLACK_BYTES
@@ -52,9 +47,14 @@ from kafkaframes.wire._jit import (
     OUT_INT64S,
     OUT_TABLE,
     TABLE,
+    arrayobj,
+    cgutils,
     device,
     inlined,
+    intrinsic,
+    ir,
     kernel,
+    types,
 )
 from kafkaframes.wire._kernels import (
     OK,

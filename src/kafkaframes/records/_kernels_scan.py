@@ -7,12 +7,10 @@
 
 from __future__ import annotations
 
-from numba import types
-
 from kafkaframes.records import layout
 from kafkaframes.records.layout import BATCH_V2, MESSAGE_V0, MESSAGE_V1, PLACE
 from kafkaframes.records.reasons import BAD_MAGIC, END, FULL, HUGE_SIZE, MORE, SMALL_SIZE, TORN
-from kafkaframes.wire._jit import BYTES, INT64S, OUT_INT8S, OUT_TABLE, TABLE, device, kernel
+from kafkaframes.wire._jit import BYTES, INT64S, OUT_INT8S, OUT_TABLE, TABLE, device, kernel, types
 from kafkaframes.wire._kernels import (
     address_of,
     crc32_of,

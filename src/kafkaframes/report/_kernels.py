@@ -1,9 +1,8 @@
 """Hash the keys of records (numba). Start reading at ``distinct.py``, not here; the plain twin is ``_reference.py``."""
 
 import numpy as np
-from numba import types
 
-from kafkaframes.wire._jit import BYTES, INT32S, INT64S, OUT_INT64S, device, kernel
+from kafkaframes.wire._jit import BYTES, INT32S, INT64S, OUT_INT64S, device, kernel, types
 from kafkaframes.wire._kernels import address_of, load_i64, load_u8
 
 _SEED = np.uint64(0x9E3779B97F4A7C15)

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from kafkaframes.records._kernels_build import (
     store_i8,
@@ -62,7 +61,7 @@ from kafkaframes.records._kernels_scan import (
 )
 from kafkaframes.records.layout import MESSAGE_V0, MIN_RECORD_BYTES
 from kafkaframes.records.reasons import WHOLE
-from kafkaframes.wire._jit import BYTES, INT8S, OUT_BYTES, OUT_INT32S, OUT_INT64S, TABLE, device, kernel
+from kafkaframes.wire._jit import BYTES, INT8S, OUT_BYTES, OUT_INT32S, OUT_INT64S, TABLE, device, kernel, types
 from kafkaframes.wire._kernels import address_of, copy_bytes, crc32_of, crc32c_of
 
 # What becomes of a batch: nothing, or one that is the same, that has other compression (format 2), that is new (format

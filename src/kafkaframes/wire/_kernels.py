@@ -9,26 +9,29 @@ Start reading at ``varint.py`` and ``checksum.py``, not here: they are the plain
 
 from __future__ import annotations
 
-import platform
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from kafkaframes.wire._jit import BYTES, device, kernel
+from kafkaframes.wire._jit import (
+    BYTES,
+    cgutils,
+    computed,
+    device,
+    has_carryless,
+    has_crc32c,
+    intrinsic,
+    ir,
+    kernel,
+    types,
+)
 
 OK, TRUNCATED, OVERLONG = 0, 1, 2
 
-_FEATURES = llvm.get_host_cpu_features()
-_IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
 # The instruction that x86 (SSE 4.2) has for CRC-32C; elsewhere tables.
-HAS_CRC32C = _IS_X86 and bool(_FEATURES.get("sse4.2", False))
+HAS_CRC32C = has_crc32c()
 # And the multiplication without carries by which CRC-32 goes 16 bytes at a time.
-HAS_CARRYLESS = _IS_X86 and bool(_FEATURES.get("pclmul", False))
+HAS_CARRYLESS = has_carryless()
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, position: Any) -> Any:
@@ -244,10 +247,10 @@ def _zeros(polynomial: int, size: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
     return tables
 
 
-_CRC32 = _slices(0xEDB88320, 16)
-_CRC32C = _slices(0x82F63B78, 16)
+_CRC32 = computed(_slices, 0xEDB88320, 16)
+_CRC32C = computed(_slices, 0x82F63B78, 16)
 _LONG, _SHORT = 2048, 256  # bytes of each of three streams that run side by side
-_OVER_LONG, _OVER_SHORT = _zeros(0x82F63B78, _LONG), _zeros(0x82F63B78, _SHORT)
+_OVER_LONG, _OVER_SHORT = computed(_zeros, 0x82F63B78, _LONG), computed(_zeros, 0x82F63B78, _SHORT)
 
 
 @device

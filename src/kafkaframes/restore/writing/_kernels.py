@@ -4,9 +4,8 @@ Arrays in, arrays out. The plain twin is ``_reference.py``; one test runs both.
 """
 
 import numpy as np
-from numba import types
 
-from kafkaframes.wire._jit import BYTES, INT64S, OUT_INT64S, device, kernel
+from kafkaframes.wire._jit import BYTES, INT64S, OUT_INT64S, device, kernel, types
 from kafkaframes.wire._kernels import address_of, load_u8
 
 _SEED = np.uint32(0x9747B28C)

@@ -1,0 +1,87 @@
+"""``kafkaframes kernels``: the compiled parts of this package; which are ready, where they lie, how others get them."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from kafkaframes.kernels import demand, link, places, stock, target, workers
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """The compiled parts of this package: which are ready, where they lie, how other machines get them.
+
+    A wheel brings them compiled. Elsewhere the first use compiles what it needs, once for a machine and a version.
+    """
+
+
+@command.command()
+@click.option("--decoders", is_flag=True, help="Also the straight-line decoders of the most frequent messages.")
+def warm(decoders: bool) -> None:
+    """Compile what is not ready, on all cores, into the folder that `path` prints; drop what is a month out of use."""
+    folder = _folder()
+    for old in list(stock.old_files(folder)):
+        shutil.rmtree(old) if old.is_dir() else old.unlink(missing_ok=True)
+    missing = [unit.module for unit in stock.units() if unit.file is None]
+    if missing:
+        demand.make(missing, folder=folder, say=demand.tell, done=_progress(len(missing)))
+    if decoders:
+        from kafkaframes.messages.hot import make_hot
+
+        make_hot(_progress)
+    ready = len(stock.units())
+    click.echo(f"{ready} of {ready} kernel files ready")
+
+
+@command.command()
+def path() -> None:
+    """Print the folder that newly compiled kernels are written to."""
+    click.echo(_folder())
+
+
+@command.command()
+def status() -> None:
+    """Print what kernels are compiled for, where they are looked for, and which are ready.
+
+    Exits with 1 where one would have to be compiled.
+    """
+    click.echo(f"compiled for: {target.target().name}")
+    for place in places.places():
+        state = f"not used: {place.refused}" if place.refused else "written to" if place.writable else "read"
+        click.echo(f"{place.source}: {place.folder} ({state})")
+    try:
+        click.echo(f"C compiler: {' '.join(link.compiler())}")
+    except link.LinkError as error:
+        click.echo(f"C compiler: none ({error}); what must be compiled goes into numba's own cache")
+    units = stock.units()
+    for unit in units:
+        click.echo(f"{unit.module.removeprefix('kafkaframes.')}: {unit.file or 'not compiled'}")
+    if any(unit.file is None for unit in units):
+        sys.exit(1)
+
+
+def _folder() -> Path:
+    folder = places.cache_folder()
+    if folder is None:
+        reasons = "; ".join(f"{place.folder}: {place.refused or 'read-only'}" for place in places.caches())
+        raise click.ClickException(f"no folder for kernels can be written ({reasons}); set {places.CACHE_VARIABLE}")
+    return folder
+
+
+def _progress(count: int) -> Callable[[workers.Job], None]:
+    """Return what tells of one job after the other, and the seconds since the first began."""
+    finished, started = 0, time.monotonic()
+
+    def tell(job: workers.Job) -> None:
+        nonlocal finished
+        finished += 1
+        seconds = time.monotonic() - started
+        click.echo(f"  {finished}/{count} {job[1].removeprefix('kafkaframes.')} ({seconds:.0f} s)")
+
+    return tell

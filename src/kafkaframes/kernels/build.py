@@ -1,0 +1,34 @@
+"""What a worker process does: compile one unit. Imported by ``worker.py`` only, for numba is set up for good here."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from kafkaframes.kernels import demand, link, places
+from kafkaframes.kernels.entries import DECLARED, Kernel
+
+
+def unit(module: str, folder: str) -> None:
+    """Compile the kernels of a module into ``folder``."""
+    importlib.import_module(module)
+    write(DECLARED.get(module, ()), places.file_name(module), Path(folder))
+
+
+def write(kernels: Sequence[Kernel], name: str, folder: Path) -> None:
+    """Compile some kernels as the library ``name`` in ``folder``; without a C compiler, into numba's cache."""
+    if not kernels:
+        return
+    try:
+        link.compiler()
+    except link.LinkError:
+        for kernel in kernels:
+            demand.by_numba(kernel)
+        if name == places.file_name(kernels[0].__module__):
+            (folder / demand.numba_name(kernels[0].__module__) / demand.complete()).touch()
+        return
+    from kafkaframes.kernels import objects
+
+    object_file, entries = objects.compile_object(kernels)
+    link.link(object_file, objects.header(entries), folder / name)

@@ -1,0 +1,137 @@
+"""Kernels as they are written down: decorated functions and numba's names, none of which imports numba.
+
+A kernel file is ordinary Python that names numba's types, LLVM's and its own helpers. Importing it must cost nothing
+where the kernels are there already, so here each of those names is a ``Later``, which only remembers what was asked
+of it, and each decorator makes an object that remembers its function. When something has to be compiled, ``real``
+turns them into what they stand for: every function is copied onto a namespace in which each name is the real thing.
+The modules themselves stay as they are.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from types import CellType, FunctionType
+from typing import Any, Final
+
+# Without reference counts: the caller owns every array, and each device call would otherwise count its arrays with
+# atomic instructions, which took more than half of the time of index_records (2026-11-21).
+OPTIONS: Final = {"nogil": True, "_nrt": False}
+# What is only called by kernels needs no door for Python.
+INSIDE: Final = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+# The kernel that a machine-code function stands for, by that function's identity: others are compiled with the former.
+LOADED: Final[dict[int, Any]] = {}
+
+
+class Later:
+    """An expression of numba's or LLVM's, looked up when something is compiled: ``types.int64(types.int64)``."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._made: list[Any] = []
+
+    def __getattr__(self, name: str) -> Later:
+        if name.startswith("_"):  # copy, pickle and doctest ask for such; numba's names do not begin so
+            raise AttributeError(name)
+        return Later(lambda: getattr(real(self), name))
+
+    def __call__(self, *args: Any, **options: Any) -> Later:
+        """Remember a call."""
+        return Later(lambda: real(self)(*map(real, args), **{name: real(value) for name, value in options.items()}))
+
+
+def module(name: str) -> Later:
+    """Stand for a module that is imported when something is compiled."""
+    return Later(lambda: importlib.import_module(name))
+
+
+def computed(function: Callable[..., Any], *args: Any) -> Any:
+    """Stand for a table that is computed when something is compiled into which it goes."""
+    return Later(lambda: function(*args))
+
+
+class Device:
+    """A function that kernels call. Called from Python (tests do) it is compiled for the arguments at hand."""
+
+    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
+        self.py_func = function
+        self.options = options
+        self._made: Any = None
+
+    def __call__(self, *args: Any) -> Any:
+        """Run it, compiled for these arguments."""
+        import numba
+
+        return numba.njit(**OPTIONS)(rehomed(self.py_func))(*args)
+
+    def dispatcher(self) -> Any:
+        """Return numba's form of this function, for others to be compiled with."""
+        if self._made is None:
+            import numba
+
+            self._made = numba.njit(**OPTIONS, **INSIDE, **self.options)(rehomed(self.py_func))
+        return self._made
+
+
+class Intrinsic:
+    """A function that writes LLVM's code; what it says of its type may still be a ``Later``."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self._made: Any = None
+
+    def dispatcher(self) -> Any:
+        """Return numba's form of this function, for others to be compiled with."""
+        if self._made is None:
+            from numba.extending import intrinsic
+
+            self._made = intrinsic(rehomed(self.function))
+        return self._made
+
+
+def real(value: Any) -> Any:
+    """Return what ``value`` stands for; anything else is itself."""
+    if isinstance(value, Later):
+        if not value._made:
+            value._made.append(value._make())
+        return value._made[0]
+    if hasattr(type(value), "dispatcher"):
+        return value.dispatcher()
+    if isinstance(value, FunctionType) and _holds_kernels(value.__globals__):
+        return rehomed(value)
+    if type(value) in (tuple, list):
+        return type(value)(map(real, value))
+    return LOADED[id(value)].dispatcher() if id(value) in LOADED else value
+
+
+def _holds_kernels(namespace: dict[str, Any]) -> bool:
+    return "._kernels" in str(namespace.get("__name__"))
+
+
+_homes: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
+_functions: dict[int, tuple[Any, FunctionType]] = {}
+
+
+def _home(namespace: dict[str, Any]) -> dict[str, Any]:
+    """Return the namespace in which every name is real; made once, and kept with the one it was made of."""
+    if id(namespace) not in _homes:
+        made: dict[str, Any] = {}
+        _homes[id(namespace)] = (namespace, made)
+        for name, value in list(namespace.items()):
+            made[name] = value if name.startswith("__") else real(value)
+    return _homes[id(namespace)][1]
+
+
+def rehomed(function: Any) -> FunctionType:
+    """Return a copy of ``function`` for which every name outside it is real."""
+    if id(function) not in _functions:
+        cells = tuple(CellType(real(cell.cell_contents)) for cell in function.__closure__ or ())
+        made = FunctionType(
+            function.__code__, _home(function.__globals__), function.__name__, function.__defaults__, cells
+        )
+        made.__kwdefaults__, made.__qualname__ = function.__kwdefaults__, function.__qualname__
+        made.__module__, made.__doc__ = function.__module__, function.__doc__
+        _functions[id(function)] = (function, made)
+    return _functions[id(function)][1]

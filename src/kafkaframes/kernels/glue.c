@@ -1,0 +1,202 @@
+/* The door of a unit: Python functions that check their arguments and call compiled kernels without the GIL.
+
+   Built with one generated file, which defines UNIT_KERNELS and UNIT_COUNT, and with the objects of numba's code.
+   Python's stable ABI of 3.11, so that one library serves every later version. Of numpy it uses the first fields of
+   an array and of its dtype, whose places are part of numpy's ABI (numpy/ndarraytypes.h, the same in 1.x and 2.x);
+   the buffer protocol would cost several times what a small kernel takes. */
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+
+#include "unit.h"
+
+#define CONTIGUOUS 0x0001
+#define ALIGNED 0x0100
+#define WRITABLE 0x0400
+
+struct array {
+    PyObject_HEAD
+    char *data;
+    int dimensions;
+    Py_ssize_t *shape;
+    Py_ssize_t *strides;
+    PyObject *base;
+    struct dtype *dtype;
+    int flags;
+};
+
+struct dtype {
+    PyObject_HEAD
+    PyObject *scalar;
+    char kind;
+    char type;
+    char order;
+    char former_flags;
+    int number;
+};
+
+/* The sizes of numpy's integers by their type numbers: bool, signed and unsigned char, short, int, long, long long. */
+static const char SIZES[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 8, 8};
+
+static PyTypeObject *array_type;
+
+static int fits(const struct argument *wanted, PyObject *value) {
+    if (Py_TYPE(value) != array_type && !PyType_IsSubtype(Py_TYPE(value), array_type)) {
+        return 0;
+    }
+    const struct array *array = (const struct array *)value;
+    const struct dtype *dtype = array->dtype;
+    const int needed = CONTIGUOUS | ALIGNED | (wanted->writable ? WRITABLE : 0);
+    return dtype->number >= 0 && dtype->number < (int)sizeof SIZES && SIZES[dtype->number] == wanted->size &&
+           dtype->kind == wanted->kind && dtype->order != '>' && array->dimensions == wanted->dimensions &&
+           (array->flags & needed) == needed;
+}
+
+static int refuse(const struct kernel *kernel, Py_ssize_t index, const char *wanted) {
+    PyErr_Format(PyExc_TypeError, "%s(): argument %zd is not %s", kernel->name, index + 1, wanted);
+    return -1;
+}
+
+static int put_array(const struct kernel *kernel, const struct argument *wanted, Py_ssize_t index, PyObject *value,
+                     int64_t **word) {
+    if (!fits(wanted, value)) {
+        return refuse(kernel, index, wanted->words);
+    }
+    const struct array *array = (const struct array *)value;
+    *(*word)++ = (int64_t)(intptr_t)array->data;
+    for (int axis = 0; axis < array->dimensions; axis++) {
+        *(*word)++ = array->shape[axis];
+    }
+    return 0;
+}
+
+static int put_arrays(const struct kernel *kernel, const struct argument *wanted, Py_ssize_t index, PyObject *value,
+                      int64_t **word) {
+    if (!PyTuple_Check(value) || PyTuple_Size(value) != wanted->count) {
+        return refuse(kernel, index, "a tuple of the right length");
+    }
+    for (int at = 0; at < wanted->count; at++) {
+        if (put_array(kernel, wanted, index, PyTuple_GetItem(value, at), word) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int put_number(int64_t **word, PyObject *value) {
+    const int64_t number = PyLong_AsLongLong(value);
+    if (number == -1 && PyErr_Occurred()) {
+        return -1;
+    }
+    *(*word)++ = number;
+    return 0;
+}
+
+static int put_truth(int64_t **word, PyObject *value) {
+    const int truth = PyObject_IsTrue(value);
+    *(*word)++ = truth;
+    return truth < 0 ? -1 : 0;
+}
+
+static int put_bytes(const struct kernel *kernel, Py_ssize_t index, PyObject *value, int64_t **word) {
+    if (!PyBytes_Check(value)) {
+        return refuse(kernel, index, "bytes");
+    }
+    *(*word)++ = (int64_t)(intptr_t)PyBytes_AsString(value);
+    *(*word)++ = PyBytes_Size(value);
+    return 0;
+}
+
+static int put(const struct kernel *kernel, Py_ssize_t index, PyObject *value, int64_t **word) {
+    const struct argument *wanted = &kernel->arguments[index];
+    switch (wanted->what) {
+    case 'i':
+        return put_number(word, value);
+    case 't':
+        return put_truth(word, value);
+    case 'b':
+        return put_bytes(kernel, index, value, word);
+    case 'a':
+        return put_array(kernel, wanted, index, value, word);
+    default:
+        return put_arrays(kernel, wanted, index, value, word);
+    }
+}
+
+/* What a kernel returns: nothing, one number, or a tuple of them. */
+static PyObject *answer(const struct kernel *kernel, const int64_t *results) {
+    if (kernel->results < 0) {
+        Py_RETURN_NONE;
+    }
+    if (kernel->results == 0) {
+        return PyLong_FromLongLong(results[0]);
+    }
+    PyObject *tuple = PyTuple_New(kernel->results);
+    for (int at = 0; tuple != NULL && at < kernel->results; at++) {
+        PyObject *number = PyLong_FromLongLong(results[at]);
+        if (number == NULL || PyTuple_SetItem(tuple, at, number) < 0) {
+            Py_CLEAR(tuple);
+        }
+    }
+    return tuple;
+}
+
+static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t given) {
+    const struct kernel *kernel = PyCapsule_GetPointer(self, NULL);
+    int64_t words[UNIT_MOST_WORDS], results[UNIT_MOST_RESULTS];
+    int64_t *word = words;
+    if (kernel == NULL) {
+        return NULL;
+    }
+    if (given != kernel->count) {
+        return PyErr_Format(PyExc_TypeError, "%s() takes %d arguments, not %zd", kernel->name, kernel->count, given);
+    }
+    for (Py_ssize_t index = 0; index < given; index++) {
+        if (put(kernel, index, args[index], &word) < 0) {
+            return NULL;
+        }
+    }
+    PyThreadState *state = PyEval_SaveThread();
+    const int failed = kernel->run(words, results);
+    PyEval_RestoreThread(state);
+    if (failed) {
+        return PyErr_Format(PyExc_RuntimeError, "%s() failed", kernel->name);
+    }
+    return answer(kernel, results);
+}
+
+static PyMethodDef methods[UNIT_COUNT];
+
+static int add_kernel(PyObject *kernels, int index) {
+    const struct kernel *kernel = &UNIT_KERNELS[index];
+    methods[index] = (PyMethodDef){kernel->name, (PyCFunction)(void (*)(void))call, METH_FASTCALL, NULL};
+    PyObject *self = PyCapsule_New((void *)kernel, NULL, NULL);
+    PyObject *function = self == NULL ? NULL : PyCFunction_NewEx(&methods[index], self, NULL);
+    const int status = function == NULL ? -1 : PyDict_SetItemString(kernels, kernel->name, function);
+    Py_XDECREF(self);
+    Py_XDECREF(function);
+    return status;
+}
+
+static int fill(PyObject *module) {
+    PyObject *numpy = PyImport_ImportModule("numpy");
+    array_type = numpy == NULL ? NULL : (PyTypeObject *)PyObject_GetAttrString(numpy, "ndarray");
+    Py_XDECREF(numpy);
+    PyObject *kernels = array_type == NULL ? NULL : PyDict_New();
+    int status = kernels == NULL ? -1 : 0;
+    for (int index = 0; status == 0 && index < UNIT_COUNT; index++) {
+        status = add_kernel(kernels, index);
+    }
+    if (status == 0) {
+        status = PyObject_SetAttrString(module, "KERNELS", kernels);
+    }
+    Py_XDECREF(kernels);
+    return status;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, fill}, {0, NULL}};
+static PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT, .m_name = "kafkaframes_unit", .m_size = 0, .m_slots = slots};
+
+PyMODINIT_FUNC PyInit_kafkaframes_unit(void) { return PyModuleDef_Init(&definition); }

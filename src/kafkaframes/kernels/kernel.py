@@ -1,0 +1,31 @@
+"""The decorator of entry points: they are found ready, or compiled when they are called for the first time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kafkaframes.kernels import ready
+from kafkaframes.kernels.deferred import LOADED
+from kafkaframes.kernels.entries import DECLARED, Kernel
+
+
+def kernel(*signatures: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare a function as an entry point for ``signatures`` (numba's types)."""
+
+    def declared(function: Callable[..., Any]) -> Callable[..., Any]:
+        made = Kernel(function, signatures, _load)
+        DECLARED.setdefault(function.__module__, []).append(made)
+        found = ready.entry(function.__module__, function.__name__)
+        if found is None:
+            return made
+        LOADED[id(found)] = made
+        return found
+
+    return declared
+
+
+def _load(kernel: Kernel) -> Callable[..., Any]:
+    from kafkaframes.kernels import demand  # processes, locks: what a kernel that is ready needs nothing of
+
+    return demand.ready_or_compiled(kernel)

@@ -1,0 +1,73 @@
+"""Make a unit's shared library out of its object file, with the C compiler that is there."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from kafkaframes.kernels.target import target
+
+COMPILER_VARIABLE: Final = "KAFKAFRAMES_CC"
+_GLUE: Final = Path(__file__).with_name("glue.c")
+_OPTIONS: Final = (
+    "-shared", "-fPIC", "-O2", "-std=c11", "-fvisibility=hidden", "-Wl,--exclude-libs,ALL",
+    "-Wl,-z,relro,-z,now,-z,noexecstack", "-Wl,--build-id=none", "-s",
+)  # fmt: skip
+
+
+class LinkError(Exception):
+    """There is no C compiler, or it has no headers of Python."""
+
+
+@cache
+def compiler() -> tuple[str, ...]:
+    """Return the command of the C compiler for this target.
+
+    Raises:
+        LinkError: there is none, or Python's headers are not installed.
+    """
+    command = shlex.split(os.environ.get(COMPILER_VARIABLE, "cc"))
+    if not target().triple:
+        raise LinkError("this processor is not one that kernels are compiled ahead for")
+    if shutil.which(command[0]) is None:
+        raise LinkError(f"no C compiler ({command[0]}) was found")
+    if not (_include() / "Python.h").is_file():
+        raise LinkError(f"Python's headers are not in {_include()}")
+    return tuple(command)
+
+
+def link(object_file: bytes, header: str, to: Path) -> None:
+    """Write the library of one object to ``to``; nobody ever sees half of it.
+
+    Raises:
+        LinkError: see ``compiler``, or the compiler failed; the message has its last line.
+    """
+    with tempfile.TemporaryDirectory(prefix="kafkaframes-") as folder:
+        place = Path(folder)
+        (place / "unit.h").write_text(header)
+        (place / "unit.o").write_bytes(object_file)
+        made = place / "unit.so"
+        inputs = [f"-I{place}", f"-I{_include()}", str(_GLUE), str(place / "unit.o"), "-o", str(made)]
+        _run([*compiler(), *_OPTIONS, *inputs])
+        copy = to.with_name(f".{to.name}.{os.getpid()}")
+        shutil.copyfile(made, copy)
+        copy.chmod(0o644)
+        copy.replace(to)
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LinkError(f"{command[0]} failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+
+
+def _include() -> Path:
+    return Path(sysconfig.get_paths()["include"])

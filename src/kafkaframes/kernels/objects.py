@@ -1,0 +1,263 @@
+"""Compile the kernels of a module to an object file, with numba but without running any of them.
+
+numba translates each function, as it does for a call; what is different is the end: no machine code is made in
+memory, each kernel gets a door that takes its arguments as 64-bit words (``glue.c`` calls it), and LLVM writes one
+object for the target processor, which need not be this machine's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
+from numba.np import arrayobj
+
+from kafkaframes.kernels.deferred import INSIDE, OPTIONS, real, rehomed
+from kafkaframes.kernels.entries import Kernel
+from kafkaframes.kernels.target import Target, target
+
+_C_LIBRARY = frozenset(("memcpy", "memmove", "memset", "memcmp"))
+_WORD = ir.IntType(64)
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument as ``glue.c`` knows it: what (see there), numpy's kind and size, dimensions, writable, count."""
+
+    what: str
+    kind: str = "-"
+    size: int = 0
+    dimensions: int = 0
+    writable: bool = False
+    count: int = 0
+
+    @property
+    def words(self) -> str:
+        """Say it in words, for the error about another argument."""
+        if self.what not in "am":
+            return ""
+        number = f"{'unsigned ' if self.kind == 'u' else ''}{self.size * 8}-bit integers"
+        which = "a writable" if self.writable else "an aligned"
+        return f"{which} C-contiguous numpy array of {number} with {self.dimensions} dimension(s)"
+
+    def __len__(self) -> int:
+        """Count the 64-bit words that it is handed over in."""
+        return {"a": 1 + self.dimensions, "m": self.count * (1 + self.dimensions), "b": 2}.get(self.what, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One kernel of an object: its name, the symbol of its door, its arguments, -1, 0 or the length of its tuple."""
+
+    name: str
+    symbol: str
+    arguments: tuple[Argument, ...]
+    results: int
+
+
+@global_compiler_lock  # type: ignore[untyped-decorator]
+def compile_object(kernels: Sequence[Kernel]) -> tuple[bytes, list[Entry]]:
+    """Return the object file of some kernels and what is in it.
+
+    The process is good for nothing else afterwards: numba has been told to make no machine code to run.
+    """
+    chosen, context = target(), cpu_target.target_context
+    _prepare(chosen)
+    machine = _machine(chosen)
+    unit = llvm.parse_assembly(str(context.codegen()._create_empty_module("unit")))
+    entries = [_add(unit, context, number, kernel) for number, kernel in enumerate(kernels)]
+    doors = {entry.symbol for entry in entries}
+    for function in unit.functions:
+        if function.name in doors:
+            function.visibility = "hidden"
+        elif not function.is_declaration:
+            function.linkage = llvm.Linkage.internal
+    _refuse_strangers(unit)
+    for variable in unit.global_variables:
+        if not variable.is_declaration:
+            variable.linkage = llvm.Linkage.internal
+    passes, builder = llvm.newpassmanagers.create_new_module_pass_manager(), context.codegen()._pass_builder()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.run(unit, builder)
+    unit.verify()
+    return machine.emit_object(unit), entries
+
+
+def _refuse_strangers(unit: Any) -> None:
+    """Raise if the kernels call anything outside them but what the C library has, such as numba's runtime."""
+    called = {function.name for function in unit.functions if function.is_declaration}
+    strangers = {name for name in called if not name.startswith("llvm.")} - _C_LIBRARY
+    if strangers:
+        raise TypeError(f"kernels call functions that only numba has: {', '.join(sorted(strangers))}")
+
+
+def _machine(chosen: Target) -> Any:
+    made = llvm.Target.from_triple(chosen.triple)
+    return made.create_target_machine(cpu=chosen.cpu, features=chosen.features, opt=3, reloc="pic", codemodel="default")
+
+
+@cache
+def _prepare(chosen: Target) -> None:
+    """Have numba translate for ``chosen`` and stop before machine code."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    codegen = cpu_target.target_context.codegen()
+    codegen._tm = _machine(chosen)
+    codegen._data_layout = str(codegen._tm.target_data)
+    empty = JITCPUCodegen._create_empty_module
+
+    def create(self: Any, name: str) -> Any:
+        module = empty(self, name)
+        module.triple = chosen.triple
+        return module
+
+    JITCPUCodegen._create_empty_module = create
+    JITCPUCodegen._add_module = lambda self, module: None
+    JITCodeLibrary._finalize_specific = lambda self: None
+    JITCodeLibrary.get_pointer_to_function = lambda self, name: 1  # goes into a function that is never called
+    JITCPUCodegen.set_env = lambda self, name, environment: None
+
+
+def _add(unit: Any, context: Any, number: int, kernel: Kernel) -> Entry:
+    """Compile a kernel, write its door, and link both into ``unit``."""
+    (signature,) = map(real, kernel.signatures)
+    dispatcher = njit(**OPTIONS, **INSIDE)(rehomed(kernel.py_func))
+    dispatcher.compile(signature)
+    (compiled,) = dispatcher.overloads.values()
+    entry = Entry(
+        kernel.__name__, f"kafkaframes_{number}", tuple(map(_argument, signature.args)), _results(compiled.signature)
+    )
+    library = context.codegen().create_library(entry.symbol)
+    door = context.create_module(entry.symbol)
+    _write_door(door, context, entry.symbol, compiled)
+    library.add_ir_module(door)
+    compiled.library._ensure_finalized()
+    unit.link_in(library._final_module)
+    unit.link_in(compiled.library._final_module.clone())
+    return entry
+
+
+def _write_door(module: Any, context: Any, symbol: str, compiled: Any) -> None:
+    """Write ``int32 symbol(const int64 *words, int64 *results)``, which is 0 unless the kernel failed."""
+    pointer = _WORD.as_pointer()
+    function = ir.Function(module, ir.FunctionType(ir.IntType(32), [pointer, pointer]), symbol)
+    builder = ir.IRBuilder(function.append_basic_block())
+    words = _Words(builder, function.args[0])
+    signature = compiled.signature
+    values = [_value(context, builder, kind, words) for kind in signature.args]
+    callee = context.declare_function(module, compiled.fndesc)
+    status, result = context.call_conv.call_function(builder, callee, signature.return_type, signature.args, values)
+    count = _results(signature)
+    parts = [] if count < 0 else [result] if count == 0 else cgutils.unpack_tuple(builder, result)
+    for place, part in enumerate(parts):
+        builder.store(part, builder.gep(function.args[1], [ir.Constant(ir.IntType(32), place)]))
+    builder.ret(builder.zext(status.is_error, ir.IntType(32)))
+
+
+class _Words:
+    """Reads one word after the other."""
+
+    def __init__(self, builder: Any, start: Any) -> None:
+        self.builder, self.start, self.at = builder, start, 0
+
+    def next(self) -> Any:
+        place = self.builder.gep(self.start, [ir.Constant(ir.IntType(32), self.at)])
+        self.at += 1
+        return self.builder.load(place)
+
+
+def _value(context: Any, builder: Any, kind: Any, words: _Words) -> Any:
+    """Read one argument in the form in which numba passes it."""
+    if isinstance(kind, types.BaseTuple):
+        return context.make_tuple(builder, kind, [_value(context, builder, part, words) for part in kind])
+    if isinstance(kind, types.Buffer):
+        return _array(context, builder, kind, words)
+    if isinstance(kind, types.Boolean):
+        return builder.trunc(words.next(), ir.IntType(1))
+    return words.next()
+
+
+def _array(context: Any, builder: Any, kind: Any, words: _Words) -> Any:
+    """Make numba's structure of a C-contiguous array out of its address and shape."""
+    made, element = context.make_array(kind)(context, builder), context.get_data_type(kind.dtype)
+    data = builder.inttoptr(words.next(), element.as_pointer())
+    shape = [words.next() for _ in range(kind.ndim)]
+    step = ir.Constant(_WORD, kind.dtype.bitwidth // 8)
+    strides = [step]
+    for extent in reversed(shape[1:]):
+        strides.insert(0, builder.mul(strides[0], extent))
+    pack = cgutils.pack_array
+    arrayobj.populate_array(
+        made, data=data, shape=pack(builder, shape), strides=pack(builder, strides), itemsize=step, meminfo=None
+    )
+    return made._getvalue()
+
+
+def _argument(kind: Any) -> Argument:
+    if isinstance(kind, types.Boolean):
+        return Argument("t")
+    if isinstance(kind, types.Bytes):
+        return Argument("b")
+    if isinstance(kind, types.Array):
+        return Argument("a", *_element(kind))
+    if isinstance(kind, types.UniTuple):
+        return Argument("m", *_element(kind.dtype), count=kind.count)
+    if kind == types.int64:
+        return Argument("i")
+    raise TypeError(f"a kernel takes {kind}, which has no door yet")
+
+
+def _element(kind: Any) -> tuple[str, int, int, bool]:
+    if kind.layout != "C":
+        raise TypeError(f"a kernel takes {kind}, which is not C-contiguous")
+    return ("i" if kind.dtype.signed else "u"), kind.dtype.bitwidth // 8, kind.ndim, kind.mutable
+
+
+def _results(signature: Any) -> int:
+    """Return -1 for no result, 0 for one number, else the length of a tuple of numbers."""
+    kind = signature.return_type
+    if kind == types.none:
+        return -1
+    if kind == types.int64:
+        return 0
+    if isinstance(kind, types.UniTuple) and kind.dtype == types.int64:
+        return int(kind.count)
+    raise TypeError(f"a kernel returns {kind}, which has no door yet")
+
+
+def header(entries: Sequence[Entry]) -> str:
+    """Return ``unit.h``: what ``glue.c`` must know of the kernels of an object."""
+    lines = [
+        "#include <stdint.h>",
+        "typedef int32_t (*door)(const int64_t *words, int64_t *results);",
+        "struct argument { char what, kind; int size, dimensions, writable, count; const char *words; };",
+        "struct kernel { const char *name; int count, results; const struct argument *arguments; door run; };",
+        f"#define UNIT_COUNT {len(entries)}",
+        f"#define UNIT_MOST_WORDS {max(1, *(sum(map(len, entry.arguments)) for entry in entries))}",
+        f"#define UNIT_MOST_RESULTS {max(1, *(entry.results for entry in entries))}",
+    ]
+    for entry in entries:
+        lines.append(f"extern int32_t {entry.symbol}(const int64_t *words, int64_t *results);")
+        lines.append(f"static const struct argument {entry.symbol}_arguments[] = {{")
+        lines.extend(
+            f"    {{'{one.what}', '{one.kind}', {one.size}, {one.dimensions}, {int(one.writable)}, {one.count},"
+            f" {json.dumps(one.words)}}},"
+            for one in entry.arguments
+        )
+        lines.append("};")
+    lines.append("static const struct kernel UNIT_KERNELS[] = {")
+    for entry in entries:
+        count, symbol = len(entry.arguments), entry.symbol
+        lines.append(f'    {{"{entry.name}", {count}, {entry.results}, {symbol}_arguments, {symbol}}},')
+    lines.append("};")
+    return "\n".join(lines) + "\n"

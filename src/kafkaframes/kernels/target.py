@@ -1,0 +1,85 @@
+"""The processors that kernels are compiled ahead for, and whether this one is such a processor.
+
+One target for each architecture, the same in a wheel, in a cache and in a pack, so that what one machine compiled
+runs on another. A processor that lacks what its target asks for gets kernels of its own, compiled by numba.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A kind of processor. ``flags`` are what Linux must say of one (``/proc/cpuinfo``) for the code to run on it."""
+
+    name: str
+    triple: str
+    cpu: str
+    features: str
+    flags: frozenset[str] = frozenset()
+
+
+TARGETS: Final = {
+    "x86_64": Target(
+        "x86-64-v3",
+        "x86_64-unknown-linux-gnu",
+        "x86-64-v3",
+        "+pclmul",
+        # The psABI's level 3 in Linux's names (abm is LZCNT), and the multiplication without carries.
+        frozenset(
+            ["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave", "sse4_2", "popcnt", "pclmulqdq"]
+        ),
+    ),
+    "aarch64": Target("armv8-a", "aarch64-unknown-linux-gnu", "generic", "+neon"),
+}
+OTHER: Final = Target("this-machine", "", "", "")
+OVERRIDE: Final = "KAFKAFRAMES_TARGET"  # a key of TARGETS, to compile for another machine; anything else is OTHER
+
+
+@cache
+def target() -> Target:
+    """Return what kernels are compiled for here: the target that fits, or this very machine (``OTHER``)."""
+    if chosen := os.environ.get(OVERRIDE):
+        return TARGETS.get(chosen, OTHER)
+    found = TARGETS.get(platform.machine().lower(), OTHER) if sys.platform == "linux" else OTHER
+    return found if found.flags <= _processor_flags(found) else OTHER
+
+
+def has_crc32c() -> bool:
+    """Tell whether kernels may use x86's instruction for CRC-32C (SSE 4.2)."""
+    return _has("sse4_2", "sse4.2")
+
+
+def has_carryless() -> bool:
+    """Tell whether kernels may use x86's multiplication without carries."""
+    return _has("pclmulqdq", "pclmul")
+
+
+def _has(flag: str, feature: str) -> bool:
+    chosen = target()
+    if chosen is not OTHER:
+        return flag in chosen.flags
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return False
+    import llvmlite.binding as llvm
+
+    return bool(llvm.get_host_cpu_features().get(feature, False))
+
+
+def _processor_flags(wanted: Target) -> frozenset[str]:
+    """Read what Linux says of the first processor; its list stands in the first kilobytes."""
+    if not wanted.flags:
+        return frozenset()
+    try:
+        with open("/proc/cpuinfo", "rb") as file:
+            lines = file.read(16384).decode("ascii", "replace").splitlines()
+    except OSError:
+        return frozenset()
+    flags = next((line.partition(":")[2] for line in lines if line.startswith("flags")), "")
+    return frozenset(flags.split())

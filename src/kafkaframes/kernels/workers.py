@@ -1,0 +1,58 @@
+"""Run jobs that compile in processes of their own, as many as there are cores. A job is (module:function, text...)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+Job = tuple[str, ...]
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run(jobs: Sequence[Job], *, done: Callable[[Job], None] = lambda job: None) -> None:
+    """Run jobs, each process taking the next one when it is through with one; ``done`` is told of each.
+
+    Raises:
+        RuntimeError: with the last line of a job that failed, when the others are through.
+    """
+    waiting, failures = deque(jobs), []
+    count = min(cores(), len(jobs))
+
+    def serve() -> None:
+        with _start() as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            while waiting:
+                job = waiting.popleft()
+                process.stdin.write(json.dumps(job) + "\n")
+                process.stdin.flush()
+                answer = process.stdout.readline()
+                if answer != "done\n":
+                    failures.append(f"{' '.join(job)}: {answer.strip() or 'the process ended'}")
+                    break
+                done(job)
+            process.stdin.close()
+
+    with ThreadPoolExecutor(max(count, 1)) as pool:
+        for future in [pool.submit(serve) for _ in range(count)]:
+            future.result()
+    if failures:
+        raise RuntimeError(f"kernels could not be compiled: {failures[0]}")
+
+
+def _start() -> subprocess.Popen[str]:
+    """Start a worker with this process's search path; it ends when its input does."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "kafkaframes.kernels.worker"]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True, close_fds=True
+    )

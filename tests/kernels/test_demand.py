@@ -1,0 +1,101 @@
+"""What compiles: once for all processes that start together, only what is imported, said in one line."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from kafkaframes.kernels import demand, link
+
+CALL = """
+import numpy as np
+from kafkaframes.report import _kernels
+keys = np.frombuffer(b"abcdefgh", np.uint8)
+hashes = np.zeros(2, np.int64)
+_kernels.hash_keys(keys, np.array([0, 4]), np.array([4, 4], np.int32), hashes)
+print(*hashes)
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start processes with an empty cache of their own."""
+    started = []
+
+    def run(code=CALL, **more):
+        environment = {**os.environ, "KAFKAFRAMES_CACHE_DIR": str(tmp_path / "cache"), **more}
+        command = [sys.executable, "-c", code]
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def finish(process):
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    return out, err
+
+
+def test_processes_that_start_together_compile_once_and_what_they_import_only(start, tmp_path):
+    told = [finish(process) for process in [start() for _ in range(3)]]
+    assert len({out for out, _ in told}) == 1
+    lines = "".join(err for _, err in told)
+    assert lines.count("compiling kernels") == 1
+    files = sorted(path.name.partition("-")[0] for path in (tmp_path / "cache").glob("*.so"))
+    assert files == ["report._kernels", "wire._kernels"]
+    assert finish(start()) == (told[0][0], "")  # nothing is left to be said
+
+
+@pytest.fixture(scope="module")
+def hashes():
+    """The same hashes from this process's kernels."""
+    from kafkaframes.report import _kernels
+
+    result = np.zeros(2, np.int64)
+    _kernels.hash_keys(np.frombuffer(b"abcdefgh", np.uint8), np.array([0, 4]), np.array([4, 4], np.int32), result)
+    return " ".join(map(str, result)) + "\n"
+
+
+def test_without_a_c_compiler_numbas_cache_takes_its_place(start, tmp_path, hashes):
+    out, err = finish(start(KAFKAFRAMES_CC="no-such-compiler"))
+    assert out == hashes
+    assert err.count("compiling kernels") == 1
+    assert not list((tmp_path / "cache").glob("*.so"))
+    assert len(list((tmp_path / "cache").glob("numba-*/complete-*"))) == 2
+    assert finish(start(KAFKAFRAMES_CC="no-such-compiler")) == (hashes, "")
+
+
+def test_a_processor_below_the_target_gets_kernels_of_its_own(start, tmp_path, hashes):
+    out, _ = finish(start(KAFKAFRAMES_TARGET="this-machine"))
+    assert out == hashes
+    assert not list((tmp_path / "cache").glob("*.so"))
+
+
+def test_without_any_folder_it_is_compiled_in_memory_and_said(start, tmp_path, hashes):
+    code = "from kafkaframes.kernels import places; places.caches = lambda: iter(())\n" + CALL
+    out, err = finish(start(code))
+    assert out == hashes
+    assert "no folder for kernels" in err
+
+
+def test_a_lock_whose_holder_hangs_is_not_waited_for_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr(demand, "LONGEST_WAIT_SECONDS", 0.3)
+    said = []
+    with demand.alone(tmp_path, said.append), demand.alone(tmp_path, said.append):
+        pass
+    assert said == ["waiting for another process that compiles kernels"]
+
+
+def test_a_compiler_that_fails_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("KAFKAFRAMES_CC", "false")
+    link.compiler.cache_clear()
+    with pytest.raises(link.LinkError, match="false failed"):
+        link.link(b"", "", tmp_path / "x.so")
+    link.compiler.cache_clear()
