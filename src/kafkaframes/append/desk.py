@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kafkaframes.append import _kernels_desk as places
-from kafkaframes.append.settings import KEEP, REASSIGN, AppendSettings
+from kafkaframes.append.settings import KEEP, REASSIGN, REJECT, AppendSettings
 from kafkaframes.records import native
 from kafkaframes.records.codecs import codec_of
 from kafkaframes.records.scan import Bytes
@@ -85,7 +85,7 @@ def numbers_of(settings: AppendSettings) -> tuple[int, ...]:
     lowest, highest = range_of(settings)
     most = places.MOST_MS if settings.max_batch_bytes is None else min(settings.max_batch_bytes, places.MOST_MS)
     epoch, now_ms = settings.leader_epoch, settings.now_ms
-    if settings.on_noncontiguous == KEEP or abs(now_ms) > places.MOST_MS or abs(epoch) > _LARGEST_INT32:
+    if settings.on_noncontiguous in (KEEP, REJECT) or abs(now_ms) > places.MOST_MS or abs(epoch) > _LARGEST_INT32:
         most, epoch, now_ms = -1, -1, 0
     return (
         settings.magic,

@@ -11,7 +11,7 @@ LARGEST_INT64 = 2**63 - 1
 CREATE_TIME, LOG_APPEND_TIME = "CreateTime", "LogAppendTime"
 ORIGINS = ("CLIENT", "REPLICATION", "COORDINATOR", "RAFT_LEADER")
 # What to do with a compressed set whose inner offsets are not 0, 1, 2, ... (a mirror of a compacted topic has holes).
-AS_KAFKA, REASSIGN, KEEP = "kafka", "reassign", "keep"
+AS_KAFKA, REJECT, REASSIGN, KEEP = "kafka", "reject", "reassign", "keep"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,8 @@ class AppendSettings:
         origin: ``CLIENT`` is checked most; the others are trusted more (``AppendOrigin``).
         leader_epoch: written into batches of format 2.
         max_batch_bytes: ``max.message.bytes``, for each batch, before and after; ``None`` for no limit.
-        on_noncontiguous: ``kafka`` rebuilds such a set of format 1 and refuses one of format 2; ``reassign`` is
+        on_noncontiguous: ``kafka`` rebuilds such a set of format 1 and refuses one of format 2; ``reject`` refuses both
+            (nothing is ever compressed again for it, and a client that numbers wrongly is found); ``reassign`` is
             KIP-31's text (number the records anew in both); ``keep`` copies batches with their offsets untouched.
     """
 
@@ -56,7 +57,7 @@ class AppendSettings:
             ("magic", (0, 1, 2)),
             ("timestamp_type", (CREATE_TIME, LOG_APPEND_TIME)),
             ("origin", ORIGINS),
-            ("on_noncontiguous", (AS_KAFKA, REASSIGN, KEEP)),
+            ("on_noncontiguous", (AS_KAFKA, REJECT, REASSIGN, KEEP)),
         ):
             if getattr(self, name) not in allowed:
                 raise OptionError(f"{name} is one of {', '.join(map(str, allowed))}, not {getattr(self, name)!r}")

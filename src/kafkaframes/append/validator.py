@@ -32,7 +32,7 @@ from kafkaframes.append.fast import take
 from kafkaframes.append.headers import ensure_valid, source_codec
 from kafkaframes.append.refusal import AppendRefusedError
 from kafkaframes.append.result import Appended
-from kafkaframes.append.settings import KEEP, REASSIGN, AppendSettings
+from kafkaframes.append.settings import KEEP, REASSIGN, REJECT, AppendSettings
 from kafkaframes.append.unreadable import refused_for_damage
 from kafkaframes.errors import OptionError
 from kafkaframes.records.build import build_batch
@@ -127,6 +127,8 @@ def _assign_plain(append: _Append) -> Appended:
     if append.settings.on_noncontiguous == REASSIGN and append.magic >= 2 and _has_holes(decoded):
         _ensure_whole(decoded)  # in place, the holes would lie below the log's end
         return _rebuilt(append, decoded, Codec.NONE)
+    if append.settings.on_noncontiguous == REJECT and append.magic >= 2 and _has_holes(decoded):
+        raise _holes_refused()
     counts = _counts(decoded)
     last_offsets = append.offset + np.cumsum(counts) - 1
     largest = _largest_per_batch(decoded)
@@ -213,6 +215,8 @@ def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appende
         next_offset = int(append.offset + counts.sum())
         largest = np.array([decoded.index.timestamps.max(initial=NO_TIMESTAMP)], np.int64)
         return _patched(append, np.array([next_offset - 1], np.int64), largest, next_offset)
+    if in_place and settings.on_noncontiguous == REJECT:
+        raise _holes_refused()
     if in_place and append.magic >= 2 and source is not Codec.NONE:
         if settings.on_noncontiguous != REASSIGN:
             raise AppendRefusedError(
@@ -222,6 +226,11 @@ def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appende
     _ensure_whole(decoded)
     _check_target(append, target)
     return _rebuilt(append, decoded, target)
+
+
+def _holes_refused() -> AppendRefusedError:
+    reason = "the offsets inside the set are not 0, 1, 2, ..., and on_noncontiguous is 'reject'"
+    return AppendRefusedError("InvalidRecordException", reason)
 
 
 def _contiguous(decoded: Decoded, settings: AppendSettings) -> bool:

@@ -56,8 +56,8 @@ def open_broker(
     is_new = metadata is None
     metadata = metadata or StoredMetadata(cluster_id=text_of_id(new_id()))
     stored = metadata.topics
-    for key, value in metadata.configs.items():
-        settings.given[key] = value
+    settings.given.update(metadata.configs)
+    settings.dynamic = set(metadata.configs)
 
     def settings_of(key: TopicPartition) -> LogSettings:
         topic = state.topics.get(key.topic) if made else None
@@ -104,9 +104,13 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored: dict[str, StoredTop
             log = logs.logs[key]
             log.update_high_watermark(log.log_end_offset)
             epoch = max(log.leader_epochs.latest, 0)
-            topic.partitions.append(Partition(key, log, state.nodes.leader_of(name, key.partition), epoch))
+            partition = Partition(key, log, state.nodes.leader_of(name, key.partition), epoch)
+            state.note_settings(topic, partition)
+            topic.partitions.append(partition)
         state.topics[name] = topic
         state.topics_by_id[topic.topic_id] = topic
+        if known is not None and known.partitions > len(topic.partitions):  # a crash while it was made
+            state.add_partitions(topic, known.partitions)
 
 
 def attach_coordinators(state: BrokerState) -> None:

@@ -243,6 +243,39 @@ class Connection(asyncio.BufferedProtocol):
         return self._later is not None or self._is_held
 
 
+class Alarm:
+    """Wakes a loop when something of a clock is due."""
+
+    def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+        self._clock = clock
+        self._loop = loop
+        self._wake: asyncio.TimerHandle | None = None
+        clock.on_change = self._schedule
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+        due = self._clock.next_due_ms
+        if due is not None and not self._clock.is_frozen:
+            self._wake = self._loop.call_later(max(due - self._clock.now_ms, 0) / 1000, self._run_due)
+
+    def _run_due(self) -> None:
+        self._wake = None
+        try:
+            self._clock.run_due()
+        except KafkaframesError:
+            _LOG.exception("a task that was due failed")
+        self._schedule()
+
+    def stop(self) -> None:
+        """Wake nobody any more."""
+        self._clock.on_change = None
+        if self._wake is not None:
+            self._wake.cancel()
+
+
 @dataclass(eq=False)
 class Server:
     """The listeners of one broker and their connections.
@@ -264,14 +297,12 @@ class Server:
     connections: set[Connection] = field(default_factory=set)
     numbers: count[int] = field(default_factory=lambda: count(1))
     _listening: list[tuple[Listener, asyncio.Server]] = field(default_factory=list)
-    _wake: asyncio.TimerHandle | None = None
     _sweep: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.commit = GroupCommit(self.dispatcher.broker, self.loop)
-        self.clock.on_change = self._schedule
-        self._schedule()
+        self._alarms = [Alarm(clock, self.loop) for clock in (self.clock, self.dispatcher.broker.waits)]
         self._sweep = self.loop.call_later(_SWEEP_SECONDS, self._look_around)
 
     async def listen(self, listener: Listener) -> int:
@@ -320,29 +351,11 @@ class Server:
                 connection.close()
         self._sweep = self.loop.call_later(_SWEEP_SECONDS, self._look_around)
 
-    # ---------------------------------------------------------------------------------------------- time
-
-    def _schedule(self) -> None:
-        if self._wake is not None:
-            self._wake.cancel()
-            self._wake = None
-        due = self.clock.next_due_ms
-        if due is not None and not self.clock.is_frozen:
-            self._wake = self.loop.call_later(max(due - self.clock.now_ms, 0) / 1000, self._run_due)
-
-    def _run_due(self) -> None:
-        self._wake = None
-        try:
-            self.clock.run_due()
-        except KafkaframesError:
-            _LOG.exception("a task that was due failed")
-        self._schedule()
-
     async def close(self) -> None:
         """Close everything."""
         self.stop_listening()
-        self.clock.on_change = None
-        for handle in (self._wake, self._sweep):
-            if handle is not None:
-                handle.cancel()
+        for alarm in self._alarms:
+            alarm.stop()
+        if self._sweep is not None:
+            self._sweep.cancel()
         await self.commit.close()

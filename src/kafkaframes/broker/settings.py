@@ -119,9 +119,11 @@ class BrokerSettings:
 
     Attributes:
         given: under Kafka's names, as text.
+        dynamic: those of them that a client has set while the broker runs.
     """
 
     given: dict[str, str] = field(default_factory=dict)
+    dynamic: set[str] = field(default_factory=set)
 
     def text(self, key: str) -> str:
         """Return a setting as text; empty for one that nobody knows."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +12,7 @@ from uuid import UUID, uuid4
 
 from kafkaframes.broker.access import Access, EverybodyMay
 from kafkaframes.broker.clock import Clock
+from kafkaframes.broker.fetch_sessions import FetchSessions
 from kafkaframes.broker.internal import InternalTopics
 from kafkaframes.broker.metadata_file import PRODUCER_ID_BLOCK, StoredMetadata, StoredTopic, write_metadata
 from kafkaframes.broker.nodes import Nodes
@@ -72,11 +75,15 @@ class BrokerState:
         is_read_only: nothing may be changed (``--serve``).
         topics: by name.
         internal: the coordinators' topics.
+        fetch_sessions: of all consumers.
+        static_settings: those that the broker was started with.
         access: the authorizer.
         advertised: the lowest and highest version of each API that ApiVersions names, by key.
         features: by name: the lowest and highest level, and the one in force (KIP-584).
         groups, transactions, share_groups: the coordinators.
         unflushed: partitions that were appended to since the last group commit (``fsync`` only).
+        counters: what is counted for the metrics, by name.
+        waits: the clock of long polls: real time, whatever a test does with ``clock``.
         new_id: gives topic ids; a test may give its own.
         on_append: called after each append to a partition, for metrics and for tests.
     """
@@ -97,12 +104,20 @@ class BrokerState:
     transactions: Any = None
     share_groups: Any = None
     unflushed: set[Partition] = field(default_factory=set)
+    counters: Counter[str] = field(default_factory=Counter)
+    waits: Clock = field(default_factory=Clock)
     new_id: Callable[[], UUID] = uuid4
     on_append: list[Callable[[Partition], None]] = field(default_factory=list)
     internal: InternalTopics = field(init=False)
+    fetch_sessions: FetchSessions = field(init=False)
+    static_settings: dict[str, str] = field(init=False)
     _producer_ids_end: int = 0
 
     def __post_init__(self) -> None:
+        self.static_settings = {
+            key: value for key, value in self.settings.given.items() if key not in self.settings.dynamic
+        }
+        self.fetch_sessions = FetchSessions(self.settings.number("max.incremental.fetch.session.cache.slots"))
         self._producer_ids_end = self.metadata.next_producer_id
         self.internal = InternalTopics(
             partition_of=self.internal_partition,
@@ -136,7 +151,7 @@ class BrokerState:
             StorageError: the disk fails.
         """
         topic = Topic(name, self.new_id(), dict(configs or {}))
-        settings = self.settings.log_settings(topic.configs)
+        self.settings.log_settings(topic.configs)  # refuses before anything is made
         self.topics[name] = topic
         self.topics_by_id[topic.topic_id] = topic
         try:
@@ -146,7 +161,6 @@ class BrokerState:
             if not topic.partitions:
                 del self.topics[name], self.topics_by_id[topic.topic_id]
             raise
-        del settings
         self.save()
         return topic
 
@@ -154,6 +168,7 @@ class BrokerState:
         key = TopicPartition(topic.name, index)
         log = self.logs.create(key, topic_id=text_of_id(topic.topic_id), now_ms=self.clock.now_ms)
         partition = Partition(key, log, leader_id=self.nodes.leader_of(topic.name, index))
+        self.note_settings(topic, partition)
         topic.partitions.append(partition)
         return partition
 
@@ -192,7 +207,32 @@ class BrokerState:
         topic.configs = configs
         for partition in topic.partitions:
             partition.log.configure(settings)
+            self.note_settings(topic, partition)
         self.save()
+
+    def configure_broker(self, configs: dict[str, str]) -> None:
+        """Replace the settings that clients have set for the broker; topics without their own follow them."""
+        settings = self.settings
+        for key in settings.dynamic - configs.keys():
+            settings.given.pop(key, None)
+            if key in self.static_settings:
+                settings.given[key] = self.static_settings[key]
+        settings.given.update(configs)
+        settings.dynamic = set(configs)
+        self.metadata.configs = dict(configs)
+        for topic in self.topics.values():
+            log_settings = settings.log_settings(topic.configs)
+            for partition in topic.partitions:
+                partition.log.configure(log_settings)
+                self.note_settings(topic, partition)
+        self.save()
+
+    def note_settings(self, topic: Topic, partition: Partition) -> None:
+        """Put the settings that handlers ask often on the partition; internal topics have one replica and need none."""
+        configs = topic.configs
+        minimum = 1 if topic.is_internal else int(self.settings.of_topic("min.insync.replicas", configs))
+        partition.min_insync_replicas = minimum
+        partition.may_down_convert = self.settings.of_topic("message.downconversion.enable", configs) == "true"
 
     def internal_partition(self, name: str, index: int) -> Partition:
         """Return a partition of an internal topic, which is made if it is not there yet."""
@@ -216,6 +256,19 @@ class BrokerState:
     def is_internal(name: str) -> bool:
         """Return whether a topic is a coordinator's."""
         return name in INTERNAL_TOPICS
+
+    def move_leader(self, partition: Partition, node_id: int) -> None:
+        """Let another node lead a partition, in a new leader epoch."""
+        partition.leader_id = node_id
+        partition.leader_epoch += 1
+        partition.notify()
+
+    def disk_space(self) -> tuple[int, int]:
+        """Return the bytes of the log directory's disk, and those that are free; -1 each in memory."""
+        if self.durability == MEMORY:
+            return -1, -1
+        usage = shutil.disk_usage(self.logs.path)
+        return usage.total, usage.free
 
     # ---------------------------------------------------------------------------------------------- records
 

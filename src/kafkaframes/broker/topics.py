@@ -25,6 +25,8 @@ class Partition:
         leader_epoch: grows with each change of leader; written into batches of format 2.
         waiting: called, and forgotten, when something was appended, its last stable offset moved, or it went.
         is_offline: deleted, or its disk has failed.
+        min_insync_replicas: ``min.insync.replicas``; more than the one that there is refuses acks=all, as in Kafka.
+        may_down_convert: ``message.downconversion.enable``.
     """
 
     topic_partition: TopicPartition
@@ -33,6 +35,8 @@ class Partition:
     leader_epoch: int = 0
     waiting: dict[object, Callable[[], None]] = field(default_factory=dict)
     is_offline: bool = False
+    min_insync_replicas: int = 1
+    may_down_convert: bool = True
 
     @property
     def index(self) -> int:

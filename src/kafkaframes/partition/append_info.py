@@ -15,6 +15,7 @@ from kafkaframes.append.settings import LARGEST_INT64
 from kafkaframes.files.headers import BatchHeader, parse_header
 from kafkaframes.log.transactions import markers_among
 from kafkaframes.partition.producers import Seen
+from kafkaframes.partition.settings import LogSettings
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, MIN_SIZE, OVERHEAD_BYTES
 from kafkaframes.records.scan import FILE, as_array, scan_all
@@ -108,6 +109,41 @@ def analyze(data: bytes, *, log_end_offset: int, leader_epoch: int | None) -> tu
         reason = f"offset {first_or_last_offset(headers[0])} lies below the log's end {log_end_offset}"
         raise AppendRefusedError("UnexpectedAppendOffsetException", reason)
     return data if valid == len(data) else data[:valid], headers
+
+
+def analyze_kept(data: bytes, *, log_end_offset: int, settings: LogSettings) -> tuple[bytes, list[BatchHeader]]:
+    """Check batches that a mirror sends with the offsets that they have, by their headers and CRCs alone.
+
+    Raises:
+        AppendRefusedError: damage, a batch that is too large, a format that is not the log's, or offsets that do not
+            increase or lie below the log's end.
+    """
+    batches = scan_all(as_array(data))
+    data = data[: ensure_valid(as_array(data), batches)]
+    headers = [BatchHeader(*column) for column in batches.table.T.tolist()]
+    for header in headers:
+        if header.size > settings.max_message_bytes:
+            reason = f"a batch of {header.size} bytes, {settings.max_message_bytes} are allowed"
+            raise AppendRefusedError("RecordTooLargeException", reason)
+        if header.magic != settings.magic:
+            reason = f"a batch of format {header.magic} cannot be kept in a log of format {settings.magic}"
+            raise AppendRefusedError("InvalidRecordException", reason)
+    _check_increasing(headers)
+    if headers and first_or_last_offset(headers[0]) < log_end_offset:
+        reason = f"offset {first_or_last_offset(headers[0])} lies below the log's end {log_end_offset}"
+        raise AppendRefusedError("InvalidRecordException", reason)
+    return data, headers
+
+
+def with_leader_epoch(data: bytes, headers: Sequence[BatchHeader], leader_epoch: int) -> bytes:
+    """Return batches with a leader epoch in the headers that have one; it lies outside the CRC."""
+    out = bytearray(data)
+    epoch = leader_epoch.to_bytes(4, "big", signed=True)
+    place = BATCH_V2.place_of("leader_epoch")
+    for header in headers:
+        if header.magic >= 2:
+            out[header.position + place : header.position + place + 4] = epoch
+    return bytes(out)
 
 
 def _ordinary(data: bytes) -> list[BatchHeader]:

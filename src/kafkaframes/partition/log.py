@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kafkaframes.append import AppendSettings, validate_and_assign
-from kafkaframes.append.settings import LOG_APPEND_TIME
+from kafkaframes.append.settings import KEEP, LOG_APPEND_TIME
 from kafkaframes.errors import OffsetOutOfRangeError, OptionError
 from kafkaframes.files.checkpoints import PartitionMetadata, write_partition_metadata
 from kafkaframes.files.disk import replace_file
@@ -24,9 +24,11 @@ from kafkaframes.partition.append_info import (
     NO_OFFSET,
     LogAppendInfo,
     analyze,
+    analyze_kept,
     check_client_offset,
     first_or_last_offset,
     headers_of,
+    with_leader_epoch,
 )
 from kafkaframes.partition.epochs import LeaderEpochs
 from kafkaframes.partition.fetch import FetchData
@@ -110,6 +112,10 @@ class PartitionLog:
         """The base offsets of the segments."""
         return self.state.segments.bases
 
+    def segment_times(self) -> list[tuple[int, int]]:
+        """Return (base offset, last modification in milliseconds) of each segment, as ListOffsets 0 asks for."""
+        return [(one.base_offset, one.modified_ms()) for one in self.state.segments]
+
     @property
     def leader_epochs(self) -> LeaderEpochs:
         """Which epoch wrote what, and OffsetsForLeaderEpoch."""
@@ -158,6 +164,8 @@ class PartitionLog:
             StorageError: the disk refused it, and the log directory is offline.
         """
         if origin == CLIENT:
+            if self.settings.on_noncontiguous == KEEP:
+                return self._append_kept(records, leader_epoch=leader_epoch, now_ms=now_ms)
             check_client_offset(records)
         settings = self._append_settings(leader_epoch, now_ms, origin)
         start = self.log_end_offset
@@ -171,6 +179,14 @@ class PartitionLog:
             append_time_ms=now_ms if settings.append_time and not info.is_duplicate else info.append_time_ms,
             recompressed_bytes=appended.recompressed_bytes,
         )
+
+    def _append_kept(self, records: bytes, *, leader_epoch: int, now_ms: int) -> LogAppendInfo:
+        """Append a mirror's batches with the offsets that they have; only headers and CRCs are looked at."""
+        data, headers = analyze_kept(records, log_end_offset=self.log_end_offset, settings=self.settings)
+        data = with_leader_epoch(data, headers, leader_epoch)
+        headers = [header._replace(leader_epoch=leader_epoch) if header.magic >= 2 else header for header in headers]
+        first = first_or_last_offset(headers[0]) if headers else NO_OFFSET
+        return appending.append(self.state, data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)
 
     def append_as_follower(self, records: bytes, *, now_ms: int, leader_epoch: int | None = None) -> LogAppendInfo:
         """Append a leader's batches as they are, with the offsets that they have.
@@ -210,6 +226,7 @@ class PartitionLog:
             origin=origin,
             leader_epoch=leader_epoch,
             max_batch_bytes=settings.max_message_bytes,
+            on_noncontiguous=settings.on_noncontiguous,
         )
 
     def roll(self, expected_offset: int = 0, *, now_ms: int) -> int:

@@ -198,6 +198,14 @@ class LogManager:
     def _checkpoint_high_watermarks(self, now_ms: int = 0) -> None:
         self._write(names.HIGH_WATERMARK_CHECKPOINT, {key: log.high_watermark for key, log in self.logs.items()})
 
+    def checkpoint_start_offsets(self) -> None:
+        """Write where logs start, so that what DeleteRecords took away stays away.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        self._checkpoint_start_offsets()
+
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         replace_file(self.disk, join(self.path, name), write_offset_checkpoint(offsets))
 

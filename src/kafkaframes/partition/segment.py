@@ -229,6 +229,11 @@ class LogSegment:
         found = self._disk.stat(self.path)
         return NO_TIMESTAMP if found is None or found.mtime_ms is None else found.mtime_ms
 
+    def modified_ms(self) -> int:
+        """Return when its file was modified last, in milliseconds since 1970, or made, if the disk does not say."""
+        found = self._disk.stat(self.path)
+        return self.created_ms if found is None or found.mtime_ms is None else found.mtime_ms
+
     @property
     def first_timestamp(self) -> int:
         """The largest timestamp of the first append (after a restart: of the first batch); -1 without one."""

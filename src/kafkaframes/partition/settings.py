@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from kafkaframes.append.settings import CREATE_TIME, LARGEST_INT64, AppendSettings
+from kafkaframes.append.settings import AS_KAFKA, CREATE_TIME, LARGEST_INT64, AppendSettings
 from kafkaframes.errors import OptionError
 from kafkaframes.files.semantics import DEFAULT_EXPIRATION_MS
 from kafkaframes.log.rebuild import INDEX_INTERVAL_BYTES
@@ -32,6 +32,9 @@ class LogSettings:
         compression_type, compression_level, message_timestamp_type: as in ``AppendSettings``.
         timestamp_before_max_ms, timestamp_after_max_ms: ``message.timestamp.before.max.ms`` and ``...after.max.ms``.
         magic: the format that a leader writes: 2, or less for a topic of an old ``message.format.version``.
+        on_noncontiguous: what becomes of sets with holes in their offsets: ``kafka``, ``reject``, ``reassign`` (see
+            ``AppendSettings``) or ``keep``: batches are taken with the offsets that they have, as a mirror sends them;
+            only headers and CRCs are looked at, nothing is decompressed.
         producer_id_expiration_ms: a producer that is idle for so long is forgotten.
     """
 
@@ -55,6 +58,7 @@ class LogSettings:
     timestamp_before_max_ms: int = LARGEST_INT64
     timestamp_after_max_ms: int = LARGEST_INT64
     magic: int = 2
+    on_noncontiguous: str = AS_KAFKA
     producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
 
     def __post_init__(self) -> None:
@@ -81,7 +85,10 @@ class LogSettings:
             if not least <= value <= largest:
                 raise OptionError(f"{name} is {value}, not from {least} to {largest}")
         AppendSettings(
-            codec=self.compression_type, level=self.compression_level, timestamp_type=self.message_timestamp_type
+            codec=self.compression_type,
+            level=self.compression_level,
+            timestamp_type=self.message_timestamp_type,
+            on_noncontiguous=self.on_noncontiguous,
         )
         if not self.policies or not self.policies <= {"delete", "compact"}:
             raise OptionError(f"cleanup_policy is 'delete', 'compact' or both, not {self.cleanup_policy!r}")
@@ -120,6 +127,7 @@ _TOPIC_NAMES = {
     "timestamp_before_max_ms": "message.timestamp.before.max.ms",
     "timestamp_after_max_ms": "message.timestamp.after.max.ms",
     "max_message_bytes": "max.message.bytes",
+    "on_noncontiguous": "kafkaframes.on.noncontiguous",
 }
 
 

@@ -1,0 +1,75 @@
+"""AlterClientQuotas (49): set and remove quotas of users, client ids and addresses (KIP-546).
+
+Versions 0 and 1.
+
+Gaps: quotas are stored and told, and throttle nobody.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+_TYPES = ("user", "client-id", "ip")
+_KEYS = frozenset(
+    {
+        "producer_byte_rate",
+        "consumer_byte_rate",
+        "request_percentage",
+        "controller_mutation_rate",
+        "connection_creation_rate",
+    }
+)
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Change each entity's quotas."""
+    rows = []
+    for asked in request.body.entries:
+        code, message = _change(request, broker, asked)
+        entity = [
+            request.types.EntityData(entity_type=one.entity_type, entity_name=one.entity_name) for one in asked.entity
+        ]
+        rows.append(request.types.EntryData(error_code=code, error_message=message, entity=entity))
+    if not request.body.validate_only:
+        broker.save()
+    return request.response(entries=rows)
+
+
+def _change(request: Request, broker: BrokerState, asked: Any) -> tuple[int, str | None]:
+    if not broker.access.allows(request.session, "ALTER_CONFIGS", "CLUSTER", "kafka-cluster"):
+        return CODE["CLUSTER_AUTHORIZATION_FAILED"], None
+    entity = {one.entity_type: one.entity_name for one in asked.entity}
+    if not entity or not set(entity).issubset(_TYPES) or ("ip" in entity and len(entity) > 1):
+        return CODE["INVALID_REQUEST"], f"no such entity: {', '.join(entity) or 'nobody'}"
+    unknown = sorted({one.key for one in asked.ops} - _KEYS)
+    if unknown:
+        return CODE["INVALID_REQUEST"], f"no such quota: {', '.join(unknown)}"
+    if request.body.validate_only:
+        return NONE, None
+    quotas: list[Any] = broker.metadata.entities.setdefault("quotas", [])
+    stored = next((one for one in quotas if one["entity"] == entity), None)
+    if stored is None:
+        stored = {"entity": entity, "values": {}}
+        quotas.append(stored)
+    for one in asked.ops:
+        if one.remove:
+            stored["values"].pop(one.key, None)
+        else:
+            stored["values"][one.key] = one.value
+    if not stored["values"]:
+        quotas.remove(stored)
+    return NONE, None
+
+
+API = Api(
+    name="AlterClientQuotas",
+    handle=handle,
+    tier="T3",
+    behaviour="Sets and removes quotas; they are stored.",
+    gaps=("quotas throttle nobody",),
+)

@@ -1,0 +1,55 @@
+"""AlterPartitionReassignments (45): move partitions to other nodes (KIP-455).
+
+Versions 0 and 1. A partition moves to the first node of the list at once; there is nothing to copy.
+
+Gaps: replicas beside the first are nominal. No move is ever under way, so none can be cancelled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Move each partition."""
+    if not broker.access.allows(request.session, "ALTER", "CLUSTER", "kafka-cluster"):
+        return request.response(error_code=CODE["CLUSTER_AUTHORIZATION_FAILED"])
+    topics = []
+    for asked in request.body.topics:
+        rows = [_row(request, broker, asked.name, one) for one in asked.partitions]
+        topics.append(request.types.ReassignableTopicResponse(name=asked.name, partitions=rows))
+    return request.response(error_message=None, responses=topics)
+
+
+def _row(request: Request, broker: BrokerState, topic: str, asked: Any) -> Any:
+    code, message = _move(broker, topic, asked.partition_index, asked.replicas)
+    return request.types.ReassignablePartitionResponse(
+        partition_index=asked.partition_index, error_code=code, error_message=message
+    )
+
+
+def _move(broker: BrokerState, topic: str, index: int, replicas: list[int] | None) -> tuple[int, str | None]:
+    partition = broker.partition(topic, index)
+    if partition is None:
+        return CODE["UNKNOWN_TOPIC_OR_PARTITION"], "there is no such partition"
+    if replicas is None:
+        return CODE["NO_REASSIGNMENT_IN_PROGRESS"], "no move is under way"
+    if not replicas or not set(replicas).issubset(broker.nodes.by_id) or len(set(replicas)) < len(replicas):
+        return CODE["INVALID_REPLICA_ASSIGNMENT"], f"replicas {list(replicas)}"
+    if partition.leader_id not in replicas:
+        broker.move_leader(partition, replicas[0])
+    return NONE, None
+
+
+API = Api(
+    name="AlterPartitionReassignments",
+    handle=handle,
+    tier="T3",
+    behaviour="A partition moves to the first node of the list at once.",
+    gaps=("replicas beside the first are nominal", "no move is ever under way, so none can be cancelled"),
+)

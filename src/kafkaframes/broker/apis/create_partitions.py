@@ -1,0 +1,63 @@
+"""CreatePartitions (37): give topics more partitions (KIP-195).
+
+Versions 0 to 3. ``count`` is the number of partitions that the topic is to have.
+
+Gaps: an assignment chooses the leader only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE, NONE, code_of
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import KafkaframesError
+
+_MOST_PARTITIONS = 10_000
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Add partitions, topic by topic."""
+    names = [asked.name for asked in request.body.topics]
+    rows = []
+    for asked in request.body.topics:
+        twice = names.count(asked.name) > 1
+        code, message = (CODE["INVALID_REQUEST"], "asked for twice") if twice else _add(request, broker, asked)
+        rows.append(request.types.CreatePartitionsTopicResult(name=asked.name, error_code=code, error_message=message))
+    return request.response(results=rows)
+
+
+def _add(request: Request, broker: BrokerState, asked: Any) -> tuple[int, str | None]:
+    if not broker.access.allows(request.session, "ALTER", "TOPIC", asked.name):
+        return CODE["TOPIC_AUTHORIZATION_FAILED"], None
+    topic = broker.topics.get(asked.name)
+    if topic is None:
+        return CODE["UNKNOWN_TOPIC_OR_PARTITION"], "there is no such topic"
+    have = len(topic.partitions)
+    if not have < asked.count <= _MOST_PARTITIONS:
+        return CODE["INVALID_PARTITIONS"], f"topic {asked.name!r} has {have} partitions, {asked.count} were asked for"
+    new = asked.assignments
+    if new is not None and len(new) != asked.count - have:
+        return CODE["INVALID_REPLICA_ASSIGNMENT"], f"{len(new)} assignments for {asked.count - have} new partitions"
+    if broker.is_read_only:
+        return CODE["POLICY_VIOLATION"], "the broker serves a directory that is only read"
+    if not request.body.validate_only:
+        try:
+            broker.add_partitions(topic, asked.count)
+        except KafkaframesError as error:
+            return code_of(error), str(error)
+        for partition, one in zip(topic.partitions[have:], new or (), strict=False):
+            if one.broker_ids and one.broker_ids[0] in broker.nodes.by_id:
+                partition.leader_id = one.broker_ids[0]
+    return NONE, None
+
+
+API = Api(
+    name="CreatePartitions",
+    handle=handle,
+    tier="T3",
+    behaviour="Gives a topic more partitions, there when the answer is sent.",
+    gaps=("an assignment chooses the leader only",),
+)

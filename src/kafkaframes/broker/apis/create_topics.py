@@ -1,0 +1,135 @@
+"""CreateTopics (19): make topics (KIP-4).
+
+Versions 0 to 7. A topic is there, with its logs, when the answer is sent. A replication factor above the number of
+nodes is taken as that number: one process holds every replica there is.
+
+* v1+: ``validate_only``. v2+: messages of errors. v5+: the topic's partitions and settings are answered (KIP-525),
+  and -1 stands for the broker's defaults. v7+: the topic's id.
+
+Gaps: replicas are nominal: a manual assignment chooses the leader only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.configs import check_topic_configs, topic_rows
+from kafkaframes.broker.errors import CODE, code_of
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.files.names import check_topic
+
+_DEFAULT = -1
+_MOST_PARTITIONS = 10_000
+
+
+class _RefusedError(Exception):
+    """One topic is not made: an error code's name and the reason."""
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Make the topics, each for itself."""
+    names = [asked.name for asked in request.body.topics]
+    return request.response(topics=[_result(request, broker, asked, names) for asked in request.body.topics])
+
+
+def _result(request: Request, broker: BrokerState, asked: Any, names: list[str]) -> Any:
+    row = request.types.CreatableTopicResult(name=asked.name, error_message=None)
+    try:
+        if names.count(asked.name) > 1:
+            raise _RefusedError("INVALID_REQUEST", "the topic is asked for twice")
+        _create(request, broker, asked, row)
+    except _RefusedError as refused:
+        name, reason = refused.args
+        row.error_code, row.error_message = CODE[name], reason
+    except OptionError as error:
+        row.error_code, row.error_message = CODE["INVALID_CONFIG"], str(error)
+    except KafkaframesError as error:
+        row.error_code, row.error_message = code_of(error), str(error)
+    return row
+
+
+def _create(request: Request, broker: BrokerState, asked: Any, row: Any) -> None:
+    _check(request, broker, asked.name)
+    leaders = _leaders(broker, asked)
+    count = len(leaders) or asked.num_partitions
+    if count == _DEFAULT:
+        count = broker.settings.number("num.partitions")
+    if not 0 < count <= _MOST_PARTITIONS:
+        raise _RefusedError("INVALID_PARTITIONS", f"a topic has 1 to {_MOST_PARTITIONS} partitions here, not {count}")
+    if not leaders and asked.replication_factor != _DEFAULT and asked.replication_factor < 1:
+        reason = f"the replication factor is at least 1, not {asked.replication_factor}"
+        raise _RefusedError("INVALID_REPLICATION_FACTOR", reason)
+    if len({config.name for config in asked.configs}) < len(asked.configs):
+        raise _RefusedError("INVALID_CONFIG", "a setting is given twice")
+    nulls = [config.name for config in asked.configs if config.value is None]
+    if nulls:
+        raise _RefusedError("INVALID_CONFIG", f"no value for {', '.join(nulls)}")
+    configs = {config.name: config.value for config in asked.configs}
+    check_topic_configs(broker.settings, configs)
+    if not request.body.validate_only:
+        topic = broker.create_topic(asked.name, count, configs)
+        for partition, leader in zip(topic.partitions, leaders, strict=False):
+            partition.leader_id = leader
+        row.topic_id = topic.topic_id
+    _describe(request, broker, row, count, configs)
+
+
+def _check(request: Request, broker: BrokerState, name: str) -> None:
+    try:
+        check_topic(name)
+    except OptionError as error:
+        raise _RefusedError("INVALID_TOPIC_EXCEPTION", str(error)) from None
+    if not broker.access.may_create_topic(request.session, name):
+        raise _RefusedError("TOPIC_AUTHORIZATION_FAILED", "not allowed")
+    if broker.is_read_only:
+        raise _RefusedError("POLICY_VIOLATION", "the broker serves a directory that is only read")
+    if name in broker.topics:
+        raise _RefusedError("TOPIC_ALREADY_EXISTS", f"topic {name!r} is there already")
+    same = next((other for other in broker.topics if _collides(other, name)), None)
+    if same is not None:
+        raise _RefusedError("INVALID_TOPIC_EXCEPTION", f"topic {name!r} collides with {same!r}: metrics take . for _")
+
+
+def _collides(one: str, other: str) -> bool:
+    return one.replace(".", "_") == other.replace(".", "_")
+
+
+def _leaders(broker: BrokerState, asked: Any) -> list[int]:
+    """Return the leader of each partition of a manual assignment."""
+    if not asked.assignments:
+        return []
+    if asked.num_partitions != _DEFAULT or asked.replication_factor != _DEFAULT:
+        raise _RefusedError("INVALID_REQUEST", "a manual assignment, and partitions or a replication factor beside it")
+    rows = {one.partition_index: one.broker_ids for one in asked.assignments}
+    if sorted(rows) != list(range(len(asked.assignments))):
+        raise _RefusedError("INVALID_REPLICA_ASSIGNMENT", "the partitions of an assignment are 0, 1, 2, ...")
+    known = set(broker.nodes.by_id)
+    for index, ids in rows.items():
+        if not ids or not known.issuperset(ids) or len(set(ids)) < len(ids):
+            raise _RefusedError("INVALID_REPLICA_ASSIGNMENT", f"partition {index} is assigned to {list(ids)}")
+    return [rows[index][0] for index in range(len(rows))]
+
+
+def _describe(request: Request, broker: BrokerState, row: Any, count: int, configs: dict[str, str]) -> None:
+    row.num_partitions, row.replication_factor = count, 1
+    row.configs = [
+        request.types.CreatableTopicConfigs(name=one.name, value=one.value, config_source=one.source)
+        for one in topic_rows(broker.settings, configs)
+    ]
+
+
+API = Api(
+    name="CreateTopics",
+    handle=handle,
+    tier="T3",
+    behaviour="A topic is there, with its logs, when the answer is sent; one replica, whatever is asked for.",
+    notes={
+        "v1+": "validate_only",
+        "v5+": "partitions and settings are answered; -1 stands for the defaults",
+        "v7+": "the topic's id",
+    },
+    gaps=("replicas are nominal: a manual assignment chooses the leader only",),
+)

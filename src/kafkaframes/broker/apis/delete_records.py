@@ -1,0 +1,62 @@
+"""DeleteRecords (21): move the start of logs up (KIP-107).
+
+Versions 0 to 2. Offset -1 is the high watermark. What lies below is not served any more, also after a restart.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE, NONE, code_of
+from kafkaframes.broker.find import find_topic, led_here
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.topics import Topic
+from kafkaframes.errors import KafkaframesError
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Move the starts."""
+    topics = []
+    for asked in request.body.topics:
+        found = find_topic(request, broker, asked.name, operation="DELETE")
+        rows = [_row(request, broker, found.topic, found.code, one) for one in asked.partitions]
+        topics.append(request.types.DeleteRecordsTopicResult(name=asked.name, partitions=rows))
+    broker.logs.checkpoint_start_offsets()
+    return request.response(topics=topics)
+
+
+def _row(request: Request, broker: BrokerState, topic: Topic | None, code: int, asked: Any) -> Any:
+    low, partition = -1, None
+    if topic is not None and topic.is_internal:
+        code, topic = CODE["INVALID_TOPIC_EXCEPTION"], None
+    if topic is not None:
+        partition, code = led_here(request, topic, asked.partition_index)
+    if partition is not None:
+        code, low = _delete(broker, partition.log, asked.offset)
+        partition.notify()
+    return request.types.DeleteRecordsPartitionResult(
+        partition_index=asked.partition_index, low_watermark=low, error_code=code
+    )
+
+
+def _delete(broker: BrokerState, log: Any, offset: int) -> tuple[int, int]:
+    if broker.is_read_only:
+        return CODE["POLICY_VIOLATION"], -1
+    if "delete" not in log.settings.policies:
+        return CODE["POLICY_VIOLATION"], -1
+    try:
+        return NONE, log.delete_records(offset)
+    except KafkaframesError as error:
+        return code_of(error), -1
+
+
+API = Api(
+    name="DeleteRecords",
+    handle=handle,
+    tier="T3",
+    behaviour="The log's start moves up; a topic that is only compacted is refused, as in Kafka.",
+)

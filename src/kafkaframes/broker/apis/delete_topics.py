@@ -1,0 +1,66 @@
+"""DeleteTopics (20): take topics out of service (KIP-4).
+
+Versions 0 to 6. The topic is gone when the answer is sent; its files go after ``file.delete.delay.ms``.
+
+* v5+: messages of errors. v6+: topics by id.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE, NONE, code_of
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.errors import KafkaframesError
+
+_FIRST_BY_ID = 6
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Delete the topics, each for itself."""
+    if request.version >= _FIRST_BY_ID:
+        asked = [(one.name, one.topic_id) for one in request.body.topics]
+    else:
+        asked = [(name, NO_UUID) for name in request.body.topic_names]
+    return request.response(responses=[_delete(request, broker, name, topic_id) for name, topic_id in asked])
+
+
+def _delete(request: Request, broker: BrokerState, name: str | None, topic_id: Any) -> Any:
+    row = request.types.DeletableTopicResult(name=name, topic_id=topic_id)
+    by_id = name is None
+    if not by_id and topic_id != NO_UUID:
+        row.error_code, row.error_message = CODE["INVALID_REQUEST"], "both a name and an id"
+        return row
+    topic = broker.topics_by_id.get(topic_id) if by_id else broker.topics.get(name or "")
+    known = topic.name if topic is not None else name or ""
+    row.error_code = _code(request, broker, known, is_known=topic is not None, by_id=by_id)
+    if row.error_code == NONE and topic is not None:
+        row.name, row.topic_id = topic.name, topic.topic_id
+        try:
+            broker.delete_topic(topic)
+        except KafkaframesError as error:
+            row.error_code, row.error_message = code_of(error), str(error)
+    return row
+
+
+def _code(request: Request, broker: BrokerState, name: str, *, is_known: bool, by_id: bool) -> int:
+    if not is_known:
+        return CODE["UNKNOWN_TOPIC_ID" if by_id else "UNKNOWN_TOPIC_OR_PARTITION"]
+    if not broker.access.allows(request.session, "DELETE", "TOPIC", name):
+        return CODE["TOPIC_AUTHORIZATION_FAILED"]
+    if not broker.settings.flag("delete.topic.enable"):
+        return CODE["TOPIC_DELETION_DISABLED"]
+    return CODE["POLICY_VIOLATION"] if broker.is_read_only else NONE
+
+
+API = Api(
+    name="DeleteTopics",
+    handle=handle,
+    tier="T3",
+    behaviour="The topic is gone when the answer is sent; its files go after file.delete.delay.ms.",
+    notes={"v6+": "topics by id"},
+)

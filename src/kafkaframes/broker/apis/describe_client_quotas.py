@@ -1,0 +1,59 @@
+"""DescribeClientQuotas (48): the quotas that were set (KIP-546).
+
+Versions 0 and 1.
+
+Gaps: quotas are stored and told, and throttle nobody.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+EXACT, DEFAULT, ANY = range(3)
+TYPES = ("user", "client-id", "ip")
+Entity = dict[str, str | None]
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Answer with the entities that the filter takes."""
+    body, types = request.body, request.types
+    kinds = [one.entity_type for one in body.components]
+    if len(set(kinds)) < len(kinds) or not set(kinds).issubset(TYPES):
+        return request.response(error_code=CODE["INVALID_REQUEST"], error_message=f"entity types {kinds}", entries=None)
+    rows = []
+    for stored in broker.metadata.entities.get("quotas", []):
+        entity: Entity = stored["entity"]
+        if _matches(entity, body.components, is_strict=body.strict):
+            rows.append(
+                types.EntryData(
+                    entity=[types.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
+                    values=[types.ValueData(key=key, value=value) for key, value in stored["values"].items()],
+                )
+            )
+    return request.response(error_message=None, entries=rows)
+
+
+def _matches(entity: Entity, components: list[Any], *, is_strict: bool) -> bool:
+    for one in components:
+        if one.entity_type not in entity:
+            return False
+        name = entity[one.entity_type]
+        if one.match_type == EXACT and name != one.match:
+            return False
+        if one.match_type == DEFAULT and name is not None:
+            return False
+    return not is_strict or len(components) == len(entity)
+
+
+API = Api(
+    name="DescribeClientQuotas",
+    handle=handle,
+    tier="T3",
+    behaviour="The quotas that were set.",
+    gaps=("quotas are stored and told, and throttle nobody",),
+)

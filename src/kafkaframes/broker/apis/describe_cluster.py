@@ -1,0 +1,45 @@
+"""DescribeCluster (60): the nodes, the controller and the cluster's id (KIP-700).
+
+Versions 0 to 2.
+
+* v1+: brokers or controllers may be asked for; the nodes are both. v2+: fenced brokers; there are none.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+_BROKERS, _CONTROLLERS = 1, 2
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Answer with the nodes that are up."""
+    body, nodes = request.body, broker.nodes
+    if body.endpoint_type not in (_BROKERS, _CONTROLLERS):
+        return request.response(error_code=CODE["UNSUPPORTED_ENDPOINT_TYPE"], endpoint_type=body.endpoint_type)
+    if body.endpoint_type == _CONTROLLERS:  # Kafka's brokers do not tell those either
+        return request.response(error_code=CODE["MISMATCHED_ENDPOINT_TYPE"], endpoint_type=_CONTROLLERS)
+    rows = []
+    for node_id in nodes.ids:
+        node = nodes.by_id[node_id]
+        at = nodes.endpoint(node, request.session.listener)
+        rows.append(request.types.DescribeClusterBroker(broker_id=node_id, host=at.host, port=at.port, rack=node.rack))
+    answer = {"cluster_id": broker.cluster_id, "controller_id": nodes.controller_id, "brokers": rows}
+    if body.include_cluster_authorized_operations:
+        operations = broker.access.operations(request.session, "CLUSTER", "kafka-cluster")
+        answer["cluster_authorized_operations"] = operations
+    return request.response(**answer)
+
+
+API = Api(
+    name="DescribeCluster",
+    handle=handle,
+    tier="T3",
+    behaviour="The nodes that are up, the controller, the cluster's id.",
+    notes={"v1+": "controllers are refused, as brokers do", "v2+": "there are no fenced brokers"},
+)

@@ -1,0 +1,63 @@
+"""DescribeConfigs (32): the settings of topics, brokers, groups and client metrics (KIP-133, KIP-226).
+
+Versions 0 to 4.
+
+* v0: is it the default? v1+: where a value comes from, and its synonyms if they are asked for.
+* v3+: the type of a value; documentation is always null.
+
+Gaps: documentation of settings; levels of loggers are nominal.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.configs import BY_DEFAULT, ConfigRow, rows_of
+from kafkaframes.broker.errors import NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Describe each resource."""
+    return request.response(results=[_result(request, broker, asked) for asked in request.body.resources])
+
+
+def _result(request: Request, broker: BrokerState, asked: Any) -> Any:
+    code, message, rows = rows_of(request, broker, asked.resource_type, asked.resource_name)
+    if asked.configuration_keys is not None and code == NONE:
+        wanted = set(asked.configuration_keys)
+        rows = [row for row in rows if row.name in wanted]
+    return request.types.DescribeConfigsResult(
+        error_code=code,
+        error_message=message,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+        configs=[_row(request, row) for row in rows],
+    )
+
+
+def _row(request: Request, row: ConfigRow) -> Any:
+    types = request.types
+    synonyms = row.synonyms if request.body.include_synonyms else ()
+    return types.DescribeConfigsResourceResult(
+        name=row.name,
+        value=row.value,
+        read_only=row.is_read_only,
+        is_default=row.source == BY_DEFAULT and request.version == 0,
+        config_source=row.source,
+        config_type=row.kind,
+        synonyms=[types.DescribeConfigsSynonym(name=name, value=value, source=by) for name, value, by in synonyms],
+        documentation=None,
+    )
+
+
+API = Api(
+    name="DescribeConfigs",
+    handle=handle,
+    tier="T3",
+    behaviour="Every setting with a meaning here, and those that were given, with where a value comes from.",
+    notes={"v1+": "sources and synonyms", "v3+": "types"},
+    gaps=("documentation of settings", "levels of loggers are nominal"),
+)

@@ -1,0 +1,54 @@
+"""DescribeLogDirs (35): the log directory, and how much of it each partition takes (KIP-113, KIP-827).
+
+Versions 0 to 5. There is one log directory, that of the broker.
+
+* v3+: an error of its own. v4+: the size of the disk and what is free of it (-1 in memory).
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Describe the one directory."""
+    if not broker.access.allows(request.session, "DESCRIBE", "CLUSTER", "kafka-cluster"):
+        return request.response(error_code=CODE["CLUSTER_AUTHORIZATION_FAILED"])
+    types = request.types
+    wanted = None
+    if request.body.topics is not None:
+        wanted = {(one.topic, index) for one in request.body.topics for index in one.partitions}
+    topics = []
+    for topic in broker.topics.values():
+        rows: list[Any] = [
+            types.DescribeLogDirsPartition(partition_index=one.index, partition_size=one.log.size_bytes)
+            for one in topic.partitions
+            if wanted is None or (topic.name, one.index) in wanted
+        ]
+        if rows:
+            topics.append(types.DescribeLogDirsTopic(name=topic.name, partitions=rows))
+    total, usable = broker.disk_space()
+    result = types.DescribeLogDirsResult(
+        error_code=CODE["KAFKA_STORAGE_ERROR"] if broker.logs.is_offline else NONE,
+        log_dir=broker.logs.path,
+        topics=topics,
+        total_bytes=total,
+        usable_bytes=usable,
+    )
+    return request.response(results=[result])
+
+
+API = Api(
+    name="DescribeLogDirs",
+    handle=handle,
+    tier="T3",
+    behaviour="The one log directory, with the size of each partition.",
+    notes={"v4+": "the size of the disk and what is free of it"},
+)

@@ -1,0 +1,57 @@
+"""DescribeProducers (61): what each partition knows of its producers (KIP-664).
+
+Version 0.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import NONE
+from kafkaframes.broker.find import find_topic, led_here
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.topics import Topic
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Answer from the logs."""
+    topics = []
+    for asked in request.body.topics:
+        found = find_topic(request, broker, asked.name, operation="READ")
+        rows = [_row(request, found.topic, found.code, index) for index in asked.partition_indexes]
+        topics.append(request.types.TopicResponse(name=asked.name, partitions=rows))
+    return request.response(topics=topics)
+
+
+def _row(request: Request, topic: Topic | None, code: int, index: int) -> Any:
+    types = request.types
+    partition = None
+    if topic is not None:
+        partition, code = led_here(request, topic, index)
+    row = types.PartitionResponse(partition_index=index, error_code=code)
+    if partition is not None:
+        row.error_code = NONE
+        row.active_producers = [
+            types.ProducerState(
+                producer_id=one.producer_id,
+                producer_epoch=one.producer_epoch,
+                last_sequence=one.last_sequence,
+                last_timestamp=one.timestamp,
+                coordinator_epoch=one.coordinator_epoch,
+                current_txn_start_offset=one.current_txn_first_offset,
+            )
+            for one in partition.log.producers.entries()
+        ]
+    return row
+
+
+API = Api(
+    name="DescribeProducers",
+    handle=handle,
+    tier="T2",
+    behaviour="Id, epoch, last sequence and open transaction of each producer, from the log.",
+)

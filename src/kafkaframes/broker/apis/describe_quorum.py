@@ -1,0 +1,62 @@
+"""DescribeQuorum (55): who keeps the cluster's metadata (KIP-595).
+
+Versions 0 to 2. The first node is the only voter; the log of metadata is nominal.
+
+Gaps: there is no ``__cluster_metadata`` log: its end is told as 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+_TOPIC = "__cluster_metadata"
+_FIRST_WITH_NODES = 2
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Answer for the one partition of the metadata topic; any other is unknown."""
+    types = request.types
+    topics = []
+    for asked in request.body.topics:
+        rows: list[Any] = [_row(request, broker, asked.topic_name, one.partition_index) for one in asked.partitions]
+        topics.append(types.TopicData(topic_name=asked.topic_name, partitions=rows))
+    controller = broker.nodes.controller_id
+    node = broker.nodes.by_id.get(controller)
+    nodes = []
+    if node is not None and request.version >= _FIRST_WITH_NODES:
+        at = broker.nodes.endpoint(node, request.session.listener)
+        listener = types.Listener(name=request.session.listener, host=at.host, port=max(at.port, 0))
+        nodes = [types.Node(node_id=controller, listeners=[listener])]
+    return request.response(error_message=None, topics=topics, nodes=nodes)
+
+
+def _row(request: Request, broker: BrokerState, topic: str, index: int) -> Any:
+    types = request.types
+    if (topic, index) != (_TOPIC, 0):
+        return types.PartitionData(
+            partition_index=index, error_code=CODE["UNKNOWN_TOPIC_OR_PARTITION"], error_message=None
+        )
+    controller = broker.nodes.controller_id
+    voter = types.ReplicaState(replica_id=controller, log_end_offset=0)
+    return types.PartitionData(
+        partition_index=0,
+        error_code=NONE,
+        error_message=None,
+        leader_id=controller,
+        leader_epoch=1,
+        current_voters=[voter],
+    )
+
+
+API = Api(
+    name="DescribeQuorum",
+    handle=handle,
+    tier="T3",
+    behaviour="The first node is the only voter.",
+    gaps=("there is no __cluster_metadata log: its end is told as 0",),
+)

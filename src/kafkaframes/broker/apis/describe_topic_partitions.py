@@ -1,0 +1,88 @@
+"""DescribeTopicPartitions (75): topics and partitions, page by page (KIP-966).
+
+Version 0. No topics asked for: all of them, by name. A cursor says where the next page begins.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.topics import Topic
+
+_MOST_ROWS = 2_000
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Answer with a page."""
+    body, types = request.body, request.types
+    names = sorted({one.name for one in body.topics} or broker.topics)
+    start = 0
+    if body.cursor is not None:
+        names = [name for name in names if name >= body.cursor.topic_name]
+        start = body.cursor.partition_index
+        if start < 0:
+            return request.response(
+                topics=[types.DescribeTopicPartitionsResponseTopic(error_code=CODE["INVALID_REQUEST"])]
+            )
+    left = min(max(body.response_partition_limit, 1), _MOST_ROWS)
+    topics, cursor = [], None
+    for name in names:
+        first = start if body.cursor is not None and name == body.cursor.topic_name else 0
+        row, taken, after = _topic(request, broker, name, first, left)
+        if left <= 0 and row.partitions == []:
+            cursor = types.Cursor(topic_name=name, partition_index=0)
+            break
+        topics.append(row)
+        left -= taken
+        if after is not None:
+            cursor = types.Cursor(topic_name=name, partition_index=after)
+            break
+    return request.response(topics=topics, next_cursor=cursor)
+
+
+def _topic(request: Request, broker: BrokerState, name: str, first: int, most: int) -> tuple[Any, int, int | None]:
+    """Return a topic's row, how many partitions it has, and where its next page begins."""
+    row = request.types.DescribeTopicPartitionsResponseTopic(name=name)
+    if not broker.access.allows(request.session, "DESCRIBE", "TOPIC", name):
+        row.error_code = CODE["TOPIC_AUTHORIZATION_FAILED"]
+        return row, 0, None
+    topic = broker.topics.get(name)
+    if topic is None:
+        row.error_code = CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+        return row, 0, None
+    row.topic_id, row.is_internal = topic.topic_id, topic.is_internal
+    row.topic_authorized_operations = broker.access.operations(request.session, "TOPIC", name)
+    last = min(first + most, len(topic.partitions))
+    row.partitions = [_partition(request, broker, topic, index) for index in range(first, last)]
+    return row, last - first, last if last < len(topic.partitions) else None
+
+
+def _partition(request: Request, broker: BrokerState, topic: Topic, index: int) -> Any:
+    one = topic.partitions[index]
+    is_led = one.leader_id in broker.nodes.ids
+    replicas = [one.leader_id]
+    return request.types.DescribeTopicPartitionsResponsePartition(
+        error_code=NONE if is_led else CODE["LEADER_NOT_AVAILABLE"],
+        partition_index=index,
+        leader_id=one.leader_id if is_led else -1,
+        leader_epoch=one.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=replicas if is_led else [],
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[] if is_led else replicas,
+    )
+
+
+API = Api(
+    name="DescribeTopicPartitions",
+    handle=handle,
+    tier="T3",
+    behaviour="Topics by name, page by page.",
+)

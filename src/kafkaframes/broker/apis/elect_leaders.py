@@ -1,0 +1,55 @@
+"""ElectLeaders (43): let the preferred replicas lead (KIP-183, KIP-460).
+
+Versions 0 to 2. Each partition has one replica: it leads, or its node is down.
+
+* v0: preferred elections only. v1+: unclean ones, and an error of its own.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Say for each partition why no election is needed, or that there is nobody to elect."""
+    body = request.body
+    if not broker.access.allows(request.session, "ALTER", "CLUSTER", "kafka-cluster"):
+        return request.response(error_code=CODE["CLUSTER_AUTHORIZATION_FAILED"])
+    if body.election_type not in (_PREFERRED, _UNCLEAN):
+        return request.response(error_code=CODE["INVALID_REQUEST"])
+    results = []
+    if body.topic_partitions is None:
+        return request.response(replica_election_results=[])  # Kafka names none that needed no election
+    for asked in body.topic_partitions:
+        rows: list[Any] = [_row(request, broker, asked.topic, index) for index in asked.partitions]
+        results.append(request.types.ReplicaElectionResult(topic=asked.topic, partition_result=rows))
+    return request.response(replica_election_results=results)
+
+
+def _row(request: Request, broker: BrokerState, topic: str, index: int) -> Any:
+    partition = broker.partition(topic, index)
+    code, message = CODE["ELECTION_NOT_NEEDED"], "the replica leads already"
+    if partition is None:
+        code, message = CODE["UNKNOWN_TOPIC_OR_PARTITION"], "there is no such partition"
+    elif partition.leader_id not in broker.nodes.ids:
+        name = "PREFERRED_LEADER_NOT_AVAILABLE" if request.body.election_type == _PREFERRED else None
+        code, message = CODE[name or "ELIGIBLE_LEADERS_NOT_AVAILABLE"], "the node is down"
+    return request.types.PartitionResult(partition_id=index, error_code=code, error_message=message)
+
+
+API = Api(
+    name="ElectLeaders",
+    handle=handle,
+    tier="T3",
+    behaviour="Each partition has one replica: no election is needed, or its node is down.",
+    notes={"v1+": "unclean elections"},
+)

@@ -1,0 +1,231 @@
+"""Fetch (1): read records.
+
+Versions 0 to 18. Whole batches from the one that holds the offset on; a long poll until there are ``min_bytes``, the
+time is up, or a partition changes.
+
+* v0, v1: format 0; v2, v3: format 1: later formats are converted down, if ``message.downconversion.enable``.
+* Up to v2 an answer is cut at its size, in the middle of a batch; from v3 on the first batch is whole.
+* v4+: read_committed: up to the last stable offset, with the aborted transactions. v5+: log start offsets.
+* v7+: sessions (KIP-227). v9+: leader epochs are checked. v12+: diverging epochs. v13+: topics by id.
+* v16+: the addresses of current leaders (KIP-951).
+
+Gaps: followers are not replicated to: a replica id is taken as a reader of the whole log.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.fetch_sessions import FIRST, SESSIONLESS, Asked, FetchSession, Key, is_news
+from kafkaframes.broker.fetching import READ_COMMITTED, Limits, Read, Wait, isolation_of, magic_for, read_partition
+from kafkaframes.broker.find import current_leader, endpoints_of, find_topic, led_here
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.broker.topics import Partition, Topic
+from kafkaframes.messages import Message
+
+_FIRST_WITH_LIMIT = 3
+_FIRST_WITH_SESSIONS = 7
+_FIRST_BY_ID = 13
+_FIRST_WITH_LEADER = 12
+_FIRST_WITH_ENDPOINTS = 16
+_NO_LIMIT = 2**31 - 1
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Answer at once with what there is, or wait for more."""
+    body = request.body
+    session, code = _session_of(request, broker)
+    if code != NONE:
+        return request.response(error_code=code)
+    asked = session.partitions if session is not None else _asked_by(request)
+    fetch = Fetch(request, broker, session, asked)
+    answer = fetch.attempt(body.max_wait_ms <= 0 or not asked)
+    if answer is not None:
+        return answer
+    return Wait(broker, fetch.partitions, body.max_wait_ms, fetch.attempt).later
+
+
+def _asked_by(request: Request) -> OrderedDict[Key, Asked]:
+    found: OrderedDict[Key, Asked] = OrderedDict()
+    for topic in request.body.topics:
+        for one in topic.partitions:
+            found[topic.topic, topic.topic_id, one.partition] = Asked(one)
+    return found
+
+
+def _session_of(request: Request, broker: BrokerState) -> tuple[FetchSession | None, int]:
+    """Return the session that the request is part of, if it is of one, and an error code."""
+    body, by_id = request.body, request.version >= _FIRST_BY_ID
+    if request.version < _FIRST_WITH_SESSIONS or body.session_epoch == SESSIONLESS:
+        if body.session_id:
+            broker.fetch_sessions.end(body.session_id)
+        return None, NONE
+    if body.session_epoch == FIRST:
+        broker.fetch_sessions.end(body.session_id)
+        begun = broker.fetch_sessions.begin(_asked_by(request), uses_ids=by_id, principal=request.session.principal)
+        return begun, NONE
+    session, code = broker.fetch_sessions.find(body.session_id, body.session_epoch, uses_ids=by_id)
+    if session is None:
+        return None, code
+    for key, asked in _asked_by(request).items():
+        known = session.partitions.get(key)
+        if known is None:
+            session.partitions[key] = asked
+        else:
+            known.fields = asked.fields
+    for topic in body.forgotten_topics_data:
+        for index in topic.partitions:
+            session.partitions.pop((topic.topic, topic.topic_id, index), None)
+    return session, NONE
+
+
+class Fetch:
+    """One request: what it asks for, and the attempts to answer it."""
+
+    def __init__(
+        self,
+        request: Request,
+        broker: BrokerState,
+        session: FetchSession | None,
+        asked: OrderedDict[Key, Asked],
+    ) -> None:
+        body, version = request.body, request.version
+        self._request = request
+        self._broker = broker
+        self._session = session
+        self._asked = asked
+        self._is_incremental = session is not None and body.session_epoch > FIRST
+        has_limit = version >= _FIRST_WITH_LIMIT
+        most = min(body.max_bytes if has_limit else _NO_LIMIT, broker.settings.number("fetch.max.bytes"))
+        replica = max(body.replica_id, body.replica_state.replica_id)
+        isolation = isolation_of(body.isolation_level, replica)
+        self._limits = Limits(most, has_limit, isolation, magic_for(version))
+        self._min_bytes = min(body.min_bytes, most)
+        self.partitions: list[Partition] = []
+
+    def attempt(self, must_answer: bool) -> Message | None:
+        """Read; return the answer, or None if it is not enough and may wait."""
+        rows, size, urgent = self._read_all()
+        if not (must_answer or urgent or size >= self._min_bytes):
+            return None
+        return self._answer(rows)
+
+    def _read_all(self) -> tuple[list[tuple[Key, Asked, Any]], int, bool]:
+        rows, size, urgent = [], 0, False
+        self.partitions = []
+        topics: dict[tuple[str, Any], tuple[Topic | None, int]] = {}
+        for key, asked in self._asked.items():
+            name, topic_id, index = key
+            if (name, topic_id) not in topics:
+                topics[name, topic_id] = find_topic(
+                    self._request,
+                    self._broker,
+                    name,
+                    topic_id,
+                    operation="READ",
+                    by_id=self._request.version >= _FIRST_BY_ID,
+                )
+            read, partition = self._read(*topics[name, topic_id], index, asked.fields, size)
+            size += len(read.records)
+            urgent = urgent or read.error_code != NONE or read.diverging is not None
+            rows.append((key, asked, self._row(index, read, partition)))
+        return rows, size, urgent
+
+    def _read(self, topic: Topic | None, code: int, index: int, asked: Any, size: int) -> tuple[Read, Partition | None]:
+        if topic is None:
+            return Read(code), None
+        known = topic.partition(index)
+        partition, code = led_here(self._request, topic, index, current_leader_epoch=asked.current_leader_epoch)
+        if partition is None:
+            return Read(code), known
+        self.partitions.append(partition)
+        limits = self._limits._replace(max_bytes=self._limits.max_bytes - size)
+        return read_partition(self._broker, partition, asked, limits, first=not size), partition
+
+    def _row(self, index: int, read: Read, partition: Partition | None) -> Any:
+        types = self._request.types
+        row = types.PartitionData(
+            partition_index=index,
+            error_code=read.error_code,
+            high_watermark=read.high_watermark,
+            last_stable_offset=read.last_stable_offset,
+            log_start_offset=read.log_start_offset,
+            aborted_transactions=None,
+            records=read.records,
+        )
+        if self._request.body.isolation_level == READ_COMMITTED and read.aborted is not None:
+            row.aborted_transactions = [
+                types.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+                for one in read.aborted
+            ]
+        if read.diverging is not None:
+            row.diverging_epoch = types.EpochEndOffset(epoch=read.diverging[0], end_offset=read.diverging[1])
+        if partition is not None and self._tells_leader(read.error_code):
+            row.current_leader = current_leader(self._request, partition)
+        return row
+
+    def _tells_leader(self, code: int) -> bool:
+        wrong = CODE["NOT_LEADER_OR_FOLLOWER"], CODE["FENCED_LEADER_EPOCH"]
+        return self._request.version >= _FIRST_WITH_LEADER and code in wrong
+
+    def _answer(self, rows: list[tuple[Key, Asked, Any]]) -> Message:
+        session = self._session
+        told = [(key, row) for key, asked, row in rows if not self._is_incremental or is_news(asked, row)]
+        if session is not None:
+            if not self._is_incremental:
+                for _, asked, row in rows:
+                    is_news(asked, row)
+            for key, row in told:  # the next fetch begins with those that had nothing this time
+                if row.records and key in session.partitions:
+                    session.partitions.move_to_end(key)
+        leaders = {row.current_leader.leader_id for _, row in told if row.current_leader.leader_id >= 0}
+        endpoints = []
+        if leaders and self._request.version >= _FIRST_WITH_ENDPOINTS:
+            endpoints = endpoints_of(self._request, self._broker, leaders)
+        return self._request.response(
+            session_id=0 if session is None else session.session_id,
+            responses=list(self._by_topic(told)),
+            node_endpoints=endpoints,
+        )
+
+    def _by_topic(self, told: list[tuple[Key, Any]]) -> Iterator[Any]:
+        """Group rows by topic; a topic comes again where others stand between, as in Kafka."""
+        last: tuple[str, Any] | None = None
+        rows: list[Any] = []
+        for (name, topic_id, _), row in told:
+            if (name, topic_id) != last:
+                if rows:
+                    yield self._topic(last, rows)
+                last, rows = (name, topic_id), []
+            rows.append(row)
+        if rows:
+            yield self._topic(last, rows)
+
+    def _topic(self, key: tuple[str, Any] | None, rows: list[Any]) -> Any:
+        name, topic_id = key or ("", NO_UUID)
+        return self._request.types.FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=rows)
+
+
+API = Api(
+    name="Fetch",
+    handle=handle,
+    tier="T0",
+    behaviour="Whole batches from the one that holds the offset; long polls; sessions; formats converted down.",
+    notes={
+        "v0-v1": "format 0",
+        "v2-v3": "format 1",
+        "v3+": "the first batch is whole, however large",
+        "v4+": "read_committed",
+        "v7+": "sessions",
+        "v9+": "leader epochs are checked",
+        "v12+": "diverging epochs",
+        "v13+": "topics by id",
+        "v16+": "addresses of current leaders",
+    },
+    gaps=("a replica id is taken as a reader of the whole log: there are no followers",),
+)

@@ -1,0 +1,53 @@
+"""ListConfigResources (74): which resources have settings (KIP-714, KIP-1142).
+
+Versions 0 and 1. v0 lists client metrics; v1+ whatever types are asked for, all of them if none is.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from kafkaframes.broker.errors import CODE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+_ALL = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """List them."""
+    if not broker.access.allows(request.session, "DESCRIBE_CONFIGS", "CLUSTER", "kafka-cluster"):
+        return request.response(error_code=CODE["CLUSTER_AUTHORIZATION_FAILED"])
+    kinds = set(request.body.resource_types or _ALL) if request.version else {CLIENT_METRICS}
+    if not kinds.issubset(_ALL):
+        return request.response(error_code=CODE["UNSUPPORTED_VERSION"])
+    nodes = [str(node_id) for node_id in broker.nodes.by_id]
+    stored = broker.metadata.entities
+    names: dict[int, Any] = {
+        TOPIC: broker.topics,
+        BROKER: nodes,
+        BROKER_LOGGER: nodes,
+        CLIENT_METRICS: stored.get("client_metrics", {}),
+        GROUP: stored.get("group_configs", {}),
+    }
+    return request.response(
+        config_resources=[
+            request.types.ConfigResource(resource_name=name, resource_type=kind)
+            for kind in _ALL
+            if kind in kinds
+            for name in names[kind]
+        ]
+    )
+
+
+API = Api(
+    name="ListConfigResources",
+    handle=handle,
+    tier="T3",
+    behaviour="Topics, brokers, client metrics and groups that have settings.",
+    notes={"v0": "client metrics only"},
+)

@@ -1,0 +1,118 @@
+"""ListOffsets (2): the first offset at or after a time, or one of the special ones.
+
+Versions 0 to 11.
+
+* v0 answers with a list of the base offsets of segments, latest first, up to ``max_num_offsets``.
+* -1: the end (read_committed: the last stable offset); -2: the start; v7+ -3: the largest timestamp (KIP-734);
+  v8+ -4: the earliest local offset (here the start); v9+ -5: the latest tiered one (here none); v11+ -6.
+* v4+: leader epochs are checked and answered. A time after the last record: offset -1 and no error.
+
+Gaps: nothing is tiered.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE, code_of
+from kafkaframes.broker.fetching import READ_COMMITTED
+from kafkaframes.broker.find import find_topic, led_here
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.topics import Partition
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.partition.fetch import EARLIEST, LATEST, MAX_TIMESTAMP
+
+EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
+_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_NONE = -1
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Answer for each partition."""
+    topics = []
+    for asked in request.body.topics:
+        found = find_topic(request, broker, asked.name, operation="DESCRIBE")
+        rows = []
+        for one in asked.partitions:
+            partition, code = None, found.code
+            if found.topic is not None:
+                epoch = one.current_leader_epoch
+                partition, code = led_here(request, found.topic, one.partition_index, current_leader_epoch=epoch)
+            rows.append(_row(request, one, partition, code))
+        topics.append(request.types.ListOffsetsTopicResponse(name=asked.name, partitions=rows))
+    return request.response(topics=topics)
+
+
+def _row(request: Request, asked: Any, partition: Partition | None, code: int) -> Any:
+    row = request.types.ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
+    if partition is None:
+        return row
+    try:
+        if request.version == 0:
+            row.old_style_offsets = _old_style(partition, asked.timestamp, asked.max_num_offsets)
+        else:
+            _look_up(request, row, partition, asked.timestamp)
+    except KafkaframesError as error:
+        row.error_code = code_of(error)
+    return row
+
+
+def _look_up(request: Request, row: Any, partition: Partition, timestamp: int) -> None:
+    log = partition.log
+    if timestamp < 0 and request.version < _SINCE.get(timestamp, request.version + 1):
+        row.error_code = CODE["UNSUPPORTED_VERSION"]
+    elif timestamp == LATEST:
+        committed = request.body.isolation_level == READ_COMMITTED
+        row.offset = log.last_stable_offset if committed else log.high_watermark
+        row.leader_epoch = partition.leader_epoch
+    elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        row.offset, row.leader_epoch = _NONE, _NONE
+    else:
+        wanted = EARLIEST if timestamp == EARLIEST_LOCAL else timestamp
+        found = log.offset_for_timestamp(wanted)
+        if found is None or found.offset >= _end(request, partition):
+            return
+        row.offset, row.timestamp = found.offset, found.timestamp
+        row.leader_epoch = found.leader_epoch
+        if wanted >= 0 or wanted == MAX_TIMESTAMP:
+            row.leader_epoch = log.leader_epochs.epoch_of(found.offset)
+
+
+def _end(request: Request, partition: Partition) -> int:
+    """Return the offset that no answer by time reaches; the start of an empty log is one all the same."""
+    log = partition.log
+    if request.body.isolation_level == READ_COMMITTED:
+        return max(log.last_stable_offset, log.log_start_offset + 1)
+    return max(log.high_watermark, log.log_start_offset + 1)
+
+
+def _old_style(partition: Partition, timestamp: int, most: int) -> list[int]:
+    """Answer as brokers did before 0.10.1 (ReplicaManager.legacyFetchOffsetsBefore)."""
+    log = partition.log
+    if timestamp == EARLIEST:
+        return [log.log_start_offset][: max(most, 0)]
+    found = []
+    if timestamp == LATEST:
+        found = [log.high_watermark]
+    bases = [base for base, modified in log.segment_times() if timestamp == LATEST or modified <= timestamp]
+    found += sorted((max(base, log.log_start_offset) for base in bases), reverse=True)
+    distinct = list(dict.fromkeys(offset for offset in found if offset <= log.high_watermark))
+    return distinct[: max(most, 0)]
+
+
+API = Api(
+    name="ListOffsets",
+    handle=handle,
+    tier="T0",
+    behaviour="By time and all special offsets; a time after the last record is offset -1 without an error.",
+    notes={
+        "v0": "a list of the base offsets of segments",
+        "v2+": "read_committed ends at the last stable offset",
+        "v4+": "leader epochs",
+        "v7+": "the largest timestamp",
+        "v8+": "earliest local; v9+ latest tiered; v11+ earliest pending upload",
+    },
+    gaps=("nothing is tiered: -5 and -6 are answered with offset -1",),
+)

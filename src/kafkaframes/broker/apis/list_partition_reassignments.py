@@ -1,0 +1,25 @@
+"""ListPartitionReassignments (46): moves that are under way (KIP-455).
+
+Version 0. There are none: partitions move at once.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Answer with none."""
+    return request.response(error_message=None)
+
+
+API = Api(
+    name="ListPartitionReassignments",
+    handle=handle,
+    tier="T3",
+    behaviour="Always none: partitions move at once.",
+)

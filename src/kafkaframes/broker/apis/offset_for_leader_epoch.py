@@ -1,0 +1,50 @@
+"""OffsetForLeaderEpoch (23): where a leader epoch ends, so that a consumer notices a truncation (KIP-101, KIP-320).
+
+Versions 0 to 4. The largest epoch up to the one asked for, and its end; -1 and -1 where it is not known.
+
+* v2+: the consumer's own leader epoch is checked.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import NONE
+from kafkaframes.broker.find import find_topic, led_here
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.topics import Topic
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Answer from each log's epochs."""
+    topics = []
+    for asked in request.body.topics:
+        found = find_topic(request, broker, asked.topic, operation="DESCRIBE")
+        rows = [_row(request, found.topic, found.code, one) for one in asked.partitions]
+        topics.append(request.types.OffsetForLeaderTopicResult(topic=asked.topic, partitions=rows))
+    return request.response(topics=topics)
+
+
+def _row(request: Request, topic: Topic | None, code: int, asked: Any) -> Any:
+    partition = None
+    if topic is not None:
+        partition, code = led_here(request, topic, asked.partition, current_leader_epoch=asked.current_leader_epoch)
+    row = request.types.EpochEndOffset(error_code=code, partition=asked.partition)
+    if partition is not None:
+        log = partition.log
+        end = log.leader_epochs.end_offset_for(asked.leader_epoch, log_end_offset=log.log_end_offset)
+        row.error_code, row.leader_epoch, row.end_offset = NONE, end.leader_epoch, end.end_offset
+    return row
+
+
+API = Api(
+    name="OffsetForLeaderEpoch",
+    handle=handle,
+    tier="T2",
+    behaviour="The largest epoch up to the one asked for, and where it ends, from the log's own epochs.",
+    notes={"v2+": "the client's leader epoch is checked"},
+)

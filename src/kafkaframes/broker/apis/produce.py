@@ -1,0 +1,160 @@
+"""Produce (0): append records to partitions.
+
+Versions 0 to 13, formats 0, 1 and 2: what a topic's ``message.format.version`` asks for is written, converted up or
+down where a producer sends another format, in place wherever KIP-31 lets it.
+
+* v0, v1: message sets of format 0. v2: format 1. v3+: exactly one batch of format 2 for a partition.
+* Below v7 zstd is refused. v8+: errors of single records (KIP-467). v10+: the current leader (KIP-951).
+* v12+: a transaction's partition is added by the append itself (KIP-890). v13+: topics by id.
+* acks 0: nothing is answered, and an error closes the connection. acks 1 and -1 are the same on one node.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kafkaframes.broker import produce
+from kafkaframes.broker.api import Answer, Api, CloseConnection
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.find import current_leader, endpoints_of, find_topic, led_here
+from kafkaframes.broker.produce import Outcome, refused
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.topics import Topic
+from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
+
+_FIRST_BY_ID = 13
+_FIRST_WITH_LEADER = 10
+_FIRST_IMPLICIT = 12
+_ACKS = (-1, 0, 1)
+_AT_ATTRIBUTES = BATCH_V2.place_of("attributes")
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Append partition by partition; one that is refused does not touch the others."""
+    body = request.body
+    rows = []
+    leaders: set[int] = set()
+    for asked in body.topic_data:
+        found = find_topic(
+            request,
+            broker,
+            asked.name,
+            asked.topic_id,
+            operation="WRITE",
+            by_id=request.version >= _FIRST_BY_ID,
+        )
+        partitions = [
+            _row(request, one.index, _outcome(request, broker, found.topic, found.code, one), found.topic, leaders)
+            for one in asked.partition_data
+        ]
+        rows.append(
+            request.types.TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=partitions)
+        )
+    if body.acks == 0:
+        failed = next(_errors(rows), None)
+        if failed is not None:
+            raise CloseConnection(f"Produce with acks 0 failed with error {failed}")
+        return None
+    endpoints = endpoints_of(request, broker, leaders) if leaders and request.version >= _FIRST_WITH_LEADER else []
+    return request.response(responses=rows, node_endpoints=endpoints)
+
+
+def _errors(rows: list[Any]) -> Iterator[int]:
+    return (one.error_code for row in rows for one in row.partition_responses if one.error_code != NONE)
+
+
+def _outcome(request: Request, broker: BrokerState, topic: Topic | None, code: int, asked: Any) -> Outcome:
+    body, records = request.body, asked.records
+    if body.acks not in _ACKS:
+        return refused("INVALID_REQUIRED_ACKS", f"acks is -1, 0 or 1, not {body.acks}")
+    if topic is None:
+        return Outcome(code)
+    if topic.is_internal and not _may_write_internal(request):
+        return refused("INVALID_TOPIC_EXCEPTION", f"{topic.name} is internal")
+    partition, code = led_here(request, topic, asked.index)
+    if partition is None:
+        return Outcome(code)
+    wrong = produce.check_form(request.version, records)
+    if wrong is not None:
+        return wrong
+    code = _transaction_code(request, broker, topic.name, asked.index, records)
+    if code != NONE:
+        return Outcome(code)
+    return produce.append(broker, partition, records or b"", acks=body.acks)
+
+
+def _may_write_internal(request: Request) -> bool:
+    return request.client_id == "__admin_client"  # Kafka's AuthHelper: tools that write internal topics
+
+
+def _transaction_code(request: Request, broker: BrokerState, name: str, index: int, records: bytes) -> int:
+    """Ask the transaction coordinator about a batch of a transaction (KIP-890); other batches pass."""
+    transactional_id = request.body.transactional_id
+    if len(records) < BATCH_V2.size or records[BYTES_TO_MAGIC - 1] != 2:
+        return NONE
+    attributes = int.from_bytes(records[_AT_ATTRIBUTES : _AT_ATTRIBUTES + 2], "big")
+    if not attributes & TRANSACTIONAL:
+        return NONE
+    if transactional_id is None:
+        return CODE["INVALID_RECORD"] if request.version >= _FIRST_IMPLICIT else NONE
+    if not broker.access.allows(request.session, "WRITE", "TRANSACTIONAL_ID", transactional_id):
+        return CODE["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]
+    if broker.transactions is None:
+        return NONE
+    at = BATCH_V2.place_of("producer_id")
+    producer_id = int.from_bytes(records[at : at + 8], "big", signed=True)
+    at = BATCH_V2.place_of("producer_epoch")
+    producer_epoch = int.from_bytes(records[at : at + 2], "big", signed=True)
+    code: int = broker.transactions.admit_produce(
+        transactional_id,
+        producer_id,
+        producer_epoch,
+        name,
+        index,
+        may_add=request.version >= _FIRST_IMPLICIT,
+    )
+    return code
+
+
+def _row(request: Request, index: int, outcome: Outcome, topic: Topic | None, leaders: set[int]) -> Any:
+    types = request.types
+    row = types.PartitionProduceResponse(
+        index=index,
+        error_code=outcome.error_code,
+        base_offset=outcome.base_offset,
+        log_append_time_ms=outcome.log_append_time_ms,
+        log_start_offset=outcome.log_start_offset,
+        record_errors=[
+            types.BatchIndexAndErrorMessage(batch_index=one.place, batch_index_error_message=one.reason)
+            for one in outcome.record_errors
+        ],
+        error_message=outcome.error_message,
+    )
+    if outcome.error_code == CODE["NOT_LEADER_OR_FOLLOWER"] and topic is not None:
+        partition = topic.partition(index)
+        if partition is not None and request.version >= _FIRST_WITH_LEADER:
+            row.current_leader = current_leader(request, partition)
+            leaders.add(partition.leader_id)
+    return row
+
+
+API = Api(
+    name="Produce",
+    handle=handle,
+    tier="T0",
+    behaviour="Formats 0, 1 and 2, in place wherever KIP-31 lets it, else converted to the topic's format.",
+    notes={
+        "v0-v1": "message sets of format 0",
+        "v2": "message sets of format 1",
+        "v3+": "exactly one batch of format 2 for a partition",
+        "v7+": "zstd",
+        "v8+": "errors of single records",
+        "v10+": "the current leader",
+        "v12+": "a transaction's partition is added by the append",
+        "v13+": "topics by id",
+    },
+)

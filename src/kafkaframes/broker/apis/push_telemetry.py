@@ -1,0 +1,42 @@
+"""PushTelemetry (72): a client's metrics (KIP-714).
+
+Version 0. What is pushed is counted, and the last of each client is kept in the journal.
+
+Gaps: the metrics (OTLP) are not decoded.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis.get_telemetry_subscriptions import subscription, subscription_id
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+_MOST_BYTES = 1_048_576
+_CODECS = range(5)
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Take the metrics."""
+    body = request.body
+    code = NONE
+    if body.subscription_id != subscription_id(*subscription(broker)):
+        code = CODE["UNKNOWN_SUBSCRIPTION_ID"]
+    elif body.compression_type not in _CODECS:
+        code = CODE["UNSUPPORTED_COMPRESSION_TYPE"]
+    elif len(body.metrics) > _MOST_BYTES:
+        code = CODE["TELEMETRY_TOO_LARGE"]
+    else:
+        broker.counters["client_metrics_pushed"] += 1
+    return request.response(error_code=code)
+
+
+API = Api(
+    name="PushTelemetry",
+    handle=handle,
+    tier="T6",
+    behaviour="Counted and journalled.",
+    gaps=("the metrics (OTLP) are not decoded",),
+    is_advertised=False,
+)

@@ -1,0 +1,62 @@
+"""UpdateFeatures (57): change the levels of features (KIP-584).
+
+Versions 0 to 2. Levels within what the broker supports are taken and told by ApiVersions.
+
+* v0 has ``allow_downgrade``, v1+ an upgrade type and ``validate_only``. v2+: no rows for single features.
+
+Gaps: levels are kept until the broker stops.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+_FIRST_WITHOUT_ROWS = 2
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Change each feature; one that is wrong is an error of its own below version 2, of all from there on."""
+    if not broker.access.allows(request.session, "ALTER", "CLUSTER", "kafka-cluster"):
+        return request.response(error_code=CODE["CLUSTER_AUTHORIZATION_FAILED"], error_message=None)
+    wrong = [(one, _reason(broker, one)) for one in request.body.feature_updates]
+    first = next((reason for _, reason in wrong if reason is not None), None)
+    if first is None and not request.body.validate_only:
+        for one, _ in wrong:
+            low, high, _ = broker.features[one.feature]
+            broker.features[one.feature] = low, high, one.max_version_level
+    if request.version >= _FIRST_WITHOUT_ROWS:
+        code = NONE if first is None else CODE["INVALID_UPDATE_VERSION"]
+        return request.response(error_code=code, error_message=first)
+    rows: list[Any] = [
+        request.types.UpdatableFeatureResult(
+            feature=one.feature,
+            error_code=NONE if reason is None else CODE["INVALID_UPDATE_VERSION"],
+            error_message=reason,
+        )
+        for one, reason in wrong
+    ]
+    return request.response(error_message=None, results=rows)
+
+
+def _reason(broker: BrokerState, one: Any) -> str | None:
+    if one.feature not in broker.features:
+        return f"there is no feature {one.feature!r} here"
+    low, high, _ = broker.features[one.feature]
+    if not min(low, 0) <= one.max_version_level <= high:
+        return f"{one.feature} has the levels {low} to {high}, not {one.max_version_level}"
+    return None
+
+
+API = Api(
+    name="UpdateFeatures",
+    handle=handle,
+    tier="T3",
+    behaviour="Levels within what is supported are taken, and told by ApiVersions.",
+    notes={"v1+": "validate_only", "v2+": "no rows for single features"},
+    gaps=("levels are kept until the broker stops",),
+)

@@ -1,0 +1,180 @@
+"""Read partitions for a fetch: limits of size, isolation, epochs, older formats; and wait until there is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kafkaframes.append import AppendRefusedError, down_convert
+from kafkaframes.broker.api import Later
+from kafkaframes.broker.errors import CODE, NONE, code_of
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.topics import Partition
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.files.txn_index import AbortedTransaction
+from kafkaframes.partition.fetch import HIGH_WATERMARK, LOG_END, TXN_COMMITTED
+from kafkaframes.records.layout import BYTES_TO_MAGIC
+
+READ_COMMITTED = 1
+_CONSUMER = -1
+_LATEST_MAGIC = 2
+
+
+class Limits(NamedTuple):
+    """What a fetch asks of every partition.
+
+    Attributes:
+        max_bytes: of the whole answer.
+        whole_first: the first batch is given though it is too large (v3 and later).
+        isolation: one of ``partition.fetch``.
+        magic: the newest format that the consumer reads.
+    """
+
+    max_bytes: int
+    whole_first: bool
+    isolation: str
+    magic: int = _LATEST_MAGIC
+
+
+class Read(NamedTuple):
+    """What one partition is answered with."""
+
+    error_code: int = NONE
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: bytes = b""
+    aborted: tuple[AbortedTransaction, ...] | None = None
+    diverging: tuple[int, int] | None = None
+
+
+def isolation_of(isolation_level: int, replica_id: int = _CONSUMER) -> str:
+    """Return how far a fetch may read: a follower to the log's end."""
+    if replica_id >= 0:
+        return LOG_END
+    return TXN_COMMITTED if isolation_level == READ_COMMITTED else HIGH_WATERMARK
+
+
+def magic_for(version: int) -> int:
+    """Return the newest record format that a version of Fetch carries.
+
+    >>> [magic_for(version) for version in (0, 1, 2, 3, 4)]
+    [0, 0, 1, 1, 2]
+    """
+    return min(version // 2, _LATEST_MAGIC)
+
+
+def read_partition(broker: BrokerState, partition: Partition, asked: Any, limits: Limits, *, first: bool) -> Read:
+    """Read one partition.
+
+    Args:
+        broker: whose it is.
+        partition: which.
+        asked: FetchPartition.
+        limits: of the request; ``max_bytes`` is what is left of it.
+        first: nothing was read for the answer yet, so that a batch may be larger than the limits.
+    """
+    log = partition.log
+    diverging = _diverging(partition, asked)
+    if diverging is not None:
+        return diverging
+    size = min(asked.partition_max_bytes, limits.max_bytes)
+    try:
+        data = log.read(
+            asked.fetch_offset,
+            max_bytes=max(size, 0),
+            isolation=limits.isolation,
+            min_one_message=first and limits.whole_first,
+        )
+    except KafkaframesError as error:
+        return Read(code_of(error))
+    records = data.records
+    if limits.whole_first and data.first_entry_incomplete:
+        records = b""
+    read = Read(NONE, data.high_watermark, data.last_stable_offset, data.log_start_offset, records, data.aborted)
+    return read if limits.magic >= _LATEST_MAGIC else _in_older_format(broker, partition, asked, read, limits.magic)
+
+
+def _diverging(partition: Partition, asked: Any) -> Read | None:
+    """Tell a consumer whose last record was written by another leader where the logs part (KIP-595, KIP-392)."""
+    if asked.last_fetched_epoch < 0:
+        return None
+    log = partition.log
+    end = log.leader_epochs.end_offset_for(asked.last_fetched_epoch, log_end_offset=log.log_end_offset)
+    if end.leader_epoch < 0 or end.end_offset < 0:
+        return Read(CODE["OFFSET_OUT_OF_RANGE"])
+    if end.leader_epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
+        at = end.leader_epoch, end.end_offset
+        return Read(NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, diverging=at)
+    return None
+
+
+def _in_older_format(broker: BrokerState, partition: Partition, asked: Any, read: Read, magic: int) -> Read:
+    """Write what was read in an older format, as brokers up to 3.9 do; losses are counted."""
+    if len(read.records) < BYTES_TO_MAGIC or not _needs_conversion(read.records, magic):
+        return read
+    if not partition.may_down_convert:
+        return Read(CODE["UNSUPPORTED_VERSION"])
+    try:
+        done = down_convert(read.records, magic, first_offset=asked.fetch_offset)
+    except AppendRefusedError as error:
+        return Read(code_of(error))
+    for what, times in done.lost.items():
+        broker.counters[f"lost {what}"] += times
+    broker.counters["down_converted_records"] += done.converted
+    return read._replace(records=done.records)
+
+
+def _needs_conversion(records: bytes, magic: int) -> bool:
+    """Return whether a batch among the records has a later format; formats change seldom within a log."""
+    position = 0
+    while position + BYTES_TO_MAGIC <= len(records):
+        if records[position + BYTES_TO_MAGIC - 1] > magic:
+            return True
+        position += 12 + int.from_bytes(records[position + 8 : position + 12], "big")
+    return False
+
+
+class Wait:
+    """A fetch that waits until there is enough, its time is up, or something about its partitions changes."""
+
+    def __init__(
+        self,
+        broker: BrokerState,
+        partitions: list[Partition],
+        max_wait_ms: int,
+        attempt: Callable[[bool], Any],
+    ) -> None:
+        self.later = Later()
+        self._broker = broker
+        self._partitions = partitions
+        self._attempt = attempt
+        self._timer = broker.waits.call_later(max_wait_ms, self._time_is_up)
+        self.later.when_abandoned(self._forget)
+        self._watch()
+
+    def _watch(self) -> None:
+        for partition in self._partitions:
+            partition.waiting[self] = self._woken
+
+    def _forget(self) -> None:
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.waiting.pop(self, None)
+
+    def _woken(self) -> None:
+        if self.later.is_done:
+            return
+        answer = self._attempt(False)
+        if answer is None:
+            self._watch()
+        else:
+            self._finish(answer)
+
+    def _time_is_up(self) -> None:
+        if not self.later.is_done:
+            self._finish(self._attempt(True))
+
+    def _finish(self, answer: Any) -> None:
+        self._forget()
+        self.later.complete(answer)

@@ -1,0 +1,75 @@
+"""Find the partition that a request means, or the error code that says why it cannot be had."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.broker.topics import Partition, Topic
+
+NO_EPOCH = -1
+
+
+class FoundTopic(NamedTuple):
+    """A topic, or why there is none: ``code`` is for each of its partitions."""
+
+    topic: Topic | None
+    code: int
+
+
+def find_topic(
+    request: Request,
+    broker: BrokerState,
+    name: str,
+    topic_id: UUID = NO_UUID,
+    *,
+    operation: str,
+    by_id: bool = False,
+) -> FoundTopic:
+    """Find a topic by name, or by its id, and ask whether the client may do ``operation`` on it."""
+    topic = broker.topics_by_id.get(topic_id) if by_id else broker.topics.get(name)
+    unknown = CODE["UNKNOWN_TOPIC_ID" if by_id else "UNKNOWN_TOPIC_OR_PARTITION"]
+    if by_id and topic is None:
+        return FoundTopic(None, unknown)
+    if not broker.access.allows(request.session, operation, "TOPIC", topic.name if topic else name):
+        return FoundTopic(None, CODE["TOPIC_AUTHORIZATION_FAILED"])
+    return FoundTopic(topic, NONE if topic is not None else unknown)
+
+
+def led_here(
+    request: Request, topic: Topic, index: int, *, current_leader_epoch: int = NO_EPOCH
+) -> tuple[Partition | None, int]:
+    """Return a partition of a topic that the node of this connection leads, or None and an error code."""
+    partition = topic.partition(index)
+    if partition is None:
+        return None, CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+    if partition.leader_id != request.session.node_id:
+        return None, CODE["NOT_LEADER_OR_FOLLOWER"]
+    code = epoch_code(partition, current_leader_epoch)
+    return (None, code) if code else (partition, NONE)
+
+
+def epoch_code(partition: Partition, current_leader_epoch: int) -> int:
+    """Return the error of a client whose idea of the leader epoch is another (KIP-320)."""
+    if current_leader_epoch in (NO_EPOCH, partition.leader_epoch):
+        return NONE
+    fenced = current_leader_epoch < partition.leader_epoch
+    return CODE["FENCED_LEADER_EPOCH" if fenced else "UNKNOWN_LEADER_EPOCH"]
+
+
+def current_leader(request: Request, partition: Partition) -> Any:
+    """Return who leads a partition, for the tagged fields of Produce and Fetch (KIP-951)."""
+    return request.types.LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
+
+
+def endpoints_of(request: Request, broker: BrokerState, node_ids: set[int]) -> list[Any]:
+    """Return the addresses of nodes, for the tagged fields of Produce and Fetch (KIP-951)."""
+    rows = []
+    for node_id in sorted(node_ids & set(broker.nodes.ids)):
+        node = broker.nodes.by_id[node_id]
+        at = broker.nodes.endpoint(node, request.session.listener)
+        rows.append(request.types.NodeEndpoint(node_id=node_id, host=at.host, port=at.port, rack=node.rack))
+    return rows

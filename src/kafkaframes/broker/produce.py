@@ -1,0 +1,78 @@
+"""Append what a producer sends to one partition: what Kafka checks before the log does, and what is answered."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkaframes.append import AppendRefusedError, RecordRefusal
+from kafkaframes.broker.errors import CODE, NONE, code_of
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.topics import Partition
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.records.codecs import Codec
+from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODEC_MASK, OVERHEAD_BYTES
+
+ALL_REPLICAS = -1
+_FIRST_WITH_V2 = 3
+_FIRST_WITH_ZSTD = 7
+_AT_CODEC = BATCH_V2.end_of("attributes") - 1
+
+
+class Outcome(NamedTuple):
+    """What a producer is told of one partition; the fields are ProduceResponse's."""
+
+    error_code: int = NONE
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: tuple[RecordRefusal, ...] = ()
+    error_message: str | None = None
+
+
+def refused(name: str, message: str | None = None) -> Outcome:
+    """Return the outcome of an error code by its name."""
+    return Outcome(CODE[name], error_message=message)
+
+
+def check_form(version: int, records: bytes | None) -> Outcome | None:
+    """Refuse what a version of Produce does not carry (ProduceRequest.validateRecords); None: all is well."""
+    if version < _FIRST_WITH_V2:
+        return None
+    if not records or len(records) < BYTES_TO_MAGIC:
+        return refused("INVALID_RECORD", f"Produce {version} carries exactly one batch for a partition, here is none")
+    if records[BYTES_TO_MAGIC - 1] != 2:
+        return refused("INVALID_RECORD", f"Produce {version} carries format 2, not {records[BYTES_TO_MAGIC - 1]}")
+    size = int.from_bytes(records[8:OVERHEAD_BYTES], "big", signed=True) + OVERHEAD_BYTES
+    if size < len(records):
+        return refused("INVALID_RECORD", f"Produce {version} carries exactly one batch for a partition, here are more")
+    if version < _FIRST_WITH_ZSTD and len(records) > _AT_CODEC and records[_AT_CODEC] & CODEC_MASK == Codec.ZSTD:
+        return refused("UNSUPPORTED_COMPRESSION_TYPE", f"zstd needs Produce {_FIRST_WITH_ZSTD}, not {version}")
+    return None
+
+
+def append(broker: BrokerState, partition: Partition, records: bytes, *, acks: int) -> Outcome:
+    """Append records to a partition that is led here."""
+    if broker.is_read_only:
+        return refused("POLICY_VIOLATION", "the broker serves a directory that is only read")
+    log = partition.log
+    if acks == ALL_REPLICAS and partition.min_insync_replicas > 1:
+        return refused("NOT_ENOUGH_REPLICAS", f"min.insync.replicas is {partition.min_insync_replicas}")
+    if broker.logs.is_offline:
+        return refused("KAFKA_STORAGE_ERROR", str(broker.logs.disk.failure))
+    try:
+        info = log.append_as_leader(records, leader_epoch=partition.leader_epoch, now_ms=broker.clock.now_ms)
+    except AppendRefusedError as error:
+        return Outcome(
+            code_of(error),
+            log_start_offset=log.log_start_offset if error.record_errors else -1,
+            record_errors=error.record_errors,
+            error_message=error.reason,
+        )
+    except KafkaframesError as error:
+        return Outcome(code_of(error), error_message=str(error))
+    if not info.is_duplicate:
+        log.update_high_watermark(log.log_end_offset)
+        broker.appended(partition)
+        if info.recompressed_bytes:
+            broker.counters["recompressed_bytes"] += info.recompressed_bytes
+    return Outcome(NONE, info.first_offset, info.append_time_ms, log.log_start_offset)

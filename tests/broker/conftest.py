@@ -1,0 +1,106 @@
+"""A broker without sockets, asked frame by frame as a connection asks it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaframes.broker.api import Later
+from kafkaframes.broker.assembly import open_broker
+from kafkaframes.broker.clock import Clock
+from kafkaframes.broker.dispatch import Dispatcher
+from kafkaframes.broker.nodes import Endpoint
+from kafkaframes.broker.request import Session
+from kafkaframes.broker.settings import BrokerSettings
+from kafkaframes.messages import message
+from kafkaframes.messages.headers import decode_response, encode_request
+
+
+class Asker:
+    """One client of one broker: ``ask("Metadata", 9, topics=None)`` gives the decoded answer."""
+
+    def __init__(self, state, session=None):
+        self.state = state
+        self.dispatcher = Dispatcher(state)
+        self.session = session or Session()
+        self.last_request = None
+
+    def send(self, name, version, **fields):
+        """Return the frame's answer as the shell gets it: bytes, a Later, or None."""
+        client_id = fields.pop("client_id", "test")
+        body = fields.pop("body", None) or message(f"{name}Request")(**fields)
+        frame = encode_request(body, version, correlation_id=7, client_id=client_id)
+        request = self.last_request = self.dispatcher.request_of(frame, self.session)
+        answer = self.dispatcher.answer(request)
+        if isinstance(answer, Later):
+            if not answer.is_done:
+                return answer
+            answer = answer.answer
+        return None if answer is None else self.decoded(request, answer)
+
+    def decoded(self, request, answer):
+        frame = b"".join(self.dispatcher.encode(request, answer))
+        assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+        return decode_response(frame[4:], request.api.key, request.version).body
+
+    def ask(self, name, version, **fields):
+        answer = self.send(name, version, **fields)
+        if isinstance(answer, Later):
+            request = self.last_request
+            self.state.waits.advance(60)
+            assert answer.is_done, "nobody answered"
+            return self.decoded(request, answer.answer)
+        return answer
+
+    def types(self, name):
+        return message(f"{name}Request")
+
+    def create(self, name="orders", partitions=1, **configs):
+        named = {key.replace("_", "."): str(value) for key, value in configs.items()}
+        return self.state.create_topic(name, partitions, named)
+
+    def produce(self, records, *, topic="orders", partition=0, version=9, acks=-1, **fields):
+        types = self.types("Produce")
+        row = types.PartitionProduceData(index=partition, records=records)
+        found = self.state.topics.get(topic)
+        ids = {"topic_id": found.topic_id} if version >= 13 and found else {"name": topic}
+        data = types.TopicProduceData(**ids, partition_data=[row])
+        answer = self.ask("Produce", version, acks=acks, timeout_ms=1000, topic_data=[data], **fields)
+        return None if answer is None else answer.responses[0].partition_responses[0]
+
+    def fetch_request(self, offset=0, *, topic="orders", partition=0, version=11, size=1 << 20, **fields):
+        types = self.types("Fetch")
+        given = {key: fields.pop(key) for key in ("current_leader_epoch", "last_fetched_epoch") if key in fields}
+        row = types.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=size, **given)
+        found = self.state.topics.get(topic)
+        ids = {"topic_id": found.topic_id} if version >= 13 and found else {"topic": topic}
+        fields = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 26, **fields}
+        if version >= 7:
+            fields.setdefault("session_epoch", -1)
+        return types(topics=[types.FetchTopic(**ids, partitions=[row])], **fields)
+
+    def fetch(self, offset=0, *, version=11, **fields):
+        answer = self.ask("Fetch", version, body=self.fetch_request(offset, version=version, **fields))
+        return answer.responses[0].partitions[0]
+
+
+@pytest.fixture
+def make_asker():
+    made = []
+
+    def make(*, config=None, **options):
+        options.setdefault("clock", Clock(lambda: 1_700_000_000_000, is_frozen=True))
+        state = open_broker(settings=BrokerSettings(dict(config or {})), **options)
+        state.waits = Clock(lambda: 1_700_000_000_000, is_frozen=True)
+        state.nodes.by_id[1].endpoints["PLAINTEXT"] = Endpoint("127.0.0.1", 9092)
+        made.append(state)
+        return Asker(state)
+
+    yield make
+    for state in made:
+        if not state.logs.is_closed:
+            state.logs.abandon()
+
+
+@pytest.fixture
+def asker(make_asker):
+    return make_asker()

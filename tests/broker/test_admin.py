@@ -1,0 +1,161 @@
+"""Topics, partitions, settings and what else administrators ask."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaframes.broker.errors import CODE
+from kafkaframes.records.build import build_records
+
+
+def create(asker, name, version=7, **fields):
+    types = asker.types("CreateTopics")
+    configs = [types.CreatableTopicConfig(name=key, value=value) for key, value in fields.pop("configs", {}).items()]
+    validate = fields.pop("validate_only", False)
+    fields = {"num_partitions": 1, "replication_factor": 1, **fields}
+    topic = types.CreatableTopic(name=name, configs=configs, **fields)
+    return asker.ask("CreateTopics", version, topics=[topic], validate_only=validate).topics[0]
+
+
+@pytest.mark.parametrize("version", range(8))
+def test_a_topic_is_made_with_its_partitions(asker, version):
+    assert create(asker, "orders", version, num_partitions=3).error_code == 0
+    assert len(asker.state.topics["orders"].partitions) == 3
+    assert create(asker, "orders", version).error_code == CODE["TOPIC_ALREADY_EXISTS"]
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "code"),
+    [
+        ("a/b", {}, "INVALID_TOPIC_EXCEPTION"),
+        ("..", {}, "INVALID_TOPIC_EXCEPTION"),
+        ("", {}, "INVALID_TOPIC_EXCEPTION"),
+        ("x" * 250, {}, "INVALID_TOPIC_EXCEPTION"),
+        ("a", {"num_partitions": 0}, "INVALID_PARTITIONS"),
+        ("a", {"num_partitions": 2**31 - 1}, "INVALID_PARTITIONS"),
+        ("a", {"replication_factor": 0}, "INVALID_REPLICATION_FACTOR"),
+        ("a", {"configs": {"no.such": "1"}}, "INVALID_CONFIG"),
+        ("a", {"configs": {"retention.ms": "soon"}}, "INVALID_CONFIG"),
+    ],
+)
+def test_what_kafka_refuses_makes_no_topic(asker, name, fields, code):
+    assert create(asker, name, **fields).error_code == CODE[code]
+    assert not asker.state.topics
+
+
+def test_validate_only_makes_nothing_but_tells_everything(asker):
+    row = create(asker, "orders", num_partitions=4, validate_only=True)
+    assert (row.error_code, row.num_partitions) == (0, 4)
+    assert not asker.state.topics
+    assert {one.name: one.value for one in row.configs}["cleanup.policy"] == "delete"
+
+
+def test_names_that_differ_only_in_dots_collide(asker):
+    create(asker, "a.b")
+    assert create(asker, "a_b").error_code == CODE["INVALID_TOPIC_EXCEPTION"]
+
+
+def test_a_deleted_topic_is_made_anew_under_another_id(asker):
+    first = create(asker, "orders").topic_id
+    types = asker.types("DeleteTopics")
+    row = asker.ask("DeleteTopics", 6, topics=[types.DeleteTopicState(topic_id=first)]).responses[0]
+    assert (row.error_code, row.name) == (0, "orders")
+    assert create(asker, "orders").topic_id != first
+    row = asker.ask("DeleteTopics", 6, topics=[types.DeleteTopicState(topic_id=first)]).responses[0]
+    assert row.error_code == CODE["UNKNOWN_TOPIC_ID"]
+    assert asker.ask("DeleteTopics", 1, topic_names=["orders", "none"]).responses[1].error_code == 3
+
+
+def test_partitions_are_added_and_never_taken_away(asker):
+    asker.create(partitions=2)
+    types = asker.types("CreatePartitions")
+
+    def to(count):
+        topic = types.CreatePartitionsTopic(name="orders", count=count, assignments=None)
+        return asker.ask("CreatePartitions", 3, topics=[topic]).results[0].error_code
+
+    assert [to(4), to(4), to(1)] == [0, CODE["INVALID_PARTITIONS"], CODE["INVALID_PARTITIONS"]]
+    assert len(asker.state.topics["orders"].partitions) == 4
+
+
+def configs_of(asker, kind, name, version=4):
+    types = asker.types("DescribeConfigs")
+    asked = types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+    result = asker.ask("DescribeConfigs", version, resources=[asked]).results[0]
+    return result.error_code, {one.name: one for one in result.configs}
+
+
+def alter(asker, name, *operations, kind=2):
+    types = asker.types("IncrementalAlterConfigs")
+    rows = [types.AlterableConfig(name=key, config_operation=how, value=value) for key, how, value in operations]
+    asked = types.AlterConfigsResource(resource_type=kind, resource_name=name, configs=rows)
+    return asker.ask("IncrementalAlterConfigs", 1, resources=[asked]).responses[0].error_code
+
+
+def test_settings_are_described_changed_and_take_effect(asker):
+    asker.create()
+    assert alter(asker, "orders", ("max.message.bytes", 0, "100"), ("cleanup.policy", 2, "compact")) == 0
+    _, found = configs_of(asker, 2, "orders")
+    assert (found["max.message.bytes"].value, found["max.message.bytes"].config_source) == ("100", 1)
+    assert found["cleanup.policy"].value == "delete,compact"
+    assert found["retention.ms"].config_source == 5
+    log = asker.state.topics["orders"].partitions[0].log
+    assert (log.settings.max_message_bytes, log.settings.is_compacted) == (100, True)
+    assert alter(asker, "orders", ("max.message.bytes", 1, None)) == 0
+    assert log.settings.max_message_bytes == 1_048_588
+    assert alter(asker, "orders", ("max.message.bytes", 0, "much")) == CODE["INVALID_CONFIG"]
+    assert alter(asker, "none", ("max.message.bytes", 0, "1")) == CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+
+
+def test_a_setting_of_the_broker_is_the_default_of_topics(asker):
+    asker.create()
+    assert alter(asker, "", ("log.retention.ms", 0, "1234"), kind=4) == 0
+    assert configs_of(asker, 2, "orders")[1]["retention.ms"].value == "1234"
+    assert asker.state.topics["orders"].partitions[0].log.settings.retention_ms == 1234
+    assert alter(asker, "", ("node.id", 0, "9"), kind=4) == CODE["INVALID_CONFIG"]
+
+
+def test_everything_that_was_set_is_there_after_a_crash(make_asker, tmp_path):
+    asker = make_asker(data_dir=str(tmp_path))
+    topic = asker.create(partitions=2, retention_ms="77")
+    alter(asker, "", ("log.roll.ms", 0, "4321"), kind=4)
+    asker.state.logs.abandon()
+    again = make_asker(data_dir=str(tmp_path))
+    known = again.state.topics["orders"]
+    assert (known.topic_id, len(known.partitions)) == (topic.topic_id, 2)
+    assert known.partitions[0].log.settings.retention_ms == 77
+    assert known.partitions[0].log.settings.segment_ms == 4321
+    assert again.state.cluster_id == asker.state.cluster_id
+
+
+def test_a_topic_whose_making_was_broken_off_is_completed(make_asker, tmp_path):
+    asker = make_asker(data_dir=str(tmp_path))
+    asker.create(partitions=3)
+    asker.state.logs.abandon()
+    import shutil
+
+    shutil.rmtree(tmp_path / "orders-2")
+    assert len(make_asker(data_dir=str(tmp_path)).state.topics["orders"].partitions) == 3
+
+
+def test_deleted_records_stay_deleted_after_a_crash(make_asker, tmp_path):
+    asker = make_asker(data_dir=str(tmp_path))
+    asker.create()
+    asker.produce(build_records({"value": [b"a", b"b", b"c"]}))
+    types = asker.types("DeleteRecords")
+    row = types.DeleteRecordsPartition(partition_index=0, offset=2)
+    asked = types.DeleteRecordsTopic(name="orders", partitions=[row])
+    assert asker.ask("DeleteRecords", 2, topics=[asked]).topics[0].partitions[0].low_watermark == 2
+    asker.state.logs.abandon()
+    again = make_asker(data_dir=str(tmp_path))
+    assert again.fetch(1).error_code == CODE["OFFSET_OUT_OF_RANGE"]
+    assert again.fetch(2).log_start_offset == 2
+
+
+def test_quotas_are_kept_and_told(asker):
+    types = asker.types("AlterClientQuotas")
+    entity = types.EntityData(entity_type="user", entity_name="alice")
+    entry = types.EntryData(entity=[entity], ops=[types.OpData(key="producer_byte_rate", value=1024.0)])
+    assert asker.ask("AlterClientQuotas", 1, entries=[entry]).entries[0].error_code == 0
+    found = asker.ask("DescribeClientQuotas", 1, components=[], strict=False).entries
+    assert [(one.entity[0].entity_name, one.values[0].value) for one in found] == [("alice", 1024.0)]

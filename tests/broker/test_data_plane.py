@@ -1,0 +1,347 @@
+"""Produce, Fetch, ListOffsets and what goes with them, at every version and in every format."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaframes.broker.api import CloseConnection, Later
+from kafkaframes.broker.errors import CODE
+from kafkaframes.broker.fetching import magic_for
+from kafkaframes.records.batch import read_values
+from kafkaframes.records.build import build_end_transaction, build_records
+
+NOW = 1_700_000_000_000
+PRODUCE = range(14)
+FETCH = range(19)
+
+
+def batch(*values, magic=2, codec="none", base_offset=0, **fields):
+    columns = {"value": list(values), "timestamp": [NOW - 1000 + place for place in range(len(values))]}
+    return build_records(columns, magic=magic, codec=codec, base_offset=base_offset, **fields)
+
+
+def values_of(records):
+    return [record.value for one in read_values(records) for record in one.records]
+
+
+def offsets_of(records):
+    return [record.offset for one in read_values(records) for record in one.records]
+
+
+def magics_of(records):
+    return {one.magic for one in read_values(records)}
+
+
+@pytest.mark.parametrize("version", PRODUCE)
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_each_version_of_produce_appends_its_format(asker, version, codec):
+    asker.create()
+    magic = magic_for(min(version + (version == 3), 4)) if version < 3 else 2
+    for first in (0, 3):
+        row = asker.produce(batch(b"a", b"b", b"c", magic=magic, codec=codec), version=version)
+        assert (row.error_code, row.base_offset) == (0, first)
+    read = asker.fetch(1)
+    assert values_of(read.records)[-5:] == [b"b", b"c", b"a", b"b", b"c"]
+    assert magics_of(read.records) == {2}  # the log's format
+    assert read.high_watermark == read.last_stable_offset == 6
+
+
+@pytest.mark.parametrize("version", FETCH)
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_each_version_of_fetch_gives_a_format_that_it_carries(asker, version, codec):
+    asker.create()
+    asker.produce(batch(b"a", b"b", codec=codec))
+    row = asker.fetch(0, version=version)
+    assert row.error_code == 0
+    assert values_of(row.records) == [b"a", b"b"]
+    assert magics_of(row.records) == {magic_for(version)}
+    assert offsets_of(row.records) == [0, 1]
+    lost = asker.state.counters["lost timestamps"]
+    assert lost == (2 if version < 2 else 0)
+
+
+@pytest.mark.parametrize(("setting", "magic"), [("0.9.0", 0), ("0.10.0", 1), ("0.11.0", 2)])
+def test_a_topic_is_written_in_its_format_version(asker, setting, magic):
+    asker.create(message_format_version=setting)
+    for sent in (0, 1, 2):
+        version = {0: 1, 1: 2, 2: 9}[sent]
+        assert asker.produce(batch(b"x", magic=sent, codec="gzip"), version=version).error_code == 0
+    assert magics_of(asker.fetch(0).records) == {magic}
+    assert values_of(asker.fetch(0).records) == [b"x"] * 3
+
+
+@pytest.mark.parametrize(
+    ("records", "version", "name"),
+    [
+        (b"", 9, "INVALID_RECORD"),
+        (batch(b"a", magic=1), 9, "INVALID_RECORD"),
+        (batch(b"a") + batch(b"b"), 9, "INVALID_RECORD"),
+        (batch(b"a", codec="zstd"), 6, "UNSUPPORTED_COMPRESSION_TYPE"),
+        (batch(b"a")[:-1] + b"\xff", 9, "CORRUPT_MESSAGE"),
+        (batch(b"a", magic=0)[:-1] + b"\xff", 1, "CORRUPT_MESSAGE"),
+        (batch(b"a", base_offset=5), 9, "INVALID_RECORD"),
+        (batch(b"a" * 2_000_000), 9, "MESSAGE_TOO_LARGE"),
+    ],
+)
+def test_what_kafka_refuses_is_refused_and_nothing_is_written(asker, records, version, name):
+    asker.create()
+    row = asker.produce(records, version=version)
+    assert row.error_code == CODE[name]
+    assert row.base_offset == -1
+    assert asker.fetch(0).high_watermark == 0
+
+
+def test_a_compacted_topic_names_the_records_without_a_key(asker):
+    asker.create(cleanup_policy="compact")
+    row = asker.produce(batch(b"a", b"b"), version=8)
+    assert row.error_code == CODE["INVALID_RECORD"]
+    assert [one.batch_index for one in row.record_errors] == [0, 1]
+
+
+def test_acks_0_is_never_answered_and_an_error_closes_the_connection(asker):
+    asker.create()
+    assert asker.produce(batch(b"a"), acks=0) is None
+    assert asker.fetch(0).high_watermark == 1
+    with pytest.raises(CloseConnection):
+        asker.produce(batch(b"a")[:-1], acks=0)
+    assert asker.produce(batch(b"a"), acks=2).error_code == CODE["INVALID_REQUIRED_ACKS"]
+
+
+def test_log_append_time_is_answered_and_written(asker):
+    asker.create(message_timestamp_type="LogAppendTime")
+    assert asker.produce(batch(b"a")).log_append_time_ms == asker.state.clock.now_ms
+    (only,) = read_values(asker.fetch(0).records)
+    assert only.records[0].timestamp == asker.state.clock.now_ms
+
+
+def test_a_retry_of_an_idempotent_producer_is_answered_with_the_first_offsets(asker):
+    asker.create()
+    answer = asker.ask("InitProducerId", 3, transactional_id=None)
+    fields = {"producer_id": answer.producer_id, "producer_epoch": 0}
+    assert [asker.produce(batch(b"x", base_sequence=n, **fields)).base_offset for n in range(6)] == list(range(6))
+    assert asker.produce(batch(b"x", base_sequence=2, **fields)).base_offset == 2
+    assert asker.produce(batch(b"x", base_sequence=9, **fields)).error_code == CODE["OUT_OF_ORDER_SEQUENCE_NUMBER"]
+    assert asker.fetch(0).high_watermark == 6
+
+
+def test_producer_ids_are_never_given_twice_not_even_after_a_crash(make_asker, tmp_path):
+    given = []
+    for _ in range(3):
+        asker = make_asker(data_dir=str(tmp_path))
+        given += [asker.ask("InitProducerId", 1, transactional_id=None).producer_id for _ in range(3)]
+        asker.state.logs.abandon()
+    assert len(set(given)) == 9
+
+
+def test_a_long_poll_waits_for_bytes_and_for_no_longer_than_it_says(asker):
+    asker.create()
+    asker.produce(batch(b"a"))
+    size = len(asker.fetch(0).records)
+    waiting = asker.send("Fetch", 11, body=asker.fetch_request(0, min_bytes=size + 1, max_wait_ms=500))
+    assert isinstance(waiting, Later)
+    assert not waiting.is_done
+    asker.produce(batch(b"b"))
+    assert waiting.is_done
+    assert values_of(waiting.answer.responses[0].partitions[0].records) == [b"a", b"b"]
+    waiting = asker.send("Fetch", 11, body=asker.fetch_request(2, max_wait_ms=500))
+    asker.state.waits.advance(0.4)
+    assert not waiting.is_done
+    asker.state.waits.advance(0.2)
+    assert waiting.is_done
+    assert not asker.state.topics["orders"].partitions[0].waiting
+    waiting = asker.send("Fetch", 11, body=asker.fetch_request(2, max_wait_ms=500))
+    waiting.abandon()
+    assert not asker.state.topics["orders"].partitions[0].waiting
+
+
+def test_a_long_poll_ends_when_its_topic_is_deleted(asker):
+    topic = asker.create()
+    waiting = asker.send("Fetch", 11, body=asker.fetch_request(0, max_wait_ms=60_000))
+    asker.state.delete_topic(topic)
+    assert waiting.answer.responses[0].partitions[0].error_code == CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 11])
+def test_the_first_batch_is_whole_from_version_3_on_and_cut_before(asker, version):
+    asker.create(message_format_version="0.9.0" if version < 3 else "3.0-IV1")
+    sent = batch(b"a" * 1000, magic=0 if version < 3 else 2)
+    asker.produce(sent, version=1 if version < 3 else 9)
+    got = asker.fetch(0, version=version, size=100).records
+    if version < 3:
+        assert len(got) == 100
+    else:
+        assert values_of(got) == [b"a" * 1000]
+
+
+def test_offsets_outside_the_log_and_epochs_of_others_are_errors(asker):
+    asker.create()
+    asker.produce(batch(b"a"))
+    assert asker.fetch(2).error_code == CODE["OFFSET_OUT_OF_RANGE"]
+    assert asker.fetch(0, current_leader_epoch=7).error_code == CODE["UNKNOWN_LEADER_EPOCH"]
+    partition = asker.state.topics["orders"].partitions[0]
+    asker.state.move_leader(partition, 1)
+    assert asker.fetch(0, current_leader_epoch=0).error_code == CODE["FENCED_LEADER_EPOCH"]
+    assert asker.fetch(0, current_leader_epoch=1).error_code == 0
+    partition.leader_id = 2
+    assert asker.fetch(0).error_code == CODE["NOT_LEADER_OR_FOLLOWER"]
+    assert asker.produce(batch(b"a")).error_code == CODE["NOT_LEADER_OR_FOLLOWER"]
+
+
+def test_read_committed_ends_at_the_open_transaction_and_names_the_aborted_one(asker):
+    asker.create()
+    partition = asker.state.topics["orders"].partitions[0]
+    fields = {"producer_id": 5, "producer_epoch": 0, "transactional": True, "base_sequence": 0}
+    asker.produce(batch(b"plain"))
+    asker.produce(batch(b"doomed", **fields))
+    row = asker.fetch(0, isolation_level=1)
+    assert (row.high_watermark, row.last_stable_offset, offsets_of(row.records)) == (2, 1, [0])
+    asker.state.internal.write_marker(partition, commit=False, producer_id=5, producer_epoch=0)
+    row = asker.fetch(0, isolation_level=1)
+    assert row.last_stable_offset == 3
+    assert [(one.producer_id, one.first_offset) for one in row.aborted_transactions] == [(5, 1)]
+    assert asker.fetch(0, isolation_level=0).aborted_transactions is None
+    assert build_end_transaction(0, commit=False, timestamp=0, producer_id=5, producer_epoch=0)  # twin of the marker
+
+
+def test_an_old_consumer_sees_no_control_batches(asker):
+    asker.create()
+    fields = {"producer_id": 5, "producer_epoch": 0, "transactional": True, "base_sequence": 0}
+    asker.produce(batch(b"x", **fields))
+    partition = asker.state.topics["orders"].partitions[0]
+    asker.state.internal.write_marker(partition, commit=True, producer_id=5, producer_epoch=0)
+    assert values_of(asker.fetch(0, version=0).records) == [b"x"]
+    assert asker.state.counters["lost control batches"] == 1
+
+
+def test_down_conversion_can_be_forbidden(asker):
+    asker.create(message_downconversion_enable="false")
+    asker.produce(batch(b"x"))
+    assert asker.fetch(0, version=2).error_code == CODE["UNSUPPORTED_VERSION"]
+    assert asker.fetch(0, version=4).error_code == 0
+
+
+# ------------------------------------------------------------------------------------------------ sessions
+
+
+def sessioned(asker, epoch, session_id=0, *, partitions=((0, 0),), forgotten=(), version=12):
+    types = asker.types("Fetch")
+    rows = [types.FetchPartition(partition=n, fetch_offset=at, partition_max_bytes=1 << 20) for n, at in partitions]
+    gone = [types.ForgottenTopic(topic="orders", partitions=list(forgotten))] if forgotten else []
+    return asker.ask(
+        "Fetch",
+        version,
+        max_wait_ms=0,
+        max_bytes=1 << 20,
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=[types.FetchTopic(topic="orders", partitions=rows)] if rows else [],
+        forgotten_topics_data=gone,
+    )
+
+
+def told(answer):
+    return [row.partition_index for topic in answer.responses for row in topic.partitions]
+
+
+def test_an_incremental_fetch_tells_only_what_changed(asker):
+    asker.create(partitions=3)
+    first = sessioned(asker, 0, partitions=((0, 0), (1, 0), (2, 0)))
+    assert first.session_id
+    assert told(first) == [0, 1, 2]
+    assert told(sessioned(asker, 1, first.session_id, partitions=())) == []
+    asker.produce(batch(b"x"), partition=1)
+    second = sessioned(asker, 2, first.session_id, partitions=())
+    assert told(second) == [1]
+    assert told(sessioned(asker, 3, first.session_id, partitions=((1, 1),))) == []
+    asker.produce(batch(b"x"), partition=1)
+    assert told(sessioned(asker, 4, first.session_id, partitions=(), forgotten=(1,))) == []
+
+
+def test_wrong_sessions_are_refused_by_name(asker):
+    asker.create()
+    first = sessioned(asker, 0)
+    assert sessioned(asker, 5, first.session_id).error_code == CODE["INVALID_FETCH_SESSION_EPOCH"]
+    assert sessioned(asker, 1, 12345).error_code == CODE["FETCH_SESSION_ID_NOT_FOUND"]
+    types = asker.types("Fetch")
+    switched = types(session_id=first.session_id, session_epoch=1, max_wait_ms=0)
+    assert asker.ask("Fetch", 13, body=switched).error_code == CODE["FETCH_SESSION_TOPIC_ID_ERROR"]
+    assert sessioned(asker, -1, first.session_id).error_code == 0
+    assert len(asker.state.fetch_sessions) == 0
+
+
+def test_slots_are_bounded_and_the_oldest_session_goes(make_asker):
+    asker = make_asker(config={"max.incremental.fetch.session.cache.slots": "2"})
+    asker.create()
+    ids = [sessioned(asker, 0).session_id for _ in range(3)]
+    assert len(asker.state.fetch_sessions) == 2
+    assert sessioned(asker, 1, ids[0]).error_code == CODE["FETCH_SESSION_ID_NOT_FOUND"]
+    assert sessioned(asker, 1, ids[2]).error_code == 0
+
+
+# ------------------------------------------------------------------------------------------------ offsets
+
+
+def list_offsets(asker, timestamp, version=7, isolation=0):
+    types = asker.types("ListOffsets")
+    row = types.ListOffsetsPartition(partition_index=0, timestamp=timestamp, max_num_offsets=5 if version == 0 else 1)
+    topics = [types.ListOffsetsTopic(name="orders", partitions=[row])]
+    fields = {"isolation_level": isolation} if version >= 2 else {}
+    return asker.ask("ListOffsets", version, topics=topics, **fields).topics[0].partitions[0]
+
+
+def test_offsets_by_time_and_the_special_ones(asker):
+    asker.create()
+    asker.produce(batch(b"a", b"b", b"c"))
+    assert [list_offsets(asker, t).offset for t in (-1, -2, NOW - 999, NOW)] == [3, 0, 1, -1]
+    assert list_offsets(asker, NOW).error_code == 0
+    assert (list_offsets(asker, -3).offset, list_offsets(asker, -3).timestamp) == (2, NOW - 998)
+    assert list_offsets(asker, -3, version=6).error_code == CODE["UNSUPPORTED_VERSION"]
+    assert list_offsets(asker, -1, version=0).old_style_offsets == [3, 0]
+    assert list_offsets(asker, -4, version=8).offset == 0
+    assert list_offsets(asker, -5, version=9).offset == -1
+
+
+def test_the_end_of_a_leader_epoch(asker):
+    asker.create()
+    partition = asker.state.topics["orders"].partitions[0]
+    asker.produce(batch(b"a", b"b"))
+    asker.state.move_leader(partition, 1)
+    asker.produce(batch(b"c"))
+    types = asker.types("OffsetForLeaderEpoch")
+
+    def end(epoch):
+        row = types.OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
+        topics = [types.OffsetForLeaderTopic(topic="orders", partitions=[row])]
+        found = asker.ask("OffsetForLeaderEpoch", 3, topics=topics).topics[0].partitions[0]
+        return found.leader_epoch, found.end_offset
+
+    assert [end(epoch) for epoch in (0, 1, 2)] == [(0, 2), (1, 3), (-1, -1)]
+
+
+@pytest.mark.parametrize(
+    ("setting", "magic", "offsets", "error"),
+    [
+        ("kafka", 1, [0, 1], 0),
+        ("kafka", 2, None, 87),
+        ("reject", 1, None, 87),
+        ("reject", 2, None, 87),
+        ("reassign", 1, [0, 1], 0),
+        ("reassign", 2, [0, 1], 0),
+        ("keep", 1, [3, 7], 0),
+        ("keep", 2, [3, 7], 0),
+    ],
+)
+def test_sets_with_holes_are_taken_as_the_topic_says(asker, setting, magic, offsets, error):
+    version = {1: "0.10.0", 2: "3.0"}[magic]
+    asker.create(kafkaframes_on_noncontiguous=setting, message_format_version=version)
+    holes = build_records({"value": [b"a", b"b"], "offset": [3, 7]}, magic=magic, codec="gzip")
+    if setting != "keep" and magic == 2:
+        holes = bytes(8) + holes[8:]  # a client's batch has base offset 0
+    row = asker.produce(holes, version=2 if magic == 1 else 9)
+    assert row.error_code == error
+    if offsets is not None:
+        records = asker.fetch(0, version=11).records
+        assert offsets_of(records) == offsets
+        if setting == "keep":
+            assert records[21:] == holes[21:]  # nothing was opened, nothing compressed again
+            assert asker.state.counters["recompressed_bytes"] == 0

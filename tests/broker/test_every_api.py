@@ -1,0 +1,46 @@
+"""Laws of every API at every version: requests of defaults, every truncation of them, a byte too many."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaframes.broker.api import CloseConnection, Later
+from kafkaframes.broker.table import all_apis
+from kafkaframes.messages import message
+from kafkaframes.messages.headers import encode_request
+
+CASES = [
+    pytest.param(api, version, id=f"{api.name}-{version}")
+    for api in all_apis().values()
+    for version in range(api.range[0], api.range[1] + 1)
+]
+
+
+@pytest.mark.parametrize(("api", "version"), CASES)
+def test_a_request_of_defaults_is_answered(asker, api, version):
+    fields = {"client_software_name": "a", "client_software_version": "1"} if api.name == "ApiVersions" else {}
+    answer = asker.ask(api.name, version, **fields)
+    if answer is None:  # Produce of defaults has acks 0
+        assert api.name == "Produce"
+    else:
+        assert answer.spec.api_key == api.key
+
+
+@pytest.mark.parametrize(("api", "version"), CASES)
+def test_every_truncation_closes_the_connection_or_is_answered(asker, api, version):
+    frame = encode_request(message(f"{api.name}Request")(), version, client_id="test")
+    for end in range(len(frame)):
+        try:
+            request = asker.dispatcher.request_of(frame[:end], asker.session)
+            answer = asker.dispatcher.answer(request)
+        except CloseConnection:
+            continue
+        assert answer is None or isinstance(answer, Later) or answer.spec.api_key == api.key
+
+
+@pytest.mark.parametrize(("api", "version"), CASES)
+def test_a_byte_too_many_closes_the_connection(asker, api, version):
+    frame = encode_request(message(f"{api.name}Request")(), version, client_id="test") + b"\0"
+    request = asker.dispatcher.request_of(frame, asker.session)
+    with pytest.raises(CloseConnection):
+        _ = request.body
