@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql.types import StructType
-from tests.restore.writing.reference import partition_of
 
 from kafkaframes.dump.verify import verify
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.log.discover import discover
+from kafkaframes.records.partitioner import partition_of
 from kafkaframes.spark import write_log
 from kafkaframes.spark.kafka_log import KafkaLogDataSource
 from kafkaframes.spark.log_writer import STAGING

@@ -12,6 +12,7 @@
     * OffsetOutOfRangeError an offset lies outside of a partition's log
     * OptionError           the caller named an option, path or topic that does not fit
     * MissingExtraError     a feature needs a package that an extra of this one installs
+    * NetworkError          a broker cannot be reached, or a connection ended before its answer
     * BrokerError           a broker answered with an error code other than NONE
 
 The question that decides the class: who is wrong, the spec, the caller, the bytes, the directory, the
@@ -21,6 +22,8 @@ installation, or the far side? Kafka's hundred-odd numbered errors are rows of a
 from __future__ import annotations
 
 from typing import Any, Self
+
+from kafkaframes.errors.codes import ErrorCode
 
 
 class KafkaframesError(Exception):
@@ -135,5 +138,20 @@ def _rebuild_missing(feature: str, extra: str, instead: str) -> MissingExtraErro
     return MissingExtraError(feature, extra, instead=instead)
 
 
+class NetworkError(KafkaframesError):
+    """A broker cannot be reached, a connection ended before an answer came, or none came in time."""
+
+
 class BrokerError(KafkaframesError):
-    """A broker answered with an error code other than NONE."""
+    """A broker answered with an error code other than NONE, or in a way that no broker should.
+
+    Attributes:
+        code: Kafka's error, a row of ``ERROR_CODES``; None where the broker sent none.
+    """
+
+    def __init__(self, message: str, code: ErrorCode | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.code)

@@ -5,11 +5,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.restore.writing.reference import murmur2, partition_of
 
 from kafkaframes.errors import EncodeError
+from kafkaframes.records.partitioner import assign_by_key, murmur2, partition_of
 from kafkaframes.records.rows import blobs_of
-from kafkaframes.restore.writing import WriteSettings, _kernels
+from kafkaframes.restore.writing import WriteSettings
 from kafkaframes.restore.writing.routing import Router
 
 
@@ -41,7 +41,7 @@ def test_murmur2_is_kafkas(key, wanted):
 def test_the_kernel_is_its_twin(keys, count):
     blobs = blobs_of("key", pa.array(keys, pa.binary()))
     found = np.full(len(keys), -1, np.int64)
-    _kernels.partition_keys(blobs.data, blobs.starts, blobs.lengths, np.full(len(keys), count, np.int64), found)
+    assign_by_key(blobs, np.full(len(keys), count, np.int64), found)
     assert found.tolist() == [-1 if key is None else partition_of(key, count) for key in keys]
 
 

@@ -16,12 +16,11 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.files.names import LARGEST_PARTITION, TopicPartition, check_topic
+from kafkaframes.records.partitioner import UNASSIGNED, assign_by_key
 from kafkaframes.records.rows import Blobs, blobs_of
-from kafkaframes.restore.writing import _kernels
 from kafkaframes.restore.writing.settings import WriteSettings
 
 Ints = npt.NDArray[np.int64]
-_NONE = -1
 _SHORT = 1 << 16
 
 
@@ -87,16 +86,15 @@ class Router:
         return names, indices
 
     def _partitions(self, rows: pa.RecordBatch, topics: list[str], topic_of: Ints, counts: Ints) -> Ints:
-        partitions: Ints = np.full(rows.num_rows, _NONE, np.int64)
+        partitions: Ints = np.full(rows.num_rows, UNASSIGNED, np.int64)
         if "partition" in rows.schema.names:
             given = rows.column("partition")
-            asked = pc.fill_null(given.cast(pa.int64()), _NONE).to_numpy().copy()
+            asked = pc.fill_null(given.cast(pa.int64()), UNASSIGNED).to_numpy().copy()
             self._check(asked, np.asarray(given.is_valid()), topics, topic_of, counts)
             partitions = asked
         keys = blobs_of("key", rows.column("key")) if "key" in rows.schema.names else None
         if keys is not None:
-            lengths = np.ascontiguousarray(keys.lengths)
-            _kernels.partition_keys(keys.data, np.ascontiguousarray(keys.starts), lengths, counts, partitions)
+            assign_by_key(keys, counts, partitions)
         free = np.flatnonzero(partitions < 0)
         if len(free):
             partitions[free] = self._in_turn(rows, free, counts)

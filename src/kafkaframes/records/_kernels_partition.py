@@ -1,6 +1,6 @@
-"""Kafka's hash of keys (numba). Start reading at ``routing.py``, not here.
+"""Kafka's hash of keys (numba). Start reading at ``partitioner.py``, not here.
 
-Arrays in, arrays out. The plain twin is ``_reference.py``; one test runs both.
+Arrays in, arrays out. The plain twin is ``partitioner.murmur2``; one test runs both.
 """
 
 import numpy as np

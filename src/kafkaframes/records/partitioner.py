@@ -1,9 +1,20 @@
-"""The plain twin of the kernel: Kafka's default partitioner, key by key."""
+"""Kafka's default partitioner for keys: murmur2, the sign bit cleared, modulo the number of partitions.
+
+One key in Python, many by the kernel; a test runs both.
+"""
 
 from __future__ import annotations
 
-_WORD = 2**32 - 1
-_M = 0x5BD1E995
+from typing import Final
+
+import numpy as np
+
+from kafkaframes.records import _kernels_partition as kernels
+from kafkaframes.records.rows import Blobs, Int64s
+
+UNASSIGNED: Final = -1
+_WORD: Final = 2**32 - 1
+_M: Final = 0x5BD1E995
 
 
 def murmur2(key: bytes) -> int:
@@ -28,3 +39,9 @@ def murmur2(key: bytes) -> int:
 def partition_of(key: bytes, count: int) -> int:
     """Return the partition of a key, of ``count``."""
     return (murmur2(key) & 0x7FFFFFFF) % count
+
+
+def assign_by_key(keys: Blobs, counts: Int64s, partitions: Int64s) -> None:
+    """Fill ``partitions`` where it is ``UNASSIGNED`` and the row has a key; ``counts`` are of the rows' topics."""
+    starts, lengths = np.ascontiguousarray(keys.starts), np.ascontiguousarray(keys.lengths)
+    kernels.partition_keys(keys.data, starts, lengths, counts, partitions)

@@ -1,0 +1,269 @@
+"""A client's way to a cluster: connections by node, metadata that is kept fresh, and retries as Kafka's clients do.
+
+Everything above (producer, consumer, admin) asks here: ``any_broker``, ``request`` to a node, ``leader_of``,
+``coordinator``. Runs on one asyncio event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, TypeVar
+
+from kafkaframes.client.metadata import Broker, Cluster, TopicPartition
+from kafkaframes.client.network import Connection
+from kafkaframes.client.settings import ClientSettings
+from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, error_code
+from kafkaframes.messages.objects import Message
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2  # key types of FindCoordinator
+_BOOTSTRAP: Final = -1
+_KEYS_IN_A_LIST: Final = 4  # FindCoordinator's first version that takes several keys
+_PATIENCE_WITH_UNKNOWN_TOPICS_MS: Final = 2_000  # a topic just made is not known to every broker at once
+Result = TypeVar("Result")
+
+
+def fail(code: ErrorCode | int, what: str) -> BrokerError:
+    """Return the exception for an error code."""
+    known = code if isinstance(code, ErrorCode) else error_code(code)
+    return BrokerError(f"{what}: {known}", known)
+
+
+def is_retriable(error: Exception) -> bool:
+    """Return whether the same request can succeed later."""
+    if isinstance(error, BrokerError):
+        return error.code is not None and error.code.is_retriable
+    return isinstance(error, NetworkError)
+
+
+class ClusterClient:
+    """One client's connections; close it with ``close``."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self.cluster = Cluster()
+        self._connections: dict[int, Connection] = {}
+        self._opening: dict[int, asyncio.Lock] = {}
+        self._failures: dict[int, tuple[int, float]] = {}  # node id: how often in a row, when it may be tried again
+        self._coordinators: dict[tuple[int, str], Broker] = {}
+        self._refreshing: dict[frozenset[str] | None, asyncio.Task[None]] = {}
+        self._closed = False
+
+    # ------------------------------------------------------------------------------------------------ connections
+
+    async def connection(self, broker: Broker) -> Connection:
+        """Return a usable connection to a broker.
+
+        Raises:
+            NetworkError: it cannot be reached; after failures, only once the reconnect backoff is over.
+            BrokerError: it refuses us.
+        """
+        if self._closed:
+            raise NetworkError("this client was closed")
+        known = self._connections.get(broker.node_id)
+        if known is not None and known.is_usable:
+            return known
+        async with self._opening.setdefault(broker.node_id, asyncio.Lock()):
+            known = self._connections.get(broker.node_id)
+            if known is not None and known.is_usable:
+                return known
+            return await self._open(broker)
+
+    async def _open(self, broker: Broker) -> Connection:
+        failures, not_before = self._failures.get(broker.node_id, (0, 0.0))
+        if (wait := not_before - time.monotonic()) > 0:
+            await asyncio.sleep(wait)
+        try:
+            opened = await Connection.open(broker.host, broker.port, self.settings)
+        except (NetworkError, BrokerError):
+            pause = _backoff_s(failures, self.settings.reconnect_backoff_ms, self.settings.reconnect_backoff_max_ms)
+            self._failures[broker.node_id] = (failures + 1, time.monotonic() + pause)
+            raise
+        if self._closed:
+            opened.close()
+            raise NetworkError("this client was closed")
+        self._failures.pop(broker.node_id, None)
+        self._connections[broker.node_id] = opened
+        return opened
+
+    async def any_connection(self) -> Connection:
+        """Return a connection to any broker: one that is open, one that is known, or one of the bootstrap servers.
+
+        Raises:
+            NetworkError: none of them can be reached; the last one's reason.
+            BrokerError: the last one tried refuses us.
+        """
+        for known in self._connections.values():
+            if known.is_usable:
+                return known
+        brokers = list(self.cluster.brokers.values())
+        random.shuffle(brokers)
+        servers = self.settings.servers
+        bootstrap = [Broker(_BOOTSTRAP - place, *server) for place, server in enumerate(servers)]
+        error: NetworkError | BrokerError = NetworkError("there is no broker to ask")
+        for broker in (*brokers, *bootstrap):
+            try:
+                return await self.connection(broker)
+            except (NetworkError, BrokerError) as failed:
+                error = failed
+        raise error
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._closed = True
+        for task in self._refreshing.values():
+            task.cancel()
+        for one in self._connections.values():
+            one.close()
+        self._connections.clear()
+
+    # --------------------------------------------------------------------------------------------------- requests
+
+    async def request(
+        self,
+        broker: Broker | None,
+        body: Message,
+        *,
+        version: int | None = None,
+        most: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> Any:
+        """Ask one broker (None: any) once; return the response's body.
+
+        Raises:
+            NetworkError, BrokerError: as ``Connection.request``.
+        """
+        connection = await (self.any_connection() if broker is None else self.connection(broker))
+        at = connection.version_of(body, most=most) if version is None else version
+        return await connection.request(body, version=at, timeout_ms=timeout_ms)
+
+    async def retried(self, step: Callable[[], Awaitable[Result]], *, timeout_ms: int | None = None) -> Result:
+        """Run ``step`` until it succeeds, as Kafka's clients retry: exponential backoff with jitter (KIP-580).
+
+        Raises:
+            BrokerError, NetworkError: ``step``'s last error, when it is not retriable, ``retries`` are used up or
+                ``timeout_ms`` (``default_api_timeout_ms`` if None) is over.
+        """
+        limit_ms = self.settings.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        deadline = time.monotonic() + limit_ms / 1000
+        attempt = 0
+        while True:
+            try:
+                return await step()
+            except (BrokerError, NetworkError) as error:
+                pause = self.backoff_s(attempt)
+                attempt += 1
+                late = time.monotonic() + pause >= deadline
+                if self._closed or not is_retriable(error) or attempt > self.settings.retries or late:
+                    raise
+                await asyncio.sleep(pause)
+
+    def backoff_s(self, attempt: int) -> float:
+        """Return how many seconds to wait before the attempt after this one."""
+        return _backoff_s(attempt, self.settings.retry_backoff_ms, self.settings.retry_backoff_max_ms)
+
+    # --------------------------------------------------------------------------------------------------- metadata
+
+    async def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> None:
+        """Ask for metadata of topics, of all topics if None. Callers that ask for the same share one request.
+
+        Args:
+            topics: names.
+            create: whether the broker may create what is missing (``auto.create.topics.enable``).
+        """
+        wanted = None if topics is None else frozenset(topics)
+        task = self._refreshing.get(wanted)
+        if task is None:
+            task = asyncio.ensure_future(self._refresh(wanted, create))
+            self._refreshing[wanted] = task
+            task.add_done_callback(lambda _: self._refreshing.pop(wanted, None))
+        await asyncio.shield(task)
+
+    async def _refresh(self, wanted: frozenset[str] | None, create: bool) -> None:
+        connection = await self.any_connection()
+        cls = self.settings.message("MetadataRequest")
+        body = cls(allow_auto_topic_creation=create)
+        at = connection.version_of(body)
+        if wanted is not None:
+            body.topics = [cls.MetadataRequestTopic(name=name) for name in sorted(wanted)]
+        else:
+            body.topics = [] if at == 0 else None
+        response = await connection.request(body, version=at)
+        if response.error_code:
+            raise fail(response.error_code, "metadata")
+        self.cluster.update(response, now=time.monotonic(), is_everything=wanted is None)
+
+    async def topic(self, name: str, *, create: bool = False) -> None:
+        """See that a topic's partitions are known, and fresh enough.
+
+        Raises:
+            BrokerError: there is no such topic, or it may not be seen.
+        """
+        known = self.cluster.topics.get(name)
+        age = time.monotonic() - (self.cluster.updated_at or 0.0)
+        if known is not None and known.partitions and age * 1000 < self.settings.metadata_max_age_ms:
+            return
+
+        async def step() -> None:
+            await self.refresh([name], create=create)
+            found = self.cluster.topics.get(name)
+            if found is None or found.error.number:
+                raise fail(3 if found is None else found.error, f"topic {name}")
+
+        limit_ms = self.settings.default_api_timeout_ms
+        await self.retried(step, timeout_ms=limit_ms if create else min(limit_ms, _PATIENCE_WITH_UNKNOWN_TOPICS_MS))
+
+    async def leader_of(self, partition: TopicPartition) -> Broker:
+        """Return who leads a partition.
+
+        Raises:
+            BrokerError: there is no such partition, or (retriable) nobody leads it at the moment.
+        """
+        await self.topic(partition.topic)
+        leader = self.cluster.leader(partition)
+        if leader is None:
+            await self.refresh([partition.topic])
+            leader = self.cluster.leader(partition)
+        if leader is None:
+            known = self.cluster.partition(partition)
+            raise fail(3 if known is None else 5, f"partition {partition}")
+        return leader
+
+    # ----------------------------------------------------------------------------------------------- coordinators
+
+    async def coordinator(self, key: str, kind: int = GROUP) -> Broker:
+        """Return the coordinator of a group or a transactional id (KIP-98, KIP-699).
+
+        Raises:
+            BrokerError: (often retriable) there is none at the moment.
+        """
+        known = self._coordinators.get((kind, key))
+        if known is None:
+            known = await self._find_coordinator(key, kind)
+            self._coordinators[kind, key] = known
+        return known
+
+    def forget_coordinator(self, key: str, kind: int = GROUP) -> None:
+        """Ask again next time: it answered that it is not, or it is not there."""
+        self._coordinators.pop((kind, key), None)
+
+    async def _find_coordinator(self, key: str, kind: int) -> Broker:
+        connection = await self.any_connection()
+        cls = self.settings.message("FindCoordinatorRequest")
+        body = cls(key_type=kind)
+        at = connection.version_of(body, least=1 if kind != GROUP else 0)
+        if at >= _KEYS_IN_A_LIST:
+            body.coordinator_keys = [key]
+        else:
+            body.key = key
+        response = await connection.request(body, version=at)
+        found = response.coordinators[0] if at >= _KEYS_IN_A_LIST else response
+        if found.error_code:
+            raise fail(found.error_code, f"coordinator of {key}")
+        return Broker(found.node_id, found.host, found.port)
+
+
+def _backoff_s(attempt: int, first_ms: int, most_ms: int) -> float:
+    return float(min(first_ms * 2 ** min(attempt, 20), most_ms) / 1000 * random.uniform(0.8, 1.2))

@@ -1,0 +1,306 @@
+"""Fetches what a consumer is assigned: one request under way per broker, answers kept until they are taken.
+
+A partition is asked for again when its last answer was taken, as Kafka's own consumer does, so that what is held is
+bounded by ``fetch_max_bytes`` per broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafkaframes.client.cluster import ClusterClient, fail, is_retriable
+from kafkaframes.client.fetched import Fetched, too_large
+from kafkaframes.client.metadata import Broker, TopicPartition
+from kafkaframes.client.settings import ConsumerSettings
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.spec.model import NIL_UUID
+
+_BY_ID: Final = 13  # Fetch's first version that names topics by their ids
+_WHOLE_BATCHES: Final = 3  # ... that gives a whole batch however large it is
+_NO_EPOCH: Final = -1
+_OUT_OF_RANGE: Final = 1
+_ASK_AGAIN: Final = frozenset({3, 5, 6, 9, 74, 75, 76, 100, 103})  # leaders moved, topics made anew, replicas behind
+_LARGEST_FETCH: Final = 2**31 - 1
+
+
+@dataclass(slots=True)
+class Position:
+    """Where a partition is read, and how that stands."""
+
+    offset: int
+    leader_epoch: int = _NO_EPOCH  # of the last batch that was read (KIP-320)
+    max_bytes: int = 0
+    not_before: float = 0.0
+    is_paused: bool = False
+    is_asked: bool = False  # a request is under way, or its answer waits to be taken
+    failures: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+
+
+class Fetcher:
+    """Runs on an event loop from ``start`` to ``close``; ``positions`` says what is fetched."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        settings: ConsumerSettings,
+        *,
+        out_of_range: Callable[[TopicPartition, int], None],
+    ) -> None:
+        """Take what to do when the log has not the offset asked for: ``out_of_range(partition, offset)``."""
+        self._cluster = cluster
+        self._settings = settings
+        self._out_of_range = out_of_range
+        self.positions: dict[TopicPartition, Position] = {}
+        self._ready: deque[Fetched] = deque()
+        self._errors: deque[KafkaframesError] = deque()
+        self._busy: set[int] = set()
+        self._wake = asyncio.Event()
+        self._arrived = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop_task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        if self._loop_task is None:
+            self._loop_task = asyncio.ensure_future(self._run())
+
+    async def close(self) -> None:
+        """Stop."""
+        for task in (self._loop_task, *self._tasks):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    def set_position(self, partition: TopicPartition, offset: int) -> None:
+        """Read a partition from here; what was fetched of it before is dropped."""
+        known = self.positions.get(partition)
+        fresh = Position(offset, max_bytes=self._settings.max_partition_fetch_bytes)
+        fresh.is_paused = known is not None and known.is_paused
+        self.positions[partition] = fresh
+        self._drop(partition)
+        self._wake.set()
+
+    def remove(self, partition: TopicPartition) -> None:
+        """Read a partition no more."""
+        self.positions.pop(partition, None)
+        self._drop(partition)
+
+    def pause(self, partition: TopicPartition, is_paused: bool) -> None:
+        """Leave a partition alone, or go on with it."""
+        self.positions[partition].is_paused = is_paused
+        self._wake.set()
+
+    def _drop(self, partition: TopicPartition) -> None:
+        self._ready = deque(one for one in self._ready if one.partition != partition)
+
+    async def next(self, timeout_s: float | None) -> Fetched | None:
+        """Take the next answer; None when none comes in time. Its position moves behind it.
+
+        Raises:
+            BrokerError: a partition may not be read, or cannot be.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            if self._errors:
+                raise self._errors.popleft()
+            while self._ready:
+                fetched = self._ready.popleft()
+                position = self.positions.get(fetched.partition)
+                if position is None or position.offset != fetched.fetch_offset:
+                    continue
+                if position.is_paused:
+                    position.is_asked = False
+                    continue
+                position.offset = fetched.next_offset
+                position.leader_epoch = fetched.leader_epoch
+                position.is_asked = False
+                self._wake.set()
+                return fetched
+            self._arrived.clear()
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._arrived.wait()
+
+    # ----------------------------------------------------------------------------------------------------- asking
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            pause = await self._ask_all()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+
+    async def _ask_all(self) -> float | None:
+        """Send what may go; return in how many seconds to look again."""
+        now = time.monotonic()
+        free = {one: at for one, at in self.positions.items() if not at.is_asked and not at.is_paused}
+        wanted = [one for one, at in free.items() if at.not_before <= now]
+        lost = {one.topic for one in wanted if self._cluster.cluster.leader(one) is None}
+        if lost:
+            await self._learn(lost)
+        leaderless = False
+        for leader, partitions in list(self._cluster.cluster.by_leader(wanted)):
+            if leader is None:
+                leaderless = True
+            elif leader.node_id not in self._busy:
+                self._spawn(leader, partitions)
+        waits = [at.not_before - now for at in free.values() if at.not_before > now]
+        waits += [self._cluster.backoff_s(0)] if leaderless else []
+        return min(waits) if waits else None
+
+    async def _learn(self, topics: Iterable[str]) -> None:
+        try:
+            await self._cluster.refresh(topics)
+        except KafkaframesError as error:
+            if not is_retriable(error):
+                self._raise_later(error)
+                return
+        for topic in topics:
+            found = self._cluster.cluster.topics.get(topic)
+            if found is not None and found.error.number and not found.error.is_retriable:
+                self._raise_later(fail(found.error, f"topic {topic}"))
+
+    def _raise_later(self, error: KafkaframesError) -> None:
+        self._errors.append(error)
+        self._arrived.set()
+
+    def _spawn(self, leader: Broker, partitions: list[TopicPartition]) -> None:
+        self._busy.add(leader.node_id)
+        asked = {one: self.positions[one] for one in partitions}
+        for position in asked.values():
+            position.is_asked = True
+        task = asyncio.ensure_future(self._fetch(leader, asked))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _fetch(self, leader: Broker, asked: dict[TopicPartition, Position]) -> None:
+        try:
+            for answer in await self._answers(leader, asked):
+                self._take(*answer, asked)
+        except KafkaframesError as error:
+            for partition, position in asked.items():
+                self._later(partition, position)
+            if not is_retriable(error):
+                self._raise_later(error)
+        finally:
+            for position in asked.values():  # those without anything new
+                if not any(self.positions.get(one.partition) is position for one in self._ready):
+                    position.is_asked = False
+            self._busy.discard(leader.node_id)
+            self._wake.set()
+
+    async def _answers(
+        self, leader: Broker, asked: dict[TopicPartition, Position]
+    ) -> list[tuple[TopicPartition, Any, int]]:
+        settings, cluster = self._settings, self._cluster.cluster
+        connection = await self._cluster.connection(leader)
+        cls = settings.message("FetchRequest")
+        ids = {one.topic: cluster.topic_id(one.topic) for one in asked}
+        body = cls(
+            max_wait_ms=settings.fetch_max_wait_ms,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=settings.fetch_max_bytes,
+            isolation_level=int(settings.isolation_level == "read_committed"),
+            session_epoch=-1,
+        )
+        at = connection.version_of(body, most=_BY_ID - 1 if NIL_UUID in ids.values() else None)
+        topics: dict[str, list[Any]] = {}
+        for partition, position in asked.items():
+            known = cluster.partition(partition)
+            one = cls.FetchPartition(
+                partition=partition.partition,
+                fetch_offset=position.offset,
+                partition_max_bytes=position.max_bytes,
+                current_leader_epoch=_NO_EPOCH if known is None else known.leader_epoch,
+            )
+            topics.setdefault(partition.topic, []).append(one)
+        body.topics = [
+            cls.FetchTopic(**({"topic_id": ids[name]} if at >= _BY_ID else {"topic": name}), partitions=partitions)
+            for name, partitions in topics.items()
+        ]
+        wait_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
+        response = await connection.request(body, version=at, timeout_ms=wait_ms)
+        if response.error_code:
+            raise fail(response.error_code, "fetch")
+        names = {topic_id: name for name, topic_id in ids.items()}
+        return [
+            (TopicPartition(names[topic.topic_id] if at >= _BY_ID else topic.topic, one.partition_index), one, at)
+            for topic in response.responses
+            for one in topic.partitions
+        ]
+
+    # ---------------------------------------------------------------------------------------------------- answers
+
+    def _take(
+        self, partition: TopicPartition, answer: Any, version: int, asked: dict[TopicPartition, Position]
+    ) -> None:
+        position = asked.get(partition)
+        if position is None or self.positions.get(partition) is not position:
+            return  # not asked for, or moved meanwhile
+        if answer.error_code:
+            self._refused(partition, position, answer.error_code)
+            return
+        position.failures = 0
+        position.high_watermark = answer.high_watermark
+        position.last_stable_offset = answer.last_stable_offset
+        position.log_start_offset = answer.log_start_offset
+        if not answer.records:
+            return
+        fetched = Fetched(
+            partition,
+            position.offset,
+            answer.records,
+            answer.high_watermark,
+            answer.last_stable_offset,
+            answer.log_start_offset,
+            self._aborted(answer),
+        )
+        if not len(fetched.batches):
+            self._cut(partition, position, version)
+            return
+        self._ready.append(fetched)
+        self._arrived.set()
+
+    def _aborted(self, answer: Any) -> list[tuple[int, int]] | None:
+        if self._settings.isolation_level != "read_committed" or not answer.aborted_transactions:
+            return None
+        return [(one.producer_id, one.first_offset) for one in answer.aborted_transactions]
+
+    def _cut(self, partition: TopicPartition, position: Position, version: int) -> None:
+        """Ask for more bytes where not even one batch came whole (before KIP-74)."""
+        limit = min(self._settings.fetch_max_bytes, _LARGEST_FETCH)
+        if version >= _WHOLE_BATCHES or position.max_bytes >= limit:
+            self._raise_later(too_large(partition, position.max_bytes))
+            position.not_before = time.monotonic() + self._cluster.backoff_s(5)
+        else:
+            position.max_bytes = min(position.max_bytes * 2, limit)
+
+    def _refused(self, partition: TopicPartition, position: Position, number: int) -> None:
+        if number == _OUT_OF_RANGE:
+            position.not_before = time.monotonic() + self._cluster.backoff_s(0)
+            self._out_of_range(partition, position.offset)
+            return
+        if number not in _ASK_AGAIN:
+            error = fail(number, f"fetch of {partition}")
+            if not is_retriable(error):
+                self._raise_later(error)
+        self._later(partition, position)
+
+    def _later(self, partition: TopicPartition, position: Position) -> None:
+        position.not_before = time.monotonic() + self._cluster.backoff_s(position.failures)
+        position.failures += 1
+        self._cluster.cluster.topics.pop(partition.topic, None)

@@ -1,0 +1,154 @@
+"""A group's committed offsets at its coordinator: read them (KIP-447, KIP-709), commit them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from kafkaframes.client.cluster import GROUP, ClusterClient, fail
+from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.errors import NetworkError
+from kafkaframes.messages.objects import Message
+
+_GROUPS: Final = 8  # OffsetFetch's first version that asks for several groups
+_BY_NAME: Final = 9  # the last versions of OffsetFetch and OffsetCommit that name topics
+_ALL_TOPICS: Final = 2  # OffsetFetch's first version in which no topics mean all
+_COORDINATOR_MOVED: Final = frozenset({14, 15, 16})
+
+
+class CommittedOffset(NamedTuple):
+    """What a group has committed: the next offset to read, and what it wrote beside it."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = ""
+
+
+class GroupMember(NamedTuple):
+    """A member of a group as its requests name it; a consumer that only stores offsets there is none."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+async def committed(
+    cluster: ClusterClient, group_id: str, partitions: Iterable[TopicPartition] | None, *, stable: bool = False
+) -> dict[TopicPartition, CommittedOffset]:
+    """Return what a group has committed for partitions, for all it ever committed if None.
+
+    Args:
+        cluster: whom to ask.
+        group_id: of the group.
+        partitions: those without a committed offset are not in the result.
+        stable: wait until no transaction holds offsets of the group back (KIP-447).
+
+    Raises:
+        BrokerError: the group may not be read.
+    """
+    wanted = None if partitions is None else list(partitions)
+
+    async def step() -> dict[TopicPartition, CommittedOffset]:
+        broker = await cluster.coordinator(group_id, GROUP)
+        connection = await cluster.connection(broker)
+        cls = cluster.settings.message("OffsetFetchRequest")
+        body = cls(require_stable=stable)
+        at = connection.version_of(body, most=_BY_NAME, least=_ALL_TOPICS if wanted is None else 0)
+        names = None if wanted is None else _by_topic(wanted)
+        if at >= _GROUPS:
+            body.groups = [cls.OffsetFetchRequestGroup(group_id=group_id, topics=_fetch_topics(cls, "s", names))]
+        else:
+            body.group_id, body.topics = group_id, _fetch_topics(cls, "", names)
+        response = await _asked(cluster, connection, body, at, group_id)
+        answer = response.groups[0] if at >= _GROUPS else response
+        _check(cluster, group_id, answer.error_code, f"committed offsets of group {group_id}")
+        return _found(cluster, group_id, answer.topics)
+
+    return await cluster.retried(step)
+
+
+def _found(cluster: ClusterClient, group_id: str, topics: Any) -> dict[TopicPartition, CommittedOffset]:
+    found = {}
+    for topic in topics:
+        for one in topic.partitions:
+            _check(cluster, group_id, one.error_code, f"committed offset of {topic.name}-{one.partition_index}")
+            if one.committed_offset >= 0:
+                found[TopicPartition(topic.name, one.partition_index)] = CommittedOffset(
+                    one.committed_offset, one.committed_leader_epoch, one.metadata
+                )
+    return found
+
+
+def _fetch_topics(cls: Any, plural: str, names: Mapping[str, list[int]] | None) -> list[Any] | None:
+    topic = getattr(cls, f"OffsetFetchRequestTopic{plural}")
+    return None if names is None else [topic(name=name, partition_indexes=all_) for name, all_ in names.items()]
+
+
+async def commit(
+    cluster: ClusterClient, member: GroupMember, offsets: Mapping[TopicPartition, CommittedOffset | int]
+) -> None:
+    """Commit offsets for a group.
+
+    Args:
+        cluster: whom to ask.
+        member: in whose name; with no member id for a group that has no members.
+        offsets: the next offset to read of each partition.
+
+    Raises:
+        BrokerError: the coordinator refuses: the member was put out (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID), a
+            rebalance is under way, the metadata is too long.
+    """
+
+    async def step() -> None:
+        broker = await cluster.coordinator(member.group_id, GROUP)
+        connection = await cluster.connection(broker)
+        cls = cluster.settings.message("OffsetCommitRequest")
+        body = cls(
+            group_id=member.group_id,
+            generation_id_or_member_epoch=member.generation_id,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+        )
+        at = connection.version_of(body, most=_BY_NAME)
+        topics: dict[str, list[Any]] = {}
+        for partition, given in offsets.items():
+            known = given if isinstance(given, CommittedOffset) else CommittedOffset(given)
+            one = cls.OffsetCommitRequestPartition(
+                partition_index=partition.partition,
+                committed_offset=known.offset,
+                committed_leader_epoch=known.leader_epoch,
+                committed_metadata=known.metadata,
+            )
+            topics.setdefault(partition.topic, []).append(one)
+        body.topics = [cls.OffsetCommitRequestTopic(name=name, partitions=all_) for name, all_ in topics.items()]
+        response = await _asked(cluster, connection, body, at, member.group_id)
+        for topic in response.topics:
+            for one in topic.partitions:
+                what = f"commit of {topic.name}-{one.partition_index} for group {member.group_id}"
+                _check(cluster, member.group_id, one.error_code, what)
+
+    if offsets:
+        await cluster.retried(step)
+
+
+async def _asked(cluster: ClusterClient, connection: Any, body: Message, version: int, group_id: str) -> Any:
+    try:
+        return await connection.request(body, version=version)
+    except NetworkError:
+        cluster.forget_coordinator(group_id, GROUP)
+        raise
+
+
+def _check(cluster: ClusterClient, group_id: str, number: int, what: str) -> None:
+    if number in _COORDINATOR_MOVED:
+        cluster.forget_coordinator(group_id, GROUP)
+    if number:
+        raise fail(number, what)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for one in partitions:
+        topics.setdefault(one.topic, []).append(one.partition)
+    return topics

@@ -1,0 +1,131 @@
+"""What a client knows of a cluster: brokers, topics, who leads what. Pure: responses in, answers out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kafkaframes.errors import ErrorCode, error_code
+from kafkaframes.files.names import TopicPartition
+from kafkaframes.spec.model import NIL_UUID
+
+__all__ = ["Broker", "Cluster", "PartitionMetadata", "TopicMetadata", "TopicPartition"]
+
+
+class Broker(NamedTuple):
+    """Where a broker listens."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """One partition: ``leader`` is a node id, -1 for none; ``leader_epoch`` -1 where brokers do not tell."""
+
+    index: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """One topic; ``topic_id`` is the nil UUID where brokers do not tell (before 2.8)."""
+
+    name: str
+    topic_id: UUID
+    is_internal: bool
+    partitions: dict[int, PartitionMetadata]
+    error: ErrorCode
+
+
+@dataclass(slots=True)
+class Cluster:
+    """The newest that was heard."""
+
+    cluster_id: str | None = None
+    controller: int = -1
+    brokers: dict[int, Broker] = field(default_factory=dict)
+    topics: dict[str, TopicMetadata] = field(default_factory=dict)
+    updated_at: float | None = None  # seconds of the caller's clock
+
+    def update(self, response: Any, *, now: float, is_everything: bool) -> None:
+        """Take a Metadata response.
+
+        Args:
+            response: the body.
+            now: seconds of the caller's clock.
+            is_everything: whether all topics were asked for, so that those not named are gone.
+        """
+        self.brokers = {one.node_id: Broker(one.node_id, one.host, one.port, one.rack) for one in response.brokers}
+        self.cluster_id = response.cluster_id
+        self.controller = response.controller_id
+        if is_everything:
+            self.topics.clear()
+        for topic in response.topics:
+            if topic.name is not None:
+                self._take(_topic_of(topic))
+        self.updated_at = now
+
+    def _take(self, new: TopicMetadata) -> None:
+        """Keep a topic, but not what an older leader epoch says of a partition (KIP-320)."""
+        old = self.topics.get(new.name)
+        if old is not None and old.topic_id == new.topic_id:
+            for index, known in old.partitions.items():
+                heard = new.partitions.get(index)
+                if heard is not None and 0 <= heard.leader_epoch < known.leader_epoch:
+                    new.partitions[index] = known
+        self.topics[new.name] = new
+
+    def leader(self, partition: TopicPartition) -> Broker | None:
+        """Return who leads a partition, or None: ask for metadata."""
+        found = self.partition(partition)
+        return None if found is None else self.brokers.get(found.leader)
+
+    def partition(self, partition: TopicPartition) -> PartitionMetadata | None:
+        """Return what is known of a partition."""
+        topic = self.topics.get(partition.topic)
+        return None if topic is None else topic.partitions.get(partition.partition)
+
+    def topic_id(self, topic: str) -> UUID:
+        """Return a topic's id, the nil UUID where it is not known."""
+        found = self.topics.get(topic)
+        return NIL_UUID if found is None else found.topic_id
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Return the name of the topic with this id."""
+        return next((one.name for one in self.topics.values() if one.topic_id == topic_id), None)
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """List the partitions of a topic, in order."""
+        found = self.topics.get(topic)
+        return [] if found is None else [TopicPartition(topic, index) for index in sorted(found.partitions)]
+
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> Iterator[tuple[Broker | None, list[TopicPartition]]]:
+        """Group partitions by who leads them; None leads those that nobody leads."""
+        groups: dict[Broker | None, list[TopicPartition]] = {}
+        for partition in partitions:
+            groups.setdefault(self.leader(partition), []).append(partition)
+        yield from groups.items()
+
+
+def _topic_of(topic: Any) -> TopicMetadata:
+    partitions = {
+        one.partition_index: PartitionMetadata(
+            one.partition_index,
+            one.leader_id,
+            one.leader_epoch,
+            tuple(one.replica_nodes),
+            tuple(one.isr_nodes),
+            error_code(one.error_code),
+        )
+        for one in topic.partitions
+    }
+    return TopicMetadata(topic.name, topic.topic_id, topic.is_internal, partitions, error_code(topic.error_code))

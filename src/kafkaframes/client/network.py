@@ -1,0 +1,284 @@
+"""One connection to one broker, on asyncio: TLS, SASL, version negotiation, and requests that wait for their answers.
+
+Several requests may be under way at once; a broker answers them in order. When the connection ends, every request
+that waits ends in ``NetworkError``, and the connection is of no more use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import secrets
+import ssl
+import time
+from collections import deque
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+
+from kafkaframes.client import sasl, versions
+from kafkaframes.client.settings import ClientSettings
+from kafkaframes.connection import ClientConnection, needs_fallback
+from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, error_code
+from kafkaframes.messages.headers import API_VERSIONS, Frame
+from kafkaframes.messages.objects import Message
+
+_SASL_HANDSHAKE_VERSION: Final = 1
+
+
+class _Wire(asyncio.Protocol):
+    """Carries bytes between a transport and a ``ClientConnection``."""
+
+    def __init__(self, connection: ClientConnection, where: str) -> None:
+        self.connection = connection
+        self.where = where
+        self.transport: asyncio.Transport | None = None
+        self.waiting: deque[asyncio.Future[Any]] = deque()
+        self.ended: NetworkError | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        self.connection.receive_data(data)
+        try:
+            while (response := self.connection.next_response()) is not None:
+                future = self.waiting.popleft()
+                if not future.done():
+                    future.set_result(response)
+        except KafkaframesError as error:
+            self.end(NetworkError(f"{self.where} answers what cannot be read: {error}"))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        reason = "closed the connection" if error is None else f"is lost: {error}"
+        self.end(NetworkError(f"{self.where} {reason}"))
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    async def writable(self) -> None:
+        """Wait until the transport takes more."""
+        await self._writable.wait()
+
+    def end(self, error: NetworkError) -> None:
+        """End everything that waits."""
+        self.ended = self.ended or error
+        self._writable.set()
+        for future in self.waiting:
+            if not future.done():
+                future.set_exception(self.ended)
+        self.waiting.clear()
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class Connection:
+    """A connection that is ready for requests; make one with ``Connection.open``."""
+
+    def __init__(self, wire: _Wire, settings: ClientSettings) -> None:
+        self._wire = wire
+        self._settings = settings
+        self.ranges: versions.Ranges = {}
+        self.features: dict[str, int] = {}
+        self.last_used = time.monotonic()
+        self._authenticated_until: float | None = None
+
+    @classmethod
+    async def open(cls, host: str, port: int, settings: ClientSettings) -> Connection:
+        """Connect, learn what the broker speaks, and authenticate.
+
+        Raises:
+            NetworkError: the broker cannot be reached in ``socket_connection_setup_timeout_ms``.
+            BrokerError: it refuses us, or speaks nothing that we do.
+        """
+        where = f"{host}:{port}"
+        try:
+            async with asyncio.timeout(settings.socket_connection_setup_timeout_ms / 1000):
+                return await cls._opened(host, port, settings, where)
+        except TimeoutError:
+            raise NetworkError(f"{where} did not answer in {settings.socket_connection_setup_timeout_ms} ms") from None
+        except ssl.SSLError as error:
+            raise NetworkError(f"{where}: TLS failed: {error}") from None
+        except OSError as error:
+            raise NetworkError(f"{where} cannot be reached: {error}") from None
+
+    @classmethod
+    async def _opened(cls, host: str, port: int, settings: ClientSettings, where: str) -> Connection:
+        context = _ssl_context(settings) if settings.uses_tls else None
+        framed = ClientConnection(
+            client_id=settings.client_id, max_response_bytes=settings.max_response_bytes, specs=settings.specs
+        )
+        loop = asyncio.get_running_loop()
+        _, wire = await loop.create_connection(lambda: _Wire(framed, where), host, port, ssl=context)
+        connection = cls(wire, settings)
+        try:
+            await connection._negotiate()
+            if settings.uses_sasl:
+                await connection._authenticate()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether requests can be sent: it has not ended, and its authentication holds (KIP-368)."""
+        until = self._authenticated_until
+        return self._wire.ended is None and (until is None or time.monotonic() < until)
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for an answer."""
+        return len(self._wire.waiting)
+
+    def close(self) -> None:
+        """End the connection; what waits ends in ``NetworkError``."""
+        self._wire.end(NetworkError(f"the connection to {self._wire.where} was closed"))
+
+    def version_of(self, body: Message, *, most: int | None = None, least: int = 0) -> int:
+        """Return the version at which ``body`` would be sent.
+
+        Raises:
+            BrokerError: there is none in common.
+        """
+        key = body.spec.api_key or 0
+        return versions.choose(key, self.ranges, most=most, least=least, specs=self._settings.specs)
+
+    async def request(self, body: Message, *, version: int | None = None, timeout_ms: int | None = None) -> Any:
+        """Send a request; return the body of its response.
+
+        Raises:
+            NetworkError: the connection ended, or no answer came in ``timeout_ms`` (``request_timeout_ms`` if None);
+                after that the connection is of no more use, as an answer may still be on its way.
+            BrokerError: the broker does not know the API.
+            EncodeError: the request cannot be written.
+        """
+        frame = await self.exchange(body, self.version_of(body) if version is None else version, timeout_ms)
+        return frame.body
+
+    async def send(self, body: Message, version: int) -> None:
+        """Send a request that no broker answers: a Produce with acks 0."""
+        await self._write(body, version, expects_response=False)
+
+    async def exchange(self, body: Message, version: int, timeout_ms: int | None = None) -> Frame:
+        """Send a request; return its response, header and all. Raises as ``request`` does."""
+        future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        await self._write(body, version, future)
+        wait_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                return await future
+        except TimeoutError:
+            self._wire.end(NetworkError(f"{self._wire.where} did not answer {type(body).__name__} in {wait_ms} ms"))
+            assert self._wire.ended is not None
+            raise self._wire.ended from None
+
+    async def _write(
+        self,
+        body: Message,
+        version: int,
+        future: asyncio.Future[Frame] | None = None,
+        *,
+        expects_response: bool = True,
+    ) -> None:
+        wire = self._wire
+        await wire.writable()
+        if wire.ended is not None:
+            raise wire.ended
+        self.last_used = time.monotonic()
+        wire.connection.send_request(body, version, expects_response=expects_response)
+        if future is not None:
+            wire.waiting.append(future)
+        assert wire.transport is not None
+        wire.transport.write(wire.connection.data_to_send())
+
+    async def _negotiate(self) -> None:
+        """Learn the versions of each API (KIP-35, KIP-511)."""
+        if self._settings.api_version is not None:
+            self.ranges = versions.ranges_of_release(self._settings.api_version)
+            return
+        cls = self._settings.message("ApiVersionsRequest")
+        body = cls(client_software_name="kafkaframes", client_software_version=_own_version())
+        at = versions.newest(cls.spec.api_key or 0, self._settings.specs)[1]
+        frame = await self.exchange(body, at)
+        if needs_fallback(frame):
+            listed = versions.ranges_of_response(frame.body)
+            frame = await self.exchange(body, min(at, listed.get(API_VERSIONS, (0, 0))[1]))
+        _raise_for(frame.body.error_code, f"{self._wire.where} refuses ApiVersions")
+        self.ranges = versions.ranges_of_response(frame.body)
+        self.features = {one.name: one.max_version_level for one in frame.body.finalized_features}
+
+    async def _authenticate(self) -> None:
+        settings = self._settings
+        handshake = await self.request(
+            settings.message("SaslHandshakeRequest")(mechanism=settings.sasl_mechanism),
+            version=_SASL_HANDSHAKE_VERSION,
+        )
+        if handshake.error_code:
+            known = ", ".join(handshake.mechanisms) or "none"
+            raise _error(
+                handshake.error_code,
+                f"{self._wire.where} does not take {settings.sasl_mechanism}; it takes {known}",
+            )
+        exchange = sasl.exchange_for(
+            settings.sasl_mechanism,
+            settings.sasl_username or "",
+            settings.sasl_password or "",
+            token=lambda: token,
+            nonce=lambda: secrets.token_urlsafe(24),
+        )
+        token = await _token(settings) if settings.sasl_mechanism == "OAUTHBEARER" else ""
+        step = next(exchange)
+        lifetime_ms = 0
+        while True:
+            answer = await self.request(self._settings.message("SaslAuthenticateRequest")(auth_bytes=step))
+            if answer.error_code:
+                said = answer.error_message or "no reason given"
+                raise _error(answer.error_code, f"{self._wire.where} refuses {settings.sasl_mechanism}: {said}")
+            lifetime_ms = answer.session_lifetime_ms
+            try:
+                step = exchange.send(answer.auth_bytes)
+            except StopIteration:
+                break
+        if lifetime_ms > 0:  # connect anew a little before the broker would end it
+            self._authenticated_until = time.monotonic() + lifetime_ms / 1000 * 0.85
+
+
+def _raise_for(number: int, what: str) -> None:
+    if number:
+        raise _error(number, what)
+
+
+def _error(number: int, what: str) -> BrokerError:
+    code = error_code(number)
+    return BrokerError(f"{what}: {code}", code)
+
+
+async def _token(settings: ClientSettings) -> str:
+    given = settings.sasl_oauthbearer_token
+    if not callable(given):
+        return given or ""
+    made = await asyncio.to_thread(given)
+    return str(await made if inspect.isawaitable(made) else made)
+
+
+def _ssl_context(settings: ClientSettings) -> ssl.SSLContext:
+    if settings.ssl_context is not None:
+        context: ssl.SSLContext = settings.ssl_context
+        return context
+    context = ssl.create_default_context(cafile=settings.ssl_cafile)
+    context.check_hostname = settings.ssl_check_hostname
+    if settings.ssl_certfile:
+        context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, settings.ssl_password)
+    return context
+
+
+def _own_version() -> str:
+    try:
+        return version("kafkaframes")
+    except PackageNotFoundError:
+        return "unknown"

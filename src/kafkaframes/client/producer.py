@@ -1,0 +1,416 @@
+"""The producer, on asyncio: records one by one, Arrow tables by kernels, or whole batches as bytes.
+
+One by one, records gather per partition for ``linger_ms`` or until ``batch_size``; tables are cut into batches at
+once. Either way batches are built and compressed by ``records.build`` and go out through ``Sender``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkaframes.client.batches import Batch, Producer, RecordMetadata, split
+from kafkaframes.client.cluster import ClusterClient, fail
+from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.sender import PRODUCE, Sender
+from kafkaframes.client.settings import ProducerSettings
+from kafkaframes.client.transactions import Transactions
+from kafkaframes.errors import EncodeError, KafkaframesError, OptionError
+from kafkaframes.records.build import build_records
+from kafkaframes.records.partitioner import UNASSIGNED, assign_by_key, partition_of
+from kafkaframes.records.rows import blobs_of
+
+Headers = Sequence[tuple[str, bytes | None]]
+_INIT_PRODUCER_ID: Final = 22
+_OVERHEAD_OF_A_RECORD: Final = 64
+_WHOLE: Final = 2**31 - 1
+_FIRST_OF_FORMAT: Final = {1: 2, 2: 3}  # the Produce versions that brought record formats 1 and 2
+
+
+@dataclass(slots=True)
+class _Gathering:
+    """Records of one partition that become one batch."""
+
+    since: float
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    futures: list[asyncio.Future[RecordMetadata]] = field(default_factory=list)
+    size: int = 0
+
+
+class AsyncProducer:
+    """Writes records to topics. ``async with AsyncProducer("localhost:9092") as producer: ...``"""
+
+    def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **settings: Any) -> None:
+        """Take settings as keywords (``linger_ms=20``) or Kafka's properties (``**{"linger.ms": 20}``)."""
+        given = settings if bootstrap_servers is None else {"bootstrap_servers": bootstrap_servers, **settings}
+        self.settings = ProducerSettings.of(given)
+        self._cluster = ClusterClient(self.settings)
+        self._sender = Sender(self._cluster, self.settings)
+        self._gathering: dict[TopicPartition, _Gathering] = {}
+        self._sticky: dict[str, int] = {}
+        self._lingering: asyncio.Task[None] | None = None
+        self._gathered = asyncio.Event()
+        self._format = self.settings.message_format
+        self._is_started = False
+        self.transactions = Transactions(self._cluster, self._sender, self.settings)
+
+    async def __aenter__(self) -> AsyncProducer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        await self.close(flush=kind is None)
+
+    async def start(self) -> None:
+        """Connect, and get a producer id where one is needed.
+
+        Raises:
+            NetworkError, BrokerError: no broker can be reached, or it refuses us.
+            OptionError: what is asked for is more than the broker can.
+        """
+        if self._is_started:
+            return
+        connection = await self._cluster.retried(self._cluster.any_connection)
+        highest = connection.ranges.get(PRODUCE, (0, 0))[1]
+        broker_can = 2 if highest >= _FIRST_OF_FORMAT[2] else int(highest >= _FIRST_OF_FORMAT[1])
+        self._format = broker_can if self._format is None else min(self._format, 2)
+        if self._format > broker_can:
+            raise OptionError(f"message_format {self._format}: the broker's newest is {broker_can}")
+        can_number = _INIT_PRODUCER_ID in connection.ranges and self._format == 2
+        wanted = self.settings.enable_idempotence
+        if (wanted or self.settings.transactional_id is not None) and not can_number:
+            raise OptionError("idempotence and transactions need brokers of 0.11 or later and record format 2")
+        if self.settings.transactional_id is not None or (
+            wanted is not False and can_number and self.settings.required_acks == -1
+        ):
+            await self.transactions.init_producer_id()
+        self._sender.start()
+        self._lingering = asyncio.ensure_future(self._linger())
+        self._is_started = True
+
+    async def close(self, *, flush: bool = True) -> None:
+        """Send what waits (unless ``flush`` is False) and end."""
+        try:
+            if flush and self._is_started:
+                await self.flush()
+        finally:
+            if self._lingering is not None:
+                self._lingering.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._lingering
+            for gathering in self._gathering.values():
+                for future in gathering.futures:
+                    future.cancel()
+            await self._sender.close()
+            await self._cluster.close()
+
+    # ------------------------------------------------------------------------------------------------- one by one
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | str | None = None,
+        *,
+        key: bytes | str | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> asyncio.Future[RecordMetadata]:
+        """Queue one record; return a future of where it went.
+
+        Waits where ``buffer_memory`` is full, or a topic's partitions are not known yet.
+
+        Raises:
+            BrokerError: there is no such topic or partition.
+            EncodeError: the record is larger than ``max_request_size``, or does not fit into the format.
+        """
+        await self.start()
+        key, value = _bytes(key), _bytes(value)
+        size = len(key or b"") + len(value or b"") + _OVERHEAD_OF_A_RECORD
+        size += sum(len(name) + len(content or b"") for name, content in headers)
+        if size > self.settings.max_request_size:
+            raise EncodeError(f"a record of about {size} bytes; max_request_size is {self.settings.max_request_size}")
+        if headers and self._format != 2:
+            raise EncodeError(f"record format {self._format} has no headers")
+        await self._cluster.topic(topic, create=True)
+        place = TopicPartition(topic, self._partition_for(topic, key, partition))
+        gathering = self._gathering.get(place)
+        if gathering is not None and gathering.size + size > self.settings.batch_size:
+            await self._close_batch(place)
+            if partition is None and key is None:  # the next batch sticks to another partition (KIP-480)
+                self._sticky.pop(topic, None)
+                place = TopicPartition(topic, self._partition_for(topic, key, partition))
+            gathering = self._gathering.get(place)
+        if gathering is None:
+            gathering = self._gathering[place] = _Gathering(time.monotonic())
+            self._gathered.set()
+        row: dict[str, Any] = {"key": key, "value": value}
+        row["timestamp"] = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        row["headers"] = [(name, content) for name, content in headers]
+        future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        gathering.rows.append(row)
+        gathering.futures.append(future)
+        gathering.size += size
+        return future
+
+    async def send_and_wait(self, topic: str, value: bytes | str | None = None, **rest: Any) -> RecordMetadata:
+        """Send one record and wait for where it went. Takes what ``send`` takes."""
+        future = await self.send(topic, value, **rest)
+        self._close_all_soon()
+        return await future
+
+    def _close_all_soon(self) -> None:
+        for gathering in self._gathering.values():
+            gathering.since = 0.0
+        self._gathered.set()
+
+    def _partition_for(self, topic: str, key: bytes | None, partition: int | None) -> int:
+        count = len(self._cluster.cluster.partitions_of(topic))
+        if partition is not None:
+            if TopicPartition(topic, partition) not in self._cluster.cluster.partitions_of(topic):
+                raise fail(3, f"topic {topic} has no partition {partition}, it has {count}")
+            return partition
+        if key is not None:
+            return partition_of(key, count)
+        return self._sticky.setdefault(topic, int(np.random.default_rng().integers(count)))
+
+    async def _linger(self) -> None:
+        """Close what has gathered for ``linger_ms``."""
+        linger_s = self.settings.linger_ms / 1000
+        while True:
+            now = time.monotonic()
+            for place in [one for one, found in self._gathering.items() if found.since + linger_s <= now]:
+                await self._close_batch(place)
+            pause = min((found.since + linger_s - now for found in self._gathering.values()), default=None)
+            self._gathered.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if pause is None else max(pause, 0.0)):
+                    await self._gathered.wait()
+
+    async def _close_batch(self, place: TopicPartition) -> None:
+        gathering = self._gathering.pop(place)
+        columns = _columns(gathering.rows, with_headers=self._format == 2)
+        try:
+            data = self._built(columns, _WHOLE)
+        except KafkaframesError as error:
+            for future in gathering.futures:
+                future.set_exception(error)
+            return
+        batch = await self._put(place, data, len(gathering.rows))
+
+        def settle(done: asyncio.Future[tuple[int, int]]) -> None:
+            error = None if done.cancelled() else done.exception()
+            for row, future in enumerate(gathering.futures):
+                if future.done():
+                    continue
+                if error is not None or done.cancelled():
+                    future.set_exception(error or KafkaframesError("cancelled"))
+                    continue
+                base, append_time = done.result()
+                timestamp = gathering.rows[row]["timestamp"] if append_time < 0 else append_time
+                offset = -1 if base < 0 else base + row
+                future.set_result(RecordMetadata(place.topic, place.partition, offset, timestamp))
+
+        batch.done.add_done_callback(settle)
+
+    # ---------------------------------------------------------------------------------------------------- columns
+
+    async def send_arrow(self, table: pa.Table | pa.RecordBatch, *, topic: str | None = None) -> pa.Table:
+        """Write a table's rows, and wait until the broker has them.
+
+        Args:
+            table: ``key`` and ``value`` (binary or string), and where they are there ``headers`` (list of
+                struct<key, value>), ``timestamp`` (ms or an Arrow timestamp; now where there is none), ``partition``,
+                and ``topic``.
+            topic: of all rows.
+
+        Returns:
+            One row per batch that was written: topic, partition, base_offset, count.
+
+        Raises:
+            EncodeError: a row does not fit; ``path`` has its place.
+            BrokerError, NetworkError: the first batch that was refused; others may have been written.
+        """
+        await self.start()
+        batches: list[Batch] = []
+        for place, rows in await self._routed(table, topic):
+            for data, count in self._pieces(rows):
+                batches.append(await self._put(place, data, count))
+        results = await asyncio.gather(*(batch.done for batch in batches), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return _written(batches, [result[0] for result in results if not isinstance(result, BaseException)])
+
+    async def send_batches(self, partition: TopicPartition, data: bytes) -> list[int]:
+        """Write format 2 batches as they are (offsets and, with a producer id, sequences are given anew); wait.
+
+        Returns:
+            The base offset of each.
+        """
+        await self.start()
+        batches = [await self._put(partition, piece, count) for piece, count in split(data)]
+        return [base for base, _ in await asyncio.gather(*(batch.done for batch in batches))]
+
+    async def _routed(self, table: Any, topic: str | None) -> list[tuple[TopicPartition, pa.RecordBatch]]:
+        rows = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
+        if topic is None and "topic" not in rows.schema.names:
+            raise OptionError("no topic: give topic=, or a column topic")
+        topics = [topic] if topic is not None else pc.unique(rows.column("topic")).to_pylist()
+        found: list[tuple[TopicPartition, pa.RecordBatch]] = []
+        for name in topics:
+            if name is None:
+                raise EncodeError("a row has no topic").within("topic")
+            await self._cluster.topic(name, create=True)
+            part = rows if topic is not None else rows.filter(pc.equal(rows.column("topic"), name))
+            for piece in part.combine_chunks().to_batches():
+                found += self._by_partition(name, piece)
+        return found
+
+    def _by_partition(self, topic: str, rows: pa.RecordBatch) -> list[tuple[TopicPartition, pa.RecordBatch]]:
+        """Share a topic's rows out among its partitions; rows that say nothing stick together."""
+        count = len(self._cluster.cluster.partitions_of(topic))
+        partitions = np.full(rows.num_rows, UNASSIGNED, np.int64)
+        if "partition" in rows.schema.names:
+            given = pc.fill_null(rows.column("partition").cast(pa.int64()), UNASSIGNED)
+            partitions = given.to_numpy(zero_copy_only=False).copy()
+            wrong = np.flatnonzero((partitions >= count) | (partitions < UNASSIGNED))
+            if len(wrong):
+                raise fail(3, f"row {wrong[0]}: topic {topic} has no partition {partitions[wrong[0]]}, it has {count}")
+        if "key" in rows.schema.names:
+            keys = blobs_of("key", rows.column("key"))
+            assign_by_key(keys, np.full(rows.num_rows, count, np.int64), partitions)
+        partitions[partitions < 0] = np.random.default_rng().integers(count)
+        kept = rows.select([name for name in _ROW_COLUMNS if name in rows.schema.names])
+        if "timestamp" not in kept.schema.names:
+            now = pa.array(np.full(rows.num_rows, int(time.time() * 1000), np.int64))
+            kept = pa.RecordBatch.from_arrays([*kept.columns, now], names=[*kept.schema.names, "timestamp"])
+        if count == 1 or (len(partitions) and (partitions == partitions[0]).all()):
+            return [(TopicPartition(topic, int(partitions[0])), kept)] if len(partitions) else []
+        order = np.argsort(partitions, kind="stable")
+        edges = np.flatnonzero(np.diff(partitions[order], prepend=-1, append=-1))
+        return [
+            (TopicPartition(topic, int(partitions[order[first]])), kept.take(pa.array(order[first:end])))
+            for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+        ]
+
+    def _pieces(self, rows: pa.RecordBatch) -> Iterator[tuple[bytes, int]]:
+        """Build batches, or message sets of about a batch's size (formats 0 and 1), each with its count of records."""
+        if self._format == 2:
+            yield from split(self._built(rows, self.settings.batch_size))
+            return
+        row_bytes = max(rows.nbytes // max(rows.num_rows, 1), 1)
+        step = max(self.settings.batch_size // row_bytes, 1)
+        for first in range(0, rows.num_rows, step):
+            piece = rows.slice(first, step)
+            yield self._built(piece, _WHOLE), piece.num_rows
+
+    # ------------------------------------------------------------------------------------------------------ common
+
+    def _built(self, columns: Mapping[str, Any] | pa.RecordBatch, batch_bytes: int) -> bytes:
+        settings = self.settings
+        assert self._format is not None
+        return build_records(
+            columns,
+            magic=self._format,
+            codec=settings.compression_type,
+            level=settings.compression_level,
+            batch_bytes=batch_bytes,
+        )
+
+    async def _put(self, place: TopicPartition, data: bytes, count: int) -> Batch:
+        await self._sender.room(len(data))
+        await self.transactions.before_batch(place)
+        done: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+        batch = Batch(place, data, count, time.monotonic(), done)
+        self._sender.put(batch)
+        return batch
+
+    async def flush(self) -> None:
+        """Wait until everything that was sent has an answer, good or bad."""
+        for place in list(self._gathering):
+            await self._close_batch(place)
+        await self._sender.flush()
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """List the partitions of a topic."""
+        await self.start()
+        await self._cluster.topic(topic, create=True)
+        return [one.partition for one in self._cluster.cluster.partitions_of(topic)]
+
+    # ------------------------------------------------------------------------------------------------ transactions
+
+    @property
+    def producer(self) -> Producer:
+        """Producer id and epoch, -1 where there are none."""
+        return self._sender.producer
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction (KIP-98)."""
+        await self.start()
+        self.transactions.begin()
+
+    async def commit_transaction(self) -> None:
+        """Send what waits and commit.
+
+        Raises:
+            BrokerError: the transaction must be aborted, or (fenced) this producer is of no more use.
+        """
+        await self.flush()
+        await self.transactions.end(commit=True)
+
+    async def abort_transaction(self) -> None:
+        """Abort: what was written in this transaction is never read with read_committed."""
+        for place in list(self._gathering):
+            for future in self._gathering.pop(place).futures:
+                future.cancel()
+        self._sender.fail_all(KafkaframesError("the transaction was aborted before this was sent"))
+        await self._sender.flush()
+        await self.transactions.end(commit=False)
+
+    async def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int], group: Any) -> None:
+        """Commit a group's offsets with this transaction (KIP-447).
+
+        Args:
+            offsets: the next offset to read of each partition.
+            group: a group id, or a consumer's ``group_metadata()``.
+        """
+        await self.transactions.send_offsets(offsets, group)
+
+
+_ROW_COLUMNS: Final = ("key", "value", "headers", "timestamp")
+
+
+def _bytes(value: bytes | str | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _columns(rows: Iterable[Mapping[str, Any]], *, with_headers: bool) -> dict[str, Any]:
+    rows = list(rows)
+    columns: dict[str, Any] = {
+        "key": pa.array([row["key"] for row in rows], pa.binary()),
+        "value": pa.array([row["value"] for row in rows], pa.binary()),
+        "timestamp": pa.array([row["timestamp"] for row in rows], pa.int64()),
+    }
+    if with_headers and any(row["headers"] for row in rows):
+        columns["headers"] = [row["headers"] for row in rows]
+    return columns
+
+
+def _written(batches: list[Batch], bases: list[int]) -> pa.Table:
+    return pa.table(
+        {
+            "topic": pa.array([one.partition.topic for one in batches], pa.string()),
+            "partition": pa.array([one.partition.partition for one in batches], pa.int32()),
+            "base_offset": pa.array(bases, pa.int64()),
+            "count": pa.array([one.count for one in batches], pa.int64()),
+        }
+    )

@@ -1,0 +1,109 @@
+"""A client's half of SASL, without I/O: what to send next, given what the broker answered.
+
+A mechanism is a generator: it yields a token, is sent the broker's answer, and returns when it is content.
+PLAIN is RFC 4616, SCRAM RFC 5802 and 7677, OAUTHBEARER RFC 7628.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Generator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from kafkaframes.errors import BrokerError
+
+Exchange = Generator[bytes, bytes, None]
+
+_SCRAM_HASHES: Final = MappingProxyType({"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"})
+_FEWEST_ITERATIONS: Final = 4096
+_MOST_ITERATIONS: Final = 10_000_000  # a broker that asks for more would keep us busy for minutes
+_KVSEP: Final = b"\x01"
+
+
+def plain(username: str, password: str) -> Exchange:
+    """Authenticate with a name and a password in the clear: use it over TLS."""
+    yield b"\0".join((b"", username.encode(), password.encode()))
+
+
+def oauthbearer(token: str) -> Exchange:
+    """Authenticate with a bearer token.
+
+    Raises:
+        BrokerError: the broker refuses the token; it says why.
+    """
+    answer = yield b"n,," + _KVSEP + b"auth=Bearer " + token.encode() + _KVSEP + _KVSEP
+    if answer:
+        yield _KVSEP
+        raise BrokerError(f"the broker refuses the token: {answer.decode(errors='replace')}")
+
+
+def unsecured_token(principal: str, *, now_s: float, lifetime_s: int = 3600) -> str:
+    """Make an unsigned JSON web token, for brokers in development whose listener takes these (KIP-255)."""
+    claims = {"sub": principal, "iat": now_s, "exp": now_s + lifetime_s}
+    parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims))
+    return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts) + "."
+
+
+def scram(mechanism: str, username: str, password: str, *, nonce: str) -> Exchange:
+    """Authenticate by proving that we know the password, and have the broker prove that it does.
+
+    Args:
+        mechanism: SCRAM-SHA-256 or SCRAM-SHA-512.
+        username, password: as the broker has them.
+        nonce: random printable text without a comma, new each time.
+
+    Raises:
+        BrokerError: the broker's answers are not of this exchange, or it does not know the password.
+    """
+    digest = _SCRAM_HASHES[mechanism]
+    name = username.replace("=", "=3D").replace(",", "=2C")
+    first = f"n={name},r={nonce}"
+    challenge = (yield b"n,," + first.encode()).decode(errors="replace")
+    salt, iterations, combined = _challenge_of(challenge, nonce)
+    bare = f"c=biws,r={combined}"
+    signed = ",".join((first, challenge, bare)).encode()
+    salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", digest)
+    signature = hmac.digest(hashlib.new(digest, client_key).digest(), signed, digest)
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    last = yield f"{bare},p={base64.b64encode(proof).decode()}".encode()
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest)
+    if not hmac.compare_digest(last, b"v=" + base64.b64encode(expected)):
+        raise BrokerError("the broker does not prove that it knows the password (SCRAM)")
+
+
+def _challenge_of(text: str, nonce: str) -> tuple[bytes, int, str]:
+    attributes: Mapping[str, str] = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+    combined = attributes.get("r", "")
+    if not combined.startswith(nonce) or len(combined) == len(nonce):
+        raise BrokerError("the broker's SCRAM challenge does not carry our nonce")
+    try:
+        salt, iterations = base64.b64decode(attributes["s"], validate=True), int(attributes["i"])
+    except (KeyError, ValueError, binascii.Error):
+        raise BrokerError("the broker's SCRAM challenge has no salt or no iterations") from None
+    if not _FEWEST_ITERATIONS <= iterations <= _MOST_ITERATIONS:
+        raise BrokerError(f"the broker's SCRAM challenge asks for {iterations} iterations")
+    return salt, iterations, combined
+
+
+def exchange_for(
+    mechanism: str, username: str, password: str, *, token: Callable[[], str], nonce: Callable[[], str]
+) -> Exchange:
+    """Return the exchange of a mechanism.
+
+    Args:
+        mechanism: one of ``settings.SASL_MECHANISMS``.
+        username, password: not used by OAUTHBEARER.
+        token: gives the bearer token, for OAUTHBEARER only.
+        nonce: gives randomness, for SCRAM only.
+    """
+    if mechanism == "PLAIN":
+        return plain(username, password)
+    if mechanism == "OAUTHBEARER":
+        return oauthbearer(token())
+    return scram(mechanism, username, password, nonce=nonce())

@@ -1,0 +1,250 @@
+"""What a client is told: typed settings under Kafka's property names, as keywords or as properties.
+
+``bootstrap_servers`` here is ``bootstrap.servers`` there; durations are milliseconds, sizes bytes, as in Kafka's own
+clients, and so are the defaults unless a comment says otherwise.
+"""
+
+from __future__ import annotations
+
+import difflib
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Self
+
+from kafkaframes.errors import OptionError
+from kafkaframes.messages.registry import Specs, message, specs_by_name
+
+DEFAULT_PORT: Final = 9092
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_LARGEST_INT32: Final = 2**31 - 1
+_YES_OR_NO: Final = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientSettings:
+    """What every client needs to reach a cluster."""
+
+    bootstrap_servers: str | Sequence[str] = ()
+    client_id: str = "kafkaframes"
+    api_version: str | None = None  # of brokers that do not answer ApiVersions: "0.8.2", "0.9"; None asks the broker
+    request_timeout_ms: int = 30_000
+    retries: int = _LARGEST_INT32
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    default_api_timeout_ms: int = 60_000
+    metadata_max_age_ms: int = 300_000
+    socket_connection_setup_timeout_ms: int = 10_000
+    max_response_bytes: int = 104_857_600  # a larger answer closes the connection
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str = "PLAIN"
+    sasl_username: str | None = None
+    sasl_password: str | None = field(default=None, repr=False)
+    sasl_oauthbearer_token: str | Callable[[], str] | None = field(default=None, repr=False)
+    ssl_cafile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    ssl_password: str | None = field(default=None, repr=False)
+    ssl_check_hostname: bool = True
+    ssl_context: Any = field(default=None, repr=False)
+    specs: Specs | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check what can be known at once.
+
+        Raises:
+            OptionError: a value that does not fit; no server.
+        """
+        if self.specs is not None:  # a folder is read once, not at each request
+            object.__setattr__(self, "specs", specs_by_name(self.specs))
+        if not self.servers:
+            raise OptionError("bootstrap_servers is empty: give host:port, or several with commas")
+        choices("security_protocol", self.security_protocol, SECURITY_PROTOCOLS)
+        choices("sasl_mechanism", self.sasl_mechanism, SASL_MECHANISMS)
+        if self.security_protocol.startswith("SASL"):
+            self._check_sasl()
+
+    def _check_sasl(self) -> None:
+        if self.sasl_mechanism == "OAUTHBEARER":
+            if self.sasl_oauthbearer_token is None:
+                raise OptionError("sasl_mechanism OAUTHBEARER needs sasl_oauthbearer_token: a token, or a function")
+        elif self.sasl_username is None or self.sasl_password is None:
+            raise OptionError(f"sasl_mechanism {self.sasl_mechanism} needs sasl_username and sasl_password")
+
+    @property
+    def servers(self) -> list[tuple[str, int]]:
+        """The bootstrap servers as host and port.
+
+        >>> ClientSettings(bootstrap_servers="a:1, [::1]:2,b").servers
+        [('a', 1), ('::1', 2), ('b', 9092)]
+        """
+        given = self.bootstrap_servers
+        names = given.split(",") if isinstance(given, str) else [str(one) for one in given]
+        return [_host_and_port(name.strip()) for name in names if name.strip()]
+
+    def message(self, name: str) -> Any:
+        """Return the class of a message, of ``specs`` where these are given."""
+        return message(name, specs=self.specs)
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.security_protocol.endswith("SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether a connection begins with SASL."""
+        return self.security_protocol.startswith("SASL")
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """Make settings of keywords or Kafka's properties (``linger.ms``), values of either type or text.
+
+        Raises:
+            OptionError: an unknown name, with the nearest one; a value of the wrong kind.
+        """
+        hints = typing.get_type_hints(cls)
+        values = {}
+        for name, value in given.items():
+            key = _ALIASES.get(name, name).replace(".", "_").replace("-", "_")
+            if key not in hints:
+                raise OptionError(
+                    f"no setting {name!r} of a {cls.__name__}{_nearest(key, [f.name for f in fields(cls)])}"
+                )
+            values[key] = _as(hints[key], value, name)
+        return cls(**values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerSettings(ClientSettings):
+    """What a producer is told beside that."""
+
+    acks: int | str = "all"
+    compression_type: str = "none"
+    compression_level: int | None = None
+    batch_size: int = 16_384
+    linger_ms: int = 5
+    buffer_memory: int = 33_554_432
+    max_request_size: int = 1_048_576
+    max_in_flight_requests_per_connection: int = 5
+    delivery_timeout_ms: int = 120_000
+    enable_idempotence: bool | None = None  # None: where acks is all and the brokers can (0.11 and later)
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 60_000
+    message_format: int | None = None  # 0, 1 or 2; None is the newest that the broker takes
+
+    def __post_init__(self) -> None:
+        """Check what can be known at once."""
+        super().__post_init__()
+        choices("acks", str(self.acks), ("all", "-1", "0", "1"))
+        choices("compression_type", self.compression_type, ("none", "gzip", "snappy", "lz4", "zstd"))
+        if self.message_format is not None:
+            choices("message_format", self.message_format, (0, 1, 2))
+        if self.transactional_id is not None and self.required_acks != -1:
+            raise OptionError("transactional_id needs acks=all")
+        if self.enable_idempotence and self.required_acks != -1:
+            raise OptionError("enable_idempotence needs acks=all")
+        if self.enable_idempotence and self.max_in_flight_requests_per_connection > 5:
+            raise OptionError("enable_idempotence needs max_in_flight_requests_per_connection of at most 5")
+
+    @property
+    def required_acks(self) -> int:
+        """``acks`` as the protocol has it: -1, 0 or 1."""
+        return -1 if str(self.acks) == "all" else int(self.acks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerSettings(ClientSettings):
+    """What a consumer is told beside that."""
+
+    group_id: str | None = None
+    group_instance_id: str | None = None
+    group_protocol: str = "classic"
+    group_remote_assignor: str | None = None
+    partition_assignment_strategy: str | Sequence[str] = ("range", "cooperative-sticky")
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    auto_offset_reset: str = "latest"
+    enable_auto_commit: bool = True
+    auto_commit_interval_ms: int = 5_000
+    isolation_level: str = "read_uncommitted"
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 52_428_800
+    max_partition_fetch_bytes: int = 1_048_576
+    max_poll_records: int = 500
+    check_crcs: bool = True
+    formats: Sequence[int] = (0, 1, 2)  # record formats this consumer reads; another raises
+
+    def __post_init__(self) -> None:
+        """Check what can be known at once."""
+        super().__post_init__()
+        choices("auto_offset_reset", self.auto_offset_reset, ("earliest", "latest", "none"))
+        choices("isolation_level", self.isolation_level, ("read_uncommitted", "read_committed"))
+        choices("group_protocol", self.group_protocol, ("classic", "consumer"))
+
+    @property
+    def strategies(self) -> list[str]:
+        """The assignment strategies in order of preference."""
+        given = self.partition_assignment_strategy
+        return [one.strip() for one in given.split(",")] if isinstance(given, str) else list(given)
+
+
+# Names of properties that differ from ours by more than dots.
+_ALIASES: Final = {
+    "sasl.plain.username": "sasl_username",
+    "sasl.plain.password": "sasl_password",
+    "sasl.mechanisms": "sasl_mechanism",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "compression.codec": "compression_type",
+    "request.required.acks": "acks",
+    "fetch.wait.max.ms": "fetch_max_wait_ms",
+    "broker.version.fallback": "api_version",
+}
+
+
+def choices(name: str, value: Any, known: Sequence[Any]) -> None:
+    """Raise OptionError unless ``value`` is among ``known``."""
+    if value not in known:
+        raise OptionError(f"{name} is {value!r}; there are {', '.join(map(str, known))}")
+
+
+def _host_and_port(name: str) -> tuple[str, int]:
+    host, colon, port = name.rpartition(":")
+    if not colon or host.endswith(":") or (":" in host and not host.startswith("[")):
+        return name.strip("[]"), DEFAULT_PORT
+    if not port.isascii() or not port.isdigit() or not 0 < int(port[:6]) < 65_536:
+        raise OptionError(f"bootstrap_servers has {name!r}, which is no host:port")
+    return host.strip("[]"), int(port)
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    found = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {found[0]}?" if found else f"; there are {', '.join(known)}"
+
+
+def _as(hint: Any, value: Any, name: str) -> Any:
+    """Turn text into what a setting is; leave everything else as it is."""
+    if not isinstance(value, str):
+        return value
+    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if str in kinds:
+        return value
+    if bool in kinds:
+        if value.lower() not in _YES_OR_NO:
+            raise OptionError(f"{name} is {value!r}; there are true, false")
+        return _YES_OR_NO[value.lower()]
+    if int in kinds:
+        try:
+            return int(value)
+        except ValueError:
+            raise OptionError(f"{name} is {value!r}, which is no whole number") from None
+    return value

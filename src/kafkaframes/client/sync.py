@@ -1,0 +1,225 @@
+"""Producer, Consumer and Admin for plain code: each runs its asyncio twin on a thread of its own.
+
+Every method does what the twin's does and raises what it raises; its docstring is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from kafkaframes.client.batches import RecordMetadata
+from kafkaframes.client.consumer import AsyncConsumer, ConsumerRecord
+from kafkaframes.client.fetched import Fetched
+from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
+from kafkaframes.client.loop import LoopThread
+from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.offsets import OffsetAndTimestamp
+from kafkaframes.client.producer import AsyncProducer, Headers
+
+
+class SentRecord:
+    """A record on its way; ``result()`` waits for where it went."""
+
+    def __init__(self, loop: LoopThread, future: asyncio.Future[RecordMetadata]) -> None:
+        self._loop = loop
+        self._future = future
+
+    def result(self) -> RecordMetadata:
+        """Wait; return where it went, or raise why it did not."""
+
+        async def wait() -> RecordMetadata:
+            return await self._future
+
+        return self._loop.call(wait())
+
+    def done(self) -> bool:
+        """Return whether the broker has answered."""
+        return self._future.done()
+
+
+class Producer:
+    """Writes records to topics; see ``AsyncProducer``."""
+
+    def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **settings: Any) -> None:
+        self._twin = AsyncProducer(bootstrap_servers, **settings)
+        self._loop = LoopThread("kafkaframes producer")
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        self._loop.call(self._twin.start())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close(flush=kind is None)
+
+    def close(self, *, flush: bool = True) -> None:
+        """Send what waits (unless ``flush`` is False) and end."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._loop.call(self._twin.close(flush=flush))
+        finally:
+            self._loop.close()
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | str | None = None,
+        *,
+        key: bytes | str | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> SentRecord:
+        """Queue one record; see ``AsyncProducer.send``."""
+        sent = self._twin.send(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
+        return SentRecord(self._loop, self._loop.call(sent))
+
+    def send_arrow(self, table: pa.Table | pa.RecordBatch, *, topic: str | None = None) -> pa.Table:
+        """Write a table's rows and wait; see ``AsyncProducer.send_arrow``."""
+        return self._loop.call(self._twin.send_arrow(table, topic=topic))
+
+    def send_batches(self, partition: TopicPartition, data: bytes) -> list[int]:
+        """Write whole batches and wait; see ``AsyncProducer.send_batches``."""
+        return self._loop.call(self._twin.send_batches(partition, data))
+
+    def flush(self) -> None:
+        """Wait until everything that was sent has an answer."""
+        self._loop.call(self._twin.flush())
+
+    def partitions_for(self, topic: str) -> list[int]:
+        """List the partitions of a topic."""
+        return self._loop.call(self._twin.partitions_for(topic))
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction."""
+        self._loop.call(self._twin.begin_transaction())
+
+    def commit_transaction(self) -> None:
+        """Send what waits and commit."""
+        self._loop.call(self._twin.commit_transaction())
+
+    def abort_transaction(self) -> None:
+        """Abort the transaction."""
+        self._loop.call(self._twin.abort_transaction())
+
+    def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int], group: str | GroupMember) -> None:
+        """Commit a group's offsets with this transaction."""
+        self._loop.call(self._twin.send_offsets_to_transaction(offsets, group))
+
+
+class Consumer:
+    """Reads records of topics; see ``AsyncConsumer``."""
+
+    def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **settings: Any) -> None:
+        self._twin = AsyncConsumer(bootstrap_servers, **settings)
+        self._loop = LoopThread("kafkaframes consumer")
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Commit (where that is automatic) and end."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._loop.call(self._twin.close())
+        finally:
+            self._loop.close()
+
+    def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]] | Mapping[TopicPartition, int]) -> None:
+        """Read these partitions and no others; see ``AsyncConsumer.assign``."""
+        self._loop.call(self._twin.assign(partitions))
+
+    def assignment(self) -> list[TopicPartition]:
+        """List the partitions that are read."""
+        return self._twin.assignment()
+
+    def seek(self, partition: TopicPartition | tuple[str, int], offset: int) -> None:
+        """Go on from ``offset``."""
+        self._loop.call(_run(self._twin.seek, partition, offset))
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on from the first offset."""
+        self._loop.call(self._twin.seek_to_beginning(*partitions))
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on from the end."""
+        self._loop.call(self._twin.seek_to_end(*partitions))
+
+    def position(self, partition: TopicPartition | tuple[str, int]) -> int:
+        """Return the offset of the next record that will be given."""
+        offset: int = self._loop.call(_run(self._twin.position, partition))
+        return offset
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Give nothing of these partitions until ``resume``."""
+        self._loop.call(_run(self._twin.pause, *partitions))
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with these partitions."""
+        self._loop.call(_run(self._twin.resume, *partitions))
+
+    def partitions_for(self, topic: str) -> list[TopicPartition]:
+        """List the partitions of a topic."""
+        return self._loop.call(self._twin.partitions_for(topic))
+
+    def topics(self) -> list[str]:
+        """List the topics that this client may see."""
+        return self._loop.call(self._twin.topics())
+
+    def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Return for each partition the first offset at or after a time in milliseconds."""
+        return self._loop.call(self._twin.offsets_for_times(times_ms))
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the first offset of each partition."""
+        return self._loop.call(self._twin.beginning_offsets(partitions))
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where each partition ends."""
+        return self._loop.call(self._twin.end_offsets(partitions))
+
+    def fetch(self, timeout_ms: int | None = 1_000) -> Fetched | None:
+        """Return the next partition's batches as bytes."""
+        return self._loop.call(self._twin.fetch(timeout_ms))
+
+    def fetch_arrow(self, timeout_ms: int | None = 1_000, **options: Any) -> pa.Table:
+        """Return the records that are there, as columns; see ``AsyncConsumer.fetch_arrow``."""
+        return self._loop.call(self._twin.fetch_arrow(timeout_ms, **options))
+
+    def poll(self, timeout_ms: int | None = 1_000, *, max_records: int | None = None) -> list[ConsumerRecord]:
+        """Return records as Python values."""
+        return self._loop.call(self._twin.poll(timeout_ms, max_records=max_records))
+
+    def commit(self, offsets: Mapping[TopicPartition, CommittedOffset | int] | None = None) -> None:
+        """Commit offsets for the group."""
+        self._loop.call(self._twin.commit(offsets))
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+        """Return what the group has committed."""
+        return self._loop.call(self._twin.committed(partitions))
+
+    def group_metadata(self) -> GroupMember:
+        """Return what a transactional producer wants to know of this consumer."""
+        return self._twin.group_metadata()
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        while True:
+            yield from self.poll(None)
+
+
+async def _run(function: Any, *arguments: Any) -> Any:
+    """Run a plain function on the loop, where the client's state lives."""
+    return function(*arguments)

@@ -1,0 +1,235 @@
+"""A producer's id and its transactions: what is said to the coordinator, and when (KIP-98, KIP-360, KIP-447).
+
+The older form of the protocol is spoken: partitions are added to a transaction before their first batch. Brokers of
+4.x take it as well as their own (KIP-890), where the broker adds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafkaframes.client.batches import Producer
+from kafkaframes.client.cluster import GROUP, TRANSACTION, ClusterClient, fail
+from kafkaframes.client.metadata import Broker, TopicPartition
+from kafkaframes.client.sender import Sender
+from kafkaframes.client.settings import ProducerSettings
+from kafkaframes.errors import BrokerError, NetworkError, OptionError
+from kafkaframes.messages.objects import Message
+
+_NEWEST: Final = {"AddPartitionsToTxnRequest": 3, "EndTxnRequest": 4, "TxnOffsetCommitRequest": 4}
+_KNOWS_EPOCHS: Final = 3  # InitProducerId's first version that takes an id and epoch and raises the epoch (KIP-360)
+_COORDINATOR_MOVED: Final = frozenset({14, 15, 16})
+_FENCED: Final = frozenset({47, 90, 53})  # INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, TRANSACTIONAL_ID_AUTHORIZATION
+
+
+class Transactions:
+    """One producer's."""
+
+    def __init__(self, cluster: ClusterClient, sender: Sender, settings: ProducerSettings) -> None:
+        self._cluster = cluster
+        self._sender = sender
+        self._settings = settings
+        self._added: set[TopicPartition] = set()
+        self._groups: set[str] = set()
+        self._is_open = False
+        self._fenced: BrokerError | None = None
+        sender.renew = self.renew_epoch
+
+    # ---------------------------------------------------------------------------------------------- producer ids
+
+    async def init_producer_id(self) -> None:
+        """Get an id; with a transactional id, fence off its earlier producers and end what they left open."""
+        self._sender.transactional = self._settings.transactional_id is not None
+        self._sender.set_producer(await self._new_producer(Producer()))
+
+    async def renew_epoch(self) -> None:
+        """Raise the epoch after a batch was lost, so that numbers begin anew (KIP-360). Nothing is under way."""
+        if self._sender.needs_new_epoch and not self._settings.transactional_id:
+            self._sender.set_producer(await self._new_producer(self._sender.producer))
+
+    async def _new_producer(self, known: Producer) -> Producer:
+        cls = self._settings.message("InitProducerIdRequest")
+        transactional_id = self._settings.transactional_id
+
+        async def step() -> Producer:
+            broker = await self._coordinator() if transactional_id is not None else None
+            connection = await (self._cluster.any_connection() if broker is None else self._cluster.connection(broker))
+            body = cls(transactional_id=transactional_id, transaction_timeout_ms=self._settings.transaction_timeout_ms)
+            at = connection.version_of(body)
+            if at >= _KNOWS_EPOCHS:
+                body.producer_id, body.producer_epoch = known
+            response = await connection.request(body, version=at)
+            self._check(response.error_code, "InitProducerId")
+            return Producer(response.producer_id, response.producer_epoch)
+
+        return await self._cluster.retried(step)
+
+    # ---------------------------------------------------------------------------------------------- transactions
+
+    def begin(self) -> None:
+        """Begin one.
+
+        Raises:
+            OptionError: there is no transactional id, or a transaction is open.
+            BrokerError: this producer was fenced off.
+        """
+        if self._settings.transactional_id is None:
+            raise OptionError("transactions need transactional_id")
+        if self._is_open:
+            raise OptionError("a transaction is open; commit or abort it first")
+        if self._fenced is not None:
+            raise self._fenced
+        self._is_open = True
+
+    async def before_batch(self, partition: TopicPartition) -> None:
+        """Add a partition to the transaction before its first batch goes out; without transactions, do nothing."""
+        if self._settings.transactional_id is None:
+            return
+        if not self._is_open:
+            raise OptionError("a producer with transactional_id writes in transactions only: begin_transaction first")
+        if partition in self._added:
+            return
+        cls = self._settings.message("AddPartitionsToTxnRequest")
+        producer_id, epoch = self._sender.producer
+        topic = cls.AddPartitionsToTxnTopic(name=partition.topic, partitions=[partition.partition])
+        body = cls(
+            v3_and_below_transactional_id=self._settings.transactional_id,
+            v3_and_below_producer_id=producer_id,
+            v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=[topic],
+        )
+
+        async def step() -> None:
+            response = await self._ask(body)
+            for one in response.results_by_topic_v3_and_below:
+                for result in one.results_by_partition:
+                    self._check(result.partition_error_code, f"adding {partition} to the transaction")
+
+        await self._cluster.retried(step)
+        self._added.add(partition)
+
+    async def end(self, *, commit: bool) -> None:
+        """Commit or abort.
+
+        Raises:
+            OptionError: no transaction is open.
+            BrokerError: it must be aborted (a batch was lost), or this producer was fenced off.
+        """
+        if not self._is_open:
+            raise OptionError("no transaction is open")
+        if commit and self._sender.needs_new_epoch:
+            raise BrokerError("a batch of this transaction was not written: abort it")
+        if self._added or self._groups:
+            await self._end(commit)
+        self._is_open = False
+        self._added.clear()
+        self._groups.clear()
+        if self._sender.needs_new_epoch:
+            self._sender.set_producer(await self._new_producer(self._sender.producer))
+
+    async def _end(self, commit: bool) -> None:
+        producer_id, epoch = self._sender.producer
+        body = self._settings.message("EndTxnRequest")(
+            transactional_id=self._settings.transactional_id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            committed=commit,
+        )
+
+        async def step() -> None:
+            response = await self._ask(body)
+            self._check(response.error_code, "committing the transaction" if commit else "aborting the transaction")
+
+        await self._cluster.retried(step)
+
+    async def send_offsets(self, offsets: Mapping[TopicPartition, int], group: Any) -> None:
+        """Add a group's offsets to the transaction.
+
+        Args:
+            offsets: the next offset to read of each partition.
+            group: a group id, or what names a member too: ``group_id``, ``generation_id``, ``member_id``,
+                ``group_instance_id``.
+        """
+        if not self._is_open:
+            raise OptionError("no transaction is open")
+        group_id = group if isinstance(group, str) else group.group_id
+        if group_id not in self._groups:
+            await self._add_group(group_id)
+        await self._commit_offsets(offsets, group, group_id)
+
+    async def _add_group(self, group_id: str) -> None:
+        producer_id, epoch = self._sender.producer
+        body = self._settings.message("AddOffsetsToTxnRequest")(
+            transactional_id=self._settings.transactional_id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            group_id=group_id,
+        )
+
+        async def step() -> None:
+            response = await self._ask(body)
+            self._check(response.error_code, f"adding the offsets of group {group_id} to the transaction")
+
+        await self._cluster.retried(step)
+        self._groups.add(group_id)
+
+    async def _commit_offsets(self, offsets: Mapping[TopicPartition, int], group: Any, group_id: str) -> None:
+        cls = self._settings.message("TxnOffsetCommitRequest")
+        producer_id, epoch = self._sender.producer
+        body = cls(
+            transactional_id=self._settings.transactional_id,
+            group_id=group_id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+        topics: dict[str, list[Any]] = {}
+        for partition, offset in offsets.items():
+            one = cls.TxnOffsetCommitRequestPartition(partition_index=partition.partition, committed_offset=offset)
+            topics.setdefault(partition.topic, []).append(one)
+        body.topics = [cls.TxnOffsetCommitRequestTopic(name=name, partitions=all_) for name, all_ in topics.items()]
+        if not isinstance(group, str):
+            body.member_id, body.generation_id = group.member_id, group.generation_id
+            body.group_instance_id = group.group_instance_id
+
+        async def step() -> None:
+            response = await self._ask(body, coordinator_of=group_id)
+            for topic in response.topics:
+                for one in topic.partitions:
+                    self._check(one.error_code, f"offsets of {topic.name}-{one.partition_index}", group_id)
+
+        await self._cluster.retried(step)
+
+    # ---------------------------------------------------------------------------------------------------- asking
+
+    async def _coordinator(self) -> Broker:
+        return await self._cluster.coordinator(self._settings.transactional_id or "", TRANSACTION)
+
+    async def _ask(self, body: Message, *, coordinator_of: str | None = None) -> Any:
+        """Ask the transaction's coordinator, or a group's."""
+        if coordinator_of is None:
+            broker = await self._coordinator()
+        else:
+            broker = await self._cluster.coordinator(coordinator_of, GROUP)
+        try:
+            return await self._cluster.request(broker, body, most=_NEWEST.get(body.spec.name))
+        except NetworkError:
+            self._forget(coordinator_of)
+            raise
+
+    def _forget(self, group_id: str | None) -> None:
+        if group_id is None:
+            self._cluster.forget_coordinator(self._settings.transactional_id or "", TRANSACTION)
+        else:
+            self._cluster.forget_coordinator(group_id, GROUP)
+
+    def _check(self, number: int, what: str, group_id: str | None = None) -> None:
+        """Raise for an error code; remember a fence."""
+        if not number:
+            return
+        if number in _COORDINATOR_MOVED:
+            self._forget(group_id)
+        error = fail(number, what)
+        if number in _FENCED:
+            self._fenced = error
+        raise error

@@ -1,0 +1,29 @@
+"""Batches that are stamped with a producer and cut apart stay what Kafka reads."""
+
+import pytest
+
+from kafkaframes.client.batches import Producer, split, stamped
+from kafkaframes.records.batch import read_values
+from kafkaframes.records.build import build_records
+
+ROWS = [{"key": b"k%d" % n, "value": b"v" * n, "timestamp": 1_000 + n} for n in range(40)]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_a_stamp_is_what_the_builder_would_have_written(codec):
+    plain = build_records(ROWS, codec=codec)
+    wanted = build_records(
+        ROWS, codec=codec, producer_id=7, producer_epoch=3, base_sequence=2**31 - 5, transactional=True
+    )
+    assert stamped(plain, Producer(7, 3), 2**31 - 5, transactional=True) == wanted
+    assert stamped(wanted, Producer(), -1, transactional=False) == plain
+
+
+def test_pieces_begin_at_offset_0_and_hold_every_record():
+    data = build_records(ROWS, batch_bytes=200)
+    pieces = list(split(data))
+    assert len(pieces) > 5
+    read = [batch for piece, _ in pieces for batch in read_values(piece)]
+    assert all(batch.records[0].offset == 0 and not batch.damage for batch in read)
+    assert [count for _, count in pieces] == [len(batch.records) for batch in read]
+    assert [record.key for batch in read for record in batch.records] == [row["key"] for row in ROWS]

@@ -1,0 +1,60 @@
+"""SASL exchanges against the examples of the RFCs, and against servers that lie."""
+
+import pytest
+
+from kafkaframes.client import sasl
+from kafkaframes.errors import BrokerError
+
+# RFC 7677, section 3
+NONCE = "rOprNGfwEbeRWgbNEkqO"
+FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+PROOF = b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+LAST = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+
+def scram():
+    return sasl.scram("SCRAM-SHA-256", "user", "pencil", nonce=NONCE)
+
+
+def test_scram_as_the_rfc_has_it():
+    exchange = scram()
+    assert next(exchange) == b"n,,n=user,r=" + NONCE.encode()
+    assert exchange.send(FIRST) == PROOF
+    with pytest.raises(StopIteration):
+        exchange.send(LAST)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"r=other,s=AAAA,i=4096", "nonce"),
+        (b"r=" + NONCE.encode() + b",s=AAAA,i=4096", "nonce"),
+        (b"r=" + NONCE.encode() + b"x,s=AAAA", "no salt"),
+        (b"r=" + NONCE.encode() + b"x,s=?,i=4096", "no salt"),
+        (b"r=" + NONCE.encode() + b"x,s=AAAA,i=1", "1 iterations"),
+        (b"r=" + NONCE.encode() + b"x,s=AAAA,i=99999999999", "iterations"),
+        (b"\xff", "nonce"),
+    ],
+)
+def test_a_challenge_that_is_none(answer, reason):
+    exchange = scram()
+    next(exchange)
+    with pytest.raises(BrokerError, match=reason):
+        exchange.send(answer)
+
+
+def test_a_server_that_does_not_know_the_password():
+    exchange = scram()
+    next(exchange)
+    exchange.send(FIRST)
+    with pytest.raises(BrokerError, match="does not prove"):
+        exchange.send(b"v=" + b"A" * 44)
+
+
+def test_plain_and_bearer():
+    assert next(sasl.plain("u", "p")) == b"\0u\0p"
+    exchange = sasl.oauthbearer("token")
+    assert next(exchange) == b"n,,\x01auth=Bearer token\x01\x01"
+    assert exchange.send(b'{"status":"invalid_token"}') == b"\x01"
+    with pytest.raises(BrokerError, match="invalid_token"):
+        exchange.send(b"")

@@ -1,0 +1,40 @@
+"""A client's settings: keywords, Kafka's properties, errors that name the nearest setting."""
+
+import pytest
+
+from kafkaframes.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
+from kafkaframes.errors import OptionError
+
+SERVER = {"bootstrap_servers": "h:1"}
+
+
+def test_properties_and_keywords_mean_the_same():
+    by_property = ProducerSettings.of({"bootstrap.servers": "h:1", "linger.ms": "20", "enable.idempotence": "true"})
+    assert by_property == ProducerSettings(bootstrap_servers="h:1", linger_ms=20, enable_idempotence=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"linger_mss": 1}, "did you mean linger_ms"),
+        ({"linger.ms": "soon"}, "no whole number"),
+        ({"acks": 2}, "acks is '2'"),
+        ({"compression_type": "brotli"}, "there are none, gzip, snappy, lz4, zstd"),
+        ({"transactional_id": "t", "acks": 1}, "acks=all"),
+        ({"security_protocol": "SASL_PLAINTEXT"}, "sasl_username"),
+    ],
+)
+def test_what_does_not_fit_is_said(given, reason):
+    with pytest.raises(OptionError, match=reason):
+        ProducerSettings.of({**SERVER, **given})
+
+
+@pytest.mark.parametrize("servers", ["", [], "h:0", "h:99999999999", "h:x", " , "])
+def test_servers_that_are_none(servers):
+    with pytest.raises(OptionError, match="bootstrap_servers"):
+        ClientSettings(bootstrap_servers=servers)
+
+
+def test_a_password_is_not_shown():
+    settings = ConsumerSettings(**SERVER, sasl_username="u", sasl_password="secret")
+    assert "secret" not in repr(settings)
