@@ -1,0 +1,128 @@
+"""Make ``spec/releases.json``: which versions of each API every release of Kafka advertises and accepts.
+
+``python -m tests.interop.releases [--specs FOLDER]`` asks the published kafka-clients of each release (Maven fetches
+them, Java 17 runs ``java/ApiRanges.java`` against each) and writes the table. With ``--specs``, a folder of the message
+specs of releases (``2.2.2.zip``, ...), it first holds the two against each other. ``test_releases.py`` makes some rows
+again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkaframes.spec.load import PUBLISHED, load_message
+from kafkaframes.spec.releases import FILE, release
+
+#: The last patch of each minor line, as far as the specs of releases are at hand, and 4.0.0, whose JoinGroup differs
+#: from 4.0.1's (KAFKA-19444).
+RELEASES = (
+    "0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.1.1", "0.10.2.2", "0.11.0.3", "1.0.2", "1.1.1", "2.0.1", "2.1.1", "2.2.2",
+    "2.3.1", "2.4.1", "2.5.1", "2.6.3", "2.7.2", "2.8.2", "3.0.2", "3.1.2", "3.2.3", "3.3.2", "3.4.1", "3.5.2", "3.6.2",
+    "3.7.2", "3.8.1", "3.9.1", "4.0.0", "4.0.1", "4.1.1", "4.2.0", "4.3.1", "4.4.0",
+)  # fmt: skip
+#: JoinGroup and Heartbeat stand in the client's tables of 0.8.2, and its broker does not know them (RequestKeys: 0-10).
+NOT_SERVED = {("0.8.2.2", 11), ("0.8.2.2", 12)}
+_JAVA = Path(__file__).parent / "java" / "ApiRanges.java"
+_REPOSITORY = Path.home() / ".m2" / "repository"
+_SLF4J = "org.slf4j:slf4j-api:1.7.36"
+
+
+class Row(NamedTuple):
+    """What one release says of one API; ``deprecated`` and ``advertised`` are empty where there is nothing to say."""
+
+    key: int
+    accepted: str
+    advertised: str
+    deprecated: str
+    listeners: str
+
+
+def fetch(artifact: str) -> Path:
+    """Return the jar of ``group:name:version``, fetched by Maven where the local repository lacks it."""
+    group, name, version = artifact.split(":")
+    jar = _REPOSITORY / group.replace(".", "/") / name / version / f"{name}-{version}.jar"
+    if not jar.is_file():
+        command = ["mvn", "-q", "-B", "dependency:get", f"-Dartifact={artifact}", "-Dtransitive=false"]
+        subprocess.run(command, check=True, capture_output=True, timeout=300)
+    return jar
+
+
+def ask(version: str) -> list[Row]:
+    """Return what the kafka-clients of one release says of each API."""
+    jars = [fetch(f"org.apache.kafka:kafka-clients:{version}"), fetch(_SLF4J)]
+    command = ["java", "-cp", ":".join(map(str, jars)), str(_JAVA)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    rows = [_row(line.split(" ")) for line in done.stdout.splitlines()]
+    return [row for row in rows if (version, row.key) not in NOT_SERVED]
+
+
+def _row(parts: list[str]) -> Row:
+    key, _, accepted, advertised, deprecated, listeners = parts
+    return Row(
+        int(key), accepted, "" if advertised == accepted else advertised, deprecated.strip("-"), listeners.lower()
+    )
+
+
+def table(rows: dict[str, list[Row]]) -> dict[str, object]:
+    """Return the table: for each API the releases at which what is said of it changed; null: it is not there."""
+    history: dict[int, list[list[object]]] = {}
+    for key in sorted({row.key for one in rows.values() for row in one}):
+        said: object = None
+        for version, one in rows.items():
+            row = next((row for row in one if row.key == key), None)
+            now = None if row is None else list(row[1:])
+            if now != said:
+                history.setdefault(key, []).append([version, now])
+            said = now
+    return {"releases": list(rows), "apis": {str(key): changes for key, changes in history.items()}}
+
+
+def write(rows: dict[str, list[Row]], file: Path = FILE) -> None:
+    """Write the table, a line a change."""
+    made = table(rows)
+    apis = made["apis"]
+    assert isinstance(apis, dict)
+    lines = []
+    for key, changes in apis.items():
+        told = ",\n    ".join(json.dumps(one) for one in changes)
+        lines.append(f'  "{key}": [\n    {told}\n  ]')
+    body = ",\n".join(lines)
+    file.write_text(f'{{"releases": {json.dumps(made["releases"])},\n"apis": {{\n{body}\n}}}}\n')
+
+
+def differences(version: str, rows: Sequence[Row], specs: Path) -> Iterator[str]:
+    """Yield where the published specs of a release say another range than its classes do."""
+    said = {row.key: row.accepted for row in rows}
+    with zipfile.ZipFile(specs / f"{version}.zip") as archive:
+        for name in archive.namelist():
+            if not name.endswith("Request.json"):
+                continue
+            spec = load_message(archive.read(name), file=name, dialect=PUBLISHED)
+            stable = f"{spec.valid_versions.lowest}-{spec.latest_stable_version}"
+            ours = said.get(spec.api_key if spec.api_key is not None else -1)
+            if ours is not None and ours != stable and spec.latest_stable_version >= spec.valid_versions.lowest:
+                yield f"{version} {spec.name}: {stable} in the spec, {ours} in the classes"
+
+
+def main(arguments: Iterable[str] | None = None) -> None:
+    """Make the table."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--specs", type=Path)
+    options = parser.parse_args(arguments)
+    rows = {version: ask(version) for version in RELEASES}
+    for version in RELEASES if options.specs else ():
+        if (options.specs / f"{version}.zip").is_file():
+            for line in differences(version, rows[version], options.specs):
+                print(line)
+    write(rows)
+    release.cache_clear()
+
+
+if __name__ == "__main__":
+    main()
