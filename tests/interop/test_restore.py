@@ -66,6 +66,22 @@ def test_an_export_is_opened_after_its_restore_from_parquet(kafka, java, tmp_pat
     check_in_order(tmp_path / "data")
 
 
+def test_a_broker_makes_the_partitions_between_those_that_are_restored(kafka, java, tmp_path):
+    source = DATA / "examples" / "kafka-4.3"
+    run("restore", source, "--to", tmp_path / "data", "--topic", "orders", "--partition", 2, "--no-groups")
+    assert [path.name for path in (tmp_path / "data").glob("orders-*")] == ["orders-2"]
+    with kafka(tmp_path) as node:
+        seen = read(java, node, appended=APPENDED)
+        node.stop()
+        log = (tmp_path / "kafka.out").read_text()
+    assert {key: end > APPENDED for key, (_, end) in users(seen.ends).items()} == {
+        ("orders", 0): False, ("orders", 1): False, ("orders", 2): True
+    }  # fmt: skip
+    assert sorted(path.name for path in (tmp_path / "data").glob("orders-*")) == ["orders-0", "orders-1", "orders-2"]
+    assert errors_in(log) == []
+    check_in_order(tmp_path / "data")
+
+
 def consumed(lines: str, partition: int) -> list[tuple[int, str, str]]:
     """Return what a group's consumer was given of a partition: offset, key, value."""
     words = [line.split("\t") for line in lines.splitlines()]
