@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kafkaframes.cli import info, workers
+from kafkaframes.cli import workers
 from kafkaframes.cli.main import cli
+from kafkaframes.cli.text import time_text
 from kafkaframes.errors import LogDirError
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
@@ -104,6 +105,8 @@ def test_several_processes_answer_in_order():
     assert [*workers.in_order(str, tasks, size_of=int, workers=2)] == [*map(str, tasks)]
 
 
-@pytest.mark.parametrize(("timestamp", "text"), [(-1, ""), (0, "1970-01-01 00:00:00"), (2**62, str(2**62))])
+@pytest.mark.parametrize(
+    ("timestamp", "text"), [(-1, "–"), (None, "–"), (0, "1970-01-01 00:00:00"), (2**62, f"{2**62} ms")]
+)
 def test_times_no_calendar_has_are_numbers(timestamp, text):
-    assert info.time_text(timestamp) == text
+    assert time_text(timestamp) == text

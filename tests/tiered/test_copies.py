@@ -37,11 +37,10 @@ def test_a_damaged_chunk_is_told_and_the_rest_is_read(copies, replicas):
     missing = sorted(set(range(2100)) - set(offsets))
     assert 0 < len(missing) < 400
     assert offsets == sorted(set(offsets))
-    said = "cannot be undone" if replicas == "all" else f"no copy has offsets {missing[0]} to {missing[-1]}"
     assert found.errors
-    assert all(said in error.reason for error in found.errors)
+    assert all("cannot be undone" in error.reason for error in found.errors)
 
 
 def test_a_damaged_chunk_ends_a_read_that_is_to_fail_fast(copies, replicas):
-    with pytest.raises(KafkaframesError, match=r"cannot be undone|no copy has offsets"):
+    with pytest.raises(KafkaframesError, match="cannot be undone"):
         list(kafkaframes.read_records(copies, mode="FAILFAST", replicas=replicas))

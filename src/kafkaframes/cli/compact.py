@@ -13,9 +13,9 @@ import click
 
 from kafkaframes.cleaner.settings import CleanerSettings
 from kafkaframes.cli import rewriting
-from kafkaframes.cli.info import size_text
 from kafkaframes.cli.stores import store_options
 from kafkaframes.cli.tables import print_table
+from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
 from kafkaframes.files.row_counts import row_counts_text
 from kafkaframes.files.semantics import SEMANTICS
@@ -120,15 +120,15 @@ def _show(report: CompactionReport) -> None:
     print_table(("name", "dirty offsets", goes, "size", "becomes", "why"), rows)
     left_out = sum((Counter(one.dropped) for one in report.partitions), Counter[str]())
     read, kept = (sum(getattr(one, name) for one in report.partitions) for name in ("records_read", "records_kept"))
-    click.echo(row_counts_text(read, kept, left_out))
+    say(row_counts_text(read, kept, left_out))
     if report.destination:
-        click.echo(f"{'done before' if report.done_before else 'done'}: {report.destination}")
+        say(f"{'done before' if report.done_before else 'done'}: {report.destination}")
 
 
 def _show_proof(proof: Proof) -> None:
     for file, offset in proof.found:
-        click.echo(f"the key is in {file}, offset {offset}")
+        say(f"the key is in {file}, offset {offset}")
     for file, position, reason in proof.unread:
-        click.echo(f"not read: {file}, byte {position}: {reason}")
+        say(f"not read: {file}, byte {position}: {reason}")
     verdict = "gone: no record has the key" if proof.is_gone else "NOT proven gone"
-    click.echo(f"{verdict}; {proof.files:,} files were read")
+    say(f"{verdict}; {proof.files:,} files were read")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkaframes.cli.text import say
+
 if TYPE_CHECKING:
     from kafkaframes.copies.decisions import Decision
     from kafkaframes.copies.together import OneLog
@@ -53,7 +55,7 @@ def one_log(
     named = _named(paths)
     reason = refusal(directories, named)
     if reason is not None:
-        click.echo(f"kafkaframes: not merged: {reason}", err=True)
+        say(f"kafkaframes: not merged: {reason}", err=True)
         return OneLog(tuple(directories))
     return one_log_of(directories, named=named, options=options, check=check)
 

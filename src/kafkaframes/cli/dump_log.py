@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any, BinaryIO
 
 import click
@@ -19,6 +18,7 @@ import pyarrow.csv
 
 from kafkaframes.cli.copies import MERGE, replicas_option
 from kafkaframes.cli.stores import key_file_option, store_options
+from kafkaframes.cli.text import milliseconds, say
 from kafkaframes.dump import files, kcat, table
 from kafkaframes.dump.chunks import Chunk, ChunkReader, Place
 from kafkaframes.dump.copies import merge_files
@@ -48,7 +48,7 @@ class Report:
         self.faults += 1
         if str(error) not in self.seen:
             self.seen.add(str(error))
-            click.echo(f"kafkaframes: {error}", err=True)
+            say(f"kafkaframes: {error}", err=True)
 
 
 @click.command("dump-log", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -164,7 +164,7 @@ class _Options:
         if self.given["replicas"] == MERGE:
             found, decisions = merge_files(found, self.paths, options=options)
             for line in decisions:
-                click.echo(f"kafkaframes: {line}", err=True)
+                say(f"kafkaframes: {line}", err=True)
         conditions = self.conditions if control else _without_control(self.conditions)
         return wanted_files(found, conditions, limit=self.given["count"])
 
@@ -202,18 +202,6 @@ def _without_control(conditions: Filter) -> Filter:
     return replace(conditions, control=False)
 
 
-def milliseconds(text: str) -> int:
-    """Read a time: milliseconds since 1970, or a date in ISO 8601 (UTC where it names no zone)."""
-    if text.lstrip("-").isdigit():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise OptionError(f"no time: {text!r} (milliseconds since 1970, or 2026-01-31T12:00:00Z)") from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
-
-
 @contextmanager
 def _stream(path: str | None) -> Iterator[BinaryIO]:
     if path is None:
@@ -235,7 +223,7 @@ def _print_text(options: _Options, out: BinaryIO, report: Report) -> None:
             out.write(piece)
         out.flush()
         for line in dump.error_lines():
-            click.echo(line, err=True)
+            say(line, err=True)
         for fault in dump.findings.faults:
             report.fault(fault)
 

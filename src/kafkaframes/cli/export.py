@@ -13,8 +13,8 @@ import click
 
 from kafkaframes.cli import workers
 from kafkaframes.cli.copies import replicas_option
-from kafkaframes.cli.dump_log import milliseconds
 from kafkaframes.cli.stores import key_file_option, key_option
+from kafkaframes.cli.text import milliseconds, printable, say, size_text
 from kafkaframes.dump.filters import Filter, key_pattern
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.export.run import Outcome, export
@@ -188,7 +188,7 @@ def _on_spark(asked: Callable[..., Outcome], worker: Callable[[Any], Any], maste
     from kafkaframes.spark.jobs import session_at
 
     if not quiet:
-        click.echo(f"starting Spark at {master} ...", err=True)
+        say(f"starting Spark at {master} ...", err=True)
     with session_at("kafkaframes export", master) as spark:
         return asked(run=spark_run(spark, worker))
 
@@ -196,12 +196,12 @@ def _on_spark(asked: Callable[..., Outcome], worker: Callable[[Any], Any], maste
 def _tell(outcome: Outcome, *, as_json: bool) -> None:
     for result in outcome.results:
         for fault in result.faults:
-            click.echo(f"kafkaframes: {fault}", err=True)
+            say(f"kafkaframes: {fault}", err=True)
         if result.fault_count > len(result.faults):
             more = result.fault_count - len(result.faults)
-            click.echo(f"kafkaframes: {result.task.path}: and {more:,} more damaged places", err=True)
+            say(f"kafkaframes: {result.task.path}: and {more:,} more damaged places", err=True)
     for result in outcome.failed:
-        click.echo(f"kafkaframes: not exported: {result.failed}", err=True)
+        say(f"kafkaframes: not exported: {result.failed}", err=True)
     if as_json:
         click.echo(json.dumps(outcome.as_json()))
     else:
@@ -211,7 +211,7 @@ def _tell(outcome: Outcome, *, as_json: bool) -> None:
 def _print(outcome: Outcome) -> None:
     from rich.console import Console
 
-    from kafkaframes.cli.summarize import WIDTH_IN_A_PIPE, size_text, tables_of
+    from kafkaframes.cli.summarize import WIDTH_IN_A_PIPE, tables_of
 
     summary = outcome.summary
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_IN_A_PIPE)
@@ -229,6 +229,6 @@ def _print(outcome: Outcome) -> None:
         from kafkaframes.cli.export_table import lines_of
 
         for line in lines_of(outcome.table):
-            console.print(line, markup=False)
+            console.print(printable(line), markup=False)
     if outcome.failed:
         console.print(f"{len(outcome.failed):,} segments are missing: run again to go on", style="bold red")

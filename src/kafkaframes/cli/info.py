@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +14,7 @@ import click
 from kafkaframes.cli import workers
 from kafkaframes.cli.copies import MERGE, decision_lines, has_copies, one_log, replicas_option
 from kafkaframes.cli.stores import key_file_option, store_options
+from kafkaframes.cli.text import console, printable, show, size_text, time_text
 from kafkaframes.copies.decisions import ROOT, Decision
 from kafkaframes.dump import summary
 from kafkaframes.dump.summary import PartitionSummary, SegmentSummary
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_PARTITIONS = 60  # more are shown by topic, unless asked for
-_PIPED_WIDTH = 200
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _HEADINGS = ("topic", "partition", "segments", "size", "start", "end", "records", "codecs", "formats", "from", "to", "")
 _NARROWER = ((115, {"formats", "from"}), (95, {"segments"}))  # terminal width -> columns that are left out below it
 _SHORT_TIMES_WIDTH = 140  # below it times are days
@@ -57,8 +54,8 @@ class _Row:
             f"{records:,}" if is_deep else "",
             _mix_text(one.mix("codecs") for one in self.partitions),
             _mix_text(one.mix("magics") for one in self.partitions),
-            time_text(first)[:length],
-            time_text(last)[:length],
+            _time_text(first)[:length],
+            _time_text(last)[:length],
             ", ".join(dict.fromkeys(remark for one in self.partitions for remark in _remarks(one))),
         ]
 
@@ -76,26 +73,8 @@ def _remarks(one: PartitionSummary) -> list[str]:
     return remarks + ([f"{unread} segments unreadable"] if unread else [])
 
 
-def size_text(size_bytes: int) -> str:
-    """Write a size for people.
-
-    >>> size_text(1536), size_text(7)
-    ('1.5 KiB', '7 B')
-    """
-    value, unit = float(size_bytes), 0
-    while value >= 1024 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{size_bytes} B" if unit == 0 else f"{value:,.1f} {_UNITS[unit]}"
-
-
-def time_text(timestamp_ms: int) -> str:
-    """Write a time for people, in UTC; what no calendar has is written as the number."""
-    if timestamp_ms < 0:
-        return ""
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp_ms)
+def _time_text(timestamp_ms: int) -> str:
+    return time_text(timestamp_ms) if timestamp_ms >= 0 else ""
 
 
 def _mix_text(mixes: Iterable[Counter[str]]) -> str:
@@ -149,15 +128,15 @@ def _rows(partitions: list[PartitionSummary], *, by: str | None) -> list[_Row]:
     return [_Row(topic, ones) for topic, ones in topics.items()]
 
 
-def _print(console: Console, directory: LogDirectory, partitions: list[PartitionSummary], by: str | None) -> None:
+def _print(to: Console, directory: LogDirectory, partitions: list[PartitionSummary], by: str | None) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     is_deep = any(one.is_deep for one in partitions)
-    rows = [(row.topic, row.cells(is_deep=is_deep, width=console.width)) for row in _rows(partitions, by=by)]
+    rows = [(row.topic, row.cells(is_deep=is_deep, width=to.width)) for row in _rows(partitions, by=by)]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    left_out = {name for width, columns in _NARROWER if console.width < width for name in columns}
+    left_out = {name for width, columns in _NARROWER if to.width < width for name in columns}
     used = [
         place for place, name in enumerate(_HEADINGS) if name not in left_out and any(cells[place] for _, cells in rows)
     ]
@@ -166,15 +145,15 @@ def _print(console: Console, directory: LogDirectory, partitions: list[Partition
         table.add_column(_HEADINGS[place], justify=justify, no_wrap=place < 8, style="bold" if place == 0 else "")
     for topic, cells in rows:
         style = "dim" if topic.startswith("__") else ""
-        table.add_row(*(Text(cells[place]) for place in used), style=style)
-    console.print(_heading(directory), highlight=False, markup=False, style="bold cyan")
-    console.print(table)
-    console.print(_footing(partitions, is_deep=is_deep), highlight=False, markup=False)
+        table.add_row(*(Text(printable(cells[place])) for place in used), style=style)
+    show(to, _heading(directory), style="bold cyan")
+    to.print(table)
+    show(to, _footing(partitions, is_deep=is_deep))
     for problem in directory.problems:
-        console.print(f"! {problem}", highlight=False, markup=False, style="yellow")
+        show(to, f"! {problem}", style="yellow")
     for note in (note for partition in directory.partitions for note in partition.notes):
-        console.print(f"left out: {note}", highlight=False, markup=False, style="dim")
-    console.print()
+        show(to, f"left out: {note}", style="dim")
+    to.print()
 
 
 def _heading(directory: LogDirectory) -> str:
@@ -232,10 +211,8 @@ def command(
             told = {"decisions": [one.as_json() for one in decisions]} if directory.path == ROOT else {}
             click.echo(json.dumps(_as_json(directory, partitions) | told))
         return
-    from rich.console import Console
-
-    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
+    out = console()
     for directory, partitions in found:
-        _print(console, directory, partitions, by)
+        _print(out, directory, partitions, by)
     for line in decision_lines(decisions):
-        console.print(f"! {line}", highlight=False, markup=False, style="yellow")
+        show(out, f"! {line}", style="yellow")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import signal
 import sys
+from io import TextIOWrapper
 from types import FrameType
 
 import click
 
 from kafkaframes import __version__
 from kafkaframes.cli.lazy import LazyGroup
+from kafkaframes.cli.text import say
 from kafkaframes.errors import KafkaframesError
 
 # command -> (module, one line for `kafkaframes --help`). The module's `command` is the click command; a room's
@@ -48,14 +50,17 @@ def main() -> None:
     Stopped by Ctrl-C or by ``kill``, a command cleans up after itself, and the exit status is that of a shell.
     """
     signal.signal(signal.SIGTERM, _stop)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a name that is not UTF-8 is no reason to stop
+            stream.reconfigure(errors="backslashreplace")
     try:
         cli()
     except KafkaframesError as error:
-        click.echo(f"kafkaframes: {error}", err=True)
+        say(f"kafkaframes: {error}", err=True)
         sys.exit(2)
     except OSError as error:
         where = f" (at {error.filename})" if error.filename is not None else ""
-        click.echo(f"kafkaframes: {error.strerror or error}{where}", err=True)
+        say(f"kafkaframes: {error.strerror or error}{where}", err=True)
         sys.exit(2)
 
 

@@ -8,7 +8,7 @@ import time
 import click
 
 from kafkaframes.cli import rewriting
-from kafkaframes.cli.info import size_text
+from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
 from kafkaframes.log.recovery.recover import RecoverySettings
 from kafkaframes.rewrite.repair_job import RepairReport, repair_in_place, repair_log
@@ -18,17 +18,17 @@ def _print(report: RepairReport) -> None:
     for one in report.partitions:
         name = one["partition"]
         for action in one["actions"]:
-            click.echo(f"{name}: {action}")
+            say(f"{name}: {action}")
         for segment in one["segments"]:
             for loss in segment["lost"]:
                 size = f"bytes {loss['start']:,} to {loss['end']:,}"
-                click.echo(f"{name}: {segment['name']}: {size} are left out: {loss['reason']}")
+                say(f"{name}: {segment['name']}: {size} are left out: {loss['reason']}")
             for first, after in segment["holes"]:
-                click.echo(f"{name}: {segment['name']}: no records left of the offsets {first} to {after - 1}")
+                say(f"{name}: {segment['name']}: no records left of the offsets {first} to {after - 1}")
     lost = sum(one["bytes_lost"] for one in report.partitions)
-    click.echo(f"{len(report.partitions)} partitions; {size_text(lost)} of segments are not kept")
+    say(f"{len(report.partitions)} partitions; {size_text(lost)} of segments are not kept")
     if report.destination:
-        click.echo(f"{'done before' if report.done_before else 'done'}: {report.destination}")
+        say(f"{'done before' if report.done_before else 'done'}: {report.destination}")
 
 
 def _check(to: str | None, backup: str | None, *, in_place: bool, dry_run: bool) -> None:

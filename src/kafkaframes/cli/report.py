@@ -15,13 +15,13 @@ import click
 from kafkaframes import __version__
 from kafkaframes.cli import workers
 from kafkaframes.cli.stores import key_file_option, store_options
+from kafkaframes.cli.text import count_text, say, size_text
 from kafkaframes.errors import OptionError
 from kafkaframes.log.discover import discover
 from kafkaframes.report.measure import Measured, Task, measure_segment
 from kafkaframes.report.model import Report
 from kafkaframes.report.page import report_page
 from kafkaframes.report.survey import make_report
-from kafkaframes.report.words import count_text, size_text
 
 PAGE, JSON = "html", "json"
 _STANDARD_OUTPUT = "-"
@@ -53,7 +53,7 @@ def _write(text: str, output: str) -> None:
     target = Path(output)
     part = target.with_name(f".{target.name}.part")
     try:
-        part.write_text(text, encoding="utf-8")
+        part.write_text(text, encoding="utf-8", errors="backslashreplace")
         part.replace(target)
     except OSError as error:
         part.unlink(missing_ok=True)
@@ -120,4 +120,4 @@ def command(
     report = make_report(found, paths=paths, version=__version__, generated_at=when, options=stores, run=run)
     _write(report_page(report) if kind == PAGE else json.dumps(report.as_json()), to)
     if to != _STANDARD_OUTPUT:
-        click.echo(_said(report, to))
+        say(_said(report, to))

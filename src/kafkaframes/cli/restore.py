@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli import rewriting
-from kafkaframes.cli.dump_log import milliseconds
-from kafkaframes.cli.info import size_text
 from kafkaframes.cli.stores import store_options
 from kafkaframes.cli.tables import print_table
+from kafkaframes.cli.text import milliseconds, say, size_text
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.files.row_counts import row_counts_text
 from kafkaframes.restore.kraft import DEFAULT_RELEASE, RELEASES
@@ -180,14 +179,14 @@ def _show(report: RestoreReport, settings: RestoreSettings) -> None:
         read, written = (
             sum(getattr(one, name) for one in report.partitions) for name in ("records_read", "records_written")
         )
-        click.echo(row_counts_text(read, written, left_out))
+        say(row_counts_text(read, written, left_out))
     for said in _remarks(report):
-        click.echo(said)
+        say(said)
     if report.dry_run:
-        click.echo("nothing was written (--dry-run)")
+        say("nothing was written (--dry-run)")
         return
-    click.echo(f"{'done before' if report.done_before else 'done'}: {report.destination}")
-    click.echo(_how_to_go_on(report, settings))
+    say(f"{'done before' if report.done_before else 'done'}: {report.destination}")
+    say(_how_to_go_on(report, settings))
 
 
 def _remarks(report: RestoreReport) -> list[str]:

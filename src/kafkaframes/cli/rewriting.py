@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli import workers
-from kafkaframes.cli.info import size_text
 from kafkaframes.cli.stores import key_file_option, store_options
 from kafkaframes.cli.tables import print_table
+from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
 from kafkaframes.files.row_counts import row_counts_text
 from kafkaframes.records.layout import CODECS
@@ -169,10 +169,10 @@ def _show(report: JobReport, *, warn: bool) -> None:
     print_table(("name", "segments", "records", "batches", "become", "size", "becomes"), rows)
     left_out = sum((one.left_out for one in report.partitions), Counter[str]())
     read, written = (sum(getattr(one, name) for one in report.partitions) for name in ("records", "records_written"))
-    click.echo(row_counts_text(read, written, left_out))
+    say(row_counts_text(read, written, left_out))
     for kind, number in sorted(report.lost.items()):
-        click.echo(f"{'warning: ' if warn else ''}lost: {number:,} {kind}", err=warn)
+        say(f"{'warning: ' if warn else ''}lost: {number:,} {kind}", err=warn)
     for one in report.partitions:
         for file, position, reason in one.damaged:
-            click.echo(f"kept as it was: {file}, byte {position}: {reason}", err=True)
-    click.echo(f"{'done before' if report.done_before else 'done'}: {report.destination}")
+            say(f"kept as it was: {file}, byte {position}: {reason}", err=True)
+    say(f"{'done before' if report.done_before else 'done'}: {report.destination}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from rich.markup import escape
 
 from kafkaframes.cli.copies import replicas_option
 from kafkaframes.cli.stores import key_file_option, key_option
+from kafkaframes.cli.text import printable, size_text, time_text
 from kafkaframes.errors import KafkaframesError, OptionError
 
 if TYPE_CHECKING:
@@ -130,9 +130,9 @@ def _run(
 def render(summary: Summary) -> Iterable[Any]:
     """Yield what is printed: tables, then where to look."""
     yield from tables_of(summary)
-    output = escape(summary.output)
+    output = _plain(summary.output)
     yield f"[bold green]✓[/] {summary.records:,} records in {summary.seconds:.1f} s, as Parquet in [bold]{output}[/]"
-    yield f"""  [dim]spark.read.parquet("{output}").where("topic = '{escape(_first_topic(summary))}'").show()[/]"""
+    yield f"""  [dim]spark.read.parquet("{output}").where("topic = '{_plain(_first_topic(summary))}'").show()[/]"""
 
 
 def tables_of(summary: Summary) -> Iterable[Any]:
@@ -142,9 +142,13 @@ def tables_of(summary: Summary) -> Iterable[Any]:
     yield _codecs_table(summary)
     yield _dropped_table(summary) if summary.dropped else "[bold]Left out[/]  nothing"
     if summary.internal_topics:
-        names = escape(", ".join(summary.internal_topics))
+        names = _plain(", ".join(summary.internal_topics))
         yield f"[bold]Not read[/]  internal topics: {names} [dim](-o includeInternalTopics=true)[/]"
     yield ""
+
+
+def _plain(text: str) -> str:
+    return escape(printable(text))
 
 
 def _first_topic(summary: Summary) -> str:
@@ -165,7 +169,7 @@ def _topics_table(summary: Summary) -> Table:
     table = _table("Records", "topic", "partitions", "records", "bytes", "first", "last")
     for topic in summary.topics:
         table.add_row(
-            f"[bold]{escape(topic.topic)}[/]",
+            f"[bold]{_plain(topic.topic)}[/]",
             f"{topic.partitions}",
             f"{topic.records:,}",
             size_text(topic.payload_bytes),
@@ -187,33 +191,5 @@ def _dropped_table(summary: Summary) -> Table:
     table = _table("Left out", "what", "batches", "records", "in the log")
     for dropped in summary.dropped:
         records = "?" if dropped.records is None else f"{dropped.records:,}"
-        table.add_row(escape(dropped.reason), f"{dropped.batches:,}", records, size_text(dropped.log_bytes))
+        table.add_row(_plain(dropped.reason), f"{dropped.batches:,}", records, size_text(dropped.log_bytes))
     return table
-
-
-def size_text(size_bytes: int) -> str:
-    """Write a size for people.
-
-    >>> size_text(999), size_text(1_500), size_text(2_500_000_000)
-    ('999 B', '1.5 kB', '2.5 GB')
-    """
-    size = float(size_bytes)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
-
-
-def time_text(timestamp_ms: int | None) -> str:
-    """Write a time in UTC; a dash where there is none, the number itself beyond the year 9999.
-
-    >>> time_text(1_700_000_000_000)
-    '2023-11-14 22:13:20'
-    """
-    if timestamp_ms is None:
-        return "-"
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (ValueError, OverflowError, OSError):
-        return f"{timestamp_ms} ms"

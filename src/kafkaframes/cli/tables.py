@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
-_PIPED_WIDTH = 200  # a pipe has no width of its own
+from kafkaframes.cli.text import console, printable
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, dim: Sequence[bool] = ()) -> None:
@@ -17,7 +16,6 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, dim: S
         dim: which rows are of less weight.
     """
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -29,5 +27,5 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, dim: S
         table.add_column(columns[index], no_wrap=not is_last, style="bold" if index == bold else "")
     for number, row in enumerate(rows):
         style = "dim" if number < len(dim) and dim[number] else ""
-        table.add_row(*(Text(row[index]) for index in used), style=style)
-    Console(highlight=False, width=None if sys.stdout.isatty() else _PIPED_WIDTH).print(table)
+        table.add_row(*(Text(printable(row[index])) for index in used), style=style)
+    console().print(table)

@@ -13,8 +13,8 @@ import click
 
 from kafkaframes.cli import workers
 from kafkaframes.cli.copies import MERGE, one_log, replicas_option
-from kafkaframes.cli.info import size_text
 from kafkaframes.cli.stores import key_file_option, store_options
+from kafkaframes.cli.text import console, say, show, size_text
 from kafkaframes.copies.decisions import Decision
 from kafkaframes.copies.together import OneLog
 from kafkaframes.dump import verify
@@ -53,20 +53,18 @@ def _report(found: tuple[LogDirectory, ...], *, deep: bool, jobs: int | None, ma
 
 
 def _print(report: Report, *, show_all: bool) -> None:
-    from rich.console import Console
-
-    console = Console(width=None if sys.stdout.isatty() else 200, soft_wrap=True)
+    out = console()
     shown: Counter[tuple[Severity, str]] = Counter()
     for finding in report.findings:
         kind = finding.severity, finding.check
         shown[kind] += 1
         if show_all or shown[kind] <= MOST_FINDINGS:
-            console.print(str(finding), style=_STYLES[finding.severity], highlight=False, markup=False)
+            show(out, str(finding), style=_STYLES[finding.severity], soft_wrap=True)
     for (severity, check), count in shown.items():
         if count > MOST_FINDINGS and not show_all:
             hidden = f"{severity.name.lower()}: {check}: and {count - MOST_FINDINGS:,} more (--all)"
-            console.print(hidden, style=_STYLES[severity], highlight=False, markup=False)
-    console.print(_summary(report), highlight=False, markup=False, style="green" if report.is_sound else "bold red")
+            show(out, hidden, style=_STYLES[severity], soft_wrap=True)
+    show(out, _summary(report), style="green" if report.is_sound else "bold red", soft_wrap=True)
 
 
 def _summary(report: Report) -> str:
@@ -97,7 +95,7 @@ def _print_merged(merged: OneLog | None) -> None:
         count = len(merged.merged)
         lost = len({(one.topic_partition, one.first_offset) for one in _lost(merged)})
         verdict = f"{lost:,} ranges of offsets are lost or undecided" if lost else "every offset is whole in some copy"
-        click.echo(f"merged: {count:,} partitions of which there are several copies; {verdict}")
+        say(f"merged: {count:,} partitions of which there are several copies; {verdict}")
 
 
 @click.command("verify", context_settings={"help_option_names": ["-h", "--help"]})

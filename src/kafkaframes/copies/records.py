@@ -12,6 +12,7 @@ import pyarrow as pa
 from kafkaframes.errors import DamagedChunkError, OptionError
 from kafkaframes.files.filesystem import KEY_FILES, VIEW_MARK, plain_path, split
 from kafkaframes.files.findings import Severity
+from kafkaframes.files.names import printable
 from kafkaframes.log.segment_runs import Gap, runs
 from kafkaframes.log.segment_source import damage_of, open_planned
 from kafkaframes.log.where import filesystem_for, object_view, view_object
@@ -170,7 +171,7 @@ def read_batches(source: Any, *, key_files: Sequence[str] = ()) -> pa.Table:
             damage = damage_of(segment)
         if damage is not None:
             raise damage
-        tables.append(table.add_column(0, "file", pa.array([path] * table.num_rows, pa.string())))
+        tables.append(table.add_column(0, "file", pa.array([printable(path)] * table.num_rows, pa.string())))
     if len(tables) == 1:
         return tables[0]
     return pa.concat_tables(table.replace_schema_metadata(None) for table in tables)

@@ -17,7 +17,7 @@ from kafkaframes.dump.files import DumpFile
 from kafkaframes.dump.lines import Slices
 from kafkaframes.errors import CorruptRecordError, DecodeError, LogDirError
 from kafkaframes.files.filesystem import split
-from kafkaframes.files.names import DirectoryName
+from kafkaframes.files.names import DirectoryName, printable
 from kafkaframes.records import decode, scan
 from kafkaframes.records.decode import Index, Sections
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, OVERHEAD_BYTES
@@ -47,8 +47,9 @@ class Place:
         directory = split(above)[1]
         name = DirectoryName.parse(directory)
         if name is None:
-            return cls(None, None, directory, segment)
-        return cls(name.topic_partition.topic, name.topic_partition.partition, directory, segment)
+            return cls(None, None, printable(directory), printable(segment))
+        topic, partition = name.topic_partition.topic, name.topic_partition.partition
+        return cls(topic, partition, printable(directory), printable(segment))
 
 
 @dataclass

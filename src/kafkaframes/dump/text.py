@@ -19,7 +19,7 @@ from kafkaframes.dump.records_text import RecordOptions, chunk_text, not_consecu
 from kafkaframes.dump.styles import LATEST, Style, style_for
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.files.filesystem import FileSystem, split
-from kafkaframes.files.names import FileName
+from kafkaframes.files.names import FileName, printable
 from kafkaframes.log.where import filesystem_for
 from kafkaframes.wire.text import java_text
 
@@ -78,7 +78,7 @@ def dump_text(path: str | DumpFile, options: TextOptions, *, shown: str | None =
         OptionError: there is no such style.
     """
     file = path if isinstance(path, DumpFile) else _file(filesystem_for(path), path)
-    return TextDump(file, options, Findings(shown or file.path))
+    return TextDump(file, options, Findings(printable(shown or file.path)))
 
 
 def _file(filesystem: FileSystem, path: str) -> DumpFile:
@@ -114,12 +114,12 @@ def _records(dump: TextDump) -> Iterator[bytes]:
     if reader.fault is not None:
         findings.faults.append(reader.fault)
     elif reader.bytes_read < reader.file.size_bytes and options.max_bytes is None:
-        name = split(dump.file.path)[1]
+        name = printable(split(dump.file.path)[1])
         yield f"Found {reader.file.size_bytes - reader.bytes_read} invalid bytes at the end of {name}\n".encode()
 
 
 def _start_lines(dump: TextDump) -> Iterator[str]:
-    file_name = split(dump.file.path)[1]
+    file_name = printable(split(dump.file.path)[1])
     name = FileName.parse(file_name)
     if file_name == "bootstrap.checkpoint":
         yield "KRaft bootstrap snapshot"

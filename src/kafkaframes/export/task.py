@@ -29,6 +29,7 @@ from kafkaframes.export.journal import TEMPORARY, JournalWriter
 from kafkaframes.export.settings import ExportTask, Settings
 from kafkaframes.export.tally import SOURCE_COLUMNS, Counts, Tally
 from kafkaframes.export.writers import Output, row_batch
+from kafkaframes.files.names import printable
 from kafkaframes.files.row_counts import check_row_counts
 from kafkaframes.log.segment_runs import Gap, runs
 from kafkaframes.log.segment_source import open_planned
@@ -187,8 +188,9 @@ def check_rows(written: int, results: Iterable[SegmentResult], *, place: str) ->
 def _metadata(tasks: FileTasks) -> dict[str, str]:
     """Return what a file says of itself, where its format has room for that."""
     first = tasks[0]
-    told = {"topic": first.topic, "partition": str(first.partition), "segment": first.path}
-    return told if len(tasks) == 1 else told | {"segments": json.dumps([task.path for task in tasks])}
+    paths = [printable(task.path) for task in tasks]
+    told = {"topic": first.topic, "partition": str(first.partition), "segment": paths[0]}
+    return told if len(tasks) == 1 else told | {"segments": json.dumps(paths)}
 
 
 def copy_segment(

@@ -72,6 +72,9 @@ class DirectoryName:
     def parse(cls, name: str) -> DirectoryName | None:
         """Take a name apart; None when it is not a partition's.
 
+        A topic of Kafka's has letters, digits, '.', '_' and '-'. A directory may be called anything; what is not
+        printable, or not UTF-8, stands in the topic as escapes, so that whatever takes text takes it.
+
         >>> DirectoryName.parse("page-views-3")
         DirectoryName(topic_partition=TopicPartition(topic='page-views', partition=3), state='', unique_id='')
         >>> DirectoryName.parse("orders-0.3a400b54ac4a47ee86e55390ecea333b-delete").state
@@ -85,7 +88,7 @@ class DirectoryName:
         state = match["state"] or ""
         if state and state not in DIRECTORY_STATES:
             return None
-        return cls(TopicPartition(match["topic"], int(match["partition"])), state, match["unique_id"] or "")
+        return cls(TopicPartition(printable(match["topic"]), int(match["partition"])), state, match["unique_id"] or "")
 
     def __str__(self) -> str:
         return f"{self.topic_partition}.{self.unique_id}-{self.state}" if self.state else str(self.topic_partition)
@@ -129,6 +132,20 @@ class FileName:
         epoch = "" if self.leader_epoch is None else f"-{self.leader_epoch:0{EPOCH_DIGITS}d}"
         temporary = f".{self.temporary}" if self.temporary else ""
         return f"{self.offset:0{OFFSET_DIGITS}d}{epoch}.{self.kind}{temporary}"
+
+
+def printable(text: str) -> str:
+    r"""Return somebody else's text, such as a file's name, as text that can be shown and encoded.
+
+    What is not printable (an escape sequence would steer a terminal), and bytes that are not UTF-8, become escapes.
+
+    >>> print(printable("t\x1b[2J\udce9\u202e x"))
+    t\x1b[2J\xe9\u202e x
+    """
+    if text.isprintable():
+        return text
+    valid = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in valid)
 
 
 def segment_file_name(base_offset: int, kind: str) -> str:

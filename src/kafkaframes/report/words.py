@@ -102,13 +102,13 @@ def ratio_text(raw: int, stored: int) -> str:
     return f"{raw / stored:.2f}×" if stored else NONE
 
 
-def time_text(timestamp_ms: int) -> str:
-    """Write a time in UTC; what no calendar has is written as the number.
+def time_text(timestamp_ms: int | None) -> str:
+    """Write a time in UTC, or a dash where there is none; what no calendar has is written as the number.
 
     >>> time_text(1_700_000_000_123), time_text(-1)
     ('2023-11-14 22:13:20', '–')
     """
-    if timestamp_ms < 0:
+    if timestamp_ms is None or timestamp_ms < 0:
         return NONE
     try:
         return datetime.fromtimestamp(timestamp_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

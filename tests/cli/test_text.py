@@ -1,0 +1,70 @@
+"""Text of others: names that steer a terminal or are not UTF-8 are shown as escapes, by every command."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkaframes.records.build import build_records
+
+BASE = f"{0:020}.log"
+STEERING = "x\x1b[31m\x1b]0;owned\x07-0"
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "kafkaframes", *map(os.fsdecode, arguments)]
+    return subprocess.run(command, capture_output=True, check=False, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """A log directory of someone who wants to steer a terminal, with a topic that is not UTF-8."""
+    directory = tmp_path_factory.mktemp("source") / "log"
+    for name in (STEERING, os.fsdecode(b"caf\xe9-0"), "plain-0"):
+        (directory / name).mkdir(parents=True)
+        rows = [{"value": b"v\x1b[31m", "key": b"k", "timestamp": 1_700_000_000_000}] * 10
+        (directory / name / BASE).write_bytes(build_records(rows) + b"\1" * 9)
+    (directory / "meta.properties").write_text("cluster.id=\x1b[2Jowned\nnode.id=1\nversion=1\n")
+    return directory
+
+
+COMMANDS = [
+    ("info", "LOG"),
+    ("info", "LOG", "--deep", "--json"),
+    ("verify", "LOG", "--deep"),
+    ("dump-log", "LOG"),
+    ("dump-log", "LOG", "-J"),
+    ("report", "LOG", "-o", "OUT"),
+    ("export", "LOG", "--to", "OUT", "--workers", "1"),
+    ("export", "LOG", "--to", "OUT", "--format", "json", "--workers", "1"),
+    ("repair", "LOG", "--to", "OUT", "--workers", "1"),
+    ("recompress", "LOG", "--codec", "gzip", "--keep-damaged", "--to", "OUT", "--workers", "1"),
+    ("compact", "LOG", "--dry-run", "--topic", "*", "--workers", "1"),
+    ("restore", "LOG", "--to", "OUT", "--workers", "1"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_no_command_lets_a_name_steer_the_terminal_or_stops_at_one(log, tmp_path, command):
+    words = {"LOG": log, "OUT": tmp_path / "out"}
+    done = run(*(words.get(word, word) for word in command))
+    assert b"Traceback" not in done.stderr
+    assert b"Error" not in done.stderr
+    said = done.stderr + (done.stdout if "-J" not in command else b"")  # kcat's form has a record's bytes as they are
+    assert b"\x1b" not in said
+    assert b"\x07" not in said
+    assert done.returncode == (2 if command[0] == "restore" else done.returncode)
+
+
+def test_an_export_of_a_topic_that_is_not_utf_8_is_whole(log, tmp_path):
+    only = tmp_path / "only"
+    shutil.copytree(os.path.join(log, os.fsdecode(b"caf\xe9-0")), only / os.fsdecode(b"caf\xe9-0"))
+    done = run("export", only, "--to", tmp_path / "out", "--workers", "1", "--json")
+    assert json.loads(done.stdout)["records"] == 10
+    assert [path.parent.parent.name for path in Path(tmp_path / "out").rglob("*.parquet")] == ["topic=caf\\xe9"]
