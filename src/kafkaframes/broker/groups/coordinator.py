@@ -1,0 +1,303 @@
+"""The group coordinator: every group of this broker, its offsets, and their records.
+
+A request is a call with plain values, its answer a value, or a callable that is called later (``join``, ``sync``).
+What must outlive the broker is in ``__consumer_offsets`` before anybody is told; ``load`` reads it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from kafkaframes.broker.groups import records, refusal
+from kafkaframes.broker.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
+from kafkaframes.broker.groups.commits import Commits, Offset, Producer
+from kafkaframes.broker.groups.membership import Committer, Group
+from kafkaframes.broker.groups.offsets import TopicPartition
+from kafkaframes.broker.groups.ports import Clock, CoordinatorLog, Record
+from kafkaframes.broker.groups.rebalance import Join, Leaving, Rebalances, Sync
+from kafkaframes.broker.groups.refusal import RefusedError
+from kafkaframes.broker.groups.settings import GroupSettings
+from kafkaframes.errors import DecodeError, KafkaframesError
+from kafkaframes.restore.groups import partition_of
+
+
+class LoadedRecord(Protocol):
+    """A record of ``__consumer_offsets`` as it is read back."""
+
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    producer_id: int
+    is_transactional: bool
+    is_marker: bool
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether a marker commits."""
+
+
+class DescribedMember(NamedTuple):
+    """A member as DescribeGroups tells of it."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+class DescribedGroup(NamedTuple):
+    """A group as DescribeGroups tells of it."""
+
+    group_id: str
+    state: str
+    protocol_type: str = ""
+    protocol_name: str = ""
+    members: tuple[DescribedMember, ...] = ()
+
+
+class ListedGroup(NamedTuple):
+    """A group as ListGroups tells of it."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+@dataclass(slots=True)
+class GroupCoordinator:
+    """All groups.
+
+    Attributes:
+        log: ``__consumer_offsets``.
+        new_id: a random UUID, for member ids.
+        unread: records that could not be read back.
+    """
+
+    clock: Clock
+    log: CoordinatorLog
+    settings: GroupSettings
+    new_id: Callable[[], str]
+    groups: dict[str, Group] = field(default_factory=dict)
+    unread: int = 0
+    commits: Commits = field(init=False)
+    classic: Rebalances = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.commits = Commits(self.clock, self.settings, self.groups, self.write, lambda: self.log.partitions)
+        self.classic = Rebalances(self.clock, self.settings, self.write, self.new_id)
+        self._expire_later()
+
+    def write(self, group_id: str, rows: Sequence[Record], producer: Producer | None = None) -> None:
+        """Put records of a group into the log, as one batch.
+
+        Raises:
+            KafkaframesError: they are not there.
+        """
+        partition = partition_of(group_id, self.log.partitions)
+        if producer is None:
+            self.log.append(partition, rows)
+        else:
+            self.log.append(partition, rows, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
+
+    # ---------------------------------------------------------------------------------------------- classic groups
+
+    def join(self, request: Join, reply: Callable[[JoinResult], None]) -> None:
+        """Answer a JoinGroup, at once or when the generation begins."""
+        if not request.group_id:
+            reply(JoinResult(refusal.INVALID_GROUP_ID, request.member_id))
+            return
+        if (
+            not self.settings.min_session_timeout_ms
+            <= request.session_timeout_ms
+            <= self.settings.max_session_timeout_ms
+        ):
+            reply(JoinResult(refusal.INVALID_SESSION_TIMEOUT, request.member_id))
+            return
+        group = self.groups.get(request.group_id)
+        if group is None:
+            if request.member_id:
+                reply(JoinResult(refusal.UNKNOWN_MEMBER_ID, request.member_id))
+                return
+            group = self.groups[request.group_id] = ClassicGroup(request.group_id, since_ms=self.clock.now_ms)
+            self.write(request.group_id, [records.empty_group_record(group)])
+        if not isinstance(group, ClassicGroup):
+            reply(JoinResult(refusal.INCONSISTENT_GROUP_PROTOCOL, ""))
+            return
+        self.classic.join(group, request, reply)
+
+    def sync(self, request: Sync, reply: Callable[[SyncResult], None]) -> None:
+        """Answer a SyncGroup, at once or when the assignment is there."""
+        if not request.group_id:
+            reply(SyncResult(refusal.INVALID_GROUP_ID))
+            return
+        group = self.groups.get(request.group_id)
+        if not isinstance(group, ClassicGroup):
+            reply(SyncResult(refusal.UNKNOWN_MEMBER_ID))
+            return
+        self.classic.sync(group, request, reply)
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int:
+        """Keep a member alive; return the error code that it gets."""
+        if not group_id:
+            return refusal.INVALID_GROUP_ID
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            return refusal.UNKNOWN_MEMBER_ID
+        try:
+            return self.classic.heartbeat(group, member_id, instance_id, generation)
+        except RefusedError as refused:
+            return refused.code
+
+    def leave(self, group_id: str, leaving: Sequence[Leaving]) -> list[int]:
+        """Let members go; return an error code for each.
+
+        Raises:
+            RefusedError: the group id is empty.
+        """
+        if not group_id:
+            raise RefusedError(refusal.INVALID_GROUP_ID)
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            return [refusal.UNKNOWN_MEMBER_ID] * len(leaving)
+        return self.classic.leave(group, leaving)
+
+    # ---------------------------------------------------------------------------------------------- offsets
+
+    def commit(
+        self, who: Committer, offsets: dict[TopicPartition, Offset], *, retention_ms: int = -1
+    ) -> dict[TopicPartition, int]:
+        """Commit offsets; return an error code for each. A commit keeps a classic member alive.
+
+        Raises:
+            RefusedError: the whole commit is refused.
+            KafkaframesError: the log did not take it.
+        """
+        codes = self.commits.commit(who, offsets, retention_ms=retention_ms)
+        group = self.groups.get(who.group_id)
+        if isinstance(group, ClassicGroup) and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+            member = group.members.get(who.member_id)
+            if member is not None:
+                self.classic.keep_alive(group, member)
+        return codes
+
+    def end_transaction(self, partition: int, producer_id: int, *, commit: bool) -> None:
+        """Take over, or forget, what a transaction staged in a partition: its marker is in the log."""
+        self.commits.store.end_transaction((partition, producer_id), commit=commit)
+
+    # ---------------------------------------------------------------------------------------------- administration
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """Describe a classic group; one that there is not is Dead.
+
+        Raises:
+            RefusedError: it is a group of another kind, or there is none: what version 6 and later say.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        if not isinstance(group, ClassicGroup):
+            raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
+        is_stable = group.state is GroupState.STABLE
+        members = tuple(
+            DescribedMember(
+                one.member_id,
+                one.instance_id,
+                one.client_id,
+                one.client_host,
+                one.metadata(group.protocol_name) if is_stable else b"",
+                one.assignment if is_stable else b"",
+            )
+            for one in group.members.values()
+        )
+        name = (group.protocol_name or "") if is_stable else ""
+        return DescribedGroup(group_id, group.state_name, group.protocol_type_name, name, members)
+
+    def listed(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[ListedGroup]:
+        """List the groups in any of these states and of any of these types; letter case does not matter."""
+        wanted = {one.lower() for one in states}
+        kinds = {one.lower() for one in types}
+        return [
+            ListedGroup(one.group_id, one.protocol_type_name, one.state_name, one.type)
+            for one in self.groups.values()
+            if (not wanted or one.state_name.lower() in wanted) and (not kinds or one.type in kinds)
+        ]
+
+    def delete_group(self, group_id: str) -> None:
+        """Delete a group without members, and its offsets.
+
+        Raises:
+            RefusedError: GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
+            KafkaframesError: the log did not take it.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        group.check_delete()
+        self.write(group_id, [*self.commits.tombstones(group_id), *self._tombstones(group)])
+        self.commits.store.remove_group(group_id)
+        self._drop(group)
+
+    def _tombstones(self, group: Group) -> list[Record]:
+        return [records.group_tombstone(group.group_id)]
+
+    def _drop(self, group: Group) -> None:
+        group.stop_timers()
+        self.groups.pop(group.group_id, None)
+
+    def _expire_later(self) -> None:
+        self.clock.call_later(self.settings.offsets_retention_check_interval_ms, self._expire_all)
+
+    def _expire_all(self) -> None:
+        """Delete offsets whose retention is over, and groups of which nothing is left."""
+        self._expire_later()
+        for group in list(self.groups.values()):
+            with suppress(KafkaframesError):  # the log is not there now; the next round finds them again
+                if self.commits.expire(group) and group.is_empty:
+                    self.write(group.group_id, self._tombstones(group))
+                    self._drop(group)
+
+    # ---------------------------------------------------------------------------------------------- loading
+
+    def load(self, loaded: Iterable[LoadedRecord]) -> None:
+        """Read everything back after a restart; members have a session timeout to be heard of."""
+        for record in loaded:
+            if record.is_marker:
+                self.end_transaction(record.partition, record.producer_id, commit=record.is_commit)
+            elif record.key is not None:
+                try:
+                    self._replay(record)
+                except DecodeError:
+                    self.unread += 1
+        for group in self.groups.values():
+            if isinstance(group, ClassicGroup):
+                self.classic.revive(group)
+
+    def _replay(self, record: LoadedRecord) -> None:
+        assert record.key is not None
+        one = records.decode(record.key, record.value)
+        if one.type in records.COMMIT_TYPES:
+            transaction = (record.partition, record.producer_id) if record.is_transactional else None
+            where = TopicPartition(one.key.topic, one.key.partition)
+            self._replay_commit(one.key.group, where, one.value, transaction)
+        elif one.type == records.GROUP_TYPE:
+            group_id = one.key.group
+            if one.value is None:
+                self.groups.pop(group_id, None)
+            else:
+                self.groups[group_id] = records.group_of(group_id, one.value)
+
+    def _replay_commit(
+        self, group_id: str, where: TopicPartition, value: Any, transaction: tuple[int, int] | None
+    ) -> None:
+        if value is None:
+            self.commits.store.remove(group_id, where)
+            return
+        if group_id not in self.groups:
+            self.groups[group_id] = ClassicGroup(group_id)
+        self.commits.store.put(group_id, where, records.commit_of(value), transaction=transaction)

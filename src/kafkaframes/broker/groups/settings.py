@@ -1,0 +1,80 @@
+"""What a broker's configuration says about groups, under Kafka's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from kafkaframes.errors import OptionError
+
+CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "group.initial.rebalance.delay.ms": "initial_rebalance_delay_ms",
+        "group.min.session.timeout.ms": "min_session_timeout_ms",
+        "group.max.session.timeout.ms": "max_session_timeout_ms",
+        "group.max.size": "max_size",
+        "group.new.member.join.timeout.ms": "new_member_join_timeout_ms",
+        "offset.metadata.max.bytes": "offset_metadata_max_bytes",
+        "offsets.retention.minutes": "offsets_retention_minutes",
+        "offsets.retention.check.interval.ms": "offsets_retention_check_interval_ms",
+        "group.consumer.session.timeout.ms": "consumer_session_timeout_ms",
+        "group.consumer.heartbeat.interval.ms": "consumer_heartbeat_interval_ms",
+        "group.consumer.max.size": "consumer_max_size",
+        "group.share.session.timeout.ms": "share_session_timeout_ms",
+        "group.share.heartbeat.interval.ms": "share_heartbeat_interval_ms",
+        "group.share.max.size": "share_max_size",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Settings of the group coordinator; the defaults are Kafka's but for the initial delay.
+
+    Attributes:
+        initial_rebalance_delay_ms: how long a new group waits for more members; Kafka's is 3000, which every test and
+            every short program would wait for.
+        new_member_join_timeout_ms: how long a new member's JoinGroup may be parked (an internal setting of Kafka's).
+    """
+
+    initial_rebalance_delay_ms: int = 0
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    max_size: int = 2**31 - 1
+    new_member_join_timeout_ms: int = 300_000
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_minutes: int = 10_080
+    offsets_retention_check_interval_ms: int = 600_000
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_max_size: int = 2**31 - 1
+    share_session_timeout_ms: int = 45_000
+    share_heartbeat_interval_ms: int = 5_000
+    share_max_size: int = 200
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        """How long offsets outlive their group, or a standalone consumer's commit."""
+        return self.offsets_retention_minutes * 60_000
+
+    @classmethod
+    def of_config(cls, text: Callable[[str], str]) -> GroupSettings:
+        """Return the settings that a configuration asks for.
+
+        Args:
+            text: a setting by Kafka's name; empty where nothing is known of it.
+
+        Raises:
+            OptionError: a value is no whole number.
+        """
+        given: dict[str, int] = {}
+        for key, name in CONFIG_NAMES.items():
+            said = text(key)
+            if said:
+                try:
+                    given[name] = int(said)
+                except ValueError:
+                    raise OptionError(f"{key} is a whole number, not {said!r}") from None
+        return cls(**given)
