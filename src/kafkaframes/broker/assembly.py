@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID, uuid4
 
+from kafkaframes.broker import coordinators
 from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.metadata_file import StoredMetadata, StoredTopic, read_metadata
 from kafkaframes.broker.nodes import Nodes
@@ -81,7 +82,7 @@ def open_broker(
     adopt_logs(state, logs, stored)
     if is_new:
         state.save()
-    attach_coordinators(state)
+    coordinators.attach(state)
     return state
 
 
@@ -111,7 +112,3 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored: dict[str, StoredTop
         state.topics_by_id[topic.topic_id] = topic
         if known is not None and known.partitions > len(topic.partitions):  # a crash while it was made
             state.add_partitions(topic, known.partitions)
-
-
-def attach_coordinators(state: BrokerState) -> None:
-    """Make the coordinators, and let them read their topics."""

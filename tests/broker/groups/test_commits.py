@@ -6,8 +6,8 @@ from tests.broker.groups.support import Bench
 from kafkaframes.broker.groups import refusal
 from kafkaframes.broker.groups.commits import Fetched, Offset, Producer
 from kafkaframes.broker.groups.membership import Committer
-from kafkaframes.broker.groups.offsets import TopicPartition
 from kafkaframes.broker.groups.refusal import RefusedError
+from kafkaframes.files.names import TopicPartition
 from kafkaframes.restore.groups import partition_of
 
 T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -37,7 +37,7 @@ def test_versions_without_the_id_round_join_at_once(bench):
 
 def test_an_id_that_nobody_gave_out_is_unknown(bench):
     assert drain(bench.join("made-up")) == JoinResult(refusal.UNKNOWN_MEMBER_ID, "made-up")
-    bench.new_id()
+    bench.new_id()  # there is a group now
     assert drain(bench.join("made-up")).error == refusal.UNKNOWN_MEMBER_ID
 
 

@@ -1,43 +1,68 @@
-"""InitProducerId (22): a producer id and epoch, for idempotence and for transactions (KIP-98).
+"""InitProducerId (22): a producer gets its id and epoch.
 
-Versions 0 to 5 (6 is unstable in Kafka and not served). Without a transactional id: a new id with epoch 0, never given
-before, not even by a broker that was killed. With one: the transaction coordinator's.
+Versions 0 to 5; version 6 (two-phase commit) is not stable in Kafka and not served.
 
-* v3+: a producer names the id and epoch that it has, to go on with them (KIP-360).
+* Without a transactional id: a new id, epoch 0. Ids are never given twice, also after a restart.
+* With one: the epoch grows, the producer before is fenced. An open transaction is aborted first, which is answered
+  CONCURRENT_TRANSACTIONS as in Kafka: the client asks again.
+* v3+: a producer names what it has and asks for the next epoch (KIP-360).
+* v4+: PRODUCER_FENCED, where older versions say INVALID_PRODUCER_EPOCH.
 
-Gaps: two-phase commit (v6, KIP-939).
+Gaps: none known.
 """
 
 from __future__ import annotations
 
 from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import TRANSACTION, error_of, refused
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.transactions.coordinator import ProducerIdentity
+from kafkaframes.errors import KafkaframesError
+
+_FIRST_WITH_FENCED = 4
+_NONE = -1
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
-    """Give an id away, or ask the transaction coordinator."""
-    transactional_id = request.body.transactional_id
+    """Give the producer its id and epoch."""
+    body = request.body
+    code = _why_not(request, broker)
+    if code == NONE:
+        has_id = body.producer_id != _NONE
+        expected = ProducerIdentity(body.producer_id, body.producer_epoch) if has_id else None
+        try:
+            given = broker.transactions.init_producer_id(body.transactional_id, body.transaction_timeout_ms, expected)
+            return request.response(producer_id=given.producer_id, producer_epoch=given.producer_epoch)
+        except KafkaframesError as error:
+            code = error_of(error)
+    if code == CODE["PRODUCER_FENCED"] and request.version < _FIRST_WITH_FENCED:
+        code = CODE["INVALID_PRODUCER_EPOCH"]
+    return request.response(error_code=code, producer_id=_NONE, producer_epoch=_NONE)
+
+
+def _why_not(request: Request, broker: BrokerState) -> int:
+    body = request.body
     if broker.is_read_only:
-        return request.response(error_code=CODE["POLICY_VIOLATION"])
-    if transactional_id is None:
-        return request.response(error_code=NONE, producer_id=broker.next_producer_id(), producer_epoch=0)
-    if transactional_id == "":
-        return request.response(error_code=CODE["INVALID_REQUEST"])
-    if not broker.access.allows(request.session, "WRITE", "TRANSACTIONAL_ID", transactional_id):
-        return request.response(error_code=CODE["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"])
-    if broker.transactions is None:
-        return request.response(error_code=CODE["COORDINATOR_NOT_AVAILABLE"])
-    answer: Answer = broker.transactions.init_producer_id(request)
-    return answer
+        return CODE["POLICY_VIOLATION"]
+    if body.transactional_id is not None:
+        code = refused(request, broker, TRANSACTION, body.transactional_id, "WRITE")
+        if code != NONE:
+            return code
+    elif not broker.access.allows(request.session, "IDEMPOTENT_WRITE", "CLUSTER", "kafka-cluster"):
+        return CODE["CLUSTER_AUTHORIZATION_FAILED"]
+    if (body.producer_id == _NONE) != (body.producer_epoch == _NONE):
+        return CODE["INVALID_REQUEST"]
+    return NONE
 
 
 API = Api(
     name="InitProducerId",
     handle=handle,
     tier="T2",
-    behaviour="A new id with epoch 0 that was never given before; with a transactional id the coordinator's.",
-    notes={"v3+": "a producer goes on with the id and epoch that it names"},
-    gaps=("two-phase commit (v6)",),
+    versions=(0, 5),
+    behaviour="Ids from blocks that are set aside on the disk; epochs fence older producers of a transactional id.",
+    notes={"v3+": "the next epoch for the same producer (KIP-360)", "v4+": "PRODUCER_FENCED"},
+    gaps=("version 6 (two-phase commit) is not stable in Kafka",),
 )

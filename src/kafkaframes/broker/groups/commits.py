@@ -13,11 +13,12 @@ from typing import NamedTuple
 from kafkaframes.broker.groups import records, refusal
 from kafkaframes.broker.groups.classic import ClassicGroup
 from kafkaframes.broker.groups.membership import Committer, Group
-from kafkaframes.broker.groups.offsets import OffsetStore, TopicPartition, Transaction
+from kafkaframes.broker.groups.offsets import OffsetStore, Transaction
 from kafkaframes.broker.groups.ports import Clock, Record
 from kafkaframes.broker.groups.records import Commit
 from kafkaframes.broker.groups.refusal import RefusedError
 from kafkaframes.broker.groups.settings import GroupSettings
+from kafkaframes.files.names import TopicPartition
 from kafkaframes.restore.groups import partition_of
 
 _NONE = -1
@@ -78,9 +79,10 @@ class Commits:
             RefusedError: the whole commit is refused.
             KafkaframesError: the log did not take it.
         """
-        self._group_of(who).check_commit(who, transactional=False)
+        group = self._group_of(who)
+        group.check_commit(who, transactional=False)
         expire_ms = None if retention_ms == _NONE else self.clock.now_ms + retention_ms
-        return self._put(who.group_id, offsets, expire_ms=expire_ms, producer=None)
+        return self._put(group, offsets, expire_ms=expire_ms, producer=None)
 
     def commit_in_transaction(
         self, who: Committer, offsets: Mapping[TopicPartition, Offset], producer: Producer
@@ -92,12 +94,13 @@ class Commits:
             KafkaframesError: the log did not take it.
         """
         try:
-            self._group_of(who._replace(knows_epochs=False)).check_commit(who, transactional=True)
+            group = self._group_of(who._replace(knows_epochs=False))
+            group.check_commit(who, transactional=True)
         except RefusedError as refused:
             if refused.code == refusal.STALE_MEMBER_EPOCH:
                 raise RefusedError(refusal.ILLEGAL_GENERATION) from None
             raise
-        return self._put(who.group_id, offsets, expire_ms=None, producer=producer)
+        return self._put(group, offsets, expire_ms=None, producer=producer)
 
     def _group_of(self, who: Committer) -> Group:
         """Return the group; one is made for somebody who commits without membership."""
@@ -105,18 +108,18 @@ class Commits:
         if group is None:
             if who.generation >= 0:
                 raise RefusedError(refusal.GROUP_ID_NOT_FOUND if who.knows_epochs else refusal.ILLEGAL_GENERATION)
-            group = self.groups[who.group_id] = ClassicGroup(who.group_id)
+            group = ClassicGroup(who.group_id)
         return group
 
     def _put(
         self,
-        group_id: str,
+        group: Group,
         offsets: Mapping[TopicPartition, Offset],
         *,
         expire_ms: int | None,
         producer: Producer | None,
     ) -> dict[TopicPartition, int]:
-        codes: dict[TopicPartition, int] = {}
+        group_id, codes = group.group_id, dict[TopicPartition, int]()
         commits: dict[TopicPartition, Commit] = {}
         for where, one in offsets.items():
             metadata = one.metadata or ""
@@ -126,8 +129,9 @@ class Commits:
             codes[where] = refusal.NONE
             commits[where] = Commit(one.offset, one.leader_epoch, metadata, self.clock.now_ms, expire_ms)
         if commits:
-            rows = [records.commit_record(group_id, *where, commit) for where, commit in commits.items()]
+            rows = [records.commit_record(group_id, where, commit) for where, commit in commits.items()]
             self.write(group_id, rows, producer)
+            self.groups.setdefault(group_id, group)
             transaction = None if producer is None else self.transaction_of(group_id, producer.producer_id)
             for where, commit in commits.items():
                 self.store.put(group_id, where, commit, transaction=transaction)
@@ -189,7 +193,7 @@ class Commits:
     def _forget(self, group_id: str, wanted: Iterable[TopicPartition]) -> None:
         known = [where for where in wanted if where in self.store.of_group(group_id)]
         if known:
-            self.write(group_id, [records.commit_record(group_id, *where, None) for where in known], None)
+            self.write(group_id, [records.commit_record(group_id, where, None) for where in known], None)
             for where in known:
                 self.store.remove(group_id, where)
 
@@ -204,7 +208,7 @@ class Commits:
 
     def tombstones(self, group_id: str) -> list[Record]:
         """Return the records that end all offsets of a group."""
-        return [records.commit_record(group_id, *where, None) for where in self.store.of_group(group_id)]
+        return [records.commit_record(group_id, where, None) for where in self.store.of_group(group_id)]
 
     def expire(self, group: Group) -> bool:
         """Delete what has outlived its retention; return whether nothing is left of the group's offsets.

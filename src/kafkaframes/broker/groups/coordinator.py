@@ -15,24 +15,41 @@ from kafkaframes.broker.groups import records, refusal
 from kafkaframes.broker.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
 from kafkaframes.broker.groups.commits import Commits, Offset, Producer
 from kafkaframes.broker.groups.membership import Committer, Group
-from kafkaframes.broker.groups.offsets import TopicPartition
 from kafkaframes.broker.groups.ports import Clock, CoordinatorLog, Record
 from kafkaframes.broker.groups.rebalance import Join, Leaving, Rebalances, Sync
 from kafkaframes.broker.groups.refusal import RefusedError
 from kafkaframes.broker.groups.settings import GroupSettings
 from kafkaframes.errors import DecodeError, KafkaframesError
+from kafkaframes.files.names import TopicPartition
 from kafkaframes.restore.groups import partition_of
 
 
 class LoadedRecord(Protocol):
     """A record of ``__consumer_offsets`` as it is read back."""
 
-    partition: int
-    key: bytes | None
-    value: bytes | None
-    producer_id: int
-    is_transactional: bool
-    is_marker: bool
+    @property
+    def partition(self) -> int:
+        """Of the topic."""
+
+    @property
+    def key(self) -> bytes | None:
+        """Its key."""
+
+    @property
+    def value(self) -> bytes | None:
+        """Its value; None is a tombstone."""
+
+    @property
+    def producer_id(self) -> int:
+        """Of its batch; -1 without one."""
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it counts only when its transaction is committed."""
+
+    @property
+    def is_marker(self) -> bool:
+        """Whether it ends the producer's transaction."""
 
     @property
     def is_commit(self) -> bool:
@@ -108,7 +125,11 @@ class GroupCoordinator:
     # ---------------------------------------------------------------------------------------------- classic groups
 
     def join(self, request: Join, reply: Callable[[JoinResult], None]) -> None:
-        """Answer a JoinGroup, at once or when the generation begins."""
+        """Answer a JoinGroup, at once or when the generation begins.
+
+        Raises:
+            KafkaframesError: the log did not take a new group.
+        """
         if not request.group_id:
             reply(JoinResult(refusal.INVALID_GROUP_ID, request.member_id))
             return
@@ -124,8 +145,9 @@ class GroupCoordinator:
             if request.member_id:
                 reply(JoinResult(refusal.UNKNOWN_MEMBER_ID, request.member_id))
                 return
-            group = self.groups[request.group_id] = ClassicGroup(request.group_id, since_ms=self.clock.now_ms)
+            group = ClassicGroup(request.group_id, since_ms=self.clock.now_ms)
             self.write(request.group_id, [records.empty_group_record(group)])
+            self.groups[request.group_id] = group
         if not isinstance(group, ClassicGroup):
             reply(JoinResult(refusal.INCONSISTENT_GROUP_PROTOCOL, ""))
             return

@@ -7,17 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from kafkaframes.broker.groups.records import Commit
-
-
-class TopicPartition(NamedTuple):
-    """A partition, by name."""
-
-    topic: str
-    partition: int
-
+from kafkaframes.files.names import TopicPartition
 
 Offsets = dict[TopicPartition, Commit]
 

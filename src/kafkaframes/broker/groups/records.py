@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkaframes.broker.groups.classic import ClassicGroup, ClassicMember, GroupState
 from kafkaframes.broker.groups.ports import Record
+from kafkaframes.files.names import TopicPartition
 from kafkaframes.messages import message
 from kafkaframes.messages.envelopes import CoordinatorRecord, decode_coordinator_record, encode_coordinator_record
 
@@ -48,9 +49,9 @@ def decode(key: bytes, value: bytes | None) -> CoordinatorRecord:
     return decode_coordinator_record(OFFSETS_TOPIC, key, value)
 
 
-def commit_record(group_id: str, topic: str, partition: int, commit: Commit | None) -> Record:
+def commit_record(group_id: str, where: TopicPartition, commit: Commit | None) -> Record:
     """Return the record of a committed offset; without one, its tombstone."""
-    key = message("OffsetCommitKey")(group=group_id, topic=topic, partition=partition)
+    key = message("OffsetCommitKey")(group=group_id, topic=where.topic, partition=where.partition)
     if commit is None:
         return encode_coordinator_record(key, None, None)
     value = message("OffsetCommitValue")(

@@ -8,7 +8,6 @@ a disk did not take a marker: it is tried again by the clock.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -24,10 +23,10 @@ from kafkaframes.broker.transactions.state import (
     NONE,
     PREPARED,
     S,
-    TopicPartition,
     Transaction,
 )
 from kafkaframes.errors import DecodeError, KafkaframesError, OptionError
+from kafkaframes.files.names import TopicPartition
 from kafkaframes.restore.groups import partition_of
 
 _RETRY_MS = 1_000
@@ -92,8 +91,13 @@ class MarkerWriter(Protocol):
 class LoadedRecord(Protocol):
     """A record of ``__transaction_state`` as it is read back."""
 
-    key: bytes | None
-    value: bytes | None
+    @property
+    def key(self) -> bytes | None:
+        """Its key."""
+
+    @property
+    def value(self) -> bytes | None:
+        """Its value; None is a tombstone."""
 
 
 class ProducerIdentity(NamedTuple):
@@ -201,6 +205,42 @@ class TransactionCoordinator:
         if where not in one.partitions:
             raise TransactionRefusedError(refusal.TRANSACTION_ABORTABLE)
 
+    def admit_produce(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        topic: str,
+        partition: int,
+        *,
+        may_add: bool,
+        knows_abortable: bool = False,
+    ) -> int:
+        """Return the error code of a produced batch of a transaction before it is appended; 0 if it may be.
+
+        Args:
+            topic, partition: where it goes.
+            may_add: the partition is added by the append itself: Produce 12 and later (KIP-890).
+            knows_abortable: the client knows TRANSACTION_ABORTABLE: Produce 11 and later.
+        """
+        where = TopicPartition(topic, partition)
+        try:
+            if may_add:
+                self.add_partitions(transactional_id, producer_id, producer_epoch, [where])
+            else:
+                self.verify_partition(transactional_id, producer_id, producer_epoch, where)
+        except TransactionRefusedError as refused:
+            if refused.code == refusal.PRODUCER_FENCED:
+                return refusal.INVALID_PRODUCER_EPOCH
+            if refused.code == refusal.TRANSACTION_ABORTABLE and not knows_abortable:
+                return refusal.INVALID_TXN_STATE
+            if refused.code == refusal.CONCURRENT_TRANSACTIONS and not may_add:
+                return refusal.NOT_ENOUGH_REPLICAS  # older clients take this for a reason to try again
+            return refused.code
+        except KafkaframesError:
+            return refusal.NOT_ENOUGH_REPLICAS
+        return refusal.NONE
+
     def _of_producer(self, transactional_id: str, producer_id: int, producer_epoch: int) -> Transaction:
         if not transactional_id:
             raise TransactionRefusedError(refusal.INVALID_REQUEST)
@@ -294,9 +334,16 @@ class TransactionCoordinator:
         states: Collection[str] = (),
         producer_ids: Collection[int] = (),
         longer_than_ms: int = NONE,
-        pattern: re.Pattern[str] | None = None,
+        pattern: Callable[[str], bool] | None = None,
     ) -> list[Transaction]:
-        """Return the transactional ids that pass every filter that is given (KIP-664, KIP-994, KIP-1152)."""
+        """Return the transactional ids that pass every filter that is given (KIP-664, KIP-994, KIP-1152).
+
+        Args:
+            states: Kafka's names of states.
+            producer_ids: only of these.
+            longer_than_ms: only what has begun longer ago.
+            pattern: whether an id matches.
+        """
         now_ms = self.clock.now_ms
         return [
             one
@@ -304,7 +351,7 @@ class TransactionCoordinator:
             if (not states or one.state.shown in states)
             and (not producer_ids or one.producer_id in producer_ids)
             and (longer_than_ms < 0 or now_ms - one.start_ms > longer_than_ms)
-            and (pattern is None or pattern.fullmatch(one.transactional_id))
+            and (pattern is None or pattern(one.transactional_id))
         ]
 
     # ---------------------------------------------------------------------------------------------- time

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kafkaframes.broker.groups.ports import Record
-from kafkaframes.broker.transactions.state import BY_NUMBER, TopicPartition, Transaction, TransactionState
+from kafkaframes.broker.transactions.state import BY_NUMBER, Transaction, TransactionState
 from kafkaframes.errors import DecodeError
+from kafkaframes.files.names import TopicPartition
 from kafkaframes.messages import message
 from kafkaframes.messages.envelopes import decode_coordinator_record, encode_coordinator_record
 
@@ -20,8 +21,8 @@ def transaction_record(one: Transaction, *, transaction_version: int) -> Record:
     """Return the record of a transactional id."""
     made: Any = message("TransactionLogValue")
     by_topic: dict[str, list[int]] = {}
-    for topic, partition in sorted(one.partitions):
-        by_topic.setdefault(topic, []).append(partition)
+    for where in sorted(one.partitions):
+        by_topic.setdefault(where.topic, []).append(where.partition)
     partitions = [made.PartitionsSchema(topic=name, partition_ids=numbers) for name, numbers in by_topic.items()]
     value = made(
         producer_id=one.producer_id,

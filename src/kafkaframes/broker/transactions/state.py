@@ -9,21 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaframes.broker.transactions import refusal
 from kafkaframes.broker.transactions.refusal import TransactionRefusedError
+from kafkaframes.files.names import TopicPartition
 
 NONE: Final = -1
 LARGEST_EPOCH: Final = 2**15 - 1
 NEVER_MS: Final = 2**31 - 1  # the timeout of a two-phase commit: it is never aborted by time
-
-
-class TopicPartition(NamedTuple):
-    """A partition, by name."""
-
-    topic: str
-    partition: int
 
 
 class TransactionState(Enum):

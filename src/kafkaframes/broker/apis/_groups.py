@@ -1,0 +1,118 @@
+"""What the APIs of groups and transactions share: who may, which node answers, what an exception is answered as."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+from uuid import UUID
+
+from kafkaframes.broker.errors import CODE, NONE, code_of
+from kafkaframes.broker.groups.commits import Offset
+from kafkaframes.broker.groups.refusal import RefusedError
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.transactions.refusal import TransactionRefusedError
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.files.names import TopicPartition
+
+GROUP, TRANSACTION = 0, 1
+NOT_ASKED: Final = -(2**31)
+_RESOURCE = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID"}
+_FORBIDDEN = {
+    GROUP: CODE["GROUP_AUTHORIZATION_FAILED"],
+    TRANSACTION: CODE["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"],
+}
+
+
+def refused(request: Request, broker: BrokerState, kind: int, key: str, operation: str = "READ") -> int:
+    """Return why this node does not serve a group or transactional id for this client; 0 if it does."""
+    if not broker.access.allows(request.session, operation, _RESOURCE[kind], key):
+        return _FORBIDDEN[kind]
+    node = broker.nodes.coordinator_of(kind, key)
+    if node is None or node.node_id != request.session.node_id:
+        return CODE["NOT_COORDINATOR"]
+    return NONE
+
+
+def error_of(error: KafkaframesError) -> int:
+    """Return the code of a coordinator's refusal, or of a log that did not take its records."""
+    if isinstance(error, RefusedError | TransactionRefusedError):
+        return error.code
+    code = code_of(error)
+    return CODE["NOT_COORDINATOR"] if code == CODE["KAFKA_STORAGE_ERROR"] else code
+
+
+def client_host(request: Request) -> str:
+    """Return the client's address as Kafka stores it: Java's text of an address without a name."""
+    return "/" + request.session.peer.rpartition(":")[0]
+
+
+class OffsetRows:
+    """The offsets of a commit request, apart: those that can be committed, and those that are refused already.
+
+    Attributes:
+        offsets: of partitions that there are.
+        codes: of the others.
+    """
+
+    def __init__(self, request: Request, broker: BrokerState, *, by_id_since: int) -> None:
+        self._request = request
+        self._by_id = request.version >= by_id_since
+        self.offsets: dict[TopicPartition, Offset] = {}
+        self.codes: dict[tuple[str | UUID, int], int] = {}
+        self._names: dict[UUID, str] = {}
+        for topic in request.body.topics:
+            name = topic.name
+            if self._by_id:
+                found = broker.topics_by_id.get(topic.topic_id)
+                name = "" if found is None else found.name
+                self._names[topic.topic_id] = name
+            code = self._code(broker, name)
+            for row in topic.partitions:
+                if code == NONE and broker.partition(name, row.partition_index) is None:
+                    self.codes[self._key(topic), row.partition_index] = CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+                elif code != NONE:
+                    self.codes[self._key(topic), row.partition_index] = code
+                else:
+                    where = TopicPartition(name, row.partition_index)
+                    self.offsets[where] = Offset(
+                        row.committed_offset, row.committed_leader_epoch, row.committed_metadata
+                    )
+
+    def _key(self, topic: Any) -> str | UUID:
+        key: str | UUID = topic.topic_id if self._by_id else topic.name
+        return key
+
+    def _code(self, broker: BrokerState, name: str) -> int:
+        if self._by_id and not name:
+            return CODE["UNKNOWN_TOPIC_ID"]
+        if not broker.access.allows(self._request.session, "READ", "TOPIC", name):
+            return CODE["TOPIC_AUTHORIZATION_FAILED"]
+        return NONE
+
+    def answer(self, topic_type: Any, partition_type: Any, done: dict[TopicPartition, int] | int) -> list[Any]:
+        """Return the answer's topics, in the request's order.
+
+        Args:
+            topic_type, partition_type: the structs.
+            done: the code of each offset that could be committed, or one for all.
+        """
+        topics = []
+        for topic in self._request.body.topics:
+            name = self._names[topic.topic_id] if self._by_id else topic.name
+            rows = []
+            for row in topic.partitions:
+                code = self.codes.get((self._key(topic), row.partition_index))
+                if code is None:
+                    code = done if isinstance(done, int) else done[TopicPartition(name, row.partition_index)]
+                rows.append(partition_type(partition_index=row.partition_index, error_code=code))
+            topics.append(topic_type(name=topic.name, topic_id=topic.topic_id, partitions=rows))
+        return topics
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> Iterator[tuple[str, list[int]]]:
+    """Yield topics, each with its partitions, in the order of their first."""
+    found: dict[str, list[int]] = {}
+    for one in partitions:
+        found.setdefault(one.topic, []).append(one.partition)
+    yield from found.items()

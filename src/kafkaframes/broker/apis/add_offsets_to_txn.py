@@ -1,0 +1,54 @@
+"""AddOffsetsToTxn (25): a group's offsets become part of a transaction.
+
+Versions 0 to 4. What is added is the partition of ``__consumer_offsets`` that holds the group.
+
+* v2+: PRODUCER_FENCED, where older versions say INVALID_PRODUCER_EPOCH. v3+: flexible.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import TRANSACTION, error_of, refused
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.groups.coordinator import GroupCoordinator
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.topics import GROUP_OFFSETS
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.files.names import TopicPartition
+
+_FIRST_WITH_FENCED = 2
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Add the group's partition."""
+    body = request.body
+    code = refused(request, broker, TRANSACTION, body.transactional_id, "WRITE")
+    if code == NONE and not broker.access.allows(request.session, "READ", "GROUP", body.group_id):
+        code = CODE["GROUP_AUTHORIZATION_FAILED"]
+    if code == NONE:
+        try:
+            where = offsets_partition(broker, body.group_id)
+            broker.transactions.add_partitions(body.transactional_id, body.producer_id, body.producer_epoch, [where])
+        except KafkaframesError as error:
+            code = error_of(error)
+    if code == CODE["PRODUCER_FENCED"] and request.version < _FIRST_WITH_FENCED:
+        code = CODE["INVALID_PRODUCER_EPOCH"]
+    return request.response(error_code=code)
+
+
+def offsets_partition(broker: BrokerState, group_id: str) -> TopicPartition:
+    """Return the partition of ``__consumer_offsets`` that holds a group."""
+    groups: GroupCoordinator = broker.groups
+    return TopicPartition(GROUP_OFFSETS, groups.commits.transaction_of(group_id, -1)[0])
+
+
+API = Api(
+    name="AddOffsetsToTxn",
+    handle=handle,
+    tier="T2",
+    behaviour="Adds the partition of __consumer_offsets that holds the group.",
+    notes={"v2+": "PRODUCER_FENCED"},
+)

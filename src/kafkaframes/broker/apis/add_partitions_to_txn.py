@@ -1,0 +1,117 @@
+"""AddPartitionsToTxn (24): partitions become part of a transaction.
+
+Versions 0 to 5.
+
+* v0 to v3: one transaction, from a client. v2+: PRODUCER_FENCED, where older versions say INVALID_PRODUCER_EPOCH.
+* v4+: many, between brokers; ``verify_only`` asks whether the partitions are part of it already.
+* All or none: if one partition is refused, the others are OPERATION_NOT_ATTEMPTED.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import TRANSACTION, error_of, refused
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.files.names import TopicPartition
+
+_FIRST_WITH_FENCED = 2
+_FIRST_WITH_MANY = 4
+_Codes = dict[TopicPartition, int]
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Add the partitions of each transaction."""
+    body, types = request.body, request.types
+    if request.version < _FIRST_WITH_MANY:
+        codes = _added(
+            request,
+            broker,
+            (body.v3_and_below_transactional_id, body.v3_and_below_producer_id, body.v3_and_below_producer_epoch),
+            body.v3_and_below_topics,
+        )
+        return request.response(results_by_topic_v3_and_below=_rows(request, body.v3_and_below_topics, codes))
+    if not broker.access.allows(request.session, "CLUSTER_ACTION", "CLUSTER", "kafka-cluster"):
+        return request.response(error_code=CODE["CLUSTER_AUTHORIZATION_FAILED"])
+    results = []
+    for one in body.transactions:
+        producer = one.transactional_id, one.producer_id, one.producer_epoch
+        add = _verified if one.verify_only else _added
+        codes = add(request, broker, producer, one.topics)
+        results.append(
+            types.AddPartitionsToTxnResult(
+                transactional_id=one.transactional_id, topic_results=_rows(request, one.topics, codes)
+            )
+        )
+    return request.response(results_by_transaction=results)
+
+
+def _partitions(topics: Any) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+
+
+def _added(request: Request, broker: BrokerState, producer: tuple[str, int, int], topics: Any) -> _Codes:
+    wanted = _partitions(topics)
+    code = refused(request, broker, TRANSACTION, producer[0], "WRITE")
+    if code == NONE:
+        codes = {where: _why_not(request, broker, where) for where in wanted}
+        if any(codes.values()):
+            not_tried = CODE["OPERATION_NOT_ATTEMPTED"]
+            return {where: code or not_tried for where, code in codes.items()}
+        try:
+            broker.transactions.add_partitions(*producer, wanted)
+        except KafkaframesError as error:
+            code = error_of(error)
+    if code == CODE["PRODUCER_FENCED"] and request.version < _FIRST_WITH_FENCED:
+        code = CODE["INVALID_PRODUCER_EPOCH"]
+    return dict.fromkeys(wanted, code)
+
+
+def _verified(request: Request, broker: BrokerState, producer: tuple[str, int, int], topics: Any) -> _Codes:
+    codes = {}
+    for where in _partitions(topics):
+        codes[where] = refused(request, broker, TRANSACTION, producer[0], "WRITE")
+        try:
+            if codes[where] == NONE:
+                broker.transactions.verify_partition(*producer, where)
+        except KafkaframesError as error:
+            codes[where] = error_of(error)
+    return codes
+
+
+def _why_not(request: Request, broker: BrokerState, where: TopicPartition) -> int:
+    if not broker.access.allows(request.session, "WRITE", "TOPIC", where.topic):
+        return CODE["TOPIC_AUTHORIZATION_FAILED"]
+    there = broker.partition(where.topic, where.partition) is not None
+    return NONE if there else CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+
+
+def _rows(request: Request, topics: Any, codes: _Codes) -> list[Any]:
+    types = request.types
+    return [
+        types.AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                types.AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=codes[TopicPartition(topic.name, index)]
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+API = Api(
+    name="AddPartitionsToTxn",
+    handle=handle,
+    tier="T2",
+    behaviour="Partitions are part of the transaction, in the log, before the answer; the first ones begin it.",
+    notes={"v2+": "PRODUCER_FENCED", "v4+": "many transactions, verify_only"},
+)

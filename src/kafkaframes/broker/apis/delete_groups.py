@@ -1,0 +1,47 @@
+"""DeleteGroups (42): groups without members, and their offsets, go.
+
+Versions 0 to 3.
+
+* v3+: a message beside an error.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import GROUP, error_of, refused
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import KafkaframesError
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Delete each group."""
+    return request.response(
+        results=[_deleted(request, broker, name) for name in dict.fromkeys(request.body.groups_names)]
+    )
+
+
+def _deleted(request: Request, broker: BrokerState, name: str) -> Any:
+    code, reason = refused(request, broker, GROUP, name, "DELETE"), None
+    if code == NONE and not name:
+        code = CODE["INVALID_GROUP_ID"]
+    if code == NONE:
+        try:
+            broker.groups.delete_group(name)
+        except KafkaframesError as error:
+            code, reason = error_of(error), str(error)
+    return request.types.DeletableGroupResult(group_id=name, error_code=code, error_message=reason)
+
+
+API = Api(
+    name="DeleteGroups",
+    handle=handle,
+    tier="T1",
+    behaviour="Deletes groups without members, with their offsets.",
+    notes={"v3+": "a message beside an error"},
+)

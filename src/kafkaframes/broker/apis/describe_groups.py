@@ -1,0 +1,78 @@
+"""DescribeGroups (15): classic groups with their members.
+
+Versions 0 to 6. What members subscribe to and are assigned is told while the group is stable.
+
+* v0 to v5: a group that there is not is Dead, without an error. v6+: GROUP_ID_NOT_FOUND, with a message.
+* v3+: authorized operations where they are asked for. v4+: instance ids.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import GROUP, NOT_ASKED, refused
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.groups.refusal import RefusedError
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+_FIRST_WITH_ERROR = 6
+_DEAD = "Dead"
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Describe each group."""
+    return request.response(groups=[_described(request, broker, name) for name in request.body.groups])
+
+
+def _described(request: Request, broker: BrokerState, name: str) -> Any:
+    types = request.types
+    code = refused(request, broker, GROUP, name, "DESCRIBE")
+    if code == NONE and not name:
+        code = CODE["INVALID_GROUP_ID"]
+    if code != NONE:
+        return types.DescribedGroup(group_id=name, error_code=code)
+    try:
+        group = broker.groups.describe(name)
+    except RefusedError as error:
+        if request.version < _FIRST_WITH_ERROR:
+            return types.DescribedGroup(
+                group_id=name, group_state=_DEAD, authorized_operations=_may(request, broker, name)
+            )
+        return types.DescribedGroup(group_id=name, group_state=_DEAD, error_code=error.code, error_message=error.reason)
+    return types.DescribedGroup(
+        group_id=name,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol_name,
+        authorized_operations=_may(request, broker, name),
+        members=[
+            types.DescribedGroupMember(
+                member_id=one.member_id,
+                group_instance_id=one.instance_id,
+                client_id=one.client_id,
+                client_host=one.client_host,
+                member_metadata=one.metadata,
+                member_assignment=one.assignment,
+            )
+            for one in group.members
+        ],
+    )
+
+
+def _may(request: Request, broker: BrokerState, name: str) -> int:
+    if not request.body.include_authorized_operations:
+        return NOT_ASKED
+    return broker.access.operations(request.session, "GROUP", name)
+
+
+API = Api(
+    name="DescribeGroups",
+    handle=handle,
+    tier="T1",
+    behaviour="State and members of classic groups.",
+    notes={"v3+": "authorized operations", "v4+": "instance ids", "v6+": "GROUP_ID_NOT_FOUND instead of Dead"},
+)

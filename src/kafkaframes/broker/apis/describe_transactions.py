@@ -1,0 +1,56 @@
+"""DescribeTransactions (65): what the coordinator knows of transactional ids (KIP-664).
+
+Version 0.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import TRANSACTION, by_topic, error_of, refused
+from kafkaframes.broker.errors import NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import KafkaframesError
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Describe each transactional id."""
+    return request.response(
+        transaction_states=[_described(request, broker, name) for name in request.body.transactional_ids]
+    )
+
+
+def _described(request: Request, broker: BrokerState, name: str) -> Any:
+    types = request.types
+    code = refused(request, broker, TRANSACTION, name, "DESCRIBE")
+    if code != NONE:
+        return types.TransactionState(transactional_id=name, error_code=code)
+    try:
+        one = broker.transactions.describe(name)
+    except KafkaframesError as error:
+        return types.TransactionState(transactional_id=name, error_code=error_of(error))
+    may_see = {
+        where.topic: broker.access.allows(request.session, "DESCRIBE", "TOPIC", where.topic) for where in one.partitions
+    }
+    seen = by_topic(where for where in sorted(one.partitions) if may_see[where.topic])
+    return types.TransactionState(
+        transactional_id=name,
+        transaction_state=one.state.shown,
+        transaction_timeout_ms=one.timeout_ms,
+        transaction_start_time_ms=one.start_ms,
+        producer_id=one.producer_id,
+        producer_epoch=one.producer_epoch,
+        topics=[types.TopicData(topic=topic, partitions=indexes) for topic, indexes in seen],
+    )
+
+
+API = Api(
+    name="DescribeTransactions",
+    handle=handle,
+    tier="T2",
+    behaviour="State, producer, timeout and partitions of transactional ids.",
+)

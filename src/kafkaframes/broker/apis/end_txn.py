@@ -1,0 +1,55 @@
+"""EndTxn (26): a transaction is committed or aborted.
+
+Versions 0 to 5. The decision is in ``__transaction_state`` before the markers are written, and they are written before
+the answer; in Kafka they follow it. A repetition of the same end is answered again.
+
+* v2+: PRODUCER_FENCED, where older versions say INVALID_PRODUCER_EPOCH.
+* v5+: every end bumps the epoch; the answer has what the producer goes on with (KIP-890). An abort of nothing is fine.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import TRANSACTION, error_of, refused
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import KafkaframesError
+
+_FIRST_WITH_FENCED = 2
+_FIRST_WITH_BUMP = 5
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Decide, write the markers, and say so."""
+    body = request.body
+    bumps = request.version >= _FIRST_WITH_BUMP
+    code = refused(request, broker, TRANSACTION, body.transactional_id, "WRITE")
+    if code == NONE:
+        try:
+            next_one = broker.transactions.end(
+                body.transactional_id,
+                body.producer_id,
+                body.producer_epoch,
+                commit=body.committed,
+                version=2 if bumps else 0,
+            )
+        except KafkaframesError as error:
+            code = error_of(error)
+        else:
+            if bumps:
+                return request.response(producer_id=next_one.producer_id, producer_epoch=next_one.producer_epoch)
+    if code == CODE["PRODUCER_FENCED"] and request.version < _FIRST_WITH_FENCED:
+        code = CODE["INVALID_PRODUCER_EPOCH"]
+    return request.response(error_code=code)
+
+
+API = Api(
+    name="EndTxn",
+    handle=handle,
+    tier="T2",
+    behaviour="Markers are in every partition before the answer.",
+    notes={"v2+": "PRODUCER_FENCED", "v5+": "the epoch grows with every end (KIP-890)"},
+)

@@ -1,0 +1,34 @@
+"""Heartbeat (12): a member says that it is there, and hears whether it must join again.
+
+Versions 0 to 4. REBALANCE_IN_PROGRESS during a join phase; it keeps the member alive all the same.
+
+* v3+: static members.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import GROUP, refused
+from kafkaframes.broker.errors import NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Begin the member's session timeout anew."""
+    body = request.body
+    code = refused(request, broker, GROUP, body.group_id)
+    if code == NONE:
+        code = broker.groups.heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
+    return request.response(error_code=code)
+
+
+API = Api(
+    name="Heartbeat",
+    handle=handle,
+    tier="T1",
+    behaviour="Begins the member's session timeout anew; REBALANCE_IN_PROGRESS while the group waits for joins.",
+    notes={"v3+": "static members"},
+)

@@ -1,0 +1,93 @@
+"""JoinGroup (11): a member enters a classic group, or enters its next generation.
+
+Versions 0 to 9. The answer waits until the join phase ends: when every member has joined, or the rebalance timeout is
+over. A new group waits ``group.initial.rebalance.delay.ms`` first: 0 here, 3000 in Kafka.
+
+* v0: no rebalance timeout of its own, the session timeout counts.
+* v4+: a new member without an instance id is answered MEMBER_ID_REQUIRED and an id, and joins with that (KIP-394).
+* v5+: static members, by instance id (KIP-345).
+* v7+: the protocol's type, and null for a protocol that is not known.
+* v8+: the reason, which is not kept. v9+: a static leader that comes back may skip the assignment (KIP-814).
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.broker.api import Answer, Api, Later
+from kafkaframes.broker.apis._groups import GROUP, client_host, error_of, refused
+from kafkaframes.broker.errors import NONE
+from kafkaframes.broker.groups.classic import JoinResult
+from kafkaframes.broker.groups.rebalance import Join
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import KafkaframesError
+
+_FIRST_WITH_REBALANCE_TIMEOUT = 1
+_FIRST_WITH_REQUIRED_ID = 4
+_FIRST_WITH_NULL_PROTOCOL = 7
+_FIRST_WITH_SKIP = 9
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Answer when the member's generation begins, or at once if it is refused."""
+    body, version = request.body, request.version
+    later = Later()
+
+    def reply(result: JoinResult) -> None:
+        name = result.protocol_name
+        later.complete(
+            request.response(
+                error_code=result.error,
+                generation_id=result.generation,
+                protocol_type=result.protocol_type,
+                protocol_name="" if name is None and version < _FIRST_WITH_NULL_PROTOCOL else name,
+                leader=result.leader,
+                skip_assignment=result.skip_assignment,
+                member_id=result.member_id,
+                members=[
+                    request.types.JoinGroupResponseMember(
+                        member_id=one.member_id, group_instance_id=one.instance_id, metadata=one.metadata
+                    )
+                    for one in result.members
+                ],
+            )
+        )
+
+    code = refused(request, broker, GROUP, body.group_id)
+    if code != NONE:
+        reply(JoinResult(code, body.member_id))
+        return later
+    has_timeout = version >= _FIRST_WITH_REBALANCE_TIMEOUT
+    join = Join(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        instance_id=body.group_instance_id,
+        client_id=request.client_id or "",
+        client_host=client_host(request),
+        session_timeout_ms=body.session_timeout_ms,
+        rebalance_timeout_ms=body.rebalance_timeout_ms if has_timeout else body.session_timeout_ms,
+        protocol_type=body.protocol_type,
+        protocols=tuple((one.name, one.metadata) for one in body.protocols),
+        needs_member_id=version >= _FIRST_WITH_REQUIRED_ID,
+        may_skip_assignment=version >= _FIRST_WITH_SKIP,
+    )
+    try:
+        broker.groups.join(join, reply)
+    except KafkaframesError as error:
+        reply(JoinResult(error_of(error), body.member_id))
+    return later
+
+
+API = Api(
+    name="JoinGroup",
+    handle=handle,
+    tier="T1",
+    behaviour="Answers when the join phase ends. A new group does not wait for more members unless it is told to.",
+    notes={
+        "v4+": "MEMBER_ID_REQUIRED",
+        "v5+": "static members",
+        "v7+": "protocol type",
+        "v9+": "a static leader that comes back may skip the assignment",
+    },
+)

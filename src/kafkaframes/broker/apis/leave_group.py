@@ -1,0 +1,56 @@
+"""LeaveGroup (13): members leave a group, or are removed from it.
+
+Versions 0 to 5.
+
+* v0 to v2: one member; its error is the request's.
+* v3+: many, with an error each; a static member may be named by its instance id alone (KIP-345).
+* v5+: the reason, which is not kept.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import GROUP, error_of, refused
+from kafkaframes.broker.errors import NONE
+from kafkaframes.broker.groups.rebalance import Leaving
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import KafkaframesError
+
+_FIRST_WITH_MANY = 3
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Let them go."""
+    body = request.body
+    code = refused(request, broker, GROUP, body.group_id)
+    if code != NONE:
+        return request.response(error_code=code)
+    has_many = request.version >= _FIRST_WITH_MANY
+    leaving = (
+        [Leaving(one.member_id, one.group_instance_id) for one in body.members]
+        if has_many
+        else [Leaving(body.member_id)]
+    )
+    try:
+        codes = broker.groups.leave(body.group_id, leaving)
+    except KafkaframesError as error:
+        return request.response(error_code=error_of(error))
+    if not has_many:
+        return request.response(error_code=codes[0])
+    rows = [
+        request.types.MemberResponse(member_id=one.member_id, group_instance_id=one.instance_id, error_code=code)
+        for one, code in zip(leaving, codes, strict=True)
+    ]
+    return request.response(members=rows)
+
+
+API = Api(
+    name="LeaveGroup",
+    handle=handle,
+    tier="T1",
+    behaviour="Removes members; the others are told by their next heartbeat.",
+    notes={"v3+": "many members, static ones by their instance id"},
+)

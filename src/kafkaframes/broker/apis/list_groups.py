@@ -1,0 +1,44 @@
+"""ListGroups (16): the groups of this node.
+
+Versions 0 to 5.
+
+* v4+: by state, and with it (KIP-518). v5+: by type, and with it (KIP-848); letter case does not matter.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import GROUP
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """List what the client may see, of the groups that this node coordinates."""
+    body, access = request.body, broker.access
+    sees_all = access.allows(request.session, "DESCRIBE", "CLUSTER", "kafka-cluster")
+    rows = []
+    for one in broker.groups.listed(states=body.states_filter, types=body.types_filter):
+        node = broker.nodes.coordinator_of(GROUP, one.group_id)
+        is_ours = node is not None and node.node_id == request.session.node_id
+        if is_ours and (sees_all or access.allows(request.session, "DESCRIBE", "GROUP", one.group_id)):
+            rows.append(
+                request.types.ListedGroup(
+                    group_id=one.group_id,
+                    protocol_type=one.protocol_type,
+                    group_state=one.state,
+                    group_type=one.type,
+                )
+            )
+    return request.response(groups=rows)
+
+
+API = Api(
+    name="ListGroups",
+    handle=handle,
+    tier="T1",
+    behaviour="Every group that this node coordinates: classic, consumer and share groups.",
+    notes={"v4+": "by state", "v5+": "by type"},
+)

@@ -1,0 +1,53 @@
+"""ListTransactions (66): the transactional ids of this node (KIP-664).
+
+Versions 0 to 2. States that Kafka does not have are told back, and match nothing.
+
+* v1+: by duration (KIP-994). v2+: by a pattern for the id (KIP-1152), which must match it whole.
+
+Gaps: of RE2's language, classes of Unicode (``\\pL``) are not known.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import TRANSACTION, refused
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.groups.patterns import compile_pattern
+from kafkaframes.broker.groups.refusal import RefusedError
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.transactions.state import BY_NAME
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """List what passes the filters."""
+    body, types = request.body, request.types
+    unknown = [name for name in body.state_filters if name not in BY_NAME]
+    known = [name for name in body.state_filters if name in BY_NAME]
+    try:
+        pattern = compile_pattern(body.transactional_id_pattern).matches if body.transactional_id_pattern else None
+    except RefusedError:
+        return request.response(error_code=CODE["INVALID_REGULAR_EXPRESSION"])
+    found = []
+    if known or not unknown:
+        found = broker.transactions.listed(
+            states=known, producer_ids=body.producer_id_filters, longer_than_ms=body.duration_filter, pattern=pattern
+        )
+    rows = [
+        types.TransactionState(
+            transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state.shown
+        )
+        for one in found
+        if refused(request, broker, TRANSACTION, one.transactional_id, "DESCRIBE") == NONE
+    ]
+    return request.response(unknown_state_filters=unknown, transaction_states=rows)
+
+
+API = Api(
+    name="ListTransactions",
+    handle=handle,
+    tier="T2",
+    behaviour="Transactional ids by state, producer id, duration and pattern.",
+    notes={"v1+": "by duration", "v2+": "by a pattern for the id"},
+    gaps=("of RE2's language, classes of Unicode (\\pL) are not known",),
+)

@@ -1,0 +1,66 @@
+"""OffsetCommit (8): a group's offsets are written down.
+
+Versions 0 to 10. The offsets are in ``__consumer_offsets`` before the answer is sent, with their metadata.
+
+* v0: Kafka wrote these to ZooKeeper; here they are written like the others.
+* v1+: member and generation are checked; nobody (-1 and no member id) may commit while the group is empty.
+* v2 to v4: a retention of the client's own, which the offsets keep.
+* v6+: leader epochs. v7+: static members. v9+: member epochs (KIP-848). v10+: topic ids.
+
+Gaps: the commit time that a client of v1 gives is not kept: it is the broker's.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import GROUP, OffsetRows, error_of, refused
+from kafkaframes.broker.errors import NONE
+from kafkaframes.broker.groups.membership import Committer
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.files.names import TopicPartition
+
+_FIRST_WITH_EPOCHS = 9
+_FIRST_WITH_IDS = 10
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Commit what can be committed."""
+    body = request.body
+    code = refused(request, broker, GROUP, body.group_id)
+    rows = OffsetRows(request, broker, by_id_since=_FIRST_WITH_IDS)
+    done: dict[TopicPartition, int] | int = code
+    if code == NONE:
+        who = Committer(
+            body.group_id,
+            body.member_id,
+            body.group_instance_id,
+            body.generation_id_or_member_epoch,
+            knows_epochs=request.version >= _FIRST_WITH_EPOCHS,
+        )
+        try:
+            if rows.offsets:
+                done = broker.groups.commit(who, rows.offsets, retention_ms=body.retention_time_ms)
+        except KafkaframesError as error:
+            done = error_of(error)
+    types = request.types
+    return request.response(
+        topics=rows.answer(types.OffsetCommitResponseTopic, types.OffsetCommitResponsePartition, done)
+    )
+
+
+API = Api(
+    name="OffsetCommit",
+    handle=handle,
+    tier="T1",
+    behaviour="Offsets and metadata are in the log before the answer; replayed after a restart.",
+    notes={
+        "v2-v4": "the client's own retention is kept",
+        "v6+": "leader epochs",
+        "v7+": "static members",
+        "v9+": "member epochs",
+        "v10+": "topic ids",
+    },
+    gaps=("the commit time of a v1 client is replaced by the broker's",),
+)

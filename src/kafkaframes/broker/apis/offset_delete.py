@@ -1,0 +1,64 @@
+"""OffsetDelete (47): committed offsets are forgotten (KIP-496).
+
+Version 0. Offsets of a topic that a member reads are kept (GROUP_SUBSCRIBED_TO_TOPIC); a group of other members than
+consumers must be empty.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import GROUP, error_of, refused
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.files.names import TopicPartition
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Write tombstones for them."""
+    body, types = request.body, request.types
+    code = refused(request, broker, GROUP, body.group_id, "DELETE")
+    if code == NONE and not body.group_id:
+        code = CODE["INVALID_GROUP_ID"]
+    if code != NONE:
+        return request.response(error_code=code)
+    codes = {
+        TopicPartition(topic.name, row.partition_index): _why_not(request, broker, topic.name, row.partition_index)
+        for topic in body.topics
+        for row in topic.partitions
+    }
+    try:
+        codes |= broker.groups.commits.delete(body.group_id, [where for where, code in codes.items() if code == NONE])
+    except KafkaframesError as error:
+        return request.response(error_code=error_of(error))
+    topics = [
+        types.OffsetDeleteResponseTopic(
+            name=topic.name,
+            partitions=[
+                types.OffsetDeleteResponsePartition(
+                    partition_index=row.partition_index,
+                    error_code=codes[TopicPartition(topic.name, row.partition_index)],
+                )
+                for row in topic.partitions
+            ],
+        )
+        for topic in body.topics
+    ]
+    return request.response(topics=topics)
+
+
+def _why_not(request: Request, broker: BrokerState, topic: str, index: int) -> int:
+    if not broker.access.allows(request.session, "READ", "TOPIC", topic):
+        return CODE["TOPIC_AUTHORIZATION_FAILED"]
+    return NONE if broker.partition(topic, index) is not None else CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+
+
+API = Api(
+    name="OffsetDelete",
+    handle=handle,
+    tier="T1",
+    behaviour="Forgets committed offsets of topics that no member reads.",
+)

@@ -1,0 +1,140 @@
+"""OffsetFetch (9): what a group has committed.
+
+Versions 0 to 10. What was never committed is -1 without an error.
+
+* v0: Kafka looked into ZooKeeper; here it is like v1, but what was never committed is UNKNOWN_TOPIC_OR_PARTITION.
+* v2+: null asks for everything; errors of the group have a place of their own.
+* v7+: ``require_stable``: UNSTABLE_OFFSET_COMMIT while a transaction has staged an offset (KIP-447).
+* v8+: several groups. v9+: member epochs (KIP-848). v10+: topic ids.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import GROUP, by_topic, error_of, refused
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.groups.commits import Fetched
+from kafkaframes.broker.groups.membership import Committer
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.files.names import TopicPartition
+
+_FIRST_WITH_ERROR = 2
+_FIRST_WITH_GROUPS = 8
+_FIRST_WITH_EPOCHS = 9
+_FIRST_WITH_IDS = 10
+_UNKNOWN = CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Answer for one group, or for each of several."""
+    body, types = request.body, request.types
+    if request.version >= _FIRST_WITH_GROUPS:
+        return request.response(groups=[_group(request, broker, one) for one in body.groups])
+    who = Committer(body.group_id, knows_epochs=False)
+    partition_type = types.OffsetFetchResponsePartition
+    error, found = _fetch(request, broker, who, body.topics)
+    if error != NONE and request.version < _FIRST_WITH_ERROR:
+        found = {
+            TopicPartition(topic.name, index): Fetched(error=error)
+            for topic in body.topics
+            for index in topic.partition_indexes
+        }
+    if request.version == 0:
+        found = {where: one._replace(error=_UNKNOWN) if one.offset < 0 else one for where, one in found.items()}
+    topics = [
+        types.OffsetFetchResponseTopic(name=name, partitions=_rows(partition_type, name, indexes, found))
+        for name, indexes in by_topic(found)
+    ]
+    return request.response(topics=topics, error_code=error)
+
+
+def _fetch(
+    request: Request, broker: BrokerState, who: Committer, topics: Any
+) -> tuple[int, dict[TopicPartition, Fetched]]:
+    """Return a group's error, and its offsets of these topics; of all topics if they are None."""
+    error = refused(request, broker, GROUP, who.group_id, "DESCRIBE")
+    if error != NONE:
+        return error, {}
+    wanted = (
+        None
+        if topics is None
+        else [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
+    )
+    try:
+        found = broker.groups.commits.fetch(who, wanted, require_stable=request.body.require_stable)
+    except KafkaframesError as failed:
+        return error_of(failed), {}
+    may_read = {where.topic: broker.access.allows(request.session, "DESCRIBE", "TOPIC", where.topic) for where in found}
+    if wanted is None:
+        return NONE, {where: one for where, one in found.items() if may_read[where.topic]}
+    hidden = Fetched(error=CODE["TOPIC_AUTHORIZATION_FAILED"])
+    return NONE, {where: one if may_read[where.topic] else hidden for where, one in found.items()}
+
+
+def _group(request: Request, broker: BrokerState, asked: Any) -> Any:
+    types = request.types
+    who = Committer(
+        asked.group_id,
+        asked.member_id or "",
+        None,
+        asked.member_epoch,
+        knows_epochs=request.version >= _FIRST_WITH_EPOCHS,
+    )
+    topics, unknown = asked.topics, []
+    if request.version >= _FIRST_WITH_IDS and topics is not None:
+        unknown = [one for one in topics if one.topic_id not in broker.topics_by_id]
+        topics = [one for one in topics if one.topic_id in broker.topics_by_id]
+        for one in topics:
+            one.name = broker.topics_by_id[one.topic_id].name
+    error, found = _fetch(request, broker, who, topics)
+    partition_type = types.OffsetFetchResponsePartitions
+    rows = [
+        types.OffsetFetchResponseTopics(
+            name=name,
+            topic_id=broker.topics[name].topic_id if name in broker.topics else NO_UUID,
+            partitions=_rows(partition_type, name, indexes, found),
+        )
+        for name, indexes in by_topic(found)
+    ]
+    missing = Fetched(error=CODE["UNKNOWN_TOPIC_ID"])
+    for one in unknown if error == NONE else ():
+        partitions = [_row(partition_type, index, missing) for index in one.partition_indexes]
+        rows.append(types.OffsetFetchResponseTopics(topic_id=one.topic_id, partitions=partitions))
+    if request.version >= _FIRST_WITH_IDS:
+        rows = [row for row in rows if row.topic_id != NO_UUID]
+    return types.OffsetFetchResponseGroup(group_id=asked.group_id, topics=rows, error_code=error)
+
+
+def _rows(struct: Any, name: str, indexes: list[int], found: dict[TopicPartition, Fetched]) -> list[Any]:
+    return [_row(struct, index, found[TopicPartition(name, index)]) for index in indexes]
+
+
+def _row(struct: Any, index: int, one: Fetched) -> Any:
+    return struct(
+        partition_index=index,
+        committed_offset=one.offset,
+        committed_leader_epoch=one.leader_epoch,
+        metadata=one.metadata,
+        error_code=one.error,
+    )
+
+
+API = Api(
+    name="OffsetFetch",
+    handle=handle,
+    tier="T1",
+    behaviour="Committed offsets with their metadata; -1 without an error where there is none.",
+    notes={
+        "v2+": "null asks for everything",
+        "v7+": "require_stable",
+        "v8+": "several groups",
+        "v9+": "member epochs",
+        "v10+": "topic ids",
+    },
+)

@@ -1,0 +1,60 @@
+"""SyncGroup (14): the leader brings the assignment, every member gets its part.
+
+Versions 0 to 5. A follower's answer waits for the leader's request; a rebalance in between ends it with
+REBALANCE_IN_PROGRESS. Who has joined and does not send it within the rebalance timeout is out.
+
+* v3+: static members. v5+: the protocol's type and name, which are checked where they are said.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.broker.api import Answer, Api, Later
+from kafkaframes.broker.apis._groups import GROUP, refused
+from kafkaframes.broker.errors import NONE
+from kafkaframes.broker.groups.classic import SyncResult
+from kafkaframes.broker.groups.rebalance import Sync
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Answer when the assignment is there, or at once if the member is refused."""
+    body = request.body
+    later = Later()
+
+    def reply(result: SyncResult) -> None:
+        later.complete(
+            request.response(
+                error_code=result.error,
+                protocol_type=result.protocol_type,
+                protocol_name=result.protocol_name,
+                assignment=result.assignment,
+            )
+        )
+
+    code = refused(request, broker, GROUP, body.group_id)
+    if code != NONE:
+        reply(SyncResult(code))
+        return later
+    sync = Sync(
+        body.group_id,
+        body.generation_id,
+        body.member_id,
+        body.group_instance_id,
+        {one.member_id: one.assignment for one in body.assignments},
+        body.protocol_type,
+        body.protocol_name,
+    )
+    broker.groups.sync(sync, reply)
+    return later
+
+
+API = Api(
+    name="SyncGroup",
+    handle=handle,
+    tier="T1",
+    behaviour="Answers with the member's assignment once the leader has sent it and it is in the log.",
+    notes={"v3+": "static members", "v5+": "protocol type and name are checked"},
+)

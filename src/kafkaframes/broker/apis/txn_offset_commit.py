@@ -1,0 +1,71 @@
+"""TxnOffsetCommit (28): offsets that count when their transaction commits.
+
+Versions 0 to 5. They are staged: OffsetFetch with ``require_stable`` answers UNSTABLE_OFFSET_COMMIT until the marker.
+
+* v2+: leader epochs. v3+: member, generation and instance id are checked (KIP-447).
+* v0 to v4: AddOffsetsToTxn must have added the group. v5+: it is added here (KIP-890).
+* v6+: topic ids.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import GROUP, OffsetRows, error_of, refused
+from kafkaframes.broker.apis.add_offsets_to_txn import offsets_partition
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.groups.commits import Producer
+from kafkaframes.broker.groups.membership import Committer
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.files.names import TopicPartition
+
+_FIRST_WITH_IMPLICIT_ADD = 5
+_FIRST_WITH_IDS = 6
+_NOT_THE_CLIENT_S = {CODE["PRODUCER_FENCED"]: CODE["INVALID_PRODUCER_EPOCH"]}
+_NOT_ADDED = {CODE["TRANSACTION_ABORTABLE"]: CODE["INVALID_TXN_STATE"]}
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Stage the offsets."""
+    body, types = request.body, request.types
+    rows = OffsetRows(request, broker, by_id_since=_FIRST_WITH_IDS)
+    done: dict[TopicPartition, int] | int
+    done = refused(request, broker, GROUP, body.group_id)
+    if done == NONE and not broker.access.allows(request.session, "WRITE", "TRANSACTIONAL_ID", body.transactional_id):
+        done = CODE["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]
+    if done == NONE and rows.offsets:
+        done = _staged(request, broker, rows)
+    return request.response(
+        topics=rows.answer(types.TxnOffsetCommitResponseTopic, types.TxnOffsetCommitResponsePartition, done)
+    )
+
+
+def _staged(request: Request, broker: BrokerState, rows: OffsetRows) -> dict[TopicPartition, int] | int:
+    body = request.body
+    producer = Producer(body.producer_id, body.producer_epoch)
+    where = offsets_partition(broker, body.group_id)
+    try:
+        if request.version >= _FIRST_WITH_IMPLICIT_ADD:
+            broker.transactions.add_partitions(body.transactional_id, *producer, [where])
+        else:
+            broker.transactions.verify_partition(body.transactional_id, *producer, where)
+    except KafkaframesError as error:
+        code = _NOT_THE_CLIENT_S.get(error_of(error), error_of(error))
+        return code if request.version >= _FIRST_WITH_IMPLICIT_ADD else _NOT_ADDED.get(code, code)
+    who = Committer(body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
+    try:
+        return broker.groups.commits.commit_in_transaction(who, rows.offsets, producer)  # type: ignore[no-any-return]
+    except KafkaframesError as error:
+        return error_of(error)
+
+
+API = Api(
+    name="TxnOffsetCommit",
+    handle=handle,
+    tier="T2",
+    behaviour="Stages offsets in the transaction; they count when its marker is written.",
+    notes={"v3+": "member and generation are checked", "v5+": "adds the group itself", "v6+": "topic ids"},
+)

@@ -1,0 +1,69 @@
+"""WriteTxnMarkers (27): markers are written into partitions, whatever the coordinator knows.
+
+Versions 0 to 2. Brokers send it to each other; an administrator sends it to end a transaction that hangs (KIP-664).
+
+* v2+: the version of the transaction, which changes nothing here.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE, NONE, code_of
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.topics import GROUP_OFFSETS
+from kafkaframes.errors import KafkaframesError
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Write every marker into every partition that it names."""
+    types = request.types
+    may = broker.access.allows(request.session, "CLUSTER_ACTION", "CLUSTER", "kafka-cluster")
+    may = may or broker.access.allows(request.session, "ALTER", "CLUSTER", "kafka-cluster")
+    results = []
+    for marker in request.body.markers:
+        topics = []
+        for topic in marker.topics:
+            rows = [
+                types.WritableTxnMarkerPartitionResult(
+                    partition_index=index,
+                    error_code=_written(broker, marker, topic.name, index)
+                    if may
+                    else CODE["CLUSTER_AUTHORIZATION_FAILED"],
+                )
+                for index in topic.partition_indexes
+            ]
+            topics.append(types.WritableTxnMarkerTopicResult(name=topic.name, partitions=rows))
+        results.append(types.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
+    return request.response(markers=results)
+
+
+def _written(broker: BrokerState, marker: Any, topic: str, index: int) -> int:
+    partition = broker.partition(topic, index)
+    if partition is None:
+        return CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+    try:
+        broker.internal.write_marker(
+            partition,
+            commit=marker.transaction_result,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+        )
+    except KafkaframesError as error:
+        return code_of(error)
+    if topic == GROUP_OFFSETS:
+        broker.groups.end_transaction(index, marker.producer_id, commit=marker.transaction_result)
+    return NONE
+
+
+API = Api(
+    name="WriteTxnMarkers",
+    handle=handle,
+    tier="T2",
+    behaviour="Writes markers into partitions: how an administrator ends a transaction that hangs.",
+)

@@ -1,0 +1,99 @@
+"""The coordinators of a broker, made and connected: to its clock, its internal topics, and each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+from kafkaframes.broker.groups.coordinator import GroupCoordinator
+from kafkaframes.broker.groups.ports import Record
+from kafkaframes.broker.groups.settings import GroupSettings
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.topics import GROUP_OFFSETS, TRANSACTION_STATE
+from kafkaframes.broker.transactions.coordinator import TransactionCoordinator, TransactionSettings
+from kafkaframes.files.names import TopicPartition
+
+_TRANSACTION_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLog:
+    """An internal topic, as its coordinator writes it; it is made when the first record comes."""
+
+    state: BrokerState
+    topic: str
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions it has, or will have."""
+        return self.state.internal_count(self.topic)
+
+    def append(
+        self, partition: int, records: Sequence[Record], *, producer_id: int = -1, producer_epoch: int = -1
+    ) -> None:
+        """Write records as one batch; a broker that only reads keeps what its groups do in memory.
+
+        Raises:
+            AppendRefusedError: the producer is fenced.
+            StorageError: the disk fails.
+        """
+        if self.state.is_read_only:
+            return
+        self.state.internal.append(
+            self.topic,
+            partition,
+            records,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=producer_id >= 0,
+        )
+
+
+def attach(state: BrokerState) -> None:
+    """Make the coordinators, and let them read their topics.
+
+    Raises:
+        OptionError: a setting is none.
+        LogDirError: an internal topic cannot be read.
+    """
+    groups = GroupCoordinator(
+        state.clock,
+        TopicLog(state, GROUP_OFFSETS),
+        GroupSettings.of_config(state.settings.text),
+        lambda: str(uuid4()),
+    )
+    state.groups = groups
+    groups.load(state.internal.replay(GROUP_OFFSETS))
+    transactions = TransactionCoordinator(
+        state.clock,
+        TopicLog(state, TRANSACTION_STATE),
+        TransactionSettings.of_config(state.settings.text, transaction_version=_TRANSACTION_VERSION),
+        state.next_producer_id,
+        _marker_writer(state, groups),
+    )
+    state.transactions = transactions
+    transactions.load(state.internal.replay(TRANSACTION_STATE))
+    state.features["transaction.version"] = (0, 2, _TRANSACTION_VERSION)
+
+
+def _marker_writer(state: BrokerState, groups: GroupCoordinator) -> Callable[..., None]:
+    """Return what ends a transaction in a partition; in ``__consumer_offsets`` its offsets count then."""
+
+    def write(
+        where: TopicPartition, *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int
+    ) -> None:
+        partition = state.partition(where.topic, where.partition)
+        if partition is None:
+            return
+        state.internal.write_marker(
+            partition,
+            commit=commit,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+        )
+        if where.topic == GROUP_OFFSETS:
+            groups.end_transaction(where.partition, producer_id, commit=commit)
+
+    return write

@@ -1,0 +1,75 @@
+"""A broker without sockets: requests are frames, as a client would send them, handed to the dispatcher."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Later
+from kafkaframes.broker.assembly import open_broker
+from kafkaframes.broker.clock import Clock
+from kafkaframes.broker.dispatch import Dispatcher
+from kafkaframes.broker.request import Session
+from kafkaframes.broker.settings import BrokerSettings
+from kafkaframes.broker.table import all_apis
+from kafkaframes.connection import ClientConnection
+from kafkaframes.messages import message
+
+BEGAN_MS = 1_700_000_000_000
+
+
+class Pending:
+    """An answer that has not come; ``body`` is None until it has."""
+
+    def __init__(self, dispatcher: Dispatcher, request: Any, connection: ClientConnection, later: Later) -> None:
+        self.body: Any = None
+        self._dispatcher, self._request, self._connection = dispatcher, request, connection
+        later.when_complete(self._complete)
+
+    def _complete(self, later: Later) -> None:
+        self.body = decoded(self._dispatcher, self._request, self._connection, later.answer)
+
+
+def decoded(dispatcher: Dispatcher, request: Any, connection: ClientConnection, answer: Any) -> Any:
+    """Return an answer after a journey over the wire."""
+    connection.receive_data(b"".join(bytes(part) for part in dispatcher.encode(request, answer)))
+    frame = connection.next_response()
+    assert frame is not None
+    return frame.body
+
+
+class DirectBroker:
+    """One broker in this thread, with a clock that stands still."""
+
+    def __init__(self, data_dir: str | None = None, **config: Any) -> None:
+        self.data_dir, self.config = data_dir, {key.replace("_", "."): str(value) for key, value in config.items()}
+        self.clock = Clock(source=lambda: BEGAN_MS, is_frozen=True)
+        self.open()
+
+    def open(self) -> None:
+        """Open the data directory, again after ``kill``."""
+        self.state = open_broker(data_dir=self.data_dir, settings=BrokerSettings(dict(self.config)), clock=self.clock)
+        self.dispatcher = Dispatcher(self.state)
+
+    def kill(self) -> None:
+        """Drop everything that is not in the data directory, and open it again."""
+        self.state.logs.abandon()
+        self.open()
+
+    def send(self, api: str, version: int, *, client_id: str = "test", **fields: Any) -> Pending | Any:
+        """Send a request; return the answer's body, or what waits for it."""
+        connection = ClientConnection(client_id=client_id)
+        connection.send_request(message(f"{api}Request")(**fields), version)
+        frame = connection.data_to_send()[4:]
+        request = self.dispatcher.request_of(frame, Session(peer="127.0.0.1:5000"))
+        answer = self.dispatcher.answer(request)
+        if isinstance(answer, Later) and not answer.is_done:
+            return Pending(self.dispatcher, request, connection, answer)
+        if isinstance(answer, Later):
+            answer = answer.answer
+        return decoded(self.dispatcher, request, connection, answer)
+
+
+def versions(api: str) -> list[int]:
+    """Return every version of an API that is served."""
+    low, high = next(one.range for one in all_apis().values() if one.name == api)
+    return list(range(low, high + 1))

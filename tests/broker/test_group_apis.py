@@ -1,0 +1,333 @@
+"""The APIs of classic groups at every version, from frame to frame, and after a restart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.broker.direct import DirectBroker, Pending, versions
+
+from kafkaframes.errors import error_code
+from kafkaframes.messages import message
+from kafkaframes.messages.envelopes import decode_coordinator_record
+
+SUBSCRIPTION = bytes.fromhex("0000 00000001 0006") + b"orders" + bytes.fromhex("ffffffff")
+
+
+def code(name: str) -> int:
+    return error_code(name).number
+
+
+@pytest.fixture
+def broker():
+    return new_broker(None)
+
+
+@pytest.fixture
+def durable(tmp_path):
+    return new_broker(str(tmp_path))
+
+
+def new_broker(data_dir: str | None) -> DirectBroker:
+    made = DirectBroker(data_dir, offsets_topic_num_partitions=3)
+    made.state.create_topic("orders", 2)
+    return made
+
+
+def join(broker, version: int, member_id: str = "", *, group: str = "g", **changes: Any) -> Any:
+    protocol = message("JoinGroupRequest").JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)
+    fields = {
+        "group_id": group,
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 60_000,
+        "member_id": member_id,
+        "protocol_type": "consumer",
+        "protocols": [protocol],
+    }
+    answer = broker.send("JoinGroup", version, **fields | changes)
+    broker.clock.run_due()
+    return answer.body if isinstance(answer, Pending) else answer
+
+
+def member(broker, version: int = 9, **changes: Any) -> Any:
+    """Let one member join and sync; return what it was told."""
+    answer = join(broker, version, **changes)
+    if answer.error_code == code("MEMBER_ID_REQUIRED"):
+        answer = join(broker, version, answer.member_id, **changes)
+    assert answer.error_code == 0
+    assignment = message("SyncGroupRequest").SyncGroupRequestAssignment(member_id=answer.member_id, assignment=b"all")
+    synced = broker.send(
+        "SyncGroup",
+        3,
+        group_id=changes.get("group", "g"),
+        generation_id=answer.generation_id,
+        member_id=answer.member_id,
+        group_instance_id=changes.get("group_instance_id"),
+        assignments=[assignment],
+    )
+    assert (synced.error_code, synced.assignment) == (0, b"all")
+    return answer
+
+
+@pytest.mark.parametrize("version", versions("JoinGroup"))
+def test_join(broker, version):
+    first = join(broker, version)
+    if version >= 4:
+        assert first.error_code == code("MEMBER_ID_REQUIRED")
+        assert first.member_id.startswith("test-")
+        first = join(broker, version, first.member_id)
+    assert (first.error_code, first.generation_id, first.protocol_name) == (0, 1, "range")
+    assert first.protocol_type == ("consumer" if version >= 7 else None)
+    assert first.leader == first.member_id
+    (only,) = first.members
+    assert (only.member_id, only.metadata) == (first.member_id, SUBSCRIPTION)
+    refused = join(broker, version, "nobody")
+    assert (refused.error_code, refused.generation_id) == (code("UNKNOWN_MEMBER_ID"), -1)
+    assert refused.protocol_name == (None if version >= 7 else "")
+    wait_ms = broker.state.groups.groups["g"].rebalance_timeout_ms
+    assert wait_ms == (60_000 if version >= 1 else 10_000)
+
+
+@pytest.mark.parametrize("version", [5, 6, 7, 8, 9])
+def test_a_static_member_comes_back(broker, version):
+    first = member(broker, version, group_instance_id="a")
+    back = join(broker, version, group_instance_id="a")
+    assert (back.error_code, back.generation_id, back.skip_assignment) == (0, 1, version >= 9)
+    assert back.leader == (back.member_id if version >= 9 else first.member_id)
+
+
+@pytest.mark.parametrize("version", versions("SyncGroup"))
+def test_sync_and_heartbeat(broker, version):
+    joined = member(broker)
+    fields = {"group_id": "g", "generation_id": 1, "member_id": joined.member_id}
+    synced = broker.send("SyncGroup", version, **fields)
+    assert (synced.error_code, synced.assignment) == (0, b"all")
+    assert synced.protocol_name == ("range" if version >= 5 else None)
+    wrong = broker.send("SyncGroup", version, **fields | {"generation_id": 2})
+    assert wrong.error_code == code("ILLEGAL_GENERATION")
+    for beat in versions("Heartbeat"):
+        assert broker.send("Heartbeat", beat, **fields).error_code == 0
+        assert broker.send("Heartbeat", beat, **fields | {"member_id": "x"}).error_code == code("UNKNOWN_MEMBER_ID")
+
+
+@pytest.mark.parametrize("version", versions("LeaveGroup"))
+def test_leave(broker, version):
+    joined = member(broker)
+    if version < 3:
+        assert broker.send("LeaveGroup", version, group_id="g", member_id="x").error_code == code("UNKNOWN_MEMBER_ID")
+        assert broker.send("LeaveGroup", version, group_id="g", member_id=joined.member_id).error_code == 0
+    else:
+        identity = message("LeaveGroupRequest").MemberIdentity
+        members = [identity(member_id="x"), identity(member_id=joined.member_id)]
+        answer = broker.send("LeaveGroup", version, group_id="g", members=members)
+        assert answer.error_code == 0
+        assert [one.error_code for one in answer.members] == [code("UNKNOWN_MEMBER_ID"), 0]
+    assert broker.state.groups.groups["g"].is_empty
+    assert broker.send("LeaveGroup", version, group_id="").error_code == code("INVALID_GROUP_ID")
+
+
+def commit(broker, version: int, *, group: str = "g", topic: str = "orders", **changes: Any) -> Any:
+    made = message("OffsetCommitRequest")
+    known = broker.state.topics.get(topic)
+    topic_id = known.topic_id if known else changes.pop("topic_id", None)
+    naming = {"topic_id": topic_id} if version >= 10 and topic_id else {"name": topic}
+    rows = [
+        made.OffsetCommitRequestPartition(partition_index=index, committed_offset=index + 5, committed_metadata="m")
+        for index in (0, 1)
+    ]
+    topics = [made.OffsetCommitRequestTopic(partitions=rows, **naming)]
+    return broker.send("OffsetCommit", version, group_id=group, topics=topics, **changes)
+
+
+@pytest.mark.parametrize("version", versions("OffsetCommit"))
+def test_offsets_are_committed_and_fetched(broker, version):
+    answer = commit(broker, version)
+    assert [row.error_code for row in answer.topics[0].partitions] == [0, 0]
+    for fetch in versions("OffsetFetch"):
+        found = fetched(broker, fetch)
+        assert [(row.partition_index, row.committed_offset, row.metadata, row.error_code) for row in found] == [
+            (0, 5, "m", 0),
+            (1, 6, "m", 0),
+        ]
+
+
+def test_groups_and_offsets_are_there_after_a_kill(durable):
+    joined = member(durable)
+    commit(durable, 8, generation_id_or_member_epoch=1, member_id=joined.member_id)
+    commit(durable, 8, group="gone")
+    durable.send("DeleteGroups", 2, groups_names=["gone"])
+    durable.kill()
+    assert [row.committed_offset for row in fetched(durable, 8)] == [5, 6]
+    assert set(durable.state.groups.groups) == {"g"}
+    assert durable.send("Heartbeat", 4, group_id="g", generation_id=1, member_id=joined.member_id).error_code == 0
+
+
+def fetched(broker, version: int, *, everything: bool = False, group: str = "g", topic: str = "orders") -> list[Any]:
+    made = message("OffsetFetchRequest")
+    if version < 8:
+        topics = None if everything else [made.OffsetFetchRequestTopic(name=topic, partition_indexes=[0, 1])]
+        answer = broker.send("OffsetFetch", version, group_id=group, topics=topics)
+        rows = answer.topics
+    else:
+        naming = {"topic_id": broker.state.topics[topic].topic_id} if version >= 10 else {"name": topic}
+        topics = None if everything else [made.OffsetFetchRequestTopics(partition_indexes=[0, 1], **naming)]
+        groups = [made.OffsetFetchRequestGroup(group_id=group, topics=topics)]
+        answer = broker.send("OffsetFetch", version, groups=groups).groups[0]
+        rows = answer.topics
+        if version >= 10:
+            assert all(row.topic_id == broker.state.topics[topic].topic_id for row in rows)
+    assert answer.error_code == 0
+    return [one for row in rows for one in row.partitions]
+
+
+@pytest.mark.parametrize("version", versions("OffsetFetch"))
+def test_what_was_not_committed_is_minus_one(broker, version):
+    rows = fetched(broker, version)
+    unknown = code("UNKNOWN_TOPIC_OR_PARTITION") if version == 0 else 0
+    assert [(row.committed_offset, row.error_code, row.metadata) for row in rows] == [(-1, unknown, "")] * 2
+    if version >= 2:
+        assert fetched(broker, version, everything=True) == []
+        commit(broker, 8)
+        assert len(fetched(broker, version, everything=True)) == 2
+
+
+@pytest.mark.parametrize("version", [8, 9, 10])
+def test_several_groups_are_fetched_at_once(broker, version):
+    commit(broker, 8)
+    made = message("OffsetFetchRequest")
+    groups = [made.OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("g", "h")]
+    answer = broker.send("OffsetFetch", version, groups=groups)
+    assert [(one.group_id, len(one.topics)) for one in answer.groups] == [("g", 1), ("h", 0)]
+
+
+def test_topics_and_partitions_that_there_are_not_are_refused_alone(broker):
+    made = message("OffsetCommitRequest")
+    row = made.OffsetCommitRequestPartition
+    topics = [
+        made.OffsetCommitRequestTopic(name="orders", partitions=[row(partition_index=i) for i in (0, 2)]),
+        made.OffsetCommitRequestTopic(name="gone", partitions=[row(partition_index=0)]),
+    ]
+    answer = broker.send("OffsetCommit", 8, group_id="g", topics=topics)
+    unknown = code("UNKNOWN_TOPIC_OR_PARTITION")
+    assert [[one.error_code for one in topic.partitions] for topic in answer.topics] == [[0, unknown], [unknown]]
+
+
+def test_a_topic_id_that_there_is_not(broker):
+    from uuid import UUID
+
+    answer = commit(broker, 10, topic="gone", topic_id=UUID(int=5))
+    assert [one.error_code for one in answer.topics[0].partitions] == [code("UNKNOWN_TOPIC_ID")] * 2
+    made = message("OffsetFetchRequest")
+    asked = made.OffsetFetchRequestTopics(topic_id=UUID(int=5), partition_indexes=[0])
+    group = made.OffsetFetchRequestGroup(group_id="g", topics=[asked])
+    answer = broker.send("OffsetFetch", 10, groups=[group])
+    assert [one.error_code for one in answer.groups[0].topics[0].partitions] == [code("UNKNOWN_TOPIC_ID")]
+
+
+@pytest.mark.parametrize("version", versions("OffsetCommit"))
+def test_a_commit_of_no_member_is_refused(broker, version):
+    member(broker)
+    if version == 0:
+        refused = commit(broker, 0)
+    else:
+        refused = commit(broker, version, generation_id_or_member_epoch=1, member_id="x")
+    assert {one.error_code for one in refused.topics[0].partitions} == {code("UNKNOWN_MEMBER_ID")}
+
+
+@pytest.mark.parametrize("version", versions("DescribeGroups"))
+def test_describe(broker, version):
+    joined = member(broker, group_instance_id="a")
+    answer = broker.send("DescribeGroups", version, groups=["g", "none"])
+    group, unknown = answer.groups
+    assert (group.error_code, group.group_state, group.protocol_type, group.protocol_data) == (
+        0,
+        "Stable",
+        "consumer",
+        "range",
+    )
+    (only,) = group.members
+    assert (only.member_id, only.client_id, only.client_host, only.member_assignment) == (
+        joined.member_id,
+        "test",
+        "/127.0.0.1",
+        b"all",
+    )
+    assert only.group_instance_id == ("a" if version >= 4 else None)
+    assert (unknown.group_state, unknown.error_code) == ("Dead", code("GROUP_ID_NOT_FOUND") if version >= 6 else 0)
+    if version >= 3:
+        asked = broker.send("DescribeGroups", version, groups=["g"], include_authorized_operations=True)
+        assert asked.groups[0].authorized_operations & (1 << 8)
+
+
+@pytest.mark.parametrize("version", versions("ListGroups"))
+def test_list(broker, version):
+    member(broker)
+    commit(broker, 8, group="lonely")
+    answer = broker.send("ListGroups", version)
+    assert {(one.group_id, one.protocol_type) for one in answer.groups} == {("g", "consumer"), ("lonely", "")}
+    if version >= 4:
+        (stable,) = broker.send("ListGroups", version, states_filter=["Stable"]).groups
+        assert (stable.group_id, stable.group_state) == ("g", "Stable")
+    if version >= 5:
+        assert {one.group_type for one in answer.groups} == {"classic"}
+        assert broker.send("ListGroups", version, types_filter=["share"]).groups == []
+
+
+@pytest.mark.parametrize("version", versions("DeleteGroups"))
+def test_delete(broker, version):
+    member(broker)
+    commit(broker, 8, group="lonely")
+    answer = broker.send("DeleteGroups", version, groups_names=["g", "lonely", "none", ""])
+    assert [(one.group_id, one.error_code) for one in answer.results] == [
+        ("g", code("NON_EMPTY_GROUP")),
+        ("lonely", 0),
+        ("none", code("GROUP_ID_NOT_FOUND")),
+        ("", code("INVALID_GROUP_ID")),
+    ]
+    assert set(broker.state.groups.groups) == {"g"}
+
+
+def test_offset_delete(broker):
+    commit(broker, 8)
+    made = message("OffsetDeleteRequest")
+    row = made.OffsetDeleteRequestPartition
+    topics = [
+        made.OffsetDeleteRequestTopic(name="orders", partitions=[row(partition_index=1), row(partition_index=9)]),
+    ]
+    answer = broker.send("OffsetDelete", 0, group_id="g", topics=topics)
+    codes = [one.error_code for one in answer.topics[0].partitions]
+    assert (answer.error_code, codes) == (0, [0, code("UNKNOWN_TOPIC_OR_PARTITION")])
+    assert [row.committed_offset for row in fetched(broker, 8)] == [5, -1]
+    missing = broker.send("OffsetDelete", 0, group_id="none", topics=topics)
+    assert (missing.error_code, missing.topics) == (code("GROUP_ID_NOT_FOUND"), [])
+
+
+def test_the_records_are_those_that_kafka_writes(broker):
+    joined = member(broker)
+    commit(broker, 8, generation_id_or_member_epoch=1, member_id=joined.member_id)
+    rows = [(one.key, one.value) for one in broker.state.internal.replay("__consumer_offsets")]
+    read = [decode_coordinator_record("__consumer_offsets", key, value) for key, value in rows]
+    assert [(one.type, one.value_version) for one in read] == [(2, 3), (2, 3), (1, 3), (1, 3)]
+    group = read[1].value
+    assert (group.protocol_type, group.generation, group.protocol, group.leader) == (
+        "consumer",
+        1,
+        "range",
+        joined.member_id,
+    )
+    (only,) = group.members
+    assert (only.subscription, only.assignment, only.client_host) == (SUBSCRIPTION, b"all", "/127.0.0.1")
+    assert (only.rebalance_timeout, only.session_timeout) == (60_000, 10_000)
+    assert [(one.key.partition, one.value.offset, one.value.metadata) for one in read[2:]] == [(0, 5, "m"), (1, 6, "m")]
+
+
+def test_a_full_disk_is_not_a_lost_connection(broker, monkeypatch):
+    from kafkaframes.errors import StorageError
+
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(type(broker.state.internal), "append", refuse)
+    answer = commit(broker, 8)
+    assert {one.error_code for one in answer.topics[0].partitions} == {code("NOT_COORDINATOR")}
+    assert join(broker, 9).error_code == code("NOT_COORDINATOR")
