@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from kafkaframes.errors import DecodeError
+from kafkaframes.files.coordinators import coordinator_partition
 from kafkaframes.files.directory import LogDirectory, Partition
 from kafkaframes.files.names import TopicPartition
 from kafkaframes.log.segment_writer import PartitionWriter
@@ -222,20 +221,6 @@ def translated(
     return found, report
 
 
-def partition_of(group: str, partitions: int) -> int:
-    """Return the partition of ``__consumer_offsets`` that holds a group: Java's ``String.hashCode``, made positive.
-
-    >>> partition_of("abc", 50), partition_of("", 50)  # "abc".hashCode() is 96354
-    (4, 0)
-    """
-    hashed = 0
-    units = np.frombuffer(group.encode("utf-16-be", "surrogatepass"), ">u2")
-    for unit in units.tolist():
-        hashed = (31 * hashed + unit) & 0xFFFFFFFF
-    signed = hashed - (1 << 32) if hashed >= 1 << 31 else hashed
-    return 0 if signed == -(1 << 31) else abs(signed) % partitions
-
-
 def write_groups(
     directory: Path,
     commits: Mapping[CommitKey, Commit],
@@ -263,11 +248,11 @@ def write_groups(
     for key, commit in commits.items():
         latest.setdefault(key.group, []).append(commit.commit_timestamp_ms)
     for group in sorted(latest):
-        mine = rows[partition_of(group, partitions)]
+        mine = rows[coordinator_partition(group, partitions)]
         if group in protocols and protocols[group][0]:
             mine.append(_group_record(group, *protocols[group], max(latest[group]) if keep_times else now_ms))
     for key, commit in sorted(commits.items()):
-        rows[partition_of(key.group, partitions)].append(_commit_record(key, commit))
+        rows[coordinator_partition(key.group, partitions)].append(_commit_record(key, commit))
     ends: dict[TopicPartition, int] = {}
     for number, pairs in rows.items():
         target = TopicPartition(OFFSETS_TOPIC, number)

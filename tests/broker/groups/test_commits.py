@@ -7,8 +7,8 @@ from kafkaframes.broker.groups import refusal
 from kafkaframes.broker.groups.commits import Fetched, Offset, Producer
 from kafkaframes.broker.groups.membership import Committer
 from kafkaframes.broker.groups.refusal import RefusedError
+from kafkaframes.files.coordinators import coordinator_partition
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.restore.groups import partition_of
 
 T0, T1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 NOBODY = Committer("g")
@@ -38,7 +38,7 @@ def test_a_commit_is_answered_fetched_and_there_after_a_restart(bench):
         assert bench.coordinator.commits.fetch(NOBODY, None).keys() == {T0, T1}
         assert bench.coordinator.commits.fetch(Committer("other"), None) == {}
         bench.restart()
-    assert {row.partition for row in bench.log.rows} == {partition_of("g", 50)}
+    assert {row.partition for row in bench.log.rows} == {coordinator_partition("g", 50)}
 
 
 def test_a_member_commits_with_its_generation(bench):
@@ -91,14 +91,14 @@ def test_a_transaction_holds_offsets_until_its_marker(bench, commits, restarts):
         bench.restart()
     assert committed(bench) == [Fetched(1)]
     assert committed(bench, T0, T1, require_stable=True) == [Fetched(error=refusal.UNSTABLE_OFFSET_COMMIT), Fetched()]
-    bench.coordinator.end_transaction(partition_of("g", 50), 77, commit=commits)
+    bench.coordinator.end_transaction(coordinator_partition("g", 50), 77, commit=commits)
     assert committed(bench, require_stable=True) == [Fetched(9, 2, "txn") if commits else Fetched(1)]
 
 
 def test_a_commit_after_the_staged_one_wins(bench):
     bench.coordinator.commits.commit_in_transaction(NOBODY, {T0: Offset(9)}, Producer(77, 0))
     bench.coordinator.commit(NOBODY, {T0: Offset(20)})
-    bench.coordinator.end_transaction(partition_of("g", 50), 77, commit=True)
+    bench.coordinator.end_transaction(coordinator_partition("g", 50), 77, commit=True)
     assert committed(bench) == [Fetched(20)]
 
 
@@ -112,11 +112,11 @@ def test_a_transaction_may_commit_for_a_group_with_members_from_nobody_or_from_i
 
 
 def test_a_marker_ends_what_was_staged_in_its_partition_only(bench):
-    other = next(name for name in "abcdef" if partition_of(name, 50) != partition_of("g", 50))
+    other = next(name for name in "abcdef" if coordinator_partition(name, 50) != coordinator_partition("g", 50))
     stage = bench.coordinator.commits.commit_in_transaction
     for name in ("g", other):
         stage(Committer(name), {T0: Offset(5)}, Producer(7, 0))
-    bench.coordinator.end_transaction(partition_of("g", 50), 7, commit=True)
+    bench.coordinator.end_transaction(coordinator_partition("g", 50), 7, commit=True)
     fetch = bench.coordinator.commits.fetch
     assert fetch(Committer("g"), [T0])[T0].offset == 5
     assert fetch(Committer(other), [T0])[T0].offset == -1

@@ -18,8 +18,8 @@ from kafkaframes.broker.groups.ports import Clock, Record
 from kafkaframes.broker.groups.records import Commit
 from kafkaframes.broker.groups.refusal import RefusedError
 from kafkaframes.broker.groups.settings import GroupSettings
+from kafkaframes.files.coordinators import coordinator_partition
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.restore.groups import partition_of
 
 _NONE = -1
 
@@ -139,7 +139,7 @@ class Commits:
 
     def transaction_of(self, group_id: str, producer_id: int) -> Transaction:
         """Return under what a producer's offsets of a group are staged."""
-        return partition_of(group_id, self.partitions()), producer_id
+        return coordinator_partition(group_id, self.partitions()), producer_id
 
     # ---------------------------------------------------------------------------------------------- fetching
 

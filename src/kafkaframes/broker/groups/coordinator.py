@@ -20,8 +20,8 @@ from kafkaframes.broker.groups.rebalance import Join, Leaving, Rebalances, Sync
 from kafkaframes.broker.groups.refusal import RefusedError
 from kafkaframes.broker.groups.settings import GroupSettings
 from kafkaframes.errors import DecodeError, KafkaframesError
+from kafkaframes.files.coordinators import coordinator_partition
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.restore.groups import partition_of
 
 
 class LoadedRecord(Protocol):
@@ -116,7 +116,7 @@ class GroupCoordinator:
         Raises:
             KafkaframesError: they are not there.
         """
-        partition = partition_of(group_id, self.log.partitions)
+        partition = coordinator_partition(group_id, self.log.partitions)
         if producer is None:
             self.log.append(partition, rows)
         else:

@@ -26,8 +26,8 @@ from kafkaframes.broker.transactions.state import (
     Transaction,
 )
 from kafkaframes.errors import DecodeError, KafkaframesError, OptionError
+from kafkaframes.files.coordinators import coordinator_partition
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.restore.groups import partition_of
 
 _RETRY_MS = 1_000
 CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
@@ -382,7 +382,7 @@ class TransactionCoordinator:
     # ---------------------------------------------------------------------------------------------- the log
 
     def _partition(self, transactional_id: str) -> int:
-        return partition_of(transactional_id, self.log.partitions)
+        return coordinator_partition(transactional_id, self.log.partitions)
 
     def _put(self, one: Transaction) -> Transaction:
         row = records.transaction_record(one, transaction_version=self.settings.transaction_version)
