@@ -29,6 +29,7 @@ from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
 _FIRST_BY_ID = 13
 _FIRST_WITH_LEADER = 10
 _FIRST_IMPLICIT = 12
+_FIRST_ABORTABLE = 11
 _ACKS = (-1, 0, 1)
 _AT_ATTRIBUTES = BATCH_V2.place_of("attributes")
 
@@ -116,6 +117,7 @@ def _transaction_code(request: Request, broker: BrokerState, name: str, index: i
         name,
         index,
         may_add=request.version >= _FIRST_IMPLICIT,
+        knows_abortable=request.version >= _FIRST_ABORTABLE,
     )
     return code
 
