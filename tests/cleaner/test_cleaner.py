@@ -1,5 +1,7 @@
 """The cleaner's parts; whole rounds against Kafka's own are agreement kind ``cleaned``."""
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -188,3 +190,23 @@ def test_2_8_knows_a_producer_for_a_week_and_keeps_its_last_batch_so_long(tmp_pa
     clean(source, tmp_path / "out", semantics=semantics, now_ms=now)
     paths = sorted((tmp_path / "out").glob("*.log"))
     assert [batch.base_offset for path in paths for batch in read_values(path.read_bytes())] == kept
+
+
+def test_every_file_of_a_cleaned_partition_is_flushed_those_that_are_copied_too(tmp_path, monkeypatch):
+    flushed, fsync = set(), os.fsync
+
+    def noted(descriptor):
+        flushed.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    source = tmp_path / "t-0"
+    write_log(source, rows(0, [b"a", b"a"], [b"1", b"2"]), rows(2, [b"a"], [b"3"]))
+    (source / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    clean(source, tmp_path / "out" / "t-0")
+    made = {path.name for path in (tmp_path / "out" / "t-0").iterdir()}
+    names = {os.path.basename(path).partition(".kafkaframes-part")[0] for path in flushed}
+    assert f"{2:020}.log" in made
+    assert "leader-epoch-checkpoint" in made
+    assert made <= names
+    assert str(tmp_path / "out") in flushed

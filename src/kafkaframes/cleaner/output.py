@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from kafkaframes.cleaner.settings import CleanerSettings
 from kafkaframes.files import names
-from kafkaframes.files.directory import LogFile, Partition
+from kafkaframes.files.atomic import copy_file, new_file
+from kafkaframes.files.directory import Partition
 from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.files.offset_index import write_offset_index
 from kafkaframes.files.time_index import write_time_index
@@ -44,14 +44,17 @@ def write_indexes(
 
     Raises:
         OverflowingError: its offsets reach too far.
+        LogDirError: they cannot be written.
     """
     if reaches_too_far(base, columns):
         raise OverflowingError(base)
     offset_index, time_index = build_indexes(base, *columns, interval_bytes=settings.index_interval_bytes)
-    path.with_suffix(".index").write_bytes(write_offset_index(offset_index))
-    path.with_suffix(".timeindex").write_bytes(write_time_index(time_index))
+    made = {".index": write_offset_index(offset_index), ".timeindex": write_time_index(time_index)}
     if kept:
-        path.with_suffix(".txnindex").write_bytes(write_txn_index(kept))
+        made[".txnindex"] = write_txn_index(kept)
+    for suffix, content in made.items():
+        with new_file(path.with_suffix(suffix)) as out:
+            out.write(content)
 
 
 def scan_file(path: Path) -> Ints:
@@ -60,16 +63,11 @@ def scan_file(path: Path) -> Ints:
     return scan_all(data, rules=FILE).table
 
 
-def keep_mtime(path: Path, last: LogFile) -> None:
-    """Give a new segment the time of the last one that went into it."""
-    if last.mtime_ms is not None:
-        os.utime(path, ns=(last.mtime_ms * 1_000_000,) * 2)
-
-
 def copy_rest(
     filesystem: FileSystem, partition: Partition, directory: Path, *, gone: set[int], rewritten: set[int]
 ) -> None:
-    """Copy what the round does not touch: later segments, small files, and snapshots but for stray ones.
+    """Copy what the round does not touch: later segments, small files, and snapshots but for stray ones. They are
+    flushed, as what the round writes: a copy that says it is done is on the disk.
 
     A producer snapshot that stands beside no segment is stray, unless it is the one at the log's end; a broker removes
     such files at its next start (``ProducerStateManager.removeStraySnapshots``).
@@ -83,11 +81,7 @@ def copy_rest(
         parsed = names.FileName.parse(info.name)
         if parsed is not None and not _stays(parsed, gone | rewritten, snapshots):
             continue
-        target = directory / info.name
-        with target.open("wb") as out:
-            out.writelines(_chunks(filesystem, info.path))
-        if info.mtime_ms is not None:
-            os.utime(target, ns=(info.mtime_ms * 1_000_000,) * 2)
+        copy_file(filesystem, info.path, directory / info.name, mtime_ms=info.mtime_ms)
 
 
 def _stays(name: names.FileName, cleaned: set[int], snapshots: set[int]) -> bool:
@@ -96,11 +90,3 @@ def _stays(name: names.FileName, cleaned: set[int], snapshots: set[int]) -> bool
     if name.kind in names.SEGMENT_KINDS:
         return name.offset not in cleaned
     return name.kind != "snapshot" or name.offset in snapshots
-
-
-def _chunks(filesystem: FileSystem, path: str, chunk_bytes: int = 4 << 20) -> Iterator[bytes]:
-    with filesystem.open(path) as read_at:
-        position = 0
-        while chunk := read_at(position, chunk_bytes):
-            yield chunk
-            position += len(chunk)

@@ -6,8 +6,6 @@ new directory is complete or absent: it is written under another name and rename
 
 from __future__ import annotations
 
-import os
-import shutil
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from pathlib import Path
 
 from kafkaframes.cleaner.filter import Filter, Tally
 from kafkaframes.cleaner.latest import Latest, walk_dirty_part
-from kafkaframes.cleaner.output import OverflowingError, copy_rest, indexed_columns, keep_mtime, write_indexes
+from kafkaframes.cleaner.output import OverflowingError, copy_rest, indexed_columns, write_indexes
 from kafkaframes.cleaner.plan import RoundPlan, group_segments
 from kafkaframes.cleaner.plan import plan_round as plan_round
 from kafkaframes.cleaner.settings import CleanerSettings
@@ -23,13 +21,12 @@ from kafkaframes.cleaner.transactions import CleanedTransactions
 from kafkaframes.cleaner.window import DecodedWindow, windows
 from kafkaframes.errors import LogDirError
 from kafkaframes.files import names
+from kafkaframes.files.atomic import new_file, unfinished
 from kafkaframes.files.directory import Partition, Segment
 from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.files.txn_index import AbortedTransaction
 from kafkaframes.log.overflow import split_partition
 from kafkaframes.records.memory import Recycler
-
-_UNFINISHED = ".kafkaframes-cleaning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +74,11 @@ def clean_partition(
     if destination.exists():
         raise LogDirError("exists already", file=str(destination))
     known = walk_dirty_part(filesystem, plan, map_bytes=map_bytes)
-    unfinished = destination.with_name(destination.name + _UNFINISHED)
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
     try:
-        result = _write(filesystem, plan, settings, known, unfinished)
-        os.replace(unfinished, destination)
+        with unfinished(destination) as directory:
+            result = _write(filesystem, plan, settings, known, directory)
     except OverflowingError:  # Kafka splits the segment, gives the round up, and begins anew
-        shutil.rmtree(unfinished)
         return clean_partition(*_split(filesystem, partition), settings, destination, map_bytes=map_bytes)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
     end, groups, tally = result
     return CleaningRound(plan, end, groups, tally, destination)
 
@@ -113,13 +103,10 @@ def _write(
         base = group[0].base_offset
         groups[base] = tuple(segment.base_offset for segment in group)
         path = directory / names.segment_file_name(base, "log")
-        with path.open("wb") as out:
+        with new_file(path, mtime_ms=group[-1].log.mtime_ms) as out:
             out.writelines(kept_of(filesystem, sources_of(plan, group, settings), filter_, transactions))
-            out.flush()
-            os.fsync(out.fileno())
         filter_.tally.bytes_written += path.stat().st_size
         write_indexes(path, base, indexed_columns(path), settings, transactions.kept)
-        keep_mtime(path, group[-1].log)
     cleaned = {base for bases in groups.values() for base in bases}
     copy_rest(filesystem, plan.partition, directory, gone=cleaned - groups.keys(), rewritten=set(groups))
     return end_offset, groups, filter_.tally

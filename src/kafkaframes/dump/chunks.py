@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +20,9 @@ from kafkaframes.errors import CorruptRecordError, DecodeError, LogDirError
 from kafkaframes.files.filesystem import split
 from kafkaframes.files.names import DirectoryName, printable
 from kafkaframes.records import decode, scan
+from kafkaframes.records.chunks import Chunks
 from kafkaframes.records.decode import Index, Sections
-from kafkaframes.records.layout import CODEC_MASK, CONTROL, OVERHEAD_BYTES
+from kafkaframes.records.layout import CODEC_MASK, CONTROL
 from kafkaframes.records.reasons import UNREADABLE_FIELD
 from kafkaframes.records.scan import Batches, Bytes, Ints
 
@@ -129,6 +131,24 @@ class Chunk:
         return {batch: problem for batch, problem in found if problem is not None}
 
 
+class _Source(NamedTuple):
+    """A dumped file as a source of batches."""
+
+    file: DumpFile
+    damage: None = None
+
+    @property
+    def name(self) -> str:
+        return self.file.path
+
+    @property
+    def size_bytes(self) -> int:
+        return self.file.size_bytes
+
+    def read(self, position: int, length: int) -> bytes:
+        return self.file.filesystem.read(self.file.path, position=position, length=length)
+
+
 @dataclass
 class ChunkReader:
     """Reads one segment, chunk by chunk; how it ended is known when the iteration is over.
@@ -153,41 +173,32 @@ class ChunkReader:
         return size if self.max_bytes is None else min(size, self.max_bytes)
 
     def __iter__(self) -> Iterator[Chunk]:
-        wanted = self.chunk_bytes
+        source = _Source(self.file)
+        chunks = Chunks(source, rules=scan.FILE, start=self.bytes_read, end=self.end, chunk_bytes=self.chunk_bytes)
+        waiting = iter(chunks)
         while self.bytes_read < self.end:
             try:
-                raw = self.file.filesystem.read(self.file.path, position=self.bytes_read, length=wanted)
+                chunk = next(waiting, None)
             except LogDirError as error:  # it vanished, or the disk failed: what was read stays read
                 self.fault = error
                 return
-            data = scan.as_array(raw)
-            batches = scan.scan(data, end=self.end - self.bytes_read, rules=scan.FILE)
-            if len(batches):
-                yield self._chunk(data, batches)
-                self.bytes_read += batches.end.position
-                wanted = self.chunk_bytes
-            if not batches.end.goes_on:
-                self._stop(batches.end)
+            if chunk is None:
+                self._stop(chunks.end)
                 return
-            if len(batches) == 0:
-                if len(raw) < min(wanted, self.end - self.bytes_read):
-                    self.fault = LogDirError("the file became shorter while it was read", file=self.file.path)
-                    return
-                wanted = self._needed(raw)
+            yield self._chunk(chunk.base, chunk.data, chunk.batches)
+            self.bytes_read = chunk.base + chunk.batches.end.position
 
-    def _needed(self, raw: bytes) -> int:
-        """Return the size in bytes of the batch at the beginning of ``raw``; it is known to lie before the end."""
-        return max(OVERHEAD_BYTES + int.from_bytes(raw[8:OVERHEAD_BYTES], "big"), 2 * len(raw))
-
-    def _stop(self, end: scan.End) -> None:
-        if end.corrupt:
+    def _stop(self, end: scan.End | None) -> None:
+        if end is not None and end.status == scan.CUT:
+            self.fault = LogDirError(end.reason, file=self.file.path)
+        elif end is not None and end.corrupt:
             self.fault = CorruptRecordError(end.reason, position=self.bytes_read, file=self.file.path)
 
-    def _chunk(self, data: Bytes, batches: Batches) -> Chunk:
+    def _chunk(self, base: int, data: Bytes, batches: Batches) -> Chunk:
         sections = decode.open_sections(data, batches)
         index = decode.index_records(batches, sections)
         return Chunk(
-            base=self.bytes_read,
+            base=base,
             data=data,
             batches=batches,
             sections=sections,

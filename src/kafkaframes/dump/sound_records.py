@@ -13,14 +13,14 @@ from kafkaframes.records import decode, scan
 from kafkaframes.records.chunks import Chunk, pieces
 from kafkaframes.records.decode import Index, Sections
 from kafkaframes.records.layout import CODEC_MASK
-from kafkaframes.records.scan import Batches, Ints
+from kafkaframes.records.scan import Batches, Bytes, Ints
 
 _PIECE_BYTES = 2 << 20  # decompressed at once
 _RATIO = 8.0  # how much larger than in the log they are taken to be
 UNSURE = -1
 
 
-def count_sound(data: bytes, batches: Batches) -> Ints:
+def count_sound(data: bytes | Bytes, batches: Batches) -> Ints:
     """Return how many records each batch has, or ``UNSURE``: it is to be read one by one.
 
     Args:

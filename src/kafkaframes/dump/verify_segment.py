@@ -149,7 +149,7 @@ def _read_records(window: Window, facts: SegmentFacts, deep: bool) -> None:
     facts.records += int(counts[is_done & (magics[rows] < 2)].sum())
     for row in rows[~is_done].tolist():
         start = int(positions[row]) - window.start
-        raw = window.data[start : start + int(sizes[row])]
+        raw = window.data[start : start + int(sizes[row])].tobytes()
         for batch in read_values(raw, rules=scan.FILE):
             _note_batch(batch, int(positions[row]), facts)
 

@@ -9,28 +9,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.filesystem import ReadAt
-from kafkaframes.records import scan
-from kafkaframes.records.layout import BATCH_V2, PLACE
-from kafkaframes.records.reasons import END, FULL, MORE, TORN
-from kafkaframes.records.scan import CUT, Batches, End
+from kafkaframes.records.chunks import Chunk, Chunks
+from kafkaframes.records.layout import BATCH_COLUMNS, PLACE
+from kafkaframes.records.reasons import END, MORE
+from kafkaframes.records.scan import CUT, FILE, Batches, Bytes, End, Ints
 
 WINDOW_BYTES = 4 << 20
-_SIZE_BYTES = slice(8, 12)
+_NO_BATCHES: Ints = np.empty((len(BATCH_COLUMNS), 0), np.int64)
+_NO_BYTES: Bytes = np.empty(0, np.uint8)
 
 
 class Window(NamedTuple):
     """Consecutive batches of a segment.
 
     Attributes:
-        batches: positions are those in the file; ``end.goes_on`` on all windows but the last.
+        batches: positions are those in the file; ``end.goes_on`` on all windows but the last, which may have none.
         data: bytes from ``start`` on; they hold each batch as a whole if that was asked for.
         start: the position of ``data[0]`` in the file.
     """
 
     batches: Batches
-    data: bytes
+    data: Bytes
     start: int
 
     def in_data(self) -> Batches:
@@ -62,32 +65,40 @@ def scan_segment(
     Raises:
         LogDirError: the file cannot be read, or has become shorter than ``size_bytes`` meanwhile.
     """
-    wanted = window_bytes
-    while True:
-        data = read_at(position, wanted)
-        left = size_bytes - position
-        if len(data) < min(wanted, left):
-            raise LogDirError(End(0, CUT).reason, position=position + len(data), file=file)
-        found = scan.scan(data, end=left, rules=scan.FILE, whole=whole)
-        if len(found) == 0 and found.end.status == MORE:
-            needed = min(_needed(data), left)
-            if needed > wanted:
-                wanted = needed
-                continue
-            found = Batches(found.table, End(0, TORN))
-        wanted = window_bytes
-        table = found.table.copy() if position else found.table
-        table[PLACE["position"]] += position
-        after = position + found.end.position
-        status = found.end.status
-        if status in (MORE, FULL) and after >= size_bytes:
-            status = END
-        yield Window(Batches(table, End(after, status)), data, position)
-        if status not in (MORE, FULL):
-            return
-        position = after
+    source = _Source(read_at, size_bytes, file)
+    chunks = Chunks(source, rules=FILE, start=position, end=size_bytes, chunk_bytes=window_bytes, whole=whole)
+    end, start = End(position, MORE), position
+    for chunk in chunks:
+        start, end = chunk.base, _end_of(chunk, size_bytes)
+        table = chunk.batches.table.copy() if start else chunk.batches.table
+        table[PLACE["position"]] += start
+        yield Window(Batches(table, end), chunk.data, start)
+    if end.goes_on and chunks.end is not None:
+        yield Window(Batches(_NO_BATCHES, chunks.end), _NO_BYTES, start)
 
 
-def _needed(data: bytes) -> int:
-    """Return how many bytes the first batch of ``data`` has, header and all."""
-    return max(int.from_bytes(data[_SIZE_BYTES], "big", signed=True) + _SIZE_BYTES.stop, BATCH_V2.size)
+def _end_of(chunk: Chunk, size_bytes: int) -> End:
+    """Return where in the file the batches of a chunk end, and why."""
+    end = chunk.batches.end
+    after = chunk.base + end.position
+    return End(after, END if end.goes_on and after >= size_bytes else end.status)
+
+
+class _Source(NamedTuple):
+    """A file that has to be as large as it was when it was listed."""
+
+    read_at: ReadAt
+    size_bytes: int
+    name: str | None
+    damage: None = None
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return ``length`` bytes from ``position`` on.
+
+        Raises:
+            LogDirError: there are fewer.
+        """
+        data = self.read_at(position, length)
+        if len(data) < length:
+            raise LogDirError(End(0, CUT).reason, position=position + len(data), file=self.name)
+        return data

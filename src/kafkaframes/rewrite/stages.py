@@ -21,7 +21,6 @@ from kafkaframes.cleaner.latest import counted
 from kafkaframes.cleaner.output import (
     copy_rest,
     indexed_columns,
-    keep_mtime,
     reaches_too_far,
     write_indexes,
 )
@@ -415,14 +414,13 @@ class AssembleTask:
         path = Path(self.directory) / names.segment_file_name(self.base_offset, "log")
         tables = [np.load(Path(part.path).with_suffix(".npy")) for part in self.parts]
         position = 0
-        with atomic.new_file(path) as out:
+        with atomic.new_file(path, mtime_ms=self.last.mtime_ms) as out:
             for part, table in zip(self.parts, tables, strict=True):
                 table[0] += position
                 position += _append(Path(part.path), out.fileno())
         kept = [one for part in self.parts for one in part.kept]
         with atomic.writing(path):
             write_indexes(path, self.base_offset, np.concatenate(tables, axis=1), self.settings, kept)
-            keep_mtime(path, self.last)
         return position
 
 
