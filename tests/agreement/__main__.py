@@ -19,6 +19,7 @@ from pathlib import Path
 from tests.agreement.kind import Case, Kind, judge
 from tests.agreement.kinds import (
     append,
+    captures,
     cleaned,
     codec,
     committed,
@@ -49,6 +50,7 @@ KINDS: tuple[Kind, ...] = (
     append.KIND,
     cleaned.KIND,
     tiered.KIND,
+    captures.KIND,
 )
 _BY_NAME = {kind.name: kind for kind in KINDS}
 MOST_LINES = 10  # printed for one case

@@ -1,0 +1,1 @@
+"""Recorded network traffic as Kafka calls: capture files, TCP streams, frames, calls; and request logs of brokers."""

@@ -1,0 +1,639 @@
+"""Walk the packets of capture files and find TCP segments and their connections (numba). Start at ``packets.py``.
+
+1. Arrays and integers in, numbers out. No exceptions, no objects, no I/O; the caller makes and grows every table.
+2. No byte is read before its position was compared with the end, no length is trusted.
+3. Formats: libpcap's file format, pcapng (draft-ietf-opsawg-pcapng), the link types of tcpdump.org/linktypes.html;
+   RFC 791, 8200 (extension headers), 9293 (TCP), 7348 (VXLAN), 8926 (GENEVE), 2784 and 2890 (GRE).
+"""
+
+from __future__ import annotations
+
+from kafkaframes.capture.layout import (
+    A_HIGH,
+    A_LOW,
+    ACK,
+    AT,
+    B_HIGH,
+    B_LOW,
+    BASE_NUMBER,
+    BASE_OFFSET,
+    BINARY,
+    BLOCK,
+    CAPTURED,
+    CLIENT,
+    CONNECTION_COLUMNS,
+    CONNECTIONS_FULL,
+    DAMAGED,
+    DIRECTION,
+    DIVIDE,
+    ENDED,
+    FACTOR,
+    FIN,
+    FIRST_NUMBER,
+    FIRST_TIME,
+    FLAGS,
+    FRAGMENT,
+    FRAGMENTS,
+    INITIAL,
+    LARGEST_PACKET,
+    LAST_TIME,
+    LENGTH,
+    LINK,
+    LOST_FROM,
+    MET,
+    MORE,
+    NUMBER,
+    ODD_LINKS,
+    OFFSET,
+    OTHER,
+    OTHER_PACKETS,
+    PACKETS,
+    PAYLOAD,
+    PCAP,
+    PORTS,
+    POSITION,
+    PROTOCOL,
+    RESET,
+    ROWS_FULL,
+    RST,
+    SHIFT_NS,
+    SHORT_HEADERS,
+    SIDE,
+    SIDE_BYTES,
+    SIDE_COLUMNS,
+    SIDE_PACKETS,
+    SNAP,
+    START,
+    STARTED,
+    SYN,
+    TCP_PACKETS,
+    TICKS,
+    TIME,
+    TLS,
+)
+from kafkaframes.wire._jit import BYTES, OUT_INT64S, OUT_TABLE, TABLE, device, kernel, types
+from kafkaframes.wire._kernels import load_i16, load_i64, load_u8, load_u32
+
+I64 = types.int64
+NOT_TCP, IS_TCP, IS_FRAGMENT, TOO_SHORT, ODD_LINK = range(5)
+# Where ``_locate`` writes: addresses, the place of the TCP header, the ends of what was captured and what was sent.
+SRC_HIGH, SRC_LOW, DST_HIGH, DST_LOW, AT_TCP, TCP_END, TCP_WIRE_END, AT_IP = range(8)
+FAR = 1 << 24  # sequence numbers this far apart, after a connection's end, are another connection's
+WILD = 1 << 29  # ... and this far apart are no segment of this connection
+
+NULL, EN10MB, LOOP, SLL, SLL2 = 0, 1, 108, 113, 276
+RAW_LINKS = (12, 14, 101, 228, 229)
+IP4, IP6, ETHERNET, BY_NIBBLE = 0x0800, 0x86DD, 0x6558, -1
+
+
+@device
+def _u16(buf, at):
+    return load_i16(buf, at) & 0xFFFF
+
+
+@device
+def _u32(buf, at, little):
+    value = load_u32(buf, at)
+    if little:
+        return ((value & 0xFF) << 24) | ((value & 0xFF00) << 8) | ((value >> 8) & 0xFF00) | (value >> 24)
+    return value
+
+
+@device
+def _distance(number, base):
+    """How far ``number`` is behind ``base``, modulo 2^32, as a signed number."""
+    gone = (number - base) & 0xFFFFFFFF
+    return gone - (1 << 32) if gone >= 1 << 31 else gone
+
+
+@device
+def _link(buf, at, end, link):
+    """Return the ethertype after the link layer: -1 look at the nibble, -2 too short, -3 unknown link, 1 Ethernet."""
+    if link == EN10MB:
+        return 1, at
+    if link == SLL:
+        return (_u16(buf, at + 14), at + 16) if at + 16 <= end else (-2, at)
+    if link == SLL2:
+        return (_u16(buf, at), at + 20) if at + 20 <= end else (-2, at)
+    if link in (NULL, LOOP):
+        return BY_NIBBLE, at + 4
+    for raw in RAW_LINKS:
+        if link == raw:
+            return BY_NIBBLE, at
+    return -3, at
+
+
+@device
+def _after_ethernet(buf, at, end):
+    """Return the ethertype behind VLAN tags, PPPoE and MPLS, and where its payload starts."""
+    if at + 14 > end:
+        return -2, at
+    kind = _u16(buf, at + 12)
+    at += 14
+    for _ in range(4):
+        if kind != 0x8100 and kind != 0x88A8 and kind != 0x9100 and kind != 0x9200:
+            break
+        if at + 4 > end:
+            return -2, at
+        kind = _u16(buf, at + 2)
+        at += 4
+    if kind == 0x8864:
+        if at + 8 > end:
+            return -2, at
+        kind = IP4 if _u16(buf, at + 6) == 0x21 else IP6
+        at += 8
+    elif kind == 0x8847:
+        for _ in range(8):
+            if at + 4 > end:
+                return -2, at
+            label = load_u32(buf, at)
+            at += 4
+            if label & 0x100:
+                break
+        kind = BY_NIBBLE
+    return kind, at
+
+
+@device
+def _locate(buf, at, end, wire, link, found):
+    """Find the TCP header of a packet, through VLANs and tunnels; write where it is into ``found``."""
+    kind, at = _link(buf, at, end, link)
+    for _ in range(8):
+        if kind == 1 or kind == ETHERNET:
+            kind, at = _after_ethernet(buf, at, end)
+        if kind == -3:
+            return ODD_LINK
+        if kind == -2 or at >= end:
+            return TOO_SHORT
+        nibble = load_u8(buf, at) >> 4
+        if kind == BY_NIBBLE:
+            kind = IP4 if nibble == 4 else IP6 if nibble == 6 else 0
+        if kind == IP4 and nibble == 4:
+            if at + 20 > end:
+                return TOO_SHORT
+            header = (load_u8(buf, at) & 15) * 4
+            if header < 20:
+                return NOT_TCP
+            total = _u16(buf, at + 2)
+            if total >= header and at + total < wire:  # 0 where the card cuts segments (TSO)
+                wire = at + total
+            protocol = load_u8(buf, at + 9)
+            found[SRC_HIGH] = 0
+            found[SRC_LOW] = 0xFFFF00000000 | load_u32(buf, at + 12)
+            found[DST_HIGH] = 0
+            found[DST_LOW] = 0xFFFF00000000 | load_u32(buf, at + 16)
+            if _u16(buf, at + 6) & 0x3FFF:
+                found[AT_IP] = at
+                found[TCP_END] = min(end, wire)
+                return IS_FRAGMENT
+            at += header
+        elif kind == IP6 and nibble == 6:
+            if at + 40 > end:
+                return TOO_SHORT
+            size = _u16(buf, at + 4)
+            if size and at + 40 + size < wire:
+                wire = at + 40 + size
+            protocol = load_u8(buf, at + 6)
+            found[SRC_HIGH] = load_i64(buf, at + 8)
+            found[SRC_LOW] = load_i64(buf, at + 16)
+            found[DST_HIGH] = load_i64(buf, at + 24)
+            found[DST_LOW] = load_i64(buf, at + 32)
+            start = at
+            at += 40
+            for _ in range(12):
+                if protocol != 0 and protocol != 43 and protocol != 60 and protocol != 51 and protocol != 44:
+                    break
+                if at + 8 > end:
+                    return TOO_SHORT
+                if protocol == 44 and _u16(buf, at + 2) & 0xFFF9:
+                    found[AT_IP] = start
+                    found[TCP_END] = min(end, wire)
+                    return IS_FRAGMENT
+                length = load_u8(buf, at + 1)
+                step = 8 if protocol == 44 else (length + 2) * 4 if protocol == 51 else (length + 1) * 8
+                protocol = load_u8(buf, at)
+                at += step
+        else:
+            return NOT_TCP
+        end = min(end, wire)
+        if protocol == 6:
+            if at + 20 > end:
+                return TOO_SHORT
+            found[AT_TCP] = at
+            found[TCP_END] = end
+            found[TCP_WIRE_END] = wire
+            return IS_TCP
+        kind, at = _tunnel(buf, at, end, protocol)
+        if kind == 0:
+            return NOT_TCP
+    return NOT_TCP
+
+
+@device
+def _tunnel(buf, at, end, protocol):
+    """Return the ethertype within a tunnel and where it starts; 0 for no tunnel."""
+    if protocol == 17 and at + 16 <= end:
+        port = _u16(buf, at + 2)
+        if port == 4789 or port == 8472:
+            return ETHERNET, at + 16
+        if port == 6081:
+            return _u16(buf, at + 10), at + 16 + (load_u8(buf, at + 8) & 0x3F) * 4
+        return 0, at
+    if protocol == 47 and at + 4 <= end:
+        flags = load_u8(buf, at)
+        kind = _u16(buf, at + 2)
+        at += 4 + ((flags >> 7) & 1) * 4 + ((flags >> 5) & 1) * 4 + ((flags >> 4) & 1) * 4
+        if kind == 0x88BE:  # ERSPAN type II
+            return ETHERNET, at + 8
+        return kind, at
+    if protocol == 4:
+        return IP4, at
+    if protocol == 41:
+        return IP6, at
+    return 0, at
+
+
+@device
+def _hash(a_high, a_low, b_high, b_low, ports):
+    value = (a_low * 0x9E3779B97F4A7C1 + a_high) ^ (b_low * 0x2545F4914F6CDD1D + b_high) ^ (ports * 0x27D4EB2F165667C5)
+    value ^= (value >> 31) & 0x1FFFFFFFF
+    value *= 0x369DEA0F31A53F85
+    return value ^ ((value >> 29) & 0x7FFFFFFFF)
+
+
+@device
+def _opened(connections, row, time, number):
+    """Begin a connection's row; its addresses are there."""
+    for column in range(PORTS + 1, CONNECTION_COLUMNS):
+        connections[row, column] = 0
+    connections[row, CLIENT] = -1
+    connections[row, FIRST_TIME] = time
+    connections[row, FIRST_NUMBER] = number
+    connections[row, LAST_TIME] = time
+    for side in range(2):
+        base = SIDE + side * SIDE_COLUMNS
+        connections[row, base + INITIAL] = -1
+        connections[row, base + LOST_FROM] = -1
+
+
+@device
+def _is_another(connections, row, base, other, flags, sequence, size):
+    """Tell whether a packet begins another connection between the same ports."""
+    initial = connections[row, base + INITIAL]
+    closed = connections[row, RESET] or (connections[row, base + ENDED] and connections[row, other + ENDED])
+    if flags & SYN:
+        if initial == sequence:
+            return False
+        if initial >= 0:
+            return True
+        if not connections[row, base + STARTED]:
+            return bool(closed)
+        gone = _distance(sequence + 1, connections[row, base + BASE_NUMBER]) + connections[row, base + BASE_OFFSET]
+        return bool(closed) or gone > 0 or gone < -FAR
+    if not closed or not size or not connections[row, base + STARTED]:
+        return False
+    gone = _distance(sequence, connections[row, base + BASE_NUMBER])
+    return gone > FAR or gone < -FAR
+
+
+@device
+def _find(connections, count, slots, found, source, target, flags, sequence, size, time, number, share, shares):
+    """Return (connection, side, count): -1 for another task's, -2 where the table is full."""
+    swap = found[SRC_HIGH] > found[DST_HIGH] or (
+        found[SRC_HIGH] == found[DST_HIGH]
+        and (found[SRC_LOW] > found[DST_LOW] or (found[SRC_LOW] == found[DST_LOW] and source > target))
+    )
+    side = 1 if swap else 0
+    a, b = (DST_HIGH, SRC_HIGH) if swap else (SRC_HIGH, DST_HIGH)
+    ports = (target << 16 | source) if swap else (source << 16 | target)
+    mixed = _hash(found[a], found[a + 1], found[b], found[b + 1], ports)
+    if shares > 1 and ((mixed >> 24) & 0xFFFFFF) % shares != share:
+        return -1, side, count
+    mask = slots.size - 1
+    slot = mixed & mask
+    row = slots[slot] - 1
+    while row >= 0:
+        if (
+            connections[row, PORTS] == ports
+            and connections[row, A_LOW] == found[a + 1]
+            and connections[row, B_LOW] == found[b + 1]
+            and connections[row, A_HIGH] == found[a]
+            and connections[row, B_HIGH] == found[b]
+        ):
+            break
+        slot = (slot + 1) & mask
+        row = slots[slot] - 1
+    base = SIDE + side * SIDE_COLUMNS
+    other = SIDE + (1 - side) * SIDE_COLUMNS
+    if row >= 0 and not _is_another(connections, row, base, other, flags, sequence, size):
+        return row, side, count
+    if count == connections.shape[0]:
+        return -2, side, count
+    slots[slot] = count + 1
+    connections[count, A_HIGH] = found[a]
+    connections[count, A_LOW] = found[a + 1]
+    connections[count, B_HIGH] = found[b]
+    connections[count, B_LOW] = found[b + 1]
+    connections[count, PORTS] = ports
+    _opened(connections, count, time, number)
+    return count, side, count + 1
+
+
+@device
+def _segment(buf, found, time, number, share, shares, every, rows, row, connections, count, slots, counters):
+    """Take one TCP segment; return (full?, rows, connections)."""
+    at = found[AT_TCP]
+    end = found[TCP_END]
+    wire = found[TCP_WIRE_END]
+    sequence = load_u32(buf, at + 4)
+    flags = load_u8(buf, at + 13)
+    payload = at + (load_u8(buf, at + 12) >> 4) * 4
+    length = wire - payload
+    if payload < at + 20 or length < 0:
+        counters[OTHER_PACKETS] += 1
+        return False, row, count
+    captured = max(min(end - payload, length), 0)
+    connection, side, count = _find(
+        connections,
+        count,
+        slots,
+        found,
+        _u16(buf, at),
+        _u16(buf, at + 2),
+        flags,
+        sequence,
+        length,
+        time,
+        number,
+        share,
+        shares,
+    )
+    if connection < 0:
+        return connection == -2, row, count
+    counters[TCP_PACKETS] += 1
+    base = SIDE + side * SIDE_COLUMNS
+    connections[connection, base + SIDE_PACKETS] += 1
+    if time > connections[connection, LAST_TIME]:
+        connections[connection, LAST_TIME] = time
+    if flags & SYN:
+        if connections[connection, base + INITIAL] != sequence:
+            connections[connection, base + INITIAL] = sequence
+            if connections[connection, base + STARTED]:
+                gone = _distance(sequence + 1, connections[connection, base + BASE_NUMBER])
+                connections[connection, base + START] = connections[connection, base + BASE_OFFSET] + gone
+        connections[connection, CLIENT] = 1 - side if flags & ACK else side
+        sequence = (sequence + 1) & 0xFFFFFFFF
+    if not connections[connection, base + STARTED]:
+        if flags & RST:  # its number may be anything
+            connections[connection, RESET] = 1
+            return False, row, count
+        connections[connection, base + STARTED] = 1
+        connections[connection, base + BASE_NUMBER] = sequence
+        connections[connection, base + BASE_OFFSET] = 0
+    gone = _distance(sequence, connections[connection, base + BASE_NUMBER])
+    offset = connections[connection, base + BASE_OFFSET] + gone
+    if flags & RST:
+        connections[connection, RESET] = 1
+    if flags & FIN:
+        connections[connection, base + ENDED] = 1
+    if every == 0 and (length == 0 or flags & RST):
+        return False, row, count
+    if gone > WILD or gone < -WILD:
+        counters[OTHER_PACKETS] += 1
+        return False, row, count
+    if gone > 0 and not flags & RST:
+        connections[connection, base + BASE_NUMBER] = sequence
+        connections[connection, base + BASE_OFFSET] = offset
+    connections[connection, base + SIDE_BYTES] += length
+    counters[PAYLOAD] += length
+    protocol = connections[connection, PROTOCOL]
+    done = connections[connection, MET] and offset + captured <= connections[connection, base + AT]
+    if every == 0 and (protocol in (TLS, OTHER) or done):
+        return False, row, count
+    rows[row, TIME] = time
+    rows[row, DIRECTION] = connection * 2 + side
+    rows[row, OFFSET] = offset
+    rows[row, POSITION] = payload
+    rows[row, CAPTURED] = captured
+    rows[row, LENGTH] = length
+    rows[row, FLAGS] = flags
+    rows[row, NUMBER] = number
+    return False, row + 1, count
+
+
+@device
+def _packet(
+    buf, at, end, wire, link, time, number, share, shares, every, rows, row, connections, count, slots, found, counters
+):
+    """Take one packet; return (full?, rows, connections)."""
+    what = _locate(buf, at, end, wire, link, found)
+    if what == IS_TCP:
+        return _segment(buf, found, time, number, share, shares, every, rows, row, connections, count, slots, counters)
+    if what == IS_FRAGMENT:
+        rows[row, TIME] = time
+        rows[row, DIRECTION] = FRAGMENT
+        rows[row, OFFSET] = 0
+        rows[row, POSITION] = found[AT_IP]
+        rows[row, CAPTURED] = found[TCP_END] - found[AT_IP]
+        rows[row, LENGTH] = 0
+        rows[row, FLAGS] = 0
+        rows[row, NUMBER] = number
+        counters[FRAGMENTS] += 1
+        return False, row + 1, count
+    if what == TOO_SHORT:
+        counters[SHORT_HEADERS] += 1
+    elif what == ODD_LINK:
+        counters[ODD_LINKS] += 1
+    else:
+        counters[OTHER_PACKETS] += 1
+    return False, row, count
+
+
+@device
+def _nanoseconds(high, low, interfaces, interface):
+    """A pcapng time in ns since 1970; 0 where it is absurd."""
+    ticks = (high << 32) | low
+    kind = interfaces[interface, TICKS]
+    factor = interfaces[interface, FACTOR]
+    if ticks < 0:
+        return 0
+    if kind == BINARY:
+        whole = ticks >> factor
+        time = whole * 1_000_000_000 + (((ticks & ((1 << factor) - 1)) * 1_000_000_000) >> factor)
+        return time if whole < 1 << 33 else 0
+    if kind == DIVIDE:
+        return ticks // factor
+    return ticks * factor if ticks <= (1 << 63) // max(factor, 1) - 1 else 0
+
+
+@kernel(
+    types.UniTuple(I64, 5)(
+        BYTES, I64, I64, I64, I64, I64, TABLE, I64, I64, I64, OUT_TABLE, I64, OUT_TABLE, I64, OUT_INT64S, OUT_INT64S,
+        OUT_INT64S,
+    )
+)  # fmt: skip
+def scan_packets(
+    buf, position, end, number, kind, little, interfaces, share, shares, every, rows, row, connections, count, slots,
+    found, counters,
+):  # fmt: skip
+    """Walk records or blocks from ``position``; return (how it ended, position, packet number, rows, connections)."""
+    while True:
+        if row == rows.shape[0]:
+            return ROWS_FULL, position, number, row, count
+        if count * 2 > slots.size:
+            return CONNECTIONS_FULL, position, number, row, count
+        if kind == PCAP:
+            if position + 16 > end:
+                return MORE, position, number, row, count
+            captured = _u32(buf, position + 8, little)
+            size = _u32(buf, position + 12, little)
+            if captured > LARGEST_PACKET or captured > size:
+                return DAMAGED, position, number, row, count
+            after = position + 16 + captured
+            if after > end:
+                return MORE, position, number, row, count
+            time = _u32(buf, position, little) * 1_000_000_000 + _u32(buf, position + 4, little) * interfaces[0, FACTOR]
+            start = position + 16
+            interface = 0
+        else:
+            if position + 12 > end:
+                return MORE, position, number, row, count
+            block = _u32(buf, position, little)
+            length = _u32(buf, position + 4, little)
+            if block == 0x0A0D0D0A or block == 1:
+                return BLOCK, position, number, row, count
+            if length < 12 or length % 4 or length > LARGEST_PACKET + 4096:
+                return DAMAGED, position, number, row, count
+            after = position + length
+            if after > end:
+                return MORE, position, number, row, count
+            if _u32(buf, after - 4, little) != length:
+                return DAMAGED, position, number, row, count
+            if block != 6 and block != 2 and block != 3:
+                position = after
+                continue
+            interface = 0
+            time = 0
+            if block == 3:
+                size = _u32(buf, position + 8, little)
+                captured = min(size, length - 16)
+                if interfaces.shape[0] and interfaces[0, SNAP]:
+                    captured = min(captured, interfaces[0, SNAP])
+                start = position + 12
+            else:
+                if length < 32:
+                    return DAMAGED, position, number, row, count
+                interface = _u32(buf, position + 8, little)
+                if block == 2:
+                    interface = interface & 0xFFFF if little else interface >> 16
+                captured = _u32(buf, position + 20, little)
+                size = _u32(buf, position + 24, little)
+                start = position + 28
+                if captured > length - 32 or captured > size:
+                    return DAMAGED, position, number, row, count
+            if interface >= interfaces.shape[0]:
+                return DAMAGED, position, number, row, count
+            if block != 3:
+                time = _nanoseconds(
+                    _u32(buf, position + 12, little), _u32(buf, position + 16, little), interfaces, interface
+                )
+            time += interfaces[interface, SHIFT_NS]
+        counters[PACKETS] += 1
+        full, row, count = _packet(
+            buf, start, start + captured, start + size, interfaces[interface, LINK], time, number + 1, share, shares,
+            every, rows, row, connections, count, slots, found, counters,
+        )  # fmt: skip
+        if full:
+            counters[PACKETS] -= 1
+            return CONNECTIONS_FULL, position, number, row, count
+        number += 1
+        position = after
+
+
+@kernel(
+    types.UniTuple(I64, 3)(
+        BYTES, I64, I64, I64, I64, I64, I64, I64, OUT_TABLE, I64, OUT_TABLE, I64, OUT_INT64S, OUT_INT64S, OUT_INT64S
+    )
+)
+def take_datagram(
+    buf, at, end, time, number, share, shares, every, rows, row, connections, count, slots, found, counters
+):
+    """Take one IP datagram that was put together from fragments; return (full?, rows, connections)."""
+    full, row, count = _packet(
+        buf,
+        at,
+        end,
+        end,
+        101,
+        time,
+        number,
+        share,
+        shares,
+        every,
+        rows,
+        row,
+        connections,
+        count,
+        slots,
+        found,
+        counters,
+    )
+    return 1 if full else 0, row, count
+
+
+@kernel(types.void(TABLE, I64, OUT_INT64S))
+def rehash(connections, count, slots):
+    """Fill a larger table of slots; of connections between the same ports the last one counts."""
+    mask = slots.size - 1
+    for row in range(count):
+        slot = (
+            _hash(
+                connections[row, A_HIGH],
+                connections[row, A_LOW],
+                connections[row, B_HIGH],
+                connections[row, B_LOW],
+                connections[row, PORTS],
+            )
+            & mask
+        )
+        while slots[slot]:
+            known = slots[slot] - 1
+            if (
+                connections[known, PORTS] == connections[row, PORTS]
+                and connections[known, A_LOW] == connections[row, A_LOW]
+                and connections[known, B_LOW] == connections[row, B_LOW]
+                and connections[known, A_HIGH] == connections[row, A_HIGH]
+                and connections[known, B_HIGH] == connections[row, B_HIGH]
+            ):
+                break
+            slot = (slot + 1) & mask
+        slots[slot] = row + 1
+
+
+@kernel(I64(BYTES, I64, I64, I64, I64, TABLE))
+def next_record(buf, position, end, kind, little, interfaces):
+    """Return where the next record or block starts that is followed by a second one; -1 where none is.
+
+    For files with damage in the middle. pcapng repeats a block's length at its end.
+    """
+    for at in range(position, end - 32):
+        if kind == PCAP:
+            captured = _u32(buf, at + 8, little)
+            size = _u32(buf, at + 12, little)
+            after = at + 16 + captured
+            if captured < 20 or captured > 1 << 18 or captured > size or size > 1 << 18 or after + 16 > end:
+                continue
+            then = _u32(buf, after + 8, little)
+            gone = _u32(buf, after, little) - _u32(buf, at, little)
+            fraction = _u32(buf, at + 4, little)
+            if then <= _u32(buf, after + 12, little) <= 1 << 18 and -1 <= gone <= 86400 and fraction < 1_000_000_000:
+                return at
+        else:
+            block = _u32(buf, at, little)
+            length = _u32(buf, at + 4, little)
+            known = block == 0x0A0D0D0A or 1 <= block <= 6
+            if not known or length < 12 or length % 4 or length > LARGEST_PACKET or at + length > end:
+                continue
+            if _u32(buf, at + length - 4, little) == length:
+                return at
+    return -1

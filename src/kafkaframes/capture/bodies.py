@@ -1,0 +1,242 @@
+"""Requests and responses to JSON, error codes and summaries of records: many of one API and version at a time.
+
+Error codes and summaries come from columns (``messages.framed``): no Python runs for a message without an error. JSON
+is made of objects, one message after another; ask for columns without it where millions of calls are counted.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kafkaframes.capture._kernels_streams import summarise_records
+from kafkaframes.capture.packets import Bytes, Ints
+from kafkaframes.capture.secrets import REQUEST, RESPONSE, has_secrets, without_secrets
+from kafkaframes.errors import DecodeError, KafkaframesError
+from kafkaframes.messages.framed import frame_plan, request_columns, response_columns
+from kafkaframes.messages.headers import (
+    Frame,
+    body_class,
+    decode_request,
+    decode_response,
+    request_header_class,
+    response_header_class,
+)
+from kafkaframes.messages.plan import FieldPlan, StructPlan
+
+WITH_RECORDS: Final = {(0, REQUEST), (1, RESPONSE), (78, RESPONSE)}
+# A broker's request log has the size of records for these two, and an empty text for all others.
+_SIZED: Final = {(0, REQUEST), (1, RESPONSE)}
+SUMMARY_COLUMNS: Final = 3 * 8 * 3
+_ERROR_CODE: Final = "ErrorCode"
+
+
+class Texts(NamedTuple):
+    """The JSON of one message, header and body, or why there is none."""
+
+    header: str | None
+    body: str | None
+    error: str | None
+
+
+def as_array(raw: Bytes, starts: Ints) -> pa.LargeBinaryArray:
+    """Return messages that lie one after another as an Arrow array, without copying."""
+    return pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(starts) - 1, [None, pa.py_buffer(starts), pa.py_buffer(raw)]
+    )
+
+
+def texts_of(
+    raw: Bytes, starts: Ints, api_key: int, api_version: int, direction: str, *, secrets: bool
+) -> Iterator[Texts]:
+    """Yield the JSON of messages of one API and version."""
+    hides = not secrets and has_secrets(api_key)
+    for place in range(len(starts) - 1):
+        data = raw[starts[place] : starts[place + 1]].tobytes()
+        yield _text(data, api_key, api_version, direction, hides=hides)
+
+
+def _text(data: bytes, api_key: int, api_version: int, direction: str, *, hides: bool) -> Texts:
+    try:
+        frame, note = _frame(data, api_key, api_version, direction)
+        header = _json(frame.header.to_json(frame.header_version))
+        if isinstance(frame.body, bytes):
+            return Texts(header, _kept(frame.body), note)
+        records = "size" if (api_key, direction) in _SIZED else "empty"
+        body = frame.body.to_json(frame.api_version, records=records)
+    except KafkaframesError as error:
+        return Texts(None, None if hides else _kept(data), f"{direction}: {error}")
+    return Texts(header, _json(without_secrets(api_key, direction, body) if hides else body), note)
+
+
+def _frame(data: bytes, api_key: int, api_version: int, direction: str) -> tuple[Frame, str | None]:
+    """Return a message, and what is odd about it. Kafka reads past bytes that are left over, and so does this."""
+    try:
+        return _strict_frame(data, api_key, api_version, direction), None
+    except DecodeError:
+        if not is_known(api_key, api_version, direction):
+            raise
+        end = _end_of(data, api_key, api_version, direction)
+        if end >= len(data):
+            raise
+        note = f"{direction}: {len(data) - end} bytes left over after the message"
+        return _strict_frame(data[:end], api_key, api_version, direction), note
+
+
+def _strict_frame(data: bytes, api_key: int, api_version: int, direction: str) -> Frame:
+    if direction == REQUEST:
+        return decode_request(data)
+    return decode_response(data, api_key, api_version)
+
+
+def _kept(data: bytes) -> str:
+    return _json({"_bytes": base64.b64encode(data).decode("ascii")})
+
+
+_json: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class Decoded:
+    """Messages of one API, version and direction as columns; a message that cannot be read has no values."""
+
+    def __init__(self, raw: Bytes, starts: Ints, api_key: int, api_version: int, direction: str) -> None:
+        self.plan = frame_plan(api_key, api_version, direction).root.fields[1].struct
+        columns = request_columns if direction == REQUEST else response_columns
+        found = columns(as_array(raw, starts), api_key, api_version)
+        trimmed = _trimmed(raw, starts, found.field("_error"), api_key, api_version, direction)
+        if trimmed is not None:
+            found = columns(trimmed, api_key, api_version)
+        self.errors: pa.Array = found.field("_error")
+        self.body: pa.StructArray = found.field("body")
+        self.count = len(starts) - 1
+
+    def error_codes(self) -> Iterator[tuple[int, str, int]]:
+        """Yield (message, path, code) for every error code that is not 0."""
+        assert self.plan is not None
+        broken = set(np.flatnonzero(self.errors.is_valid().to_numpy(zero_copy_only=False)).tolist())
+        rows = np.arange(self.count)
+        for row, path, code in sorted(_codes(self.body, self.plan, rows, lambda _: ""), key=lambda one: one[0]):
+            if row not in broken:
+                yield row, path, code
+
+    def summaries(self) -> tuple[Ints, Ints]:
+        """Return for each message its batches, records and bytes by format and codec, and how many sets are cut."""
+        assert self.plan is not None
+        counts = np.zeros((self.count, SUMMARY_COLUMNS), np.int64)
+        cut = np.zeros(self.count, np.int64)
+        for owners, blobs in sets_of_records(self.body, self.plan, np.arange(self.count)):
+            data, starts, sizes = binary_places(blobs)
+            summarise_records(data, starts, sizes, owners, counts, cut)
+        return counts, cut
+
+
+def _trimmed(
+    raw: Bytes, starts: Ints, errors: pa.Array, api_key: int, api_version: int, direction: str
+) -> list[bytes] | None:
+    """Return messages without the bytes that are left over behind some of them: Kafka does not look at those."""
+    bad = np.flatnonzero(errors.is_valid().to_numpy(zero_copy_only=False)).tolist()
+    if not bad:
+        return None
+    data = [raw[starts[place] : starts[place + 1]].tobytes() for place in range(len(starts) - 1)]
+    for place in bad:
+        with contextlib.suppress(KafkaframesError):
+            data[place] = data[place][: _end_of(data[place], api_key, api_version, direction)]
+    return data
+
+
+def _end_of(data: bytes, api_key: int, api_version: int, direction: str) -> int:
+    """Return where a message ends."""
+    cls = body_class(api_key, direction)
+    header = request_header_class() if direction == REQUEST else response_header_class()
+    _, position = header.decode_prefix(data, cls.spec.header_version(api_version))
+    return int(cls.decode_prefix(data, api_version, position=position)[1])
+
+
+def binary_places(array: pa.Array) -> tuple[Bytes, Ints, Ints]:
+    """Return the bytes of a binary array, where each value starts in them, and its size (0 for null)."""
+    _, offsets, data = array.buffers()
+    places = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
+    buf = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+    return buf, np.ascontiguousarray(places[:-1]), np.diff(places)
+
+
+def sets_of_records(array: pa.StructArray, plan: StructPlan, owners: Ints) -> Iterator[tuple[Ints, pa.Array]]:
+    """Yield each field of records in a message: the message that every set is of, and the sets."""
+    for field in plan.fields:
+        if field.type == "records":
+            yield np.ascontiguousarray(owners), array.field(field.json_name)
+        elif field.struct is not None and field.array and _has(field.struct, _is_records):
+            child = array.field(field.json_name)
+            parents = _parents(child)
+            yield from sets_of_records(child.values, field.struct, owners[parents])
+
+
+def _parents(lists: pa.ListArray) -> Ints:
+    """Return for each element of the lists which of them holds it."""
+    return np.repeat(np.arange(len(lists)), np.diff(lists.offsets.to_numpy()))
+
+
+def _is_records(field: FieldPlan) -> bool:
+    return field.type == "records"
+
+
+def _is_error_code(field: FieldPlan) -> bool:
+    return field.type == "int16" and not field.array and field.name.endswith(_ERROR_CODE)
+
+
+@cache
+def _has(plan: StructPlan, wanted: Callable[[FieldPlan], bool]) -> bool:
+    """Tell whether a struct has such a field, near or far."""
+    return any(
+        wanted(field) or (field.struct is not None and _has(field.struct, wanted))
+        for field in (*plan.fields, *plan.tagged)
+    )
+
+
+def _codes(
+    array: pa.StructArray, plan: StructPlan, rows: Ints, path_of: Callable[[int], str]
+) -> Iterator[tuple[int, str, int]]:
+    for field in (*plan.fields, *plan.tagged):
+        if _is_error_code(field):
+            values = array.field(field.json_name).fill_null(0).to_numpy(zero_copy_only=False)
+            for place in np.flatnonzero(values).tolist():
+                yield int(rows[place]), path_of(place) + field.json_name, int(values[place])
+        elif field.struct is not None and _has(field.struct, _is_error_code):
+            child = array.field(field.json_name)
+            if not field.array:
+                yield from _codes(child, field.struct, rows, _member(path_of, field.json_name))
+            else:
+                offsets, parents = child.offsets.to_numpy(), _parents(child)
+                deeper = _element(path_of, field.json_name, parents, offsets)
+                yield from _codes(child.values, field.struct, rows[parents], deeper)
+
+
+def _member(path_of: Callable[[int], str], name: str) -> Callable[[int], str]:
+    return lambda place: f"{path_of(place)}{name}."
+
+
+def _element(path_of: Callable[[int], str], name: str, parents: Ints, offsets: Ints) -> Callable[[int], str]:
+    def path(place: int) -> str:
+        parent = int(parents[place])
+        return f"{path_of(parent)}{name}[{place - int(offsets[parent] - offsets[0])}]."
+
+    return path
+
+
+def is_known(api_key: int, api_version: int, direction: str) -> bool:
+    """Tell whether there is such a message."""
+    try:
+        frame_plan(api_key, api_version, direction)
+    except (KafkaframesError, DecodeError):
+        return False
+    return True
+
+
+__all__ = ["REQUEST", "RESPONSE", "Decoded", "Texts", "as_array", "is_known", "sets_of_records", "texts_of"]

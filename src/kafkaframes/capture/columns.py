@@ -1,0 +1,197 @@
+"""The tables of a capture: their columns, with the types that Arrow and Spark give them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from kafkaframes.errors import OptionError
+
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+
+
+class Column(NamedTuple):
+    """One column: its name, Spark's type, Arrow's type, whether it is there when none are named, and what it is."""
+
+    name: str
+    ddl: str
+    type: pa.DataType
+    default: bool
+    about: str
+
+
+def _list(element: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("element", element))
+
+
+ERRORS: Final = _list(pa.struct([("path", pa.string()), ("code", pa.int32())]))
+SET: Final = pa.struct(
+    [
+        ("magic", pa.int32()),
+        ("codec", pa.string()),
+        ("batches", pa.int64()),
+        ("records", pa.int64()),
+        ("bytes", pa.int64()),
+    ]
+)
+RECORDS: Final = pa.struct([("sets", _list(SET)), ("cut", pa.int32())])
+HEADERS: Final = _list(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+_TYPES: Final = {
+    "timestamp": TIMESTAMP,
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "array<struct<path: string, code: int>>": ERRORS,
+    "array<struct<key: string, value: binary>>": HEADERS,
+}
+_RECORDS_DDL: Final = (
+    "struct<sets: array<struct<magic: int, codec: string, batches: bigint, records: bigint, bytes: bigint>>, cut: int>"
+)
+_TYPES[_RECORDS_DDL] = RECORDS
+
+
+def _columns(*rows: tuple[str, str, str] | tuple[str, str, str, bool]) -> tuple[Column, ...]:
+    return tuple(Column(row[0], row[1], _TYPES[row[1]], row[3] if len(row) == 4 else True, row[2]) for row in rows)
+
+
+CALLS: Final = _columns(
+    ("requestTime", "timestamp", "when the request was whole (its last packet)"),
+    ("responseTime", "timestamp", "when the response was whole"),
+    ("latencyMs", "double", "the time between the two"),
+    ("clientAddress", "string", "who asks"),
+    ("clientPort", "int", "its port"),
+    ("serverAddress", "string", "the broker"),
+    ("serverPort", "int", "its port"),
+    ("clientId", "string", "client.id, as the request's header has it"),
+    ("softwareName", "string", "from the ApiVersions request of the connection, version 3 and later (KIP-511)"),
+    ("softwareVersion", "string", "likewise"),
+    ("principal", "string", "who logged in by SASL PLAIN or SCRAM; from a request log: as the broker says"),
+    ("apiKey", "int", "the number of the API"),
+    ("apiName", "string", "its name; null for a number that Kafka does not have"),
+    ("apiVersion", "int", "the version of the request"),
+    ("flexible", "boolean", "whether that version is flexible (KIP-482)"),
+    ("correlationId", "int", "what pairs request and response"),
+    ("requestSizeBytes", "bigint", "bytes on the wire after the size prefix"),
+    ("responseSizeBytes", "bigint", "likewise; null where none was seen"),
+    ("requestHeader", "string", "JSON"),
+    ("request", "string", "the body as JSON, records by their size"),
+    ("responseHeader", "string", "JSON"),
+    ("response", "string", "the body as JSON, records by their size"),
+    ("errors", "array<struct<path: string, code: int>>", "every error code of the response that is not 0"),
+    ("records", _RECORDS_DDL, "Produce, Fetch, ShareFetch: what was sent, by format and codec"),
+    ("file", "string", "where the request (or else the response) was found"),
+    ("connection", "string", "client-server-number of its first packet"),
+    ("_error", "string", "what is missing or cannot be read"),
+    ("requestState", "string", "whole, damaged or missing", False),
+    ("responseState", "string", "whole, damaged, missing, or none: a request that is not answered", False),
+    ("requestOffset", "bigint", "of the size prefix in the stream of the client", False),
+    ("responseOffset", "bigint", "of the size prefix in the stream of the broker", False),
+    ("requestPacket", "bigint", "number of the packet in which it starts, from 1", False),
+    ("responsePacket", "bigint", "likewise", False),
+    ("requestBytes", "binary", "header and body as they were on the wire, with whatever secrets are in them", False),
+    ("responseBytes", "binary", "likewise", False),
+)
+CONNECTIONS: Final = _columns(
+    ("connection", "string", "client-server-number of its first packet"),
+    ("protocol", "string", "kafka, tls, other, or unknown: nothing in it tells"),
+    ("clientAddress", "string", "the side that asks; where that is not known, the one with the lower address"),
+    ("clientPort", "int", "its port"),
+    ("serverAddress", "string", "the other side"),
+    ("serverPort", "int", "its port"),
+    ("firstTime", "timestamp", "of its first packet"),
+    ("lastTime", "timestamp", "of its last packet"),
+    ("clientPackets", "bigint", "packets of TCP"),
+    ("serverPackets", "bigint", "likewise"),
+    ("clientBytes", "bigint", "payload on the wire, repeated segments included"),
+    ("serverBytes", "bigint", "likewise"),
+    ("requests", "bigint", "frames of the client"),
+    ("responses", "bigint", "frames of the server"),
+    ("gaps", "bigint", "gaps on both sides"),
+    ("beginsInCapture", "boolean", "whether a SYN was seen"),
+    ("closed", "string", "fin, rst, or null: neither was seen"),
+    ("softwareName", "string", "the last that the client gave"),
+    ("softwareVersion", "string", "likewise"),
+    ("principal", "string", "who logged in"),
+    ("file", "string", "where its first packet is"),
+)
+GAPS: Final = _columns(
+    ("file", "string", "the file"),
+    ("connection", "string", "null where a file itself is damaged"),
+    ("side", "string", "client or server: who sent the bytes; null likewise"),
+    ("offset", "bigint", "in that side's stream; in the file, where the file is damaged"),
+    ("sizeBytes", "bigint", "how many bytes; -1: all that follow"),
+    ("reason", "string", "what is missing, and why"),
+    ("time", "timestamp", "of the next packet that is there"),
+    ("packet", "bigint", "its number"),
+)
+PACKETS: Final = _columns(
+    ("time", "timestamp", "when it was recorded"),
+    ("file", "string", "the file"),
+    ("packet", "bigint", "its number, from 1"),
+    ("connection", "string", "client-server-number of its first packet"),
+    ("sourceAddress", "string", "who sent it"),
+    ("sourcePort", "int", "its port"),
+    ("targetAddress", "string", "to whom"),
+    ("targetPort", "int", "its port"),
+    ("flags", "string", "of TCP"),
+    ("streamOffset", "bigint", "of its payload in that side's stream"),
+    ("sizeBytes", "bigint", "payload on the wire"),
+    ("capturedBytes", "bigint", "payload in the file"),
+)
+RECORD_ROWS: Final = _columns(
+    ("time", "timestamp", "when the request or response that holds it was whole"),
+    ("apiName", "string", "Produce, Fetch or ShareFetch"),
+    ("clientId", "string", "of the client"),
+    ("topic", "string", "null where only its id is known"),
+    ("topicId", "string", "of newer versions"),
+    ("partition", "int", "the partition"),
+    ("offset", "bigint", "as on the wire: a producer counts from 0 in each batch"),
+    ("timestamp", "timestamp", "the record's"),
+    ("timestampType", "int", "0 CreateTime, 1 LogAppendTime, -1 none"),
+    ("key", "binary", "the key"),
+    ("value", "binary", "the value"),
+    ("headers", "array<struct<key: string, value: binary>>", "the headers"),
+    ("magic", "int", "format of its batch"),
+    ("codec", "string", "codec of its batch"),
+    ("connection", "string", "the connection"),
+    ("correlationId", "int", "of the call"),
+    ("_error", "string", "damage in its set of records, on the first row of it"),
+)
+TABLES: Final = {
+    "calls": CALLS,
+    "connections": CONNECTIONS,
+    "gaps": GAPS,
+    "packets": PACKETS,
+    "records": RECORD_ROWS,
+}
+
+
+def choose(table: str, names: Sequence[str] | None = None) -> tuple[Column, ...]:
+    """Return the columns of a table: those named, or the ones that are there by default.
+
+    Raises:
+        OptionError: there is no such table or column.
+    """
+    if table not in TABLES:
+        raise OptionError(f"no table {table!r}; there are {', '.join(TABLES)}")
+    known = {column.name.lower(): column for column in TABLES[table]}
+    if names is None:
+        return tuple(column for column in TABLES[table] if column.default)
+    unknown = [name for name in names if name.lower() not in known]
+    if unknown:
+        raise OptionError(
+            f"table {table} has no column {', '.join(map(repr, unknown))}; "
+            f"it has {', '.join(column.name for column in TABLES[table])}"
+        )
+    return tuple(known[name.lower()] for name in names)
+
+
+def schema_of(columns: Sequence[Column]) -> pa.Schema:
+    """Return the Arrow schema of columns."""
+    return pa.schema([(column.name, column.type) for column in columns])

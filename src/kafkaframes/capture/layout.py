@@ -1,0 +1,115 @@
+"""The columns of the tables that the kernels of this room share, and the numbers that they answer with.
+
+Every table is a C-ordered int64 array with a row per packet, connection, frame and so on. The numbers are compiled
+into the kernels, whose cache therefore sees this file too (``wire/_jit.py``).
+"""
+
+from __future__ import annotations
+
+# ------------------------------------------------------------------------------------------------ packets
+# A row is a TCP segment with payload. OFFSET counts the bytes of a direction's stream, from wherever its first seen
+# packet was; POSITION is the payload's place in the window's buffer. DIRECTION is connection * 2 + side.
+TIME, DIRECTION, OFFSET, POSITION, CAPTURED, LENGTH, FLAGS, NUMBER = range(8)
+PACKET_COLUMNS = 8
+FRAGMENT = -2  # in DIRECTION: an IP fragment; POSITION is that of its IP header
+
+FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
+
+# The kinds of capture files.
+PCAP, PCAPNG = 0, 1
+# Columns of the interfaces: link type, how ticks become nanoseconds (kind, factor), an offset in ns, snap length.
+LINK, TICKS, FACTOR, SHIFT_NS, SNAP = range(5)
+INTERFACE_COLUMNS = 5
+MULTIPLY, DIVIDE, BINARY = range(3)
+
+# How a scan of packets ends.
+MORE, ROWS_FULL, CONNECTIONS_FULL, BLOCK, DAMAGED = range(5)
+LARGEST_PACKET = 16 << 20  # libpcap writes at most 256 KiB; BIG TCP on loopback may be larger
+
+# What a scan counts.
+PACKETS, TCP_PACKETS, FRAGMENTS, SHORT_HEADERS, ODD_LINKS, OTHER_PACKETS, PAYLOAD = range(7)
+COUNTERS = 8
+
+# -------------------------------------------------------------------------------------------- connections
+# Sides A and B are in the order of their addresses; what belongs to a side is at its base.
+A_HIGH, A_LOW, B_HIGH, B_LOW, PORTS, CLIENT, PROTOCOL, FIRST_TIME, LAST_TIME, RESET, SASL, SASL_ID = range(12)
+PENDING_START, PENDING_END, MET, FIRST_NUMBER = range(12, 16)
+SIDE = 16  # where the columns of side A start; those of side B start SIDE_COLUMNS later
+(
+    INITIAL,  # sequence number of the SYN, -1: not seen
+    BASE_NUMBER,  # a sequence number ...
+    BASE_OFFSET,  # ... and the offset that it has
+    STARTED,  # whether there is a base
+    START,  # offset of the stream's first byte
+    SIDE_PACKETS,
+    SIDE_BYTES,
+    ENDED,  # FIN was seen
+    AT,  # everything before this offset is done with
+    MODE,
+    ID_HASH,  # of the client id of the last request that proved itself
+    LOST_FROM,  # offset from which a frame is looked for
+    FRAMES,
+    GAPS,
+) = range(14)
+SIDE_COLUMNS = 14
+CONNECTION_COLUMNS = SIDE + 2 * SIDE_COLUMNS
+
+UNDECIDED, KAFKA, TLS, OTHER = range(4)
+PROTOCOLS = ("unknown", "kafka", "tls", "other")
+NEW, ALIGNED, LOST = range(3)  # MODE
+
+# ------------------------------------------------------------------------------------------------- frames
+(
+    F_CONNECTION,
+    F_RESPONSE,  # 0 a request, 1 a response
+    F_OFFSET,  # of the size prefix, counted from the stream's start
+    F_SIZE,  # what the prefix says
+    F_TIME,  # of the packet that holds the first byte
+    F_END_TIME,  # of the latest packet that holds some of it
+    F_NUMBER,
+    F_FLAGS,
+    F_PLACE,  # of the first byte after the prefix in the buffer, -1: in pieces
+    F_FIRST,  # the extents that hold it
+    F_LAST,
+    F_HAVE,  # bytes after the prefix up to the first that is missing
+    F_API,  # -1: unknown
+    F_VERSION,
+    F_CORRELATION,
+    F_ID_LENGTH,  # of the client id; -1 null, -2 none
+    F_MISSING,  # bytes
+    F_DONE,
+    F_BEGIN,  # of the prefix's first byte in the buffer
+) = range(19)
+FRAME_COLUMNS = 19
+BROKEN, TOKEN, NO_REPLY, WAITED, CUT_OFF = 1, 2, 4, 8, 16  # F_FLAGS
+
+# A call: rows of frames (-1 none), the connection.
+CALL_REQUEST, CALL_RESPONSE, CALL_CONNECTION = range(3)
+CALL_COLUMNS = 3
+
+# A gap: connection * 2 + side, offset, size in bytes, reason, time and number of the packet after it, whether the
+# side is that of responses.
+G_DIRECTION, G_OFFSET, G_SIZE, G_REASON, G_TIME, G_NUMBER, G_RESPONSE = range(7)
+GAP_COLUMNS = 7
+LOST_BYTES, SNAPPED, NO_FRAME, HALF_FRAME, NOT_FOUND, BEFORE = range(6)
+GAP_REASONS = (
+    "packets are missing",
+    "packets are cut by the snap length",
+    "these bytes are no Kafka frame",
+    "the connection ended inside a frame",
+    "no frame proves itself in these bytes",
+    "the capture begins inside a frame",
+)
+
+# An extent: bytes of a stream that are there, without overlap.
+E_OFFSET, E_END, E_PLACE, E_ROW = range(4)
+EXTENT_COLUMNS = 4
+
+# What is known of an API: lowest and highest version, first flexible version (-1 none); no such API: highest -1.
+API_LOWEST, API_HIGHEST, API_FLEXIBLE = range(3)
+APIS = 256
+
+LARGEST_REQUEST = 104857600  # Kafka's default of socket.request.max.bytes
+LARGEST_RESPONSE = (1 << 31) - 1
+# How a pass over the streams ends.
+DONE, FRAMES_FULL, UNSORTED = range(3)

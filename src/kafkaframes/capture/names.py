@@ -1,0 +1,126 @@
+"""Who talks to whom: addresses, and what a connection says about its client (software, principal)."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kafkaframes.capture.layout import A_HIGH, A_LOW, B_HIGH, B_LOW, CLIENT, FIRST_NUMBER, PORTS
+from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, Ints
+
+_V4: Final = 0xFFFF00000000
+_SCRAM_USER: Final = re.compile(rb"^(?:n|y|p=[^,]*),(?:a=[^,]*)?,n=([^,]*),r=")
+
+
+class Ends(NamedTuple):
+    """The two ends of a connection, and its name."""
+
+    client: str
+    client_port: int
+    server: str
+    server_port: int
+    label: str
+
+
+def address_text(high: int, low: int) -> str:
+    """Return an address as text; IPv4 is kept as mapped IPv6.
+
+    >>> address_text(0, 0xFFFF7F000001)
+    '127.0.0.1'
+    """
+    if high == 0 and low >> 32 == _V4 >> 32:
+        return str(ipaddress.IPv4Address(low & 0xFFFFFFFF))
+    return str(ipaddress.IPv6Address((high & (1 << 64) - 1) << 64 | low & (1 << 64) - 1))
+
+
+def ends_of(row: Ints) -> Ends:
+    """Return the ends of a connection from its row; where nobody knows who asks, side A is called the client."""
+    a = address_text(int(row[A_HIGH]), int(row[A_LOW])), int(row[PORTS]) >> 16
+    b = address_text(int(row[B_HIGH]), int(row[B_LOW])), int(row[PORTS]) & 0xFFFF
+    client, server = (b, a) if row[CLIENT] == 1 else (a, b)
+    number = int(row[FIRST_NUMBER])
+    file = number >> FILE_SHIFT
+    where = f"{file}.{number & FILE_MASK}" if file else str(number & FILE_MASK)
+    return Ends(*client, *server, f"{_joined(*client)}-{_joined(*server)}-{where}")
+
+
+def _joined(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+class Names:
+    """The ends of connections, each made once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Ends] = {}
+
+    def of(self, connections: Ints, rows: Iterable[int]) -> list[Ends]:
+        """Return the ends of connections."""
+        found = []
+        for row in rows:
+            ends = self._known.get(row)
+            if ends is None:
+                ends = self._known[row] = ends_of(connections[row])
+            found.append(ends)
+        return found
+
+
+class Event(NamedTuple):
+    """From a place in a connection's requests on, something is known of it."""
+
+    connection: int
+    offset: int
+    value: str
+
+
+class Told:
+    """What connections have told, and from which request on it holds: kept from pass to pass."""
+
+    def __init__(self) -> None:
+        self.last: dict[int, str] = {}
+
+    def fill(self, events: list[Event], connections: Ints, offsets: Ints, *, after: bool) -> list[str | None]:
+        """Return for each call (connection, offset of its request) what is known of it by then.
+
+        Args:
+            events: of this pass, in any order.
+            connections, offsets: of the calls; an offset of -1 is a call without a request.
+            after: whether an event does not hold for its own request yet.
+        """
+        if not events and not self.last:
+            return [None] * len(connections)
+        events = sorted(events)
+        keys = _keys(np.array([one[:2] for one in events], np.int64).reshape(-1, 2))
+        wanted = _keys(np.stack([connections, offsets], axis=1))
+        places = np.searchsorted(keys, wanted, side="left" if after else "right") - 1
+        found: list[str | None] = []
+        for place, connection in zip(places.tolist(), connections.tolist(), strict=True):
+            known = place >= 0 and events[place].connection == connection
+            found.append(events[place].value if known else self.last.get(connection))
+        for one in events:
+            self.last[one.connection] = one.value
+        return found
+
+
+def _keys(places: Ints) -> Ints:
+    """Return numbers that sort by connection, then by offset (of less than a terabyte)."""
+    return (places[:, 0] << 40) + np.clip(places[:, 1], 0, (1 << 40) - 1)
+
+
+def sasl_user(token: bytes) -> str | None:
+    """Return who logs in, from the first token of SASL PLAIN (RFC 4616) or SCRAM (RFC 5802).
+
+    >>> sasl_user(b"\\0alice\\0alice-secret"), sasl_user(b"n,,n=bob,r=abc"), sasl_user(b"c=biws,r=abc")
+    ('alice', 'bob', None)
+    """
+    match = _SCRAM_USER.match(token)
+    if match is not None:
+        return match.group(1).decode("utf-8", "replace").replace("=2C", ",").replace("=3D", "=")
+    parts = token.split(b"\0")
+    if len(parts) == 3 and parts[1]:
+        return parts[1].decode("utf-8", "replace")
+    return None

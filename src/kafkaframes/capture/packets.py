@@ -1,0 +1,298 @@
+"""Capture files to TCP segments, a window of bytes at a time: the front of ``_kernels_packets.py``.
+
+A ``Window`` is a buffer with the bytes that are carried over from the one before, then the next bytes of a file; its
+rows (``layout.py``) say where in it the payload of each segment lies. So memory is bounded by the window and by what
+connections have not finished, and payload is read where it lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import IO, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkaframes.capture import _kernels_packets as kernels
+from kafkaframes.capture.container import LINK_TYPES, Container, open_container, take_block
+from kafkaframes.capture.files import open_bytes, read_into
+from kafkaframes.capture.fragments import Defragmenter
+from kafkaframes.capture.layout import (
+    BLOCK,
+    CAPTURED,
+    CONNECTION_COLUMNS,
+    CONNECTIONS_FULL,
+    COUNTERS,
+    DAMAGED,
+    DIRECTION,
+    FRAGMENT,
+    FRAGMENTS,
+    LARGEST_PACKET,
+    MORE,
+    NUMBER,
+    PACKET_COLUMNS,
+    POSITION,
+    TIME,
+)
+from kafkaframes.errors import DecodeError
+
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+WINDOW_BYTES: Final = 32 << 20
+FILE_SHIFT: Final = 40  # packet numbers have their file's number above this bit
+FILE_MASK: Final = (1 << FILE_SHIFT) - 1
+_BYTES_OF_A_PACKET: Final = 96  # a guess that sizes the table of rows; more packets make more windows
+_SPARE: Final = 1 << 16
+
+
+class FileProblem(NamedTuple):
+    """What is wrong with a file: where, how many bytes are left out (-1: all that follow), and why."""
+
+    file: int
+    position: int
+    size: int
+    reason: str
+
+
+@dataclass
+class Window:
+    """The bytes at hand and the segments in them, those carried over first."""
+
+    buf: Bytes
+    rows: Ints
+    last: bool
+
+
+@dataclass
+class Connections:
+    """All connections seen so far, and a table of slots to find them by."""
+
+    table: Ints = field(default_factory=lambda: np.zeros((256, CONNECTION_COLUMNS), np.int64))
+    count: int = 0
+    slots: Ints = field(default_factory=lambda: np.zeros(1024, np.int64))
+
+    def grow(self) -> None:
+        """Make room for twice as many."""
+        self.table = np.concatenate([self.table, np.zeros_like(self.table)])
+        self.slots = np.zeros(len(self.slots) * 2, np.int64)
+        kernels.rehash(self.table, self.count, self.slots)
+
+
+class PacketReader:
+    """Walks files and gives windows; what is carried over is set by whoever consumes them (``carry``)."""
+
+    def __init__(
+        self,
+        files: Iterable[str],
+        *,
+        share: int = 0,
+        shares: int = 1,
+        every: bool = False,
+        window_bytes: int = WINDOW_BYTES,
+    ) -> None:
+        self.files = list(files)
+        self.share, self.shares, self.every = share, shares, every
+        self.window_bytes = window_bytes
+        self.connections = Connections()
+        self.counters = np.zeros(COUNTERS, np.int64)
+        self.problems: list[FileProblem] = []
+        self.carried: tuple[Bytes, Ints] = (np.zeros(0, np.uint8), np.zeros((0, PACKET_COLUMNS), np.int64))
+        self.file = 0  # the one that is read
+        self._found = np.zeros(8, np.int64)
+        self._fragments = Defragmenter()
+        self._buffers: list[Bytes] = []
+        self._latest_number = 0
+
+    def __iter__(self) -> Iterator[Window]:
+        """Yield windows; the last one has ``last`` set, and there is always one."""
+        for number, path in enumerate(self.files):
+            self.file = number
+            with open_bytes(path) as file:
+                yield from self._file(file, path)
+        yield self._window(self._buffer(0), 0, self._rows(), 0, last=True)
+
+    def _file(self, file: IO[bytes], path: str) -> Iterator[Window]:
+        walk = _Walk(file, path)
+        try:
+            walk.open()
+        except DecodeError as error:
+            if self.files[1:]:  # one of many: said, and the others are read
+                self.problems.append(FileProblem(self.file, 0, -1, error.reason))
+                return
+            raise
+        while not walk.done:
+            buf, filled = self._filled(walk)
+            rows, row = self._scanned(walk, buf, filled)
+            yield self._window(buf, filled, rows, row, last=False)
+        self._tell_links(walk)
+
+    def _buffer(self, size: int) -> Bytes:
+        """Return a buffer that starts with what is carried over and has ``size`` bytes more, and some spare."""
+        carried, _ = self.carried
+        wanted = len(carried) + size + _SPARE
+        buf = self._buffers.pop(0) if len(self._buffers) > 1 else np.empty(0, np.uint8)
+        if len(buf) < wanted:
+            buf = np.empty(wanted, np.uint8)
+        self._buffers.append(buf)
+        buf[: len(carried)] = carried
+        return buf
+
+    def _rows(self, size: int = 0) -> Ints:
+        rows = self.carried[1]
+        table = np.empty((len(rows) + size // _BYTES_OF_A_PACKET + 64, PACKET_COLUMNS), np.int64)
+        table[: len(rows)] = rows
+        return table
+
+    def _filled(self, walk: _Walk) -> tuple[Bytes, int]:
+        """Return a buffer with the rest of the last window's bytes and the next ones, and where they end."""
+        start = len(self.carried[0])
+        wanted = max(self.window_bytes, 2 * len(walk.rest) if walk.stuck else 0)
+        wanted = min(max(wanted, len(walk.rest)), LARGEST_PACKET * 2 + self.window_bytes)
+        buf = self._buffer(max(wanted, len(walk.rest)))
+        buf[start : start + len(walk.rest)] = walk.rest
+        at = start + len(walk.rest)
+        room = buf.data[at : start + max(wanted, len(walk.rest))]
+        got, problem = read_into(walk.file, room, walk.path)
+        if problem is not None:
+            self.problems.append(FileProblem(self.file, walk.position + len(walk.rest) + got, -1, problem.reason))
+        walk.ended = got < len(room)
+        return buf, at + got
+
+    def _scanned(self, walk: _Walk, buf: Bytes, filled: int) -> tuple[Ints, int]:
+        """Walk the records of a window; leave the rest of the bytes with ``walk``."""
+        start = position = len(self.carried[0])
+        rows, row = self._rows(filled - start), len(self.carried[1])
+        container = walk.container
+        known = self.connections
+        while True:
+            first = walk.number | self.file << FILE_SHIFT
+            status, position, number, row, known.count = kernels.scan_packets(
+                buf, position, filled, first, container.kind, int(container.little), container.interfaces,
+                self.share, self.shares, int(self.every), rows, row, known.table, known.count, known.slots,
+                self._found, self.counters,
+            )  # fmt: skip
+            walk.number = number & FILE_MASK
+            here = walk.position + position - start
+            if status == CONNECTIONS_FULL:
+                known.grow()
+            elif status == BLOCK and (size := self._block(walk, buf[position:filled], here)):
+                position += size
+            elif status == DAMAGED or (status == BLOCK and walk.damaged):
+                position = self._skipped(walk, buf, position, filled, here)
+            else:
+                break
+        walk.take(buf[position:filled], position - start, stuck=position == start and status == MORE)
+        if walk.done and len(walk.rest):
+            self.problems.append(FileProblem(self.file, walk.position, len(walk.rest), "the file ends inside a packet"))
+        return rows, row
+
+    def _block(self, walk: _Walk, block: Bytes, position: int) -> int:
+        """Take a section or interface block; return its size, 0 if it is not whole or damaged."""
+        walk.damaged = False
+        try:
+            return take_block(walk.container, block[: 1 << 20].tobytes(), position, walk.path) or 0
+        except DecodeError as error:
+            walk.damaged = True
+            walk.reason = error.reason
+            return 0
+
+    def _skipped(self, walk: _Walk, buf: Bytes, position: int, filled: int, here: int) -> int:
+        """Go on behind damage, at the next record that is followed by another one."""
+        container = walk.container
+        reason = walk.reason if walk.damaged else "no packet starts here: the file is damaged"
+        walk.damaged = False
+        found = kernels.next_record(
+            buf, position + 1, filled, container.kind, int(container.little), container.interfaces
+        )
+        after = int(found) if found >= 0 else (filled if walk.ended else max(filled - 64, position + 1))
+        if walk.lost_since is None or self.problems[-1].position + self.problems[-1].size != here:
+            self.problems.append(FileProblem(self.file, here, after - position, reason))
+        else:
+            last = self.problems[-1]
+            self.problems[-1] = last._replace(size=last.size + after - position)
+        walk.lost_since = here
+        return after
+
+    def _window(self, buf: Bytes, filled: int, rows: Ints, row: int, *, last: bool) -> Window:
+        if last:
+            row = len(self.carried[1])
+        rows = rows[:row]
+        if self.counters[FRAGMENTS]:
+            buf, rows = self._whole_datagrams(buf, max(filled, len(self.carried[0])), rows)
+        return Window(buf, rows, last)
+
+    def _whole_datagrams(self, buf: Bytes, filled: int, rows: Ints) -> tuple[Bytes, Ints]:
+        """Put fragments together; the segments in them come behind the others."""
+        is_fragment = rows[:, DIRECTION] == FRAGMENT
+        if not is_fragment.any():
+            return buf, rows
+        datagrams = []
+        for place in np.flatnonzero(is_fragment).tolist():
+            at = int(rows[place, POSITION])
+            whole = self._fragments.add(buf[at : at + int(rows[place, CAPTURED])].tobytes())
+            if whole is not None:
+                datagrams.append((whole, int(rows[place, TIME]), int(rows[place, NUMBER])))
+        rows = rows[~is_fragment]
+        if not datagrams:
+            return buf, rows
+        joined = np.frombuffer(b"".join(one[0] for one in datagrams), np.uint8)
+        if filled + len(joined) > len(buf):
+            buf = np.concatenate([buf[:filled], joined])
+        else:
+            buf[filled : filled + len(joined)] = joined
+        return buf, self._datagram_rows(buf, filled, rows, datagrams)
+
+    def _datagram_rows(self, buf: Bytes, at: int, rows: Ints, datagrams: list[tuple[bytes, int, int]]) -> Ints:
+        count = len(rows)
+        table = np.concatenate([rows, np.zeros((len(datagrams) + 1, PACKET_COLUMNS), np.int64)])
+        known = self.connections
+        for data, time, number in datagrams:
+            if (known.count + 1) * 2 > len(known.slots) or known.count == len(known.table):
+                known.grow()
+            _, count, known.count = kernels.take_datagram(
+                buf, at, at + len(data), time, number, self.share, self.shares, int(self.every), table, count,
+                known.table, known.count, known.slots, self._found, self.counters,
+            )  # fmt: skip
+            at += len(data)
+        kept = table[:count]
+        return np.ascontiguousarray(kept[kept[:, DIRECTION] != FRAGMENT])
+
+    def _tell_links(self, walk: _Walk) -> None:
+        for link in walk.container.unsupported_links():
+            names = ", ".join(dict.fromkeys(LINK_TYPES.values()))
+            reason = f"link type {link} is not read (those that are: {names})"
+            self.problems.append(FileProblem(self.file, 0, 0, reason))
+
+
+class _Walk:
+    """Where the walk over one file is."""
+
+    def __init__(self, file: IO[bytes], path: str) -> None:
+        self.file, self.path = file, path
+        self.position = 0  # in the (decompressed) file, of the first byte of ``rest``
+        self.number = 0  # packets so far
+        self.rest: Bytes = np.zeros(0, np.uint8)
+        self.ended = False
+        self.stuck = False
+        self.done = False
+        self.damaged = False
+        self.reason = ""
+        self.lost_since: int | None = None
+        self.container: Container
+
+    def open(self) -> None:
+        head = bytearray(24)
+        got, problem = read_into(self.file, memoryview(head), self.path)
+        if problem is not None and got < 4:
+            raise problem
+        self.container = open_container(bytes(head[:got]), self.path)
+        self.position = self.container.start
+        self.rest = np.frombuffer(bytes(head[self.container.start : got]), np.uint8)
+
+    def take(self, rest: Bytes, consumed: int, *, stuck: bool) -> None:
+        self.position += consumed
+        self.rest = rest.copy()
+        self.stuck = stuck
+        self.done = self.ended and (stuck or not len(rest) or consumed == 0)

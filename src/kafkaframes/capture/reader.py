@@ -1,0 +1,158 @@
+"""Read captures: the front of this room. Files in, Arrow batches of one table out, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from kafkaframes.capture.calls import CallMaker
+from kafkaframes.capture.columns import Column, choose, schema_of
+from kafkaframes.capture.files import find_files
+from kafkaframes.capture.packets import WINDOW_BYTES, FileProblem, PacketReader
+from kafkaframes.capture.records import RecordMaker, topic_names
+from kafkaframes.capture.streams import Streams
+from kafkaframes.capture.tables import batch_of, connection_rows, gap_rows, packet_batch, problem_rows
+
+_SEPARATOR: Final = "\0"
+Paths = str | Iterable[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureOptions:
+    """How captures are read.
+
+    Attributes:
+        table: calls, connections, gaps, packets or records.
+        columns: of that table, in this order; None: those that are there by default.
+        ports: on which brokers listen; by default what a connection says tells whether it is Kafka.
+        secrets: whether credentials are shown.
+        share, shares: read the connections that fall to one of several readers of the same files.
+        window_bytes: how much of a file is looked at at once.
+    """
+
+    table: str = "calls"
+    columns: tuple[str, ...] | None = None
+    ports: tuple[int, ...] = ()
+    secrets: bool = False
+    share: int = 0
+    shares: int = 1
+    window_bytes: int = WINDOW_BYTES
+
+    def chosen(self) -> tuple[Column, ...]:
+        """Return the columns.
+
+        Raises:
+            OptionError: there is no such table or column.
+        """
+        return choose(self.table, self.columns)
+
+
+class CaptureBatches:
+    """An iterator over the rows of a table, as Arrow batches; ``problems`` grows as damaged files are met."""
+
+    def __init__(self, files: Sequence[str], options: CaptureOptions) -> None:
+        self.files = list(files)
+        self.options = options
+        self.columns = options.chosen()
+        self.schema = schema_of(self.columns)
+        self._packets = PacketReader(
+            self.files,
+            share=options.share,
+            shares=options.shares,
+            every=options.table == "packets",
+            window_bytes=options.window_bytes,
+        )
+        self._rows = _TABLES[options.table](self)
+
+    @property
+    def problems(self) -> list[FileProblem]:
+        """What is wrong with the files so far."""
+        return self._packets.problems
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        return next(self._rows)
+
+    def read_all(self) -> pa.Table:
+        """Return all rows that are left as one table."""
+        return pa.Table.from_batches(list(self), self.schema)
+
+    def _streams(self) -> Streams:
+        return Streams(self._packets, ports=self.options.ports)
+
+    def calls(self) -> Iterator[pa.RecordBatch]:
+        """Yield the table of calls."""
+        maker = CallMaker(self.columns, self.files, secrets=self.options.secrets)
+        for made in self._streams():
+            if len(made.calls):
+                yield maker.rows(made)
+
+    def records(self) -> Iterator[pa.RecordBatch]:
+        """Yield the table of records."""
+        everyone = replace(self.options, share=0, shares=1)
+        names = topic_names(self.files, ports=everyone.ports)
+        maker = RecordMaker(self.columns, self.files, names, secrets=self.options.secrets)
+        for made in self._streams():
+            if len(made.calls):
+                yield from maker.rows(made)
+
+    def connections(self) -> Iterator[pa.RecordBatch]:
+        """Yield the table of connections, when all packets are read."""
+        columns = choose("calls", ("softwareName", "principal"))
+        maker = CallMaker(columns, self.files)
+        for made in self._streams():
+            if len(made.calls):
+                maker.rows(made)
+        known = self._packets.connections
+
+        def told(number: int) -> tuple[str | None, str | None, str | None]:
+            name, _, version = maker.software.last.get(number, "").partition(_SEPARATOR)
+            return name or None, version or None, maker.principals.last.get(number)
+
+        rows = list(connection_rows(known.table[: known.count], maker.names, self.files, told))
+        rows.sort(key=lambda row: (row["firstTime"] or 0, row["connection"]))
+        for start in range(0, len(rows), 8192):
+            yield batch_of(rows[start : start + 8192], self.columns)
+
+    def gaps(self) -> Iterator[pa.RecordBatch]:
+        """Yield the table of gaps, those of files last."""
+        maker = CallMaker((), self.files)
+        for made in self._streams():
+            if len(made.gaps):
+                rows = list(gap_rows(made.gaps, made.connections, maker.names, self.files, made.file))
+                yield batch_of(rows, self.columns)
+        if self.problems and self.options.share == 0:
+            yield batch_of(list(problem_rows(self.problems, self.files)), self.columns)
+
+    def packets(self) -> Iterator[pa.RecordBatch]:
+        """Yield the table of packets."""
+        maker = CallMaker((), self.files)
+        for window in self._packets:
+            if len(window.rows):
+                known = self._packets.connections
+                yield packet_batch(window.rows, known.table, maker.names, self.files, self.columns)
+
+
+_TABLES = {
+    "calls": CaptureBatches.calls,
+    "connections": CaptureBatches.connections,
+    "gaps": CaptureBatches.gaps,
+    "packets": CaptureBatches.packets,
+    "records": CaptureBatches.records,
+}
+
+
+def read_capture(paths: Paths, options: CaptureOptions | None = None) -> CaptureBatches:
+    """Return the rows of captures that belong together.
+
+    Raises:
+        OptionError: a path does not exist, or there is no such table or column.
+        DecodeError: (while iterating) a single file is no capture.
+    """
+    given = [paths] if isinstance(paths, str) else list(paths)
+    return CaptureBatches(find_files(given), options or CaptureOptions())

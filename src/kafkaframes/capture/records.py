@@ -1,0 +1,230 @@
+"""What was produced and fetched, as rows: the records in the bodies of Produce, Fetch and ShareFetch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kafkaframes.capture._kernels_streams import copy_pieces, whole_batches
+from kafkaframes.capture.bodies import REQUEST, RESPONSE, Decoded, binary_places, is_known
+from kafkaframes.capture.calls import CallMaker, _Calls
+from kafkaframes.capture.columns import TIMESTAMP, Column, choose, schema_of
+from kafkaframes.capture.packets import Bytes, Ints, PacketReader
+from kafkaframes.capture.streams import Pass, Streams
+from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
+from kafkaframes.wire.primitives import uuid_to_text
+
+PRODUCE, FETCH, SHARE_FETCH = 0, 1, 78
+# API key -> direction, the lists on the way, and what topics and partitions are called in them.
+_PLACES: Final = {
+    PRODUCE: (REQUEST, "topicData", "name", "partitionData", "index"),
+    FETCH: (RESPONSE, "responses", "topic", "partitions", "partitionIndex"),
+    SHARE_FETCH: (RESPONSE, "responses", "topic", "partitions", "partitionIndex"),
+}
+_WITH_IDS: Final = (3, 19, 75)  # Metadata, CreateTopics, DescribeTopicPartitions: ``topics`` with names and ids
+_SECRET_TOPIC: Final = "__cluster_metadata"  # SCRAM credentials and delegation tokens are among its records
+_NIL: Final = bytes(16)
+_READ: Final = ("offset", "timestamp", "timestamp_type", "key", "value", "headers", "magic", "codec", "position")
+
+
+class _Sets(NamedTuple):
+    """The sets of records of one API and version in a pass: a row each."""
+
+    calls: Ints
+    topics: list[str | None]
+    ids: list[str | None]
+    partitions: Ints
+    data: Bytes
+    starts: Ints
+    sizes: Ints
+
+
+def topic_names(files: Sequence[str], *, ports: Iterable[int] = ()) -> dict[bytes, str]:
+    """Return the names of topics by their ids, from all answers in a capture that have both."""
+    found: dict[bytes, str] = {}
+    maker = CallMaker(choose("calls", ("errors",)), files)
+    for made in Streams(PacketReader(files), ports=ports):
+        for key, version, rows in _Calls(maker, made).groups(RESPONSE, only=lambda key: key in _WITH_IDS):
+            if is_known(key, version, RESPONSE):
+                _add_names(found, made, key, version, rows, maker)
+    return found
+
+
+def _add_names(found: dict[bytes, str], made: Pass, key: int, version: int, rows: Ints, maker: CallMaker) -> None:
+    raw, starts = _Calls(maker, made).bytes_of(RESPONSE, rows)
+    topics = Decoded(raw, starts, key, version, RESPONSE).body.field("topics").values
+    if topics.type.get_field_index("topicId") < 0:
+        return
+    for name, topic_id in zip(topics.field("name").to_pylist(), topics.field("topicId").to_pylist(), strict=True):
+        if name and topic_id and topic_id != _NIL:
+            found[topic_id] = name
+
+
+class RecordMaker:
+    """Makes the rows of the records of passes."""
+
+    def __init__(
+        self, columns: Sequence[Column], files: Sequence[str], names: Mapping[bytes, str], *, secrets: bool = False
+    ) -> None:
+        self.columns = tuple(columns)
+        self.schema = schema_of(columns)
+        self.names = names
+        self.secrets = secrets
+        self._calls = CallMaker(choose("calls", ("clientId", "connection", "correlationId")), files)
+
+    def rows(self, made: Pass) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a pass."""
+        calls = _Calls(self._calls, made)
+        for key, (direction, *names) in _PLACES.items():
+            for _, version, rows in calls.groups(direction, only=lambda one, key=key: one == key):  # type: ignore[misc]
+                if not is_known(key, version, direction):
+                    continue
+                raw, starts = calls.bytes_of(direction, rows)
+                sets = self._sets(Decoded(raw, starts, key, version, direction), rows, names)
+                if sets is not None and len(sets.starts):
+                    yield from self._records(calls, key, direction, sets)
+
+    def _sets(self, decoded: Decoded, rows: Ints, names: Sequence[str]) -> _Sets | None:
+        topics_name, topic_name, partitions_name, index_name = names
+        topics = decoded.body.field(topics_name)
+        of_topic = rows[_parents(topics)]
+        partitions = topics.values.field(partitions_name)
+        owner = _parents(partitions)
+        blobs = partitions.values.field("records")
+        if not len(blobs):
+            return None
+        data, starts, sizes = binary_places(blobs)
+        numbers = partitions.values.field(index_name)
+        if numbers.type.id == pa.struct([]).id:  # Fetch before version 12 has the partition within a header
+            return None
+        names_of = _column(topics.values, topic_name)
+        ids = _column(topics.values, "topicId")
+        known = [name or self.names.get(one or _NIL) or None for name, one in zip(names_of, ids, strict=True)]
+        texts = [None if one is None or one == _NIL else uuid_to_text(_uuid(one)) for one in ids]
+        keep = np.flatnonzero(sizes > 0)
+        owner = owner[keep]
+        return _Sets(
+            of_topic[owner],
+            [known[place] for place in owner.tolist()],
+            [texts[place] for place in owner.tolist()],
+            numbers.to_numpy()[keep],
+            data,
+            np.ascontiguousarray(starts[keep]),
+            np.ascontiguousarray(sizes[keep]),
+        )
+
+    def _records(self, calls: _Calls, key: int, direction: str, sets: _Sets) -> Iterator[pa.RecordBatch]:
+        """Read all sets as one run of batches; a record's batch says which set it is of."""
+        wholes = np.zeros(len(sets.starts), np.int64)
+        whole_batches(sets.data, sets.starts, sets.sizes, wholes)
+        places = np.zeros(len(wholes) + 1, np.int64)
+        np.cumsum(wholes, out=places[1:])
+        joined = np.empty(int(places[-1]), np.uint8)
+        copy_pieces(sets.data, np.stack([sets.starts, wholes, places[:-1]], axis=1), joined)
+        reader = RecordReader(_Joined(joined), ReadOptions(columns=_READ))
+        told = 0
+        for batch in reader:
+            position = batch.column("position").to_numpy()
+            which = np.searchsorted(places, position, side="right") - 1
+            errors = _first_of(which, reader.errors[told:], places)
+            told = len(reader.errors)
+            yield self._batch(calls, key, direction, sets, which, batch, errors)
+
+    def _batch(
+        self,
+        calls: _Calls,
+        key: int,
+        direction: str,
+        sets: _Sets,
+        which: Ints,
+        batch: pa.RecordBatch,
+        errors: list[str | None],
+    ) -> pa.RecordBatch:
+        rows = pa.array(sets.calls[which], pa.int64())
+        topics = pa.array(sets.topics, pa.string()).take(pa.array(which, pa.int64()))
+        columns: dict[str, Any] = {
+            "time": lambda: calls.times(direction).take(rows),
+            "apiName": lambda: pa.array([{0: "Produce", 1: "Fetch", 78: "ShareFetch"}[key]] * len(which), pa.string()),
+            "clientId": lambda: calls.client_ids().take(rows),
+            "topic": lambda: topics,
+            "topicId": lambda: pa.array(sets.ids, pa.string()).take(pa.array(which, pa.int64())),
+            "partition": lambda: pa.array(sets.partitions[which], pa.int32()),
+            "offset": lambda: batch.column("offset"),
+            "timestamp": lambda: _timestamps(batch.column("timestamp")),
+            "timestampType": lambda: batch.column("timestamp_type").cast(pa.int32()),
+            "key": lambda: self._shown(batch.column("key"), topics),
+            "value": lambda: self._shown(batch.column("value"), topics),
+            "headers": lambda: _headers(batch.column("headers")),
+            "magic": lambda: batch.column("magic").cast(pa.int32()),
+            "codec": lambda: batch.column("codec").cast(pa.string()),
+            "connection": lambda: calls.end("label", pa.string()).take(rows),
+            "correlationId": lambda: calls.correlation_ids().take(rows),
+            "_error": lambda: pa.array(errors, pa.string()),
+        }
+        return pa.RecordBatch.from_arrays([columns[one.name]() for one in self.columns], schema=self.schema)
+
+    def _shown(self, values: pa.Array, topics: pa.Array) -> pa.Array:
+        """Return keys or values; none of the topic that holds credentials, unless they are asked for."""
+        import pyarrow.compute as pc
+
+        values = values.cast(pa.binary())
+        if self.secrets:
+            return values
+        hidden = pc.equal(topics, _SECRET_TOPIC).fill_null(False)
+        return pc.if_else(hidden, pa.scalar(None, pa.binary()), values)
+
+
+def _uuid(data: bytes) -> Any:
+    from uuid import UUID
+
+    return UUID(bytes=bytes(data))
+
+
+def _parents(lists: pa.ListArray) -> Ints:
+    return np.repeat(np.arange(len(lists)), np.diff(lists.offsets.to_numpy()))
+
+
+def _column(array: pa.StructArray, name: str) -> list[Any]:
+    if array.type.get_field_index(name) < 0:
+        return [None] * len(array)
+    return list(array.field(name).to_pylist())
+
+
+def _timestamps(values: pa.Array) -> pa.Array:
+    numbers = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    most = (2**63 - 1) // 1000
+    bad = (numbers < 0) | (numbers > most)
+    return pa.array(np.where(bad, 0, numbers) * 1000, pa.int64(), mask=bad).cast(TIMESTAMP)
+
+
+def _headers(values: pa.Array) -> pa.Array:
+    from kafkaframes.capture.columns import HEADERS
+
+    return values.cast(HEADERS)
+
+
+def _first_of(which: Ints, errors: Sequence[ReadError], places: Ints) -> list[str | None]:
+    """Return for each record what is wrong with its set, said once for a set."""
+    found: list[str | None] = [None] * len(which)
+    for error in errors:
+        of = int(np.searchsorted(places, error.position, side="right")) - 1
+        rows = np.flatnonzero(which == of)
+        if len(rows):
+            found[int(rows[0])] = error.reason
+    return found
+
+
+class _Joined:
+    """Sets of records one after another, as a source of batches."""
+
+    def __init__(self, data: Bytes) -> None:
+        self._data = data
+        self.name = None
+        self.size_bytes = len(data)
+
+    def read(self, position: int, length: int) -> Bytes:
+        """Return a view of the bytes."""
+        return self._data[position : position + length]

@@ -1,0 +1,214 @@
+"""TCP segments to Kafka calls: the front of ``_kernels_streams.py``.
+
+``Streams`` iterates over ``Pass``es. A pass is what a window of packets made whole: frames, calls that pair them, and
+gaps; what is not whole yet (segments behind a hole, half frames, requests that wait for their responses) is carried
+over into the next window, bytes and all. At the end of the capture everything is given out as far as it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from kafkaframes.capture import _kernels_streams as kernels
+from kafkaframes.capture.layout import (
+    API_FLEXIBLE,
+    API_HIGHEST,
+    API_LOWEST,
+    APIS,
+    AT,
+    CALL_COLUMNS,
+    CAPTURED,
+    DIRECTION,
+    DONE,
+    EXTENT_COLUMNS,
+    F_BEGIN,
+    F_CONNECTION,
+    F_DONE,
+    F_HAVE,
+    F_PLACE,
+    FRAME_COLUMNS,
+    GAP_COLUMNS,
+    KAFKA,
+    OFFSET,
+    PENDING_END,
+    PENDING_START,
+    POSITION,
+    PROTOCOL,
+    SIDE,
+    SIDE_COLUMNS,
+    TIME,
+    UNDECIDED,
+    UNSORTED,
+)
+from kafkaframes.capture.packets import Bytes, Ints, PacketReader, Window
+from kafkaframes.spec import catalog
+
+PATIENCE_NS: Final = 60_000_000_000  # of the capture's own time, that a hole is waited for
+PATIENCE_ROWS: Final = 200_000  # segments of one connection that wait behind a hole
+_SCRATCH: Final = 1 << 12
+
+
+@dataclass
+class Pass:
+    """What one window made whole; the arrays are valid until the next pass is asked for.
+
+    Attributes:
+        buf, extents: where the bytes of frames are (:meth:`frames_bytes`).
+        frames, calls, gaps: tables in the columns of ``layout.py``.
+        connections: the table of all connections, and how many there are.
+        file: the number of the file that is being read.
+    """
+
+    buf: Bytes
+    rows: Ints
+    extents: Ints
+    frames: Ints
+    calls: Ints
+    gaps: Ints
+    connections: Ints
+    connection_count: int
+    file: int
+    last: bool
+
+    def bytes_of(self, chosen: Ints, *, lead: int = 0, sizes: Ints | None = None) -> tuple[Bytes, Ints]:
+        """Return the bytes of the chosen frames one after another, and where each starts (one more than there are).
+
+        Args:
+            chosen: rows of ``frames``.
+            lead: bytes after the size prefix that are left out.
+            sizes: how many bytes of each, no more than are there; by default all that are.
+        """
+        starts = np.zeros(len(chosen) + 1, np.int64)
+        np.cumsum(self.frames[chosen, F_HAVE] - lead if sizes is None else sizes, out=starts[1:])
+        out = np.empty(max(int(starts[-1]), 1), np.uint8)
+        kernels.gather(self.buf, self.extents, self.frames, np.ascontiguousarray(chosen), lead, starts, out)
+        return out, starts
+
+
+@cache
+def api_table() -> Ints:
+    """Return the lowest, highest and first flexible version of each API that the catalog knows."""
+    table = np.full((APIS, 3), -1, np.int64)
+    for api in catalog.apis():
+        versions = api.versions
+        table[api.key, API_LOWEST] = versions.lowest
+        table[api.key, API_HIGHEST] = versions.highest
+        table[api.key, API_FLEXIBLE] = 1 << 20 if api.flexible_since is None else api.flexible_since
+    table.setflags(write=False)
+    return table
+
+
+class Streams:
+    """Iterates over the passes of captures that belong together, in the order of their files."""
+
+    def __init__(self, packets: PacketReader, *, ports: Iterable[int] = ()) -> None:
+        self.packets = packets
+        self.ports = np.array(sorted(set(ports)), np.int64)
+        self.pending = np.zeros((0, FRAME_COLUMNS), np.int64)
+        self._scratch = np.zeros(_SCRATCH, np.uint8)
+        self._small = [np.zeros(64, np.int64) for _ in range(3)]
+
+    def __iter__(self) -> Iterator[Pass]:
+        for window in self.packets:
+            made = self._pass(window)
+            yield made
+            self._carry(made)
+
+    def _pass(self, window: Window) -> Pass:
+        known = self.packets.connections
+        rows = np.ascontiguousarray(window.rows)
+        order, starts = _sorted(rows, known.count)
+        self._place_pending(known.table, known.count)
+        extents = np.empty((len(rows) + 1, EXTENT_COLUMNS), np.int64)
+        guess = 2 * len(rows) + len(self.pending) + 4096
+        tables = [np.empty((guess, columns), np.int64) for columns in (FRAME_COLUMNS, CALL_COLUMNS, GAP_COLUMNS)]
+        latest = int(rows[:, TIME].max()) if len(rows) else 0
+        settings = np.array([int(window.last), PATIENCE_NS, PATIENCE_ROWS, latest, 0], np.int64)
+        connection = into = frame = call = gap = 0
+        while True:
+            status, connection, into, frame, call, gap = kernels.cut_streams(
+                window.buf, rows, order, starts, known.table, connection, known.count, self.pending, extents, into,
+                tables[0], frame, tables[1], call, tables[2], gap, api_table(), self.ports, settings, self._scratch,
+                self._small[0], self._small[1], self._small[2],
+            )  # fmt: skip
+            if status == DONE:
+                break
+            tables = [np.concatenate([table, np.empty_like(table)]) for table in tables]
+        frames, calls, gaps = tables[0][:frame], tables[1][:call], tables[2][:gap]
+        return Pass(
+            window.buf, rows, extents, frames, calls, gaps, known.table, known.count, self.packets.file, window.last
+        )
+
+    def _place_pending(self, connections: Ints, count: int) -> None:
+        """Tell each connection where its waiting frames are."""
+        connections[:count, PENDING_START] = 0
+        connections[:count, PENDING_END] = 0
+        if len(self.pending):
+            owners, first, counts = np.unique(self.pending[:, F_CONNECTION], return_index=True, return_counts=True)
+            connections[owners, PENDING_START] = first
+            connections[owners, PENDING_END] = first + counts
+
+    def _carry(self, made: Pass) -> None:
+        """Keep what is not done with: segments beyond what was cut, and frames that wait for their other half."""
+        waiting = np.flatnonzero(made.frames[:, F_DONE] == 0)
+        kept = _unfinished(made)
+        frames = made.frames[waiting]
+        frames = frames[np.argsort(frames[:, F_CONNECTION], kind="stable")]
+        waiting = waiting[np.argsort(made.frames[waiting, F_CONNECTION], kind="stable")]
+        frame_bytes, frame_starts = made.bytes_of(waiting)
+        sizes = kept[:, CAPTURED]
+        places = np.zeros(len(kept) + 1, np.int64)
+        np.cumsum(sizes, out=places[1:])
+        total = int(frame_starts[-1]) + int(places[-1])
+        out = np.empty(total, np.uint8)
+        out[: int(frame_starts[-1])] = frame_bytes[: int(frame_starts[-1])]
+        places += int(frame_starts[-1])
+        kernels.copy_pieces(made.buf, np.stack([kept[:, POSITION], sizes, places[:-1]], axis=1), out)
+        frames[:, F_PLACE] = frame_starts[:-1]
+        frames[:, F_BEGIN] = 0
+        kept[:, POSITION] = places[:-1]
+        self.pending = np.ascontiguousarray(frames)
+        self.packets.carried = out, kept
+
+
+def _sorted(rows: Ints, count: int) -> tuple[Ints, Ints]:
+    sides = 2 * count
+    order = np.empty(len(rows), np.int64)
+    starts = np.zeros(sides + 2, np.int64)
+    if kernels.sort_rows(rows, len(rows), sides, starts, order) == UNSORTED:
+        order = np.lexsort((rows[:, OFFSET], rows[:, DIRECTION])).astype(np.int64)
+    return order, starts
+
+
+def _unfinished(made: Pass) -> Ints:
+    """Return the rows of segments that are needed again."""
+    rows = made.rows
+    if not len(rows):
+        return rows.copy()
+    owners = rows[:, DIRECTION] >> 1
+    sides = rows[:, DIRECTION] & 1
+    protocol = made.connections[owners, PROTOCOL]
+    done = made.connections[owners, SIDE + sides * SIDE_COLUMNS + AT]
+    wanted = (protocol == UNDECIDED) | ((protocol == KAFKA) & (rows[:, OFFSET] + rows[:, CAPTURED] > done))
+    kept: Ints = rows[wanted]
+    return kept
+
+
+def ports_of(text: str | Sequence[int]) -> tuple[int, ...]:
+    """Return ports given as ``9092,9093`` or as numbers.
+
+    >>> ports_of("9092, 9094-9096")
+    (9092, 9094, 9095, 9096)
+    """
+    if not isinstance(text, str):
+        return tuple(text)
+    found: list[int] = []
+    for part in text.split(","):
+        low, _, high = part.strip().partition("-")
+        found += range(int(low), int(high or low) + 1)
+    return tuple(found)

@@ -1,0 +1,282 @@
+"""Kind ``captures``: recorded traffic, with what the brokers' request logs say of every call.
+
+The product is given the capture alone, not even the brokers' ports. Compared is every call of the truth: header, sizes,
+offsets in the streams, software, error codes with paths, how many error fields there are, bodies, what an Envelope
+carries, the summary of records; that what is missing or damaged is said to be; and that no other call is found. Where
+a connection began before the capture, offsets are counted from elsewhere: they differ by one number. Left free: times
+(those of rewritten files are the recording's), ``principal`` where it is not SASL's, and a damaged response without any
+request, which nothing in the capture names. A capture without truth must be read or be refused by name.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.agreement.kind import Case, Kind, differences
+
+from kafkaframes.capture.columns import CALLS
+from kafkaframes.capture.files import CAPTURE_NAME, natural
+from kafkaframes.capture.reader import CaptureOptions, read_capture
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.messages.headers import decode_request
+from kafkaframes.records.layout import CODECS
+
+_TRUTH = ".truth.jsonl.gz"
+_SUMMARY_COUNTS = ("codes", "codes_zero", "messages", "messages_null")
+# Fields that have other names in the specs of some releases than in the catalog's.
+_RENAMED = {
+    "zkVersion": "partitionEpoch",
+    "generationId": "generationIdOrMemberEpoch",
+    "partitionResponses": "partitions",
+    "partition": "partitionIndex",
+    "recordSetSizeInBytes": "recordsSizeInBytes",
+}
+_UNSUPPORTED_VERSION = 35  # such an ApiVersions request is read as one of version 0 by the broker
+Row = dict[str, Any]
+
+
+def cases(folder: Path) -> Iterator[Case]:
+    taken = set()
+    for path in sorted(folder.glob("*.json")):
+        files = _files(folder, path.stem, json.loads(path.read_text()))
+        taken.update(files)
+        yield Case(path.stem, (str(folder), path.stem, files))
+    for path in sorted(folder.iterdir()):
+        if CAPTURE_NAME.search(path.name) and str(path) not in taken:
+            yield Case(path.name, (str(folder), None, [str(path)]))
+
+
+def _files(folder: Path, case: str, manifest: Row) -> list[str]:
+    """The captures of a case: one, or the several of a rotating recorder."""
+    found = [str(one) for one in folder.glob(f"{case}.*") if CAPTURE_NAME.search(one.name)]
+    return sorted(found, key=natural) or [str(folder / str(manifest.get("file", case)))]
+
+
+def disagreements(case: Case) -> Iterator[str]:
+    folder, name, files = case.payload
+    if name is None or not (Path(folder) / f"{name}{_TRUTH}").is_file():
+        yield from _read_or_refused(files)
+        return
+    manifest = json.loads((Path(folder) / f"{name}.json").read_text())
+    truth = [json.loads(line) for line in gzip.decompress((Path(folder) / f"{name}{_TRUTH}").read_bytes()).splitlines()]
+    options = CaptureOptions(columns=tuple(column.name for column in CALLS), secrets=True)
+    found = read_capture(files, options).read_all().to_pylist()
+    yield from _Comparison(truth, found).lines()
+    yield from _totals(manifest, found)
+
+
+def _read_or_refused(files: list[str]) -> Iterator[str]:
+    try:
+        for table in ("calls", "connections", "gaps", "records"):
+            read_capture(files, CaptureOptions(table=table)).read_all()
+    except KafkaframesError as error:
+        if Path(files[0]).name not in str(error):
+            yield f"refused without its name: {error}"
+
+
+def _totals(manifest: Row, found: list[Row]) -> Iterator[str]:
+    """How many requests and responses are at least partly there."""
+    if manifest.get("damage", {}).get("responses_damaged"):
+        return  # a response without request and prefix is a gap and no row
+    for direction in ("request", "response"):
+        there = [row for row in found if row[f"{direction}State"] in ("whole", "damaged")]
+        if len(there) != manifest[f"{direction}s"]:
+            yield f"{direction}s: expected {manifest[direction + 's']}, found {len(there)}"
+        size = sum(row[f"{direction}SizeBytes"] + 4 for row in there)
+        if size != manifest[f"{direction}_bytes"]:
+            yield f"{direction}_bytes: expected {manifest[direction + '_bytes']}, found {size}"
+
+
+class _Comparison:
+    """The calls of a truth beside those that were found."""
+
+    def __init__(self, truth: list[Row], found: list[Row]) -> None:
+        self.truth = [line for line in truth if "wire" in line]
+        self.rows: dict[Any, list[Row]] = defaultdict(list)
+        for row in found:
+            self.rows[_key_of_row(row)].append(row)
+        self.shifts: dict[tuple[str, str], int] = {}
+
+    def lines(self) -> Iterator[str]:
+        for line in self.truth:
+            row = self._taken(line)
+            where = f"{line['client']} {line['api_name']} v{line['api_version']} #{line['correlation_id']}"
+            if row is None:
+                wire = line["wire"]
+                if not (wire.get("request_missing") and wire.get("response_damaged")):
+                    yield f"{where}: expected this call, found none"
+            else:
+                yield from (f"{where}: {text}" for text in self._call(line, row))
+        for rows in self.rows.values():
+            for row in rows:
+                yield f"{row['connection']} {row['apiName']} #{row['correlationId']}: not in the truth"
+
+    def _taken(self, line: Row) -> Row | None:
+        missing = line["wire"].get("request_missing")
+        key = (line["client"], line["server"], line["correlation_id"], *((None,) * 2 if missing else _api(line)))
+        rows = self.rows.get(key)
+        return rows.pop(0) if rows else None
+
+    def _call(self, line: Row, row: Row) -> Iterator[str]:
+        wire = line["wire"]
+        has_request, has_response = not wire.get("request_missing"), not wire.get("response_missing")
+        yield from differences(_states(line), {name: row[f"{name}State"] for name in ("request", "response")})
+        if has_request:
+            expected = _header(line)
+            yield from differences(expected, {name: _header_of(row)[name] for name in expected})
+            yield from self._place(line, row, "request")
+        if "response_size" in wire and has_response:
+            yield from self._place(line, row, "response")
+        if has_request and not wire.get("request_damaged"):
+            yield from _request(line, row)
+        if has_request and has_response and not wire.get("response_damaged"):
+            yield from _response(line, row)
+
+    def _place(self, line: Row, row: Row, direction: str) -> Iterator[str]:
+        wire = line["wire"]
+        if row[f"{direction}SizeBytes"] != wire[f"{direction}_size"]:
+            yield f"{direction} size: expected {wire[f'{direction}_size']}, found {row[f'{direction}SizeBytes']}"
+        shift = wire[f"{direction}_offset"] - row[f"{direction}Offset"]
+        known = self.shifts.setdefault((row["connection"], direction), shift)
+        if shift != known:
+            yield f"{direction} offset: {shift} away from the truth, others of this connection {known}"
+
+
+def _api(line: Row) -> tuple[int, int]:
+    return line["api_key"], line["api_version"]
+
+
+def _key_of_row(row: Row) -> Any:
+    client, server = (_address(row[f"{side}Address"], row[f"{side}Port"]) for side in ("client", "server"))
+    return client, server, row["correlationId"], row["apiKey"], row["apiVersion"]
+
+
+def _address(address: str, port: int) -> str:
+    return f"{address}:{port}"
+
+
+def _states(line: Row) -> Row:
+    wire = line["wire"]
+
+    def state(direction: str) -> str:
+        if wire.get(f"{direction}_missing"):
+            return "missing"
+        return "damaged" if wire.get(f"{direction}_damaged") else "whole"
+
+    response = state("response") if "response_size" in wire else "none" if wire.get("acks") == 0 else "missing"
+    return {"request": state("request"), "response": response}
+
+
+def _header(line: Row) -> Row:
+    """What a call's header and connection say, as far as the capture can show it."""
+    software: Any = line["software_name"], line["software_version"]
+    if line.get("software_not_in_capture"):
+        software = (None, None)
+    facts = {"api_name": line["api_name"], "client_id": line["client_id"] or None, "software": software}
+    if line["api_key"] == 18 and line["wire"].get("response_missing"):
+        del facts["software"]  # whether the broker took the version, and so the name, only its answer tells
+    if line.get("principal") not in (None, "User:ANONYMOUS"):
+        facts["principal"] = line["principal"]
+    return facts
+
+
+def _header_of(row: Row) -> Row:
+    return {
+        "api_name": row["apiName"],
+        "client_id": row["clientId"] or None,
+        "software": (row["softwareName"], row["softwareVersion"]),
+        "principal": row["principal"],
+    }
+
+
+def _request(line: Row, row: Row) -> Iterator[str]:
+    body = json.loads(row["request"])
+    if "request" in line and line["wire"].get("first_error") != _UNSUPPORTED_VERSION:
+        yield from differences(_renamed(line["request"]), _renamed(body), "request")
+    if "acks" in line["wire"] and body.get("acks", line["wire"]["acks"]) != line["wire"]["acks"]:
+        yield f"acks: expected {line['wire']['acks']}, found {body.get('acks')}"
+    if line["api_key"] == 0:
+        yield from _records(line, row)
+    if "envelope" in line:
+        inner = decode_request(base64.b64decode(body["requestData"]))
+        expected = {name: line["envelope"][name] for name in ("api_key", "api_version", "correlation_id", "client_id")}
+        yield from differences(
+            expected,
+            {
+                "api_key": inner.api_key,
+                "api_version": inner.api_version,
+                "correlation_id": inner.correlation_id,
+                "client_id": inner.header.client_id,
+            },
+            "envelope",
+        )
+
+
+def _response(line: Row, row: Row) -> Iterator[str]:
+    if "response_size" not in line["wire"]:
+        return
+    body = json.loads(row["response"])
+    if "response" in line:
+        yield from differences(_renamed(line["response"]), _renamed(body), "response")
+    if "errors" in line:
+        expected = [one | {"path": one["path"].replace("partitionResponses", "partitions")} for one in line["errors"]]
+        yield from differences(expected, row["errors"], "errors")
+    if "first_error" in line["wire"] and line["wire"]["first_error"] != body["errorCode"]:
+        yield f"first_error: expected {line['wire']['first_error']}, found {body['errorCode']}"
+    if "error_fields" in line:
+        yield from differences(line["error_fields"], dict(zip(_SUMMARY_COUNTS, _fields(body), strict=True)), "fields")
+    if line["api_key"] == 1:
+        yield from _records(line, row)
+
+
+def _renamed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_RENAMED.get(name, name): _renamed(one) for name, one in value.items()}
+    return [_renamed(one) for one in value] if isinstance(value, list) else value
+
+
+def _fields(body: Any) -> tuple[int, int, int, int]:
+    """How many error codes (and how many 0), how many messages (and how many null) a body has."""
+    counts = [0, 0, 0, 0]
+    for name, value in _leaves(body):
+        if name.lower().endswith("errorcode"):
+            counts[0] += 1
+            counts[1] += value == 0
+        elif name.lower().endswith("errormessage"):
+            counts[2] += 1
+            counts[3] += value is None
+    return counts[0], counts[1], counts[2], counts[3]
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from _leaves(one, key)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _leaves(one, name)
+    else:
+        yield name, value
+
+
+def _records(line: Row, row: Row) -> Iterable[str]:
+    expected = line["wire"].get("records")
+    if expected is None or "unparsed" in expected:
+        return []
+    found = row["records"] or {"sets": [], "cut": 0}
+    sets = [one | {"codec": CODECS.index(one["codec"])} for one in found["sets"]]
+    order = ("magic", "codec")
+    return differences(
+        {"sets": sorted(expected["sets"], key=lambda one: [one[name] for name in order]), "cut": expected["cut"]},
+        {"sets": sorted(sets, key=lambda one: [one[name] for name in order]), "cut": found["cut"]},
+        "records",
+    )
+
+
+KIND = Kind("captures", ("captures",), cases, disagreements)
