@@ -773,14 +773,15 @@ def _decide(buf, rows, extents, bounds, connections, connection, apis, ports, se
         if (found == FOUND or (found == MAYBE and settings[S_FLUSH])) and far < nearest:
             best = side
             nearest = far
-    if best >= 0:  # where it is not known who asks, bytes of an answer may look like a request somewhere
+    is_weak = nearest >= 1 << 41 and total <= ENOUGH_UNDECIDED and not settings[S_FLUSH]
+    if best >= 0 and not is_weak:  # where it is not known who asks, bytes of an answer may look like a request
         connections[connection, PROTOCOL] = KAFKA
         connections[connection, CLIENT] = best
         return
     for side in range(2):
         first = bounds[2 * side]
         last = bounds[2 * side + 1]
-        if client == side or first == last or waiting:
+        if client == side or first == last or waiting or best >= 0:
             continue
         found, where = _search(
             buf, extents, first, last, extents[first, E_OFFSET], 1, 0, frames, 0, 0, apis, scratch, parsed

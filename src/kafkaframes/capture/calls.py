@@ -23,6 +23,7 @@ from kafkaframes.capture.layout import (
     F_API,
     F_CONNECTION,
     F_CORRELATION,
+    F_DONE,
     F_END_TIME,
     F_FLAGS,
     F_HAVE,
@@ -275,7 +276,9 @@ class _Calls:
         if version >= 3:
             later = self._refused(rows, version)
         for row, value, after in zip(rows.tolist(), values, later, strict=True):
-            yield Event(int(frames[row, F_CONNECTION]), int(frames[row, F_OFFSET]) + after, value)
+            yield Event(
+                int(frames[row, F_CONNECTION]), int(frames[row, F_OFFSET]) + after, value, bool(frames[row, F_DONE])
+            )
 
     @cached_property
     def _answers(self) -> dict[int, int]:
@@ -320,7 +323,7 @@ class _Calls:
             is_scram_first = user is not None and not token.startswith(b"\0") and b"\0" not in token
             if code == 0 and not is_scram_first and connection in self.maker.logging_in:
                 offset = int(self.of(REQUEST, F_OFFSET)[row])
-                yield Event(connection, offset, f"User:{self.maker.logging_in.pop(connection)}")
+                yield Event(connection, offset, f"User:{self.maker.logging_in.pop(connection)}", True)
 
     def _error_of_authenticate(self, answer: int, row: int) -> int:
         flexible = int(self.of(REQUEST, F_VERSION)[row]) >= 2
@@ -337,7 +340,8 @@ class _Calls:
             raw, _ = self.made.bytes_of(np.array([frame]))
             user = sasl_user(raw[: int(frames[frame, F_HAVE])].tobytes())
             if user is not None:
-                yield Event(int(frames[frame, F_CONNECTION]), int(frames[frame, F_OFFSET]), f"User:{user}")
+                place = int(frames[frame, F_CONNECTION]), int(frames[frame, F_OFFSET])
+                yield Event(*place, f"User:{user}", bool(frames[frame, F_DONE]))
 
     # ------------------------------------------------------------------------------------------ plain columns
 

@@ -70,11 +70,15 @@ class Names:
 
 
 class Event(NamedTuple):
-    """From a place in a connection's requests on, something is known of it."""
+    """From a place in a connection's requests on, something is known of it.
+
+    ``final``: it will not be told again; of a request that waits for its response it is told in every pass.
+    """
 
     connection: int
     offset: int
     value: str
+    final: bool
 
 
 class Told:
@@ -102,7 +106,8 @@ class Told:
             known = place >= 0 and events[place].connection == connection
             found.append(events[place].value if known else self.last.get(connection))
         for one in events:
-            self.last[one.connection] = one.value
+            if one.final:
+                self.last[one.connection] = one.value
         return found
 
 

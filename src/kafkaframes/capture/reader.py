@@ -89,8 +89,9 @@ class CaptureBatches:
         """Yield the table of calls."""
         maker = CallMaker(self.columns, self.files, secrets=self.options.secrets)
         for made in self._streams():
-            if len(made.calls):
-                yield maker.rows(made)
+            rows = maker.rows(made)  # of none, too: frames that wait for their response may say whose they are
+            if rows.num_rows:
+                yield rows
 
     def records(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of records."""
@@ -106,8 +107,7 @@ class CaptureBatches:
         columns = choose("calls", ("softwareName", "principal"))
         maker = CallMaker(columns, self.files)
         for made in self._streams():
-            if len(made.calls):
-                maker.rows(made)
+            maker.rows(made)
         known = self._packets.connections
 
         def told(number: int) -> tuple[str | None, str | None, str | None]:

@@ -225,8 +225,7 @@ def _response(line: Row, row: Row) -> Iterator[str]:
     if "response" in line:
         yield from differences(_renamed(line["response"]), _renamed(body), "response")
     if "errors" in line:
-        expected = [one | {"path": one["path"].replace("partitionResponses", "partitions")} for one in line["errors"]]
-        yield from differences(expected, row["errors"], "errors")
+        yield from differences(*([_path_renamed(one) for one in listed] for listed in (line["errors"], row["errors"])))
     if "first_error" in line["wire"] and line["wire"]["first_error"] != body["errorCode"]:
         yield f"first_error: expected {line['wire']['first_error']}, found {body['errorCode']}"
     if "error_fields" in line:
@@ -239,6 +238,10 @@ def _renamed(value: Any) -> Any:
     if isinstance(value, dict):
         return {_RENAMED.get(name, name): _renamed(one) for name, one in value.items()}
     return [_renamed(one) for one in value] if isinstance(value, list) else value
+
+
+def _path_renamed(error: Row) -> Row:
+    return error | {"path": error["path"].replace("partitionResponses", "partitions")}
 
 
 def _fields(body: Any) -> tuple[int, int, int, int]:

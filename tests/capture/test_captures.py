@@ -1,0 +1,113 @@
+"""Recorded traffic: every call of the truth, whatever the window, however the work is shared, and whatever is damaged."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from tests.agreement.kind import judge
+from tests.agreement.kinds import captures
+
+from kafkaframes.capture.columns import CALLS, TABLES
+from kafkaframes.capture.reader import CaptureOptions, read_capture
+from kafkaframes.errors import DecodeError, OptionError
+
+DATA = Path(__file__).parent.parent / "data" / "captures"
+ALL = tuple(column.name for column in CALLS)
+CASES = {case.name: case for case in captures.cases(DATA)}
+
+
+def rows(path, **options):
+    return read_capture([str(one) for one in path] if isinstance(path, list) else str(path), CaptureOptions(**options))
+
+
+def table(path, **options):
+    return rows(path, **options).read_all()
+
+
+def of(case):
+    return Path(CASES[case].payload[2][0])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_calls_agree_with_the_brokers_request_log(name):
+    assert judge((captures.KIND, CASES[name]))[2] == []
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("window_bytes", [700, 20_000])
+def test_a_small_window_gives_the_same_calls(name, window_bytes):
+    whole = table(of(name), columns=ALL, secrets=True).to_pylist()
+    cut = table(of(name), columns=ALL, secrets=True, window_bytes=window_bytes).to_pylist()
+    assert sorted(map(str, cut)) == sorted(map(str, whole))
+
+
+@pytest.mark.parametrize("name", ["share-groups-broker43", "mangled-loss"])
+def test_shares_of_the_connections_are_all_of_them(name):
+    shared = [row for share in range(3) for row in table(of(name), share=share, shares=3).to_pylist()]
+    assert sorted(map(str, shared)) == sorted(map(str, table(of(name)).to_pylist()))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_can_be_read_with_one_column(name):
+    whole = table(of("share-groups-broker43"), table=name)
+    column = whole.schema.names[-1]
+    assert table(of("share-groups-broker43"), table=name, columns=(column,)).column(0).equals(whole.column(column))
+
+
+def test_a_truth_that_was_tampered_with_is_noticed(tmp_path):
+    name = "share-groups-broker43"
+    for path in DATA.glob(f"{name}.*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    truth = tmp_path / f"{name}.truth.jsonl.gz"
+    lines = [json.loads(line) for line in gzip.decompress(truth.read_bytes()).splitlines()]
+    changes = [
+        lambda line: line.update(correlation_id=line["correlation_id"] + 1),
+        lambda line: line.update(client_id="somebody else"),
+        lambda line: line.update(software_version="0"),
+        lambda line: line["wire"].update(request_size=line["wire"]["request_size"] + 1),
+        lambda line: line["wire"].update(response_offset=line["wire"]["response_offset"] + 1),
+        lambda line: line["wire"].update(response_missing=True),
+        lambda line: line["errors"].append({"path": "errorCode", "code": 7}),
+        lambda line: line["error_fields"].update(codes=99),
+        lambda line: line.update(request={"poison": 1}),
+    ]
+    for change in changes:
+        poisoned = json.loads(json.dumps(lines))
+        change(poisoned[4])
+        truth.write_bytes(gzip.compress(b"\n".join(json.dumps(line).encode() for line in poisoned)))
+        (case,) = captures.cases(tmp_path)
+        assert judge((captures.KIND, case))[2], change
+    truth.write_bytes(gzip.compress(b"\n".join(json.dumps(line).encode() for line in lines[1:])))
+    assert any("not in the truth" in line for line in judge((captures.KIND, case))[2])
+
+
+def test_secrets_are_shown_only_when_asked_for():
+    token = "alice-secret"
+    path = of("sasl-raw-tokens-broker39")
+    assert token not in str(table(path, columns=ALL).to_pylist())
+    assert "User:alice" in {row["principal"] for row in table(path).to_pylist()}
+
+
+def test_what_is_no_capture_is_refused_by_name(tmp_path):
+    for content, words in [
+        (b"", "0 bytes"),
+        (b"GET / HTTP/1.1\r\n" * 4, "neither pcap nor pcapng"),
+        (b"snoop\0\0\0" + bytes(99), "snoop"),
+    ]:
+        path = tmp_path / "x.pcap"
+        path.write_bytes(content)
+        with pytest.raises(DecodeError, match=words) as caught:
+            table(path)
+        assert str(path) in str(caught.value)
+
+
+def test_paths_tables_and_columns_that_do_not_exist():
+    with pytest.raises(OptionError, match="does not exist"):
+        table("/nowhere/at.pcap")
+    with pytest.raises(OptionError, match="no table"):
+        table(of("share-groups-broker43"), table="nonsense")
+    with pytest.raises(OptionError, match="no column 'nonsense'"):
+        table(of("share-groups-broker43"), columns=("nonsense",))
