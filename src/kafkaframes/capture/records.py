@@ -224,6 +224,7 @@ class _Joined:
         self._data = data
         self.name = None
         self.size_bytes = len(data)
+        self.damage = None
 
     def read(self, position: int, length: int) -> Bytes:
         """Return a view of the bytes."""
