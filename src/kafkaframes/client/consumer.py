@@ -6,17 +6,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import inspect
+import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from kafkaframes.client import group_offsets, offsets
 from kafkaframes.client.cluster import ClusterClient, fail
+from kafkaframes.client.consumer_membership import ConsumerMembership
 from kafkaframes.client.fetched import Fetched
 from kafkaframes.client.fetcher import Fetcher
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
+from kafkaframes.client.membership import ClassicMembership
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp
 from kafkaframes.client.settings import ConsumerSettings
@@ -25,7 +30,10 @@ from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions
 from kafkaframes.records.memory import Recycler
 
 PLACE_COLUMNS: Final = {"topic": pa.string(), "partition": pa.int32()}
+Listener = Callable[[Collection[TopicPartition]], Any]
 _OUT_OF_RANGE: Final = 1
+_JOIN_AGAIN: Final = frozenset({22, 25, 27})  # ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS
+_GROUP_STEP_S: Final = 0.1  # how often a consumer that waits looks whether its group rebalances
 
 
 class ConsumerRecord(NamedTuple):
@@ -54,6 +62,10 @@ class AsyncConsumer:
         self._rest: list[ConsumerRecord] = []
         self._memory = Recycler()
         self._committed_at = time.monotonic()
+        self._membership: ClassicMembership | ConsumerMembership | None = None
+        self._updating: asyncio.Task[None] | None = None
+        self._pattern: re.Pattern[str] | None = None
+        self._listeners: tuple[Listener | None, Listener | None] = (None, None)
 
     async def __aenter__(self) -> AsyncConsumer:
         return self
@@ -69,6 +81,7 @@ class AsyncConsumer:
         except KafkaframesError:
             pass  # as Kafka's consumer: a commit at the end is an attempt
         finally:
+            await self._leave_group()
             await self._fetcher.close()
             await self._cluster.close()
 
@@ -83,6 +96,8 @@ class AsyncConsumer:
             partitions: with a mapping, from these offsets on; else from where the group has committed, or from where
                 ``auto_offset_reset`` says.
         """
+        if self._membership is not None:
+            raise OptionError("this consumer has subscribed; unsubscribe before assigning partitions")
         wanted = [_partition(one) for one in partitions]
         for known in set(self._fetcher.positions) - set(wanted):
             self._fetcher.remove(known)
@@ -94,6 +109,80 @@ class AsyncConsumer:
         else:
             await self._find_positions([one for one in wanted if one not in self._fetcher.positions])
         self._fetcher.start()
+
+    async def subscribe(
+        self,
+        topics: str | Iterable[str] | None = None,
+        *,
+        pattern: str | None = None,
+        on_assign: Listener | None = None,
+        on_revoke: Listener | None = None,
+    ) -> None:
+        """Join the group ``group_id``; its members share the topics' partitions out. The first read waits for that.
+
+        Args:
+            topics: names.
+            pattern: or a regular expression that whole names match; new topics are seen when metadata is.
+            on_assign, on_revoke: called with the partitions that come and go, before the first and after the last
+                read of them.
+
+        Raises:
+            OptionError: there is no group, or neither topics nor a pattern.
+        """
+        if self.settings.group_id is None:
+            raise OptionError("subscribe needs group_id; assign reads partitions without a group")
+        if (topics is None) == (pattern is None):
+            raise OptionError("subscribe takes topics, or a pattern")
+        await self.unsubscribe()
+        self._listeners = (on_assign, on_revoke)
+        self._pattern = None if pattern is None else re.compile(pattern)
+        if self._pattern is not None:
+            topics = [name for name in await self.topics() if self._pattern.fullmatch(name)]
+        names = [topics] if isinstance(topics, str) else list(topics or ())
+        kind = ConsumerMembership if self.settings.group_protocol == "consumer" else ClassicMembership
+        self._membership = kind(self._cluster, self.settings, names, self)
+        self._fetcher.start()
+
+    async def unsubscribe(self) -> None:
+        """Leave the group and read nothing."""
+        if self._membership is not None:
+            await self.revoked(self.assignment(), lost=False)
+            await self._leave_group()
+        for partition in self.assignment():
+            self._fetcher.remove(partition)
+
+    async def _leave_group(self) -> None:
+        if self._updating is not None:
+            self._updating.cancel()
+            await asyncio.wait({self._updating})
+            self._updating = None
+        if self._membership is not None:
+            await self._membership.close()
+            self._membership = None
+
+    async def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """Begin with what the group gave us."""
+        for topic in {one.topic for one in partitions}:
+            await self._cluster.topic(topic)
+        await self._find_positions(list(partitions))
+        if self._listeners[0] is not None:
+            await _listened(self._listeners[0], partitions)
+
+    async def revoked(self, partitions: Collection[TopicPartition], *, lost: bool) -> None:
+        """End with what the group takes away; commit it first, unless it is lost already."""
+        if partitions and self._commits_by_itself and not lost:
+            with contextlib.suppress(KafkaframesError):
+                await self.commit({one: self.position(one) for one in partitions if one in self._fetcher.positions})
+        if partitions and self._listeners[1] is not None:
+            await _listened(self._listeners[1], partitions)
+        for one in partitions:
+            self._fetcher.remove(one)
+        kept = {(one.topic, one.partition) for one in self._fetcher.positions}
+        self._rest = [one for one in self._rest if (one.topic, one.partition) in kept]
+
+    def held(self) -> list[TopicPartition]:
+        """List what is read now."""
+        return self.assignment()
 
     def assignment(self) -> list[TopicPartition]:
         """List the partitions that are read."""
@@ -224,16 +313,45 @@ class AsyncConsumer:
         """
         if self._errors:
             raise self._errors.pop(0)
+        deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        if not await self._look_after_group(deadline):
+            return None
         if self._to_reset:
             lost, self._to_reset = list(self._to_reset), set()
             await self._reset([one for one in lost if one in self._fetcher.positions])
         await self._commit_when_due()
-        fetched = await self._fetcher.next(None if timeout_ms is None else timeout_ms / 1000)
+        fetched = await self._next(deadline)
         if self._errors:
             raise self._errors.pop(0)
         if fetched is not None:
             fetched.check_formats(self.settings.formats)
         return fetched
+
+    async def _look_after_group(self, deadline: float | None) -> bool:
+        """Take part in the group's life; return False where a rebalance goes on at the deadline."""
+        if self._membership is None or (self._updating is None and not self._membership.is_due()):
+            return True
+        if self._updating is None:
+            self._updating = asyncio.ensure_future(self._membership.update())
+        left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+        await asyncio.wait({self._updating}, timeout=left)
+        if not self._updating.done():
+            return False
+        update, self._updating = self._updating, None
+        update.result()
+        return True
+
+    async def _next(self, deadline: float | None) -> Fetched | None:
+        """Wait for an answer, looking after the group meanwhile."""
+        while True:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            step = left if self._membership is None else min(_GROUP_STEP_S, _GROUP_STEP_S if left is None else left)
+            fetched = await self._fetcher.next(step)
+            if fetched is not None or self._errors or self._to_reset or (left is not None and left <= (step or 0.0)):
+                return fetched
+            if not await self._look_after_group(deadline):
+                return None
+            await self._commit_when_due()
 
     async def fetch_arrow(
         self,
@@ -296,7 +414,7 @@ class AsyncConsumer:
         """
         if self.settings.group_id is None:
             raise OptionError("committed offsets need group_id")
-        return GroupMember(self.settings.group_id)
+        return GroupMember(self.settings.group_id) if self._membership is None else self._membership.member
 
     async def commit(self, given: Mapping[TopicPartition, CommittedOffset | int] | None = None) -> None:
         """Commit offsets for the group: the positions of all partitions if none are given.
@@ -308,7 +426,12 @@ class AsyncConsumer:
         member = self.group_metadata()
         if given is None:
             given = {one: CommittedOffset(self.position(one)) for one in self.assignment()}
-        await group_offsets.commit(self._cluster, member, given)
+        try:
+            await group_offsets.commit(self._cluster, member, given)
+        except BrokerError as error:
+            if self._membership is not None and error.code is not None and error.code.number in _JOIN_AGAIN:
+                self._membership.join_again()
+            raise
         self._committed_at = time.monotonic()
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
@@ -334,6 +457,12 @@ class AsyncConsumer:
 
     def __aiter__(self) -> AsyncConsumer:
         return self
+
+
+async def _listened(listener: Listener, partitions: Collection[TopicPartition]) -> None:
+    answer = listener(partitions)
+    if inspect.isawaitable(answer):
+        await answer
 
 
 def _partition(given: TopicPartition | tuple[str, int]) -> TopicPartition:

@@ -142,6 +142,14 @@ class Consumer:
         """Read these partitions and no others; see ``AsyncConsumer.assign``."""
         self._loop.call(self._twin.assign(partitions))
 
+    def subscribe(self, topics: str | Iterable[str] | None = None, **options: Any) -> None:
+        """Join the group, whose members share the topics' partitions out; see ``AsyncConsumer.subscribe``."""
+        self._loop.call(self._twin.subscribe(topics, **options))
+
+    def unsubscribe(self) -> None:
+        """Leave the group and read nothing."""
+        self._loop.call(self._twin.unsubscribe())
+
     def assignment(self) -> list[TopicPartition]:
         """List the partitions that are read."""
         return self._twin.assignment()

@@ -1,0 +1,287 @@
+"""A consumer's membership in a classic group: join, sync, heartbeat, leave (KIP-62, KIP-345, KIP-394, KIP-429).
+
+``update`` is called by whoever polls; it joins when that is due, and tells the consumer what it gets and loses through
+``Holder``. Heartbeats go out from a task of their own while the consumer keeps polling.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Collection, Iterable
+from typing import Any, Final, Protocol
+
+from kafkaframes.client.assignors import ASSIGNORS, COOPERATIVE, Member
+from kafkaframes.client.cluster import GROUP, ClusterClient, fail
+from kafkaframes.client.group_offsets import GroupMember
+from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.settings import ConsumerSettings, choices
+from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError
+from kafkaframes.messages.envelopes import decode_versioned, encode_versioned
+from kafkaframes.messages.objects import Message
+
+_PROTOCOL_TYPE: Final = "consumer"
+_SUBSCRIPTION_VERSION: Final = 3
+_ASSIGNMENT_VERSION: Final = 1
+_LEAVES_BY_LIST: Final = 3
+_COORDINATOR_MOVED: Final = frozenset({14, 15, 16})
+_ILLEGAL_GENERATION, _UNKNOWN_MEMBER, _REBALANCING, _MEMBER_ID_REQUIRED = 22, 25, 27, 79
+
+
+class Holder(Protocol):
+    """Who holds the partitions."""
+
+    async def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """Begin with these as well."""
+        ...
+
+    async def revoked(self, partitions: Collection[TopicPartition], *, lost: bool) -> None:
+        """End with these: commit them first, unless they are lost to others already."""
+        ...
+
+    def held(self) -> list[TopicPartition]:
+        """List what is held."""
+        ...
+
+
+class ClassicMembership:
+    """One consumer's place in a group that its members share partitions out in."""
+
+    def __init__(self, cluster: ClusterClient, settings: ConsumerSettings, topics: Collection[str], holder: Holder):
+        for name in settings.strategies:
+            choices("partition_assignment_strategy", name, tuple(ASSIGNORS))
+        assert settings.group_id is not None
+        self._cluster = cluster
+        self._settings = settings
+        self._group_id = settings.group_id
+        self._topics = frozenset(topics)
+        self._holder = holder
+        self._member_id = ""
+        self._generation = -1
+        self._must_join = True
+        self._fatal: BrokerError | None = None
+        self._heartbeats: asyncio.Task[None] | None = None
+        self._polled_at = time.monotonic()
+        self._counts: dict[str, int] = {}
+
+    @property
+    def member(self) -> GroupMember:
+        """How requests name this member."""
+        return GroupMember(self._group_id, self._generation, self._member_id, self._settings.group_instance_id)
+
+    def join_again(self) -> None:
+        """Join at the next ``update``: a commit was told that a rebalance is under way."""
+        self._must_join = True
+
+    def is_due(self) -> bool:
+        """Note that the consumer polls; return whether ``update`` has something to do."""
+        self._polled_at = time.monotonic()
+        return self._must_join or self._fatal is not None or self._grew()
+
+    async def update(self) -> None:
+        """Join or join again where that is due; it takes as long as other members need to let go.
+
+        Raises:
+            BrokerError: another with the same instance id took our place (FENCED_INSTANCE_ID), or the group cannot
+                be joined.
+        """
+        if self._fatal is not None:
+            raise self._fatal
+        while self._must_join or self._grew():
+            await self._join()
+
+    def _grew(self) -> bool:
+        """Return whether a topic got partitions since the group's leader (us, or we would not know) shared them out."""
+        known = self._cluster.cluster
+        return any(len(known.partitions_of(topic)) not in (0, count) for topic, count in self._counts.items())
+
+    # ------------------------------------------------------------------------------------------------------ joining
+
+    async def _join(self) -> None:
+        if self._eager:
+            await self._holder.revoked(self._holder.held(), lost=False)
+        try:
+            answer = await self._cluster.retried(self._joined, timeout_ms=self._settings.max_poll_interval_ms)
+            self._must_join = False
+            assigned = await self._cluster.retried(lambda: self._synced(answer))
+        except BrokerError as error:
+            if not self._starts_over(error):
+                raise
+            return
+        await self._take(assigned, answer.protocol_name in COOPERATIVE)
+        if self._heartbeats is None or self._heartbeats.done():
+            self._heartbeats = asyncio.ensure_future(self._beat())
+
+    @property
+    def _eager(self) -> bool:
+        return not all(name in COOPERATIVE for name in self._settings.strategies)
+
+    async def _take(self, assigned: list[TopicPartition], is_cooperative: bool) -> None:
+        held = set(self._holder.held())
+        gone = held - set(assigned)
+        if gone:
+            await self._holder.revoked(gone, lost=False)
+        new = [one for one in assigned if one not in held]
+        await self._holder.assigned(new)
+        self._must_join = self._must_join or (is_cooperative and bool(gone))
+
+    async def _joined(self) -> Any:
+        """Send JoinGroup until the coordinator lets us in."""
+        settings = self._settings
+        cls = settings.message("JoinGroupRequest")
+        body = cls(
+            group_id=self._group_id,
+            session_timeout_ms=settings.session_timeout_ms,
+            rebalance_timeout_ms=settings.max_poll_interval_ms,
+            member_id=self._member_id,
+            group_instance_id=settings.group_instance_id,
+            protocol_type=_PROTOCOL_TYPE,
+            protocols=[
+                cls.JoinGroupRequestProtocol(name=name, metadata=self._subscription()) for name in settings.strategies
+            ],
+        )
+        answer = await self._ask(body, timeout_ms=settings.max_poll_interval_ms + settings.request_timeout_ms)
+        if answer.error_code == _MEMBER_ID_REQUIRED:
+            self._member_id = body.member_id = answer.member_id
+            answer = await self._ask(body, timeout_ms=settings.max_poll_interval_ms + settings.request_timeout_ms)
+        self._check(answer.error_code, f"joining group {self._group_id}")
+        self._member_id, self._generation = answer.member_id, answer.generation_id
+        return answer
+
+    def _subscription(self) -> bytes:
+        cls = self._settings.message("ConsumerProtocolSubscription")
+        held: dict[str, list[int]] = {}
+        for one in self._holder.held():
+            held.setdefault(one.topic, []).append(one.partition)
+        owned = [cls.TopicPartition(topic=topic, partitions=sorted(all_)) for topic, all_ in sorted(held.items())]
+        body = cls(topics=sorted(self._topics), owned_partitions=owned, generation_id=self._generation)
+        return encode_versioned(body, _SUBSCRIPTION_VERSION)
+
+    async def _synced(self, answer: Any) -> list[TopicPartition]:
+        cls = self._settings.message("SyncGroupRequest")
+        encoded: Iterable[tuple[str, bytes]] = ()
+        if answer.leader == self._member_id and not answer.skip_assignment:
+            encoded = (await self._shared_out(answer)).items()
+        response = await self._ask(
+            cls(
+                group_id=self._group_id,
+                generation_id=self._generation,
+                member_id=self._member_id,
+                group_instance_id=self._settings.group_instance_id,
+                protocol_type=_PROTOCOL_TYPE,
+                protocol_name=answer.protocol_name,
+                assignments=[cls.SyncGroupRequestAssignment(member_id=one, assignment=it) for one, it in encoded],
+            )
+        )
+        self._check(response.error_code, f"the assignment of group {self._group_id}")
+        if not response.assignment:
+            return []
+        found, _ = decode_versioned("ConsumerProtocolAssignment", response.assignment)
+        return [TopicPartition(topic.topic, one) for topic in found.assigned_partitions for one in topic.partitions]
+
+    async def _shared_out(self, answer: Any) -> dict[str, bytes]:
+        """Share partitions out, as the group's leader."""
+        members = {one.member_id: _member(one) for one in answer.members}
+        topics = frozenset().union(*(one.topics for one in members.values()))
+        await self._cluster.refresh(topics)
+        self._counts = {topic: len(self._cluster.cluster.partitions_of(topic)) for topic in topics}
+        shares = ASSIGNORS[answer.protocol_name](members, self._counts)
+        cls = self._settings.message("ConsumerProtocolAssignment")
+        encoded = {}
+        for name, partitions in shares.items():
+            by_topic: dict[str, list[int]] = {}
+            for one in partitions:
+                by_topic.setdefault(one.topic, []).append(one.partition)
+            assigned = [cls.TopicPartition(topic=topic, partitions=all_) for topic, all_ in by_topic.items()]
+            encoded[name] = encode_versioned(cls(assigned_partitions=assigned, user_data=None), _ASSIGNMENT_VERSION)
+        return encoded
+
+    # --------------------------------------------------------------------------------------------------- heartbeats
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.heartbeat_interval_ms / 1000)
+            if self._must_join:
+                continue
+            if (time.monotonic() - self._polled_at) * 1000 > self._settings.max_poll_interval_ms:
+                await self._leave()  # nobody polls: let others have the partitions (KIP-62)
+                self._must_join = True
+                continue
+            with contextlib.suppress(NetworkError):
+                await self._heartbeat()
+
+    async def _heartbeat(self) -> None:
+        response = await self._ask(
+            self._settings.message("HeartbeatRequest")(
+                group_id=self._group_id,
+                generation_id=self._generation,
+                member_id=self._member_id,
+                group_instance_id=self._settings.group_instance_id,
+            )
+        )
+        try:
+            self._check(response.error_code, f"heartbeat of group {self._group_id}")
+        except BrokerError as error:
+            if not self._starts_over(error) and not (error.code and error.code.is_retriable):
+                self._fatal = error
+
+    def _starts_over(self, error: BrokerError) -> bool:
+        """Return whether joining again mends an error; forget what it says is over."""
+        number = error.code.number if error.code else 0
+        if number not in (_ILLEGAL_GENERATION, _UNKNOWN_MEMBER, _REBALANCING):
+            return False
+        if number != _REBALANCING:
+            self._generation = -1
+        if number == _UNKNOWN_MEMBER:
+            self._member_id = ""
+        self._must_join = True
+        return True
+
+    # ------------------------------------------------------------------------------------------------------ leaving
+
+    async def close(self) -> None:
+        """Leave the group; a static member stays until its session ends (KIP-345)."""
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._heartbeats
+        if self._settings.group_instance_id is None:
+            with contextlib.suppress(KafkaframesError):
+                await self._leave()
+
+    async def _leave(self) -> None:
+        if not self._member_id:
+            return
+        cls = self._settings.message("LeaveGroupRequest")
+        broker = await self._cluster.coordinator(self._group_id, GROUP)
+        connection = await self._cluster.connection(broker)
+        at = connection.version_of(cls())
+        if at >= _LEAVES_BY_LIST:
+            body = cls(group_id=self._group_id, members=[cls.MemberIdentity(member_id=self._member_id)])
+        else:
+            body = cls(group_id=self._group_id, member_id=self._member_id)
+        await connection.request(body, version=at)
+        self._member_id, self._generation = "", -1
+
+    # ------------------------------------------------------------------------------------------------------- asking
+
+    async def _ask(self, body: Message, *, timeout_ms: int | None = None) -> Any:
+        broker = await self._cluster.coordinator(self._group_id, GROUP)
+        try:
+            return await self._cluster.request(broker, body, timeout_ms=timeout_ms)
+        except NetworkError:
+            self._cluster.forget_coordinator(self._group_id, GROUP)
+            raise
+
+    def _check(self, number: int, what: str) -> None:
+        if number in _COORDINATOR_MOVED:
+            self._cluster.forget_coordinator(self._group_id, GROUP)
+        if number:
+            raise fail(number, what)
+
+
+def _member(given: Any) -> Member:
+    found, _ = decode_versioned("ConsumerProtocolSubscription", given.metadata)
+    owned = tuple(TopicPartition(topic.topic, one) for topic in found.owned_partitions for one in topic.partitions)
+    return Member(frozenset(found.topics), owned, found.generation_id, given.group_instance_id)
