@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from kafkaframes.broker.groups.coordinator import GroupCoordinator
-from kafkaframes.broker.groups.ports import Record
+from kafkaframes.broker.groups.ports import Record, Timer
 from kafkaframes.broker.groups.settings import GroupSettings
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import GROUP_OFFSETS, TRANSACTION_STATE
@@ -50,6 +50,30 @@ class TopicLog:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class LifeClock:
+    """The broker's clock for as long as its log directory is open: what is due after a stop is not called.
+
+    A broker that is started again has the same clock and new coordinators.
+    """
+
+    state: BrokerState
+
+    @property
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return self.state.clock.now_ms
+
+    def call_later(self, delay_ms: float, call: Callable[[], None]) -> Timer:
+        """Call ``call`` after ``delay_ms`` milliseconds."""
+
+        def call_if_open() -> None:
+            if not self.state.logs.is_closed:
+                call()
+
+        return self.state.clock.call_later(delay_ms, call_if_open)
+
+
 def attach(state: BrokerState) -> None:
     """Make the coordinators, and let them read their topics.
 
@@ -57,8 +81,9 @@ def attach(state: BrokerState) -> None:
         OptionError: a setting is none.
         LogDirError: an internal topic cannot be read.
     """
+    clock = LifeClock(state)
     groups = GroupCoordinator(
-        state.clock,
+        clock,
         TopicLog(state, GROUP_OFFSETS),
         GroupSettings.of_config(state.settings.text),
         lambda: str(uuid4()),
@@ -66,7 +91,7 @@ def attach(state: BrokerState) -> None:
     state.groups = groups
     groups.load(state.internal.replay(GROUP_OFFSETS))
     transactions = TransactionCoordinator(
-        state.clock,
+        clock,
         TopicLog(state, TRANSACTION_STATE),
         TransactionSettings.of_config(state.settings.text, transaction_version=_TRANSACTION_VERSION),
         state.next_producer_id,

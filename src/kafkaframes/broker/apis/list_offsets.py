@@ -27,6 +27,7 @@ from kafkaframes.partition.fetch import EARLIEST, LATEST, MAX_TIMESTAMP
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _NONE = -1
+_FIRST_WITH_EPOCH = 4
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -54,6 +55,8 @@ def _row(request: Request, asked: Any, partition: Partition | None, code: int) -
             row.old_style_offsets = _old_style(partition, asked.timestamp, asked.max_num_offsets)
         else:
             _look_up(request, row, partition, asked.timestamp)
+            if request.version < _FIRST_WITH_EPOCH:
+                row.leader_epoch = _NONE
     except KafkaframesError as error:
         row.error_code = code_of(error)
     return row

@@ -1,0 +1,18 @@
+"""Clients from PyPI, as they are: what they warn of, and leave open, is not ours."""
+
+import warnings
+
+import pytest
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import aiokafka  # noqa: F401
+    import confluent_kafka  # noqa: F401
+    import kafka  # noqa: F401
+
+
+def pytest_collection_modifyitems(items):
+    """Let clients warn."""
+    for item in items:
+        if "broker/clients" in item.nodeid:
+            item.add_marker(pytest.mark.filterwarnings("ignore"))

@@ -1,0 +1,240 @@
+"""Groups of unmodified clients: the first record, two members, static members, leaving, cooperative, offsets, admin."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import aiokafka
+import confluent_kafka as confluent
+import kafka
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from kafkaframes.broker import Broker
+
+SECONDS = 15.0
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker(config={"num.partitions": 4}) as running:
+        producer = confluent.Producer(quiet(running))
+        for number in range(20):
+            producer.produce("orders", str(number).encode(), str(number).encode())
+        assert producer.flush(SECONDS) == 0
+        yield running
+
+
+def quiet(broker: Broker, **config: Any) -> dict[str, Any]:
+    """A configuration of librdkafka; what it says when the broker stops is nobody's concern."""
+    names = {key.replace("_", "."): value for key, value in config.items()}
+    return {"bootstrap.servers": f"{broker.host}:{broker.port}", "log_level": 0} | names
+
+
+def consumer(broker: Broker, group: str, **config: Any) -> confluent.Consumer:
+    made = confluent.Consumer(
+        quiet(
+            broker,
+            group_id=group,
+            auto_offset_reset="earliest",
+            session_timeout_ms=6_000,
+            heartbeat_interval_ms=100,
+            **config,
+        )
+    )
+    made.subscribe(["orders"])
+    return made
+
+
+def wait_for(condition: Callable[[], bool], *polled: confluent.Consumer) -> float:
+    """Poll until the condition holds; return how long it took, in seconds."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < SECONDS, "it does not come"
+        for one in polled:
+            one.poll(0.02)
+        if not polled:
+            time.sleep(0.02)
+    return time.monotonic() - began
+
+
+def ask_group(broker: Broker, name: str, ask: Callable[[Any], Any]) -> Any:
+    """Ask a group something, on the broker's thread."""
+    return broker.call(lambda state: ask(state.groups.groups[name]))
+
+
+def is_empty(broker: Broker, name: str) -> bool:
+    return ask_group(broker, name, lambda group: group.is_empty)
+
+
+def counts(*members: confluent.Consumer) -> list[int]:
+    return sorted(len(one.assignment()) for one in members)
+
+
+def test_a_new_group_reads_its_first_record_soon(broker):
+    times = []
+    for number in range(5):
+        began = time.monotonic()
+        member = confluent.Consumer(quiet(broker, group_id=f"soon-{number}", auto_offset_reset="earliest"))
+        member.subscribe(["orders"])
+        record = None
+        while record is None:
+            assert time.monotonic() - began < SECONDS
+            record = member.poll(1)
+        assert record.error() is None
+        times.append(time.monotonic() - began)
+        member.close()
+    assert statistics.median(times) < 1.0  # 0.16 s on an idle machine; this one may be busy
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+def test_two_members_share_and_one_takes_over(broker, strategy):
+    config = {"partition_assignment_strategy": strategy}
+    first = consumer(broker, f"share-{strategy}", **config)
+    wait_for(lambda: counts(first) == [4], first)
+    second = consumer(broker, f"share-{strategy}", **config)
+    wait_for(lambda: counts(first, second) == [2, 2], first, second)
+    first.close()
+    wait_for(lambda: counts(second) == [4], second)
+    second.close()
+    wait_for(lambda: is_empty(broker, f"share-{strategy}"))
+
+
+def test_a_static_member_keeps_its_partitions_over_a_restart(broker):
+    members = [consumer(broker, "static", group_instance_id=name) for name in ("a", "b")]
+    wait_for(lambda: counts(*members) == [2, 2], *members)
+    before = sorted(one.partition for one in members[1].assignment())
+    generation = ask_group(broker, "static", lambda group: group.generation)
+    members[1].close()
+    members[1] = consumer(broker, "static", group_instance_id="b")
+    wait_for(lambda: len(members[1].assignment()) == 2, *members)
+    assert sorted(one.partition for one in members[1].assignment()) == before
+    assert ask_group(broker, "static", lambda group: group.generation) == generation
+    for one in members:
+        one.close()
+
+
+def test_a_second_member_of_the_same_instance_fences_the_first(broker):
+    first = consumer(broker, "fence", group_instance_id="a")
+    wait_for(lambda: counts(first) == [4], first)
+    second = consumer(broker, "fence", group_instance_id="a")
+    wait_for(lambda: counts(second) == [4], second)
+    told = (first.poll(0.05) for _ in range(200))
+    error = next(record.error() for record in told if record is not None and record.error() is not None)
+    assert error.code() == confluent.KafkaError._FATAL
+    second.close()
+
+
+def test_a_member_that_is_gone_is_given_up(broker):
+    first = consumer(broker, "gone")
+    wait_for(lambda: counts(first) == [4], first)
+    second = consumer(broker, "gone", max_poll_interval_ms=6_000)
+    wait_for(lambda: counts(first, second) == [2, 2], first, second)
+    before = ask_group(broker, "gone", lambda group: set(group.members))
+    second.close()
+    wait_for(lambda: counts(first) == [4], first)
+    assert len(before - ask_group(broker, "gone", lambda group: set(group.members))) == 1
+    first.close()
+
+
+def test_committed_offsets_come_back_with_their_metadata(broker):
+    first = consumer(broker, "offsets", enable_auto_commit=False)
+    where = [confluent.TopicPartition("orders", 1, 3, "why"), confluent.TopicPartition("orders", 2, 0)]
+    first.commit(offsets=where, asynchronous=False)
+    found = first.committed([confluent.TopicPartition("orders", number) for number in range(4)], SECONDS)
+    assert [one.offset for one in found] == [confluent.OFFSET_INVALID, 3, 0, confluent.OFFSET_INVALID]
+    assert found[1].metadata == "why"
+    first.close()
+
+
+def test_an_administrator_lists_describes_and_deletes(broker):
+    member = consumer(broker, "seen")
+    wait_for(lambda: counts(member) == [4], member)
+    admin = AdminClient(quiet(broker))
+    described = admin.describe_consumer_groups(["seen"])["seen"].result(SECONDS)
+    assert (described.state.name, described.partition_assignor) == ("STABLE", "range")
+    (only,) = described.members
+    assert len(only.assignment.topic_partitions) == 4
+    listed = {one.group_id: one.state.name for one in admin.list_consumer_groups().result(SECONDS).valid}
+    assert listed["seen"] == "STABLE"
+    with pytest.raises(confluent.KafkaException, match="NON_EMPTY_GROUP"):
+        admin.delete_consumer_groups(["seen"])["seen"].result(SECONDS)
+    member.close()
+    wait_for(lambda: is_empty(broker, "seen"))
+    admin.delete_consumer_groups(["seen"])["seen"].result(SECONDS)
+    assert broker.call(lambda state: "seen" not in state.groups.groups)
+
+
+def test_aiokafka_shares_reads_and_goes_on_where_it_was(broker):
+    async def run() -> None:
+        def new() -> aiokafka.AIOKafkaConsumer:
+            return aiokafka.AIOKafkaConsumer(
+                "orders",
+                bootstrap_servers=f"{broker.host}:{broker.port}",
+                group_id="aio",
+                auto_offset_reset="earliest",
+                heartbeat_interval_ms=100,
+                session_timeout_ms=6_000,
+            )
+
+        first, second = new(), new()
+        await first.start()
+        await second.start()
+        try:
+            for _ in range(300):
+                await asyncio.sleep(0.02)
+                if len(first.assignment()) == len(second.assignment()) == 2:
+                    break
+            assert len(first.assignment()) == len(second.assignment()) == 2
+            seen: set[int] = set()
+            for _ in range(100):
+                for one in (first, second):
+                    for records in (await one.getmany(timeout_ms=50)).values():
+                        seen |= {int(record.value) for record in records}
+                if len(seen) == 20:
+                    break
+            assert seen == set(range(20))
+            await first.commit()
+            await second.commit()
+        finally:
+            await second.stop()
+            await first.stop()
+        third = new()
+        await third.start()
+        try:
+            assert not await third.getmany(timeout_ms=300)
+        finally:
+            await third.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+@pytest.mark.parametrize("api_version", [None, (0, 9), (0, 11)], ids=str)
+def test_kafka_python_reads_commits_and_goes_on(broker, api_version):
+    def new() -> kafka.KafkaConsumer:
+        return kafka.KafkaConsumer(
+            "orders",
+            bootstrap_servers=f"{broker.host}:{broker.port}",
+            group_id=f"python-{api_version}",
+            auto_offset_reset="earliest",
+            api_version=api_version,
+            consumer_timeout_ms=10_000,
+            heartbeat_interval_ms=200,
+            session_timeout_ms=6_000,
+        )
+
+    first = new()
+    seen = {int(next(first).value) for _ in range(20)}
+    assert seen == set(range(20))
+    first.commit()
+    first.close()
+    wait_for(lambda: is_empty(broker, f"python-{api_version}"))
+    second = new()
+    assert not second.poll(500)
+    committed = [second.committed(kafka.TopicPartition("orders", number)) for number in range(4)]
+    assert sum(committed) == 20
+    second.close()

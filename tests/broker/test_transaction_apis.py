@@ -1,0 +1,244 @@
+"""The APIs of transactions at every version, from frame to frame."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.broker.direct import DirectBroker, versions
+
+from kafkaframes.broker.batches import build_batch
+from kafkaframes.errors import error_code
+from kafkaframes.messages import message
+
+
+def code(name: str) -> int:
+    return error_code(name).number
+
+
+@pytest.fixture
+def broker():
+    made = DirectBroker()
+    made.state.create_topic("orders", 2)
+    return made
+
+
+def init(broker, version: int = 4, **changes: Any) -> Any:
+    fields = {"transactional_id": "t", "transaction_timeout_ms": 60_000}
+    return broker.send("InitProducerId", version, **fields | changes)
+
+
+def add(broker, version: int, epoch: int = 0, *, topic: str = "orders", indexes: tuple[int, ...] = (0,)) -> list[int]:
+    made = message("AddPartitionsToTxnRequest")
+    topics = [made.AddPartitionsToTxnTopic(name=topic, partitions=list(indexes))]
+    if version < 4:
+        answer = broker.send(
+            "AddPartitionsToTxn",
+            version,
+            v3_and_below_transactional_id="t",
+            v3_and_below_producer_id=0,
+            v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=topics,
+        )
+        rows = answer.results_by_topic_v3_and_below
+    else:
+        one = made.AddPartitionsToTxnTransaction(
+            transactional_id="t", producer_id=0, producer_epoch=epoch, topics=topics
+        )
+        rows = broker.send("AddPartitionsToTxn", version, transactions=[one]).results_by_transaction[0].topic_results
+    return [one.partition_error_code for row in rows for one in row.results_by_partition]
+
+
+def end(broker, version: int, epoch: int = 0, *, committed: bool = True) -> Any:
+    return broker.send(
+        "EndTxn", version, transactional_id="t", producer_id=0, producer_epoch=epoch, committed=committed
+    )
+
+
+@pytest.mark.parametrize("version", versions("InitProducerId"))
+def test_init_producer_id(broker, version):
+    assert [(one.producer_id, one.producer_epoch) for one in (init(broker, version), init(broker, version))] == [
+        (0, 0),
+        (0, 1),
+    ]
+    assert init(broker, version, transactional_id=None).producer_id == 1
+    assert init(broker, version, transactional_id="").error_code == code("INVALID_REQUEST")
+    too_long = init(broker, version, transaction_timeout_ms=900_001)
+    assert (too_long.error_code, too_long.producer_id, too_long.producer_epoch) == (
+        code("INVALID_TRANSACTION_TIMEOUT"),
+        -1,
+        -1,
+    )
+    if version >= 3:
+        assert init(broker, version, producer_id=0, producer_epoch=1).producer_epoch == 2
+        fenced = init(broker, version, producer_id=0, producer_epoch=0)
+        assert fenced.error_code == code("PRODUCER_FENCED" if version >= 4 else "INVALID_PRODUCER_EPOCH")
+        assert init(broker, version, producer_id=0, producer_epoch=-1).error_code == code("INVALID_REQUEST")
+
+
+@pytest.mark.parametrize("version", versions("AddPartitionsToTxn"))
+def test_add_partitions(broker, version):
+    init(broker)
+    assert add(broker, version, indexes=(0, 1)) == [0, 0]
+    unknown = code("UNKNOWN_TOPIC_OR_PARTITION"), code("OPERATION_NOT_ATTEMPTED")
+    assert add(broker, version, indexes=(7, 1)) == list(unknown)
+    assert add(broker, version, topic="gone") == [unknown[0]]
+    fenced = code("PRODUCER_FENCED" if version >= 2 else "INVALID_PRODUCER_EPOCH")
+    assert add(broker, version, epoch=5) == [fenced]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_partitions_are_verified_and_not_added(broker, version):
+    init(broker)
+    add(broker, 3, indexes=(0,))
+    made = message("AddPartitionsToTxnRequest")
+    topics = [made.AddPartitionsToTxnTopic(name="orders", partitions=[0, 1])]
+    one = made.AddPartitionsToTxnTransaction(
+        transactional_id="t", producer_id=0, producer_epoch=0, verify_only=True, topics=topics
+    )
+    (result,) = broker.send("AddPartitionsToTxn", version, transactions=[one]).results_by_transaction
+    codes = [one.partition_error_code for one in result.topic_results[0].results_by_partition]
+    assert codes == [0, code("TRANSACTION_ABORTABLE")]
+
+
+@pytest.mark.parametrize("version", versions("EndTxn"))
+def test_end(broker, version):
+    init(broker)
+    assert end(broker, version).error_code == code("INVALID_TXN_STATE")
+    add(broker, 3)
+    ended = end(broker, version)
+    assert (ended.error_code, ended.producer_id, ended.producer_epoch) == ((0, 0, 1) if version >= 5 else (0, -1, -1))
+    fenced = end(broker, version, epoch=9)
+    assert fenced.error_code == code("PRODUCER_FENCED" if version >= 2 else "INVALID_PRODUCER_EPOCH")
+    assert broker.state.partition("orders", 0).log.log_end_offset == 1  # the marker
+    assert broker.state.partition("orders", 1).log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("version", versions("AddOffsetsToTxn"))
+@pytest.mark.parametrize("commit_version", versions("TxnOffsetCommit"))
+def test_offsets(broker, version, commit_version):
+    init(broker)
+    fields = {"transactional_id": "t", "group_id": "g", "producer_id": 0, "producer_epoch": 0}
+    made = message("TxnOffsetCommitRequest")
+    row = made.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=3, committed_metadata="m")
+    naming = {"topic_id": broker.state.topics["orders"].topic_id} if commit_version >= 6 else {"name": "orders"}
+    topics = [made.TxnOffsetCommitRequestTopic(partitions=[row], **naming)]
+
+    def stage(**changes: Any) -> int:
+        answer = broker.send("TxnOffsetCommit", commit_version, topics=topics, **fields | changes)
+        return answer.topics[0].partitions[0].error_code
+
+    if commit_version < 5:
+        assert stage() == code("INVALID_TXN_STATE")  # the group is not part of the transaction yet
+        wrong = broker.send("AddOffsetsToTxn", version, **fields | {"producer_epoch": 5}).error_code
+        assert wrong == code("PRODUCER_FENCED" if version >= 2 else "INVALID_PRODUCER_EPOCH")
+        assert broker.send("AddOffsetsToTxn", version, **fields).error_code == 0
+    assert stage() == 0
+    assert stage(producer_epoch=5) == code("INVALID_PRODUCER_EPOCH")
+    if commit_version >= 3:
+        assert stage(generation_id_or_member_epoch=3, member_id="x") == code("UNKNOWN_MEMBER_ID")
+    assert committed(broker, stable=True) == code("UNSTABLE_OFFSET_COMMIT")
+    assert end(broker, 4).error_code == 0
+    assert committed(broker, stable=True) == 3
+
+
+def committed(broker, *, stable: bool) -> int:
+    """Return the committed offset, or the error."""
+    made = message("OffsetFetchRequest")
+    asked = made.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])
+    answer = broker.send("OffsetFetch", 7, group_id="g", topics=[asked], require_stable=stable)
+    row = answer.topics[0].partitions[0]
+    return row.error_code or row.committed_offset
+
+
+def produce(broker, version: int, *, sequence: int = 0, epoch: int = 0, index: int = 0) -> int:
+    made = message("ProduceRequest")
+    records = build_batch(
+        [(None, b"v")], timestamp_ms=1, producer_id=0, producer_epoch=epoch, base_sequence=sequence, transactional=True
+    )
+    naming = {"topic_id": broker.state.topics["orders"].topic_id} if version >= 13 else {"name": "orders"}
+    data = made.TopicProduceData(partition_data=[made.PartitionProduceData(index=index, records=records)], **naming)
+    answer = broker.send("Produce", version, transactional_id="t", acks=-1, timeout_ms=1000, topic_data=[data])
+    return answer.responses[0].partition_responses[0].error_code
+
+
+@pytest.mark.parametrize("version", [3, 8, 10, 11, 12, 13])
+def test_produce_checks_or_adds_the_partition(broker, version):
+    init(broker)
+    missing = "TRANSACTION_ABORTABLE" if version == 11 else "INVALID_TXN_STATE"
+    assert produce(broker, version) == (0 if version >= 12 else code(missing))
+    add(broker, 3)
+    assert produce(broker, version, sequence=int(version >= 12)) == 0
+    init(broker)  # aborts
+    init(broker)
+    assert produce(broker, version) == code("INVALID_PRODUCER_EPOCH")
+
+
+def test_markers_of_version_2_carry_the_next_epoch_and_the_producer_goes_on_with_it(broker):
+    init(broker)
+    assert produce(broker, 12) == 0
+    assert end(broker, 5).producer_epoch == 1
+    (state,) = broker.state.partition("orders", 0).log.producers.states.values()
+    assert (state.producer_epoch, state.current_txn_first_offset, state.batches) == (1, -1, ())
+    assert produce(broker, 12, epoch=1) == 0
+    assert produce(broker, 12, epoch=0, sequence=1) == code("INVALID_PRODUCER_EPOCH")
+
+
+@pytest.mark.parametrize("version", versions("WriteTxnMarkers"))
+def test_an_administrator_ends_a_transaction_that_hangs(broker, version):
+    init(broker)
+    assert produce(broker, 12) == 0
+    log = broker.state.partition("orders", 0).log
+    assert log.last_stable_offset == 0
+    made = message("WriteTxnMarkersRequest")
+    topics = [made.WritableTxnMarkerTopic(name="orders", partition_indexes=[0, 9])]
+    marker = made.WritableTxnMarker(producer_id=0, producer_epoch=0, transaction_result=False, topics=topics)
+    (result,) = broker.send("WriteTxnMarkers", version, markers=[marker]).markers
+    codes = [one.error_code for one in result.topics[0].partitions]
+    assert codes == [0, code("UNKNOWN_TOPIC_OR_PARTITION")]
+    assert log.last_stable_offset == 2
+
+
+def test_producers_and_transactions_are_described(broker):
+    init(broker)
+    assert produce(broker, 12) == 0
+    made = message("DescribeProducersRequest")
+    topics = [made.TopicRequest(name="orders", partition_indexes=[0, 9])]
+    known, missing = broker.send("DescribeProducers", 0, topics=topics).topics[0].partitions
+    (producer,) = known.active_producers
+    assert (
+        producer.producer_id,
+        producer.producer_epoch,
+        producer.last_sequence,
+        producer.current_txn_start_offset,
+    ) == (
+        0,
+        0,
+        0,
+        0,
+    )
+    assert missing.error_code == code("UNKNOWN_TOPIC_OR_PARTITION")
+    known, missing = broker.send("DescribeTransactions", 0, transactional_ids=["t", "u"]).transaction_states
+    assert (known.transaction_state, known.producer_id, known.transaction_timeout_ms) == ("Ongoing", 0, 60_000)
+    assert [(one.topic, one.partitions) for one in known.topics] == [("orders", [0])]
+    assert missing.error_code == code("TRANSACTIONAL_ID_NOT_FOUND")
+
+
+@pytest.mark.parametrize("version", versions("ListTransactions"))
+def test_transactions_are_listed(broker, version):
+    init(broker)
+    add(broker, 3)
+    init(broker, transactional_id="other")
+
+    def names(**filters: Any) -> set[str]:
+        return {one.transactional_id for one in broker.send("ListTransactions", version, **filters).transaction_states}
+
+    assert names() == {"t", "other"}
+    assert names(state_filters=["Ongoing"]) == {"t"}
+    answer = broker.send("ListTransactions", version, state_filters=["Odd"])
+    assert (answer.unknown_state_filters, answer.transaction_states) == (["Odd"], [])
+    assert names(producer_id_filters=[1]) == {"other"}
+    if version >= 2:
+        assert names(transactional_id_pattern="o.*") == {"other"}
+        bad = broker.send("ListTransactions", version, transactional_id_pattern="(")
+        assert bad.error_code == code("INVALID_REGULAR_EXPRESSION")
