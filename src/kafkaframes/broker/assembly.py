@@ -7,55 +7,65 @@ from uuid import UUID, uuid4
 
 from kafkaframes.broker import coordinators
 from kafkaframes.broker.clock import Clock
-from kafkaframes.broker.metadata_file import StoredMetadata, StoredTopic, read_metadata
+from kafkaframes.broker.metadata_file import FILE_NAME, StoredMetadata, StoredTopic, read_metadata
 from kafkaframes.broker.nodes import Nodes
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState, id_of_text, text_of_id
 from kafkaframes.broker.table import all_apis
 from kafkaframes.broker.topics import Partition, Topic
-from kafkaframes.errors import LogDirError
-from kafkaframes.files.checkpoints import MetaProperties
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.files.checkpoints import MetaProperties, read_meta_properties
 from kafkaframes.files.disk import Disk, online
+from kafkaframes.files.filesystem import join
 from kafkaframes.files.memory_disk import MemoryDisk
-from kafkaframes.files.names import TopicPartition
+from kafkaframes.files.names import META_PROPERTIES, TopicPartition
+from kafkaframes.files.overlay_disk import OverlayDisk
+from kafkaframes.log.where import filesystem_for
 from kafkaframes.partition import LogManager, LogSettings, open_log_directory
 
 MEMORY_DIRECTORY = "/memory"
+NOBODY = -1
 
 
 def open_broker(
     *,
     data_dir: str | None = None,
+    serve: str | None = None,
     settings: BrokerSettings | None = None,
     clock: Clock | None = None,
     nodes: Nodes | None = None,
     durability: str | None = None,
     disk: Disk | None = None,
+    adopt: bool = False,
     new_id: Callable[[], UUID] = uuid4,
 ) -> BrokerState:
     """Open a broker's data directory, or begin one in memory; everything that was acknowledged is there again.
 
     Args:
         data_dir: a Kafka log directory; None for one in memory.
+        serve: a log directory, of whatever origin, that is only read; what groups commit stays in memory.
         settings: the broker's.
         clock: its clock.
         nodes: its virtual nodes.
         durability: ``memory``, ``log`` or ``fsync``.
         disk: what it writes to; this machine's, or one in memory, by default.
+        adopt: take a ``data_dir`` that another broker has made, and write to it from now on.
         new_id: gives topic ids and the cluster's id.
 
     Raises:
         LogDirError: the directory is in use, is another broker's, or cannot be read.
+        OptionError: settings that exclude each other.
         StorageError: the disk fails.
     """
+    if serve is not None and (data_dir is not None or durability not in (None, MEMORY)):
+        raise OptionError("a directory that is served is only read: no data_dir and no durability beside it")
     settings, clock, nodes = settings or BrokerSettings(), clock or Clock(), nodes or Nodes()
-    path = data_dir or MEMORY_DIRECTORY
-    there = online(disk or (MemoryDisk() if data_dir is None else None))
-    if there.stat(path) is None:
-        there.make_directory(path)
+    path = serve or data_dir or MEMORY_DIRECTORY
+    there = online(disk or _disk_of(data_dir, serve))
+    _check_owner(there, path, data_dir=data_dir, serve=serve, adopt=adopt)
     metadata = read_metadata(there, path)
     is_new = metadata is None
-    metadata = metadata or StoredMetadata(cluster_id=text_of_id(new_id()))
+    metadata = metadata or StoredMetadata(cluster_id=_cluster_id(there, path) or text_of_id(new_id()))
     stored = metadata.topics
     settings.given.update(metadata.configs)
     settings.dynamic = set(metadata.configs)
@@ -66,7 +76,10 @@ def open_broker(
         return settings.log_settings(known)
 
     made = False
-    identity = MetaProperties({"node.id": str(min(nodes.by_id)), "version": "1", "cluster.id": metadata.cluster_id})
+    identity = None
+    if there.stat(join(path, META_PROPERTIES)) is None:
+        node_id = str(min(nodes.by_id))
+        identity = MetaProperties({"node.id": node_id, "version": "1", "cluster.id": metadata.cluster_id})
     logs = open_log_directory(path, now_ms=clock.now_ms, settings_of=settings_of, meta=identity, disk=there)
     state = BrokerState(
         clock=clock,
@@ -75,6 +88,7 @@ def open_broker(
         metadata=metadata,
         nodes=nodes,
         durability=durability or (MEMORY if data_dir is None else LOG),
+        is_read_only=serve is not None,
         new_id=new_id,
     )
     made = True
@@ -86,26 +100,65 @@ def open_broker(
     return state
 
 
+def _disk_of(data_dir: str | None, serve: str | None) -> Disk | None:
+    if serve is not None:
+        return OverlayDisk(filesystem_for(serve))
+    return MemoryDisk() if data_dir is None else None
+
+
+def _check_owner(disk: Disk, path: str, *, data_dir: str | None, serve: str | None, adopt: bool) -> None:
+    """Refuse what is no directory to serve, and one of another broker's to write to, unless it is to be adopted.
+
+    Raises:
+        LogDirError: says so.
+    """
+    found = disk.stat(path)
+    if serve is not None:
+        if found is None or not found.is_directory:
+            raise LogDirError("there is no such directory to serve", file=path)
+        return
+    if found is None:
+        disk.make_directory(path)
+    elif data_dir is not None and not adopt and disk.stat(join(path, FILE_NAME)) is None:
+        others = [entry.name for entry in disk.list_directory(path) if not entry.name.startswith("lost+found")]
+        if others:
+            reason = f"is not empty and not this broker's ({', '.join(others[:3])}); --adopt takes it, --serve reads it"
+            raise LogDirError(reason, file=path)
+
+
+def _cluster_id(disk: Disk, path: str) -> str | None:
+    """Return the cluster that a directory says it belongs to."""
+    file = join(path, META_PROPERTIES)
+    if disk.stat(file) is None:
+        return None
+    return read_meta_properties(disk.read(file), file=file).cluster_id
+
+
 def adopt_logs(state: BrokerState, logs: LogManager, stored: dict[str, StoredTopic]) -> None:
     """Make topics of the logs that are there; a topic that is not stored is taken as its directories show it.
 
     Raises:
-        LogDirError: a partition is missing between others.
+        LogDirError: a partition is missing between others, and the directory would be written to.
     """
     by_topic: dict[str, list[TopicPartition]] = {}
     for key in sorted(logs.logs):
         by_topic.setdefault(key.topic, []).append(key)
     for name, keys in by_topic.items():
-        if [key.partition for key in keys] != list(range(len(keys))):
-            raise LogDirError(f"topic {name} has partitions {[key.partition for key in keys]}", file=logs.path)
+        missing = sorted(set(range(keys[-1].partition)) - {key.partition for key in keys})
+        if missing and not state.is_read_only:
+            reason = f"topic {name} lacks partitions {missing}: a cluster's directories can be served, not adopted"
+            raise LogDirError(reason, file=logs.path)
         known = stored.get(name)
         text = known.topic_id if known is not None else logs.logs[keys[0]].topic_id
         topic = Topic(name, id_of_text(text) if text else state.new_id(), dict(known.configs) if known else {})
-        for key in keys:
-            log = logs.logs[key]
+        for key in sorted([*keys, *(TopicPartition(name, index) for index in missing)]):
+            is_missing = key not in logs.logs  # another broker's: it is listed, and led by nobody
+            log = logs.create(key, now_ms=state.clock.now_ms) if is_missing else logs.logs[key]
             log.update_high_watermark(log.log_end_offset)
             epoch = max(log.leader_epochs.latest, 0)
             partition = Partition(key, log, state.nodes.leader_of(name, key.partition), epoch)
+            if is_missing:
+                partition.leader_id, partition.is_offline = NOBODY, True
             state.note_settings(topic, partition)
             topic.partitions.append(partition)
         state.topics[name] = topic

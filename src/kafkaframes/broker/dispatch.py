@@ -39,7 +39,7 @@ class Dispatcher:
 
     Attributes:
         apis: what is served, by key: all, or those of a release.
-        hooks: asked in order; the first that answers is the last asked.
+        hooks: asked in order, all of them; the first that answers does.
         specs: message specs to serve instead of Kafka's.
     """
 
@@ -123,7 +123,8 @@ class Dispatcher:
     def _answer_with_hooks(self, request: Request, call: Callable[[], Answer]) -> Answer:
         instead = None
         for hook in self.hooks:
-            instead = instead or hook.before(request)
+            found = hook.before(request)
+            instead = instead or found
         answer = call() if instead is None else instead(call)
         if isinstance(answer, Later):
             answer.when_complete(lambda later: self._seen(request, later.answer))

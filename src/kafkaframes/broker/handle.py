@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine, Mapping
+from os import PathLike, fspath
 from typing import Any, Self, TypeVar
 
 from kafkaframes.broker.assembly import open_broker
 from kafkaframes.broker.clock import Clock
+from kafkaframes.broker.configs import check_topic_configs
 from kafkaframes.broker.dispatch import Dispatcher
+from kafkaframes.broker.faults import Faults, Rule
+from kafkaframes.broker.inspection import TopicInfo, records, report, topics
+from kafkaframes.broker.journal import Journal
+from kafkaframes.broker.maintenance import Maintenance
 from kafkaframes.broker.nodes import Endpoint, Node, Nodes
 from kafkaframes.broker.server import Listener, Server
 from kafkaframes.broker.settings import BrokerSettings
-from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.state import LOG, MEMORY, BrokerState
 from kafkaframes.errors import OptionError
+from kafkaframes.files.names import check_topic
+from kafkaframes.records.batch import Record
 
 _Answer = TypeVar("_Answer")
 _START_SECONDS = 30.0
@@ -32,9 +41,13 @@ class Broker:
         data_dir: a Kafka log directory of its own; None keeps everything in memory.
         durability: ``memory``, ``log`` (written before the ack: survives ``kill -9``; the default with a
             ``data_dir``) or ``fsync`` (on the disk before the ack).
+        serve: a log directory to serve and never to change, instead of a ``data_dir``: a backup, a restored directory.
+        adopt: take a ``data_dir`` that another broker has made.
         nodes: how many virtual nodes.
         config: settings under Kafka's names (``num.partitions``).
         clock: the broker's time; one of its own by default, which a test can ``advance``.
+        journal: remember requests and answers (``.journal``) and let faults be made (``.on``); without, ordinary
+            requests take a shorter way.
     """
 
     def __init__(
@@ -42,21 +55,28 @@ class Broker:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
-        data_dir: str | None = None,
+        data_dir: str | PathLike[str] | None = None,
+        serve: str | PathLike[str] | None = None,
+        adopt: bool = False,
         durability: str | None = None,
         nodes: int = 1,
         config: Mapping[str, str | int | bool] | None = None,
         clock: Clock | None = None,
+        journal: bool = True,
     ) -> None:
         if nodes < 1:
             raise OptionError(f"nodes is at least 1, not {nodes}")
         self.host = host
         self._wanted_port = port
-        self._data_dir = data_dir
+        self._data_dir = None if data_dir is None else fspath(data_dir)
+        self._serve = None if serve is None else fspath(serve)
+        self._adopt = adopt
         self._durability = durability
         self._settings = BrokerSettings({key: _text(value) for key, value in (config or {}).items()})
         self._nodes = Nodes({number: Node(number) for number in range(1, nodes + 1)})
         self._clock = clock or Clock()
+        self._journal = Journal(lambda: self._clock.now_ms) if journal else None
+        self._faults = Faults(self._clock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._state: BrokerState | None = None
@@ -138,6 +158,8 @@ class Broker:
     async def _open(self) -> None:
         self._state = open_broker(
             data_dir=self._data_dir,
+            serve=self._serve,
+            adopt=self._adopt,
             settings=self._settings,
             clock=self._clock,
             nodes=self._nodes,
@@ -145,12 +167,13 @@ class Broker:
         )
         settings = self._settings
         self._server = Server(
-            Dispatcher(self._state),
+            Dispatcher(self._state, hooks=[] if self._journal is None else [self._journal, self._faults]),
             self._clock,
             max_request_bytes=settings.number("socket.request.max.bytes"),
             max_connections=settings.number("max.connections"),
             max_idle_seconds=settings.number("connections.max.idle.ms") / 1000,
         )
+        Maintenance(self._state)
         try:
             await self._listen()
         except BaseException:
@@ -215,6 +238,114 @@ class Broker:
         """``host:port`` of every node, as clients take it."""
         found = [node.endpoints for node in self._nodes.by_id.values() if node.endpoints]
         return ",".join(f"{at.host}:{at.port}" for endpoints in found for at in list(endpoints.values())[:1])
+
+    @property
+    def durability(self) -> str:
+        """What an ack means: ``memory``, ``log`` or ``fsync``."""
+        return self._durability or (MEMORY if self._data_dir is None else LOG)
+
+    # ---------------------------------------------------------------------------------------------- for tests
+
+    @property
+    def topics(self) -> dict[str, TopicInfo]:
+        """The topics by name, without internal ones."""
+        return self.call(topics)
+
+    def records(self, topic: str, partition: int | None = None) -> list[Record]:
+        """Return the decoded records of a partition, or of all partitions of a topic.
+
+        Raises:
+            OptionError: there is no such partition, or the broker does not run.
+        """
+        return self.call(lambda state: records(state, topic, partition))
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str | int | bool) -> None:
+        """Make a topic; settings under Kafka's names with ``_`` for ``.``.
+
+        Raises:
+            OptionError: the name or a setting is refused, or there is such a topic.
+        """
+
+        def create(state: BrokerState) -> None:
+            if name in state.topics:
+                raise OptionError(f"topic {name!r} is there already")
+            given = {key.replace("_", "."): _text(value) for key, value in configs.items()}
+            check_topic(name)
+            check_topic_configs(state.settings, given)
+            state.create_topic(name, partitions, given)
+
+        self.call(create)
+
+    @property
+    def journal(self) -> Journal:
+        """The requests that came, and their answers.
+
+        Raises:
+            OptionError: the broker was made without one.
+        """
+        if self._journal is None:
+            raise OptionError("the broker was made with journal=False")
+        return self._journal
+
+    def on(self, api: str | None = None, **wanted: Any) -> Rule:
+        """Make a rule for requests: ``broker.on("Produce", topic="orders").error("NOT_LEADER_OR_FOLLOWER").once()``.
+
+        Args:
+            api: Kafka's name of the API; None for all.
+            wanted: ``version``, ``topic``, ``partition``, ``client_id``, ``node_id``, ``where``.
+
+        Raises:
+            OptionError: no such API or condition, or the broker was made without a journal.
+        """
+        _ = self.journal
+        return self._faults.on(api, **wanted)
+
+    def clear_faults(self) -> None:
+        """Remove every rule."""
+        if self._state is None:
+            self._faults.clear()
+        else:
+            self.call(lambda state: self._faults.clear())
+
+    @property
+    def clock(self) -> BrokerClock:
+        """The broker's time."""
+        return BrokerClock(self, self._clock)
+
+    def wait_for(self, condition: Callable[[], Any], *, timeout: float = 10.0, what: str = "") -> Any:
+        """Ask until the answer is true; return it.
+
+        Raises:
+            TimeoutError: it is not true in time (seconds); it shows the last requests.
+        """
+        deadline = time.monotonic() + timeout
+        while not (answer := condition()):
+            if time.monotonic() > deadline:
+                seen = f"\n{self._journal.text()}" if self._journal is not None else ""
+                raise TimeoutError(f"not true within {timeout} s: {what or condition}{seen}")
+            time.sleep(0.005)
+        return answer
+
+    def report(self) -> str:
+        """Return, as text, which clients and versions were seen, and what Kafka 4 would refuse of theirs."""
+        return report(self.journal)
+
+
+class BrokerClock:
+    """A running broker's clock, as another thread holds it."""
+
+    def __init__(self, broker: Broker, clock: Clock) -> None:
+        self._broker = broker
+        self._clock = clock
+
+    @property
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, by the broker's clock."""
+        return self._clock.now_ms
+
+    def advance(self, seconds: float) -> None:
+        """Move the broker's time forward; what becomes due happens before this returns."""
+        self._broker.call(lambda state: self._clock.advance(seconds))
 
 
 def _text(value: str | int | bool) -> str:

@@ -46,6 +46,7 @@ class Request:
     Attributes:
         header_tags: tagged fields of the header that no spec declares, as ``(tag, bytes)``.
         answer_tags: such fields for the response's header; a hook may add some.
+        journal_entry: what the journal notes of it, if there is one.
         is_unknown_version: the version is not served; ``version`` is 0 then, and there is no body.
     """
 
@@ -58,6 +59,7 @@ class Request:
         "data",
         "header_tags",
         "is_unknown_version",
+        "journal_entry",
         "position",
         "received_ms",
         "session",
@@ -92,6 +94,7 @@ class Request:
         self.specs = specs
         self.answer_tags: list[tuple[int, bytes]] = []
         self.is_unknown_version = False
+        self.journal_entry: Any = None
         self._body = body
 
     @property

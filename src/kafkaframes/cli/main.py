@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "recompress": ("kafkaframes.cli.recompress", "a log in another codec, offline"),
     "compact": ("kafkaframes.cli.compact", "Kafka's log compaction offline, and the proof that a key is gone"),
     "restore": ("kafkaframes.cli.restore", "a log directory that a real broker opens, from segments or Parquet"),
+    "broker": ("kafkaframes.cli.broker", "an embedded broker: in memory, on a directory, or serving a backup"),
     "kernels": ("kafkaframes.cli.kernels", "the compiled parts: which are ready, where, and how others get them"),
     "doctor": ("kafkaframes.cli.doctor", "print what was found on this machine and what to do about it"),
 }

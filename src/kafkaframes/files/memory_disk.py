@@ -14,7 +14,7 @@ from kafkaframes.files.disk import DiskFile
 from kafkaframes.files.filesystem import FileInfo, ReadAt, join, split
 
 
-class _Content:
+class Content:
     """The bytes of one file; all that is open on it, and its name, share this."""
 
     __slots__ = ("data", "size_bytes")
@@ -24,9 +24,22 @@ class _Content:
         self.size_bytes = 0
 
     def read(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on; all of them where it is negative."""
         end = self.size_bytes if length < 0 else min(position + length, self.size_bytes)
         found = bytes(memoryview(self.data)[position:end])
         return found if len(found) >= end - position else found + bytes(end - position - len(found))
+
+    def write(self, position: int, data: bytes) -> None:
+        """Write all of ``data`` at ``position``."""
+        if position > len(self.data):
+            self.data += bytes(position - len(self.data))
+        self.data[position : position + len(data)] = data
+        self.size_bytes = max(self.size_bytes, position + len(data))
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut, or lengthen with zeros."""
+        del self.data[size_bytes:]
+        self.size_bytes = size_bytes
 
 
 class MemoryFile:
@@ -34,7 +47,7 @@ class MemoryFile:
 
     __slots__ = ("_content",)
 
-    def __init__(self, content: _Content) -> None:
+    def __init__(self, content: Content) -> None:
         self._content = content
 
     def read(self, position: int, length: int) -> bytes:
@@ -43,16 +56,11 @@ class MemoryFile:
 
     def write(self, position: int, data: bytes) -> None:
         """Write all of ``data`` at ``position``."""
-        content = self._content
-        if position > len(content.data):
-            content.data += bytes(position - len(content.data))
-        content.data[position : position + len(data)] = data
-        content.size_bytes = max(content.size_bytes, position + len(data))
+        self._content.write(position, data)
 
     def truncate(self, size_bytes: int) -> None:
         """Cut the file, or lengthen it with zeros."""
-        del self._content.data[size_bytes:]
-        self._content.size_bytes = size_bytes
+        self._content.truncate(size_bytes)
 
     def fsync(self) -> None:
         """Nothing to wait for."""
@@ -65,7 +73,7 @@ class MemoryDisk:
     """Files and directories in memory; paths are text with ``/`` between their steps."""
 
     def __init__(self) -> None:
-        self._files: dict[str, _Content] = {}
+        self._files: dict[str, Content] = {}
         self._directories: dict[str, set[str]] = {"/": set(), ".": set()}  # to the names of what is in it
         self._locked: set[str] = set()
 
@@ -103,7 +111,7 @@ class MemoryDisk:
         """
         yield self._content(path).read
 
-    def _content(self, path: str) -> _Content:
+    def _content(self, path: str) -> Content:
         if path not in self._files:
             raise LogDirError("cannot be read: no such file", file=path)
         return self._files[path]
@@ -119,7 +127,7 @@ class MemoryDisk:
             if directory not in self._directories:
                 raise FileNotFoundError(2, "no such directory", directory)
             self._directories[directory].add(name)
-            self._files[path] = _Content()
+            self._files[path] = Content()
         return MemoryFile(self._files[path])
 
     def make_directory(self, path: str) -> None:

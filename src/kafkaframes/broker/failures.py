@@ -1,0 +1,107 @@
+"""Answers that say that something went wrong, made for any API from its request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Later
+from kafkaframes.broker.request import Request
+from kafkaframes.messages.structs import FieldInfo, Struct
+
+_AT_CRC = 17  # a byte of the CRC in formats 2 (17 to 20); in formats 0 and 1 it is one of the timestamp or the key
+
+
+def failed(request: Request, code: int) -> Any:
+    """Return the answer of an API in which everything that was asked for failed with ``code``.
+
+    Arrays of the answer are filled from those of the request that have fields of the same names: a topic's row has its
+    name, a partition's its number; wherever a row of the answer has an error code, it is ``code``.
+    """
+    return _fill(request.response(), request.body, code, request.version)
+
+
+def _fill(target: Any, source: Any, code: int, version: int) -> Any:
+    for info in type(target)._fields:
+        name = info.attribute
+        if not info.spec.versions.contains(version):
+            continue
+        if name == "error_code":
+            target.error_code = code
+        elif info.struct is not None and info.spec.type.is_array and source is not None:
+            setattr(target, name, _rows(info, source, code, version))
+        elif hasattr(source, name) and not _is_struct(getattr(source, name)):
+            setattr(target, name, getattr(source, name))
+        else:
+            _by_other_name(target, name, source)
+    return target
+
+
+def _by_other_name(target: Any, name: str, source: Any) -> None:
+    for other in _SAME.get(name, ()):
+        if hasattr(source, other):
+            setattr(target, name, getattr(source, other))
+
+
+_SAME = {
+    "partition_index": ("partition", "index"),
+    "partition": ("partition_index",),
+    "index": ("partition_index",),
+    "name": ("topic",),
+    "topic": ("name",),
+    "topic_name": ("name",),
+}
+
+
+def _is_struct(value: Any) -> bool:
+    return isinstance(value, Struct) or (isinstance(value, list) and bool(value) and isinstance(value[0], Struct))
+
+
+def _rows(info: FieldInfo, source: Any, code: int, version: int) -> list[Any]:
+    """Return a row for each of the request's first array of structs that can stand for this one."""
+    assert info.struct is not None
+    if "error_code" not in info.struct._by_attribute and not any(one.struct for one in info.struct._fields):
+        return []
+    for other in type(source)._fields if isinstance(source, Struct) else ():
+        values = getattr(source, other.attribute)
+        if other.spec.type.is_array and values:
+            return [_fill(info.struct(), value, code, version) for value in _wrapped(info.struct, values)]
+    return []
+
+
+def _wrapped(struct: Any, values: list[Any]) -> list[Any]:
+    """Return values that are plain (names, numbers) as something with the row's own fields."""
+    return [value if isinstance(value, Struct) else _Plain(struct, value) for value in values]
+
+
+class _Plain:
+    """A name or a number that a request lists, under the names that a row of the answer may have for it."""
+
+    def __init__(self, struct: Any, value: Any) -> None:
+        for info in struct._fields:
+            wants_text = info.spec.type.name == "string"
+            if isinstance(value, str) == wants_text and info.attribute in _KEYS:
+                setattr(self, info.attribute, value)
+
+
+_KEYS = frozenset({"name", "topic", "topic_name", "partition_index", "partition", "index", "group_id", "key", "user"})
+
+
+def flip_bytes(answer: Answer) -> Answer:
+    """Return an answer whose records have a wrong CRC; other answers stay as they are."""
+    if isinstance(answer, Later):
+        later = Later()
+        answer.when_complete(lambda one: later.complete(_flipped(one.answer)))
+        return later
+    flipped: Answer = _flipped(answer)
+    return flipped
+
+
+def _flipped(answer: Any) -> Any:
+    for topic in getattr(answer, "responses", None) or ():
+        for row in getattr(topic, "partitions", None) or ():
+            records = getattr(row, "records", None)
+            if records and len(records) > _AT_CRC:
+                changed = bytearray(records)
+                changed[_AT_CRC] ^= 0xFF
+                row.records = bytes(changed)
+    return answer

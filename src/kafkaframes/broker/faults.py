@@ -1,0 +1,289 @@
+"""Faults on demand: what shall happen to which requests. A hook of the dispatcher.
+
+``broker.on("Produce", version=..., topic=...)`` makes a rule; its methods say what happens to what fits. A rule can
+also only watch. Rules are asked in the order in which they were made; the first that fits decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from kafkaframes.broker.api import Answer, CloseConnection, Later
+from kafkaframes.broker.clock import Clock
+from kafkaframes.broker.errors import CODE
+from kafkaframes.broker.failures import failed, flip_bytes
+from kafkaframes.broker.request import Request
+from kafkaframes.errors import OptionError
+
+Pass = Callable[[], Answer]
+
+
+@dataclass(slots=True, eq=False)
+class Rule:
+    """What happens to the requests that fit; made by ``Faults.on``.
+
+    Attributes:
+        api: the API's name; None for all.
+        seen: the requests that fitted, in order.
+    """
+
+    api: str | None
+    clock: Clock
+    version: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    client_id: str | None = None
+    node_id: int | None = None
+    where: Callable[[Request], bool] | None = None
+    skip: int = 0
+    left: int | None = None
+    seen: list[Any] = field(default_factory=list)
+    is_removed: bool = False
+    _act: Callable[[Request, Pass], Answer] | None = None
+    _held: list[Callable[[], None]] = field(default_factory=list)
+    _said: str = ""
+
+    # ---------------------------------------------------------------------------------------------- what happens
+
+    def error(self, code: str | int) -> Self:
+        """Answer with an error code, by name or number, without doing anything."""
+        number = CODE[code] if isinstance(code, str) else code
+        return self._do(f"error {code}", lambda request, _: failed(request, number))
+
+    def delay(self, seconds: float) -> Self:
+        """Do it, and answer later: by real time, or by the broker's clock where that is frozen."""
+        return self._do(f"delayed {seconds} s", lambda request, go_on: self._later(seconds, go_on))
+
+    def close(self) -> Self:
+        """Close the connection without doing anything."""
+        return self._do("closed", _close)
+
+    def drop_reply(self) -> Self:
+        """Do it, and close the connection instead of answering: what makes a producer send twice."""
+        return self._do("done, and the reply dropped", _drop)
+
+    def ignore(self) -> Self:
+        """Do nothing and never answer; the connection stays."""
+        return self._do("never answered", lambda request, go_on: Later())
+
+    def corrupt(self) -> Self:
+        """Do it, and answer with records whose bytes were changed: a CRC does not fit."""
+        return self._do("records corrupted", lambda request, go_on: flip_bytes(go_on()))
+
+    def throttle(self, milliseconds: int) -> Self:
+        """Do it, and tell the client to send nothing for so long (KIP-219)."""
+        return self._do(f"throttled {milliseconds} ms", lambda request, go_on: _throttled(go_on(), milliseconds))
+
+    def hold(self) -> Self:
+        """Do nothing until ``release``: requests of other connections overtake these."""
+        return self._do("held", self._hold)
+
+    def answer(self, make: Callable[[Request], Any]) -> Self:
+        """Answer with what ``make(request)`` gives: ``request.response(...)``, or None for no answer."""
+        return self._do("answered by a test", lambda request, go_on: make(request))
+
+    def call(self, watch: Callable[[Request], None]) -> Self:
+        """Call ``watch`` with each request that fits, and let it pass."""
+
+        def act(request: Request, go_on: Pass) -> Answer:
+            watch(request)
+            return go_on()
+
+        return self._do("", act)
+
+    def _do(self, said: str, act: Callable[[Request, Pass], Answer]) -> Self:
+        self._said, self._act = said, act
+        return self
+
+    # ---------------------------------------------------------------------------------------------- to which
+
+    def times(self, count: int) -> Self:
+        """Fit so many requests, and then no more."""
+        self.left = count
+        return self
+
+    def once(self) -> Self:
+        """Fit one request."""
+        return self.times(1)
+
+    def after(self, count: int) -> Self:
+        """Let so many requests that would fit pass first."""
+        self.skip = count
+        return self
+
+    def remove(self) -> None:
+        """Fit nothing any more; what is held goes on."""
+        self.is_removed = True
+        self.release()
+
+    def release(self) -> int:
+        """Let what is held go on, in the order in which it came; return how many."""
+        held, self._held = self._held, []
+        for go_on in held:
+            go_on()
+        return len(held)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()
+
+    def fits(self, request: Request) -> bool:
+        """Return whether a request is one that this rule is about."""
+        if self.is_removed or self.left == 0 or self.api not in (None, request.api.name):
+            return False
+        wanted = (
+            (self.version, request.version),
+            (self.client_id, request.client_id),
+            (self.node_id, request.session.node_id),
+        )
+        if any(want is not None and want != have for want, have in wanted):
+            return False
+        if (self.topic is not None or self.partition is not None) and not self._names(request):
+            return False
+        return self.where is None or self.where(request)
+
+    def _names(self, request: Request) -> bool:
+        found = list(topic_partitions(request.body))
+        return any(
+            (self.topic is None or topic == self.topic) and (self.partition is None or index == self.partition)
+            for topic, index in found
+        )
+
+    def take(self, request: Request) -> Callable[[Pass], Answer] | None:
+        """Take a request that fits; return what answers it, or None to let it pass."""
+        self.seen.append(request)
+        if self.skip:
+            self.skip -= 1
+            return None
+        if self._act is None:
+            return None
+        if self.left is not None:
+            self.left -= 1
+        act = self._act
+        if request.journal_entry is not None and self._said:
+            request.journal_entry.fault = self._said
+        return lambda go_on: act(request, go_on)
+
+    # ---------------------------------------------------------------------------------------------- how
+
+    def _later(self, seconds: float, go_on: Pass) -> Answer:
+        done, later = go_on(), Later()
+        self.clock.call_later(seconds * 1000, lambda: _pass_on(done, later))
+        return later
+
+    def _hold(self, request: Request, go_on: Pass) -> Answer:
+        later = Later()
+        self._held.append(lambda: _pass_on(go_on(), later))
+        return later
+
+
+class Faults:
+    """The rules of a broker."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.rules: list[Rule] = []
+
+    def on(self, api: str | None = None, **wanted: Any) -> Rule:
+        """Make a rule for requests of an API (all, if none is named).
+
+        Args:
+            api: Kafka's name: ``Produce``.
+            wanted: ``version``, ``topic``, ``partition``, ``client_id``, ``node_id``, or ``where``: a function of the
+                request.
+
+        Raises:
+            OptionError: there is no such API, or nothing of that name to go by.
+        """
+        from kafkaframes.broker.table import all_apis
+
+        names = {one.name for one in all_apis().values()}
+        if api is not None and api not in names:
+            raise OptionError(f"there is no API {api!r} here; there are {', '.join(sorted(names))}")
+        unknown = wanted.keys() - {"version", "topic", "partition", "client_id", "node_id", "where"}
+        if unknown:
+            raise OptionError(f"requests are not chosen by {', '.join(sorted(unknown))}")
+        rule = Rule(api, self._clock, **wanted)
+        self.rules.append(rule)
+        return rule
+
+    def clear(self) -> None:
+        """Remove all rules; what they hold goes on."""
+        rules, self.rules = self.rules, []
+        for rule in rules:
+            rule.remove()
+
+    def before(self, request: Request) -> Callable[[Pass], Answer] | None:
+        """Return what the first rule that fits and acts does."""
+        if not self.rules:
+            return None
+        self.rules = [rule for rule in self.rules if not rule.is_removed]
+        for rule in self.rules:
+            if rule.fits(request):
+                taken = rule.take(request)
+                if taken is not None:
+                    return taken
+        return None
+
+    def after(self, request: Request, answer: Answer) -> None:
+        """Nothing: what is done to an answer was done before."""
+
+
+def topic_partitions(body: Any) -> Iterable[tuple[str | None, int | None]]:
+    """Yield the topics and partitions that a request names, whatever its API."""
+    for topics in ("topic_data", "topics", "v3_and_below_topics"):
+        for topic in getattr(body, topics, None) or ():
+            name = topic if isinstance(topic, str) else getattr(topic, "name", None) or getattr(topic, "topic", None)
+            rows = next((rows for key in _PARTITIONS if (rows := getattr(topic, key, None))), ())
+            if not rows:
+                yield name, None
+            for one in rows:
+                yield name, _index_of(one)
+
+
+_PARTITIONS = ("partition_data", "partitions", "partition_indexes")
+
+
+def _index_of(one: Any) -> int | None:
+    if isinstance(one, int):
+        return one
+    for key in ("index", "partition_index", "partition"):
+        found = getattr(one, key, None)
+        if found is not None:
+            return int(found)
+    return None
+
+
+def _close(request: Request, go_on: Pass) -> Answer:
+    raise CloseConnection("a fault closed it")
+
+
+def _drop(request: Request, go_on: Pass) -> Answer:
+    go_on()
+    raise CloseConnection("a fault dropped the reply")
+
+
+def _throttled(answer: Answer, milliseconds: int) -> Answer:
+    if isinstance(answer, Later):
+        later = Later()
+        answer.when_complete(lambda one: later.complete(_throttle(one.answer, milliseconds)))
+        return later
+    throttled: Answer = _throttle(answer, milliseconds)
+    return throttled
+
+
+def _throttle(answer: Any, milliseconds: int) -> Any:
+    if hasattr(answer, "throttle_time_ms"):
+        answer.throttle_time_ms = milliseconds
+    return answer
+
+
+def _pass_on(answer: Answer, later: Later) -> None:
+    if isinstance(answer, Later):
+        answer.when_complete(lambda one: later.complete(one.answer))
+    else:
+        later.complete(answer)

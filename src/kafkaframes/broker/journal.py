@@ -1,0 +1,203 @@
+"""The journal: every request that came, what was answered, and how long it took; with questions that tests ask."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkaframes.broker.api import Answer, CloseConnection, Encoded
+from kafkaframes.broker.request import Request
+from kafkaframes.messages import Message
+
+_KEPT = 10_000
+_MOST_BYTES = 64 << 20
+_SMALL = 512  # what an answer without records counts
+
+
+@dataclass(slots=True)
+class Entry:
+    """One request and its answer.
+
+    Attributes:
+        number: counts the broker's requests.
+        api: the API's name.
+        version: of the request.
+        connection: the number of its connection.
+        peer: the client's address.
+        client_id: as the client says.
+        software: name and version of the client's library, as far as it has told.
+        received_ms: the broker's clock when it came.
+        duration_ms: until it was answered; None while it is not.
+        body: the decoded request; None where nobody could decode it.
+        answer: the decoded answer; None where there was none, or not yet.
+        header_tags: tagged fields of the request's header that no spec declares, as ``(tag, bytes)``.
+        unknown_tags: those of the body's top level.
+        fault: what a fault did to it, in words.
+        size_bytes: what its bodies take, roughly; the oldest bodies go when all take too much.
+    """
+
+    number: int
+    api: str
+    version: int
+    connection: int
+    peer: str
+    client_id: str | None
+    software: tuple[str, str]
+    received_ms: int
+    duration_ms: int | None = None
+    body: Any = None
+    answer: Any = None
+    header_tags: list[tuple[int, bytes]] = field(default_factory=list)
+    unknown_tags: list[tuple[int, bytes]] = field(default_factory=list)
+    fault: str = ""
+    size_bytes: int = 0
+
+    def __str__(self) -> str:
+        """Return a line: number, connection, API and version, client, time, and what was done to it."""
+        took = "unanswered" if self.duration_ms is None else f"{self.duration_ms} ms"
+        fault = f"  [{self.fault}]" if self.fault else ""
+        return f"#{self.number:<5} {self.connection:>4}  {self.api} v{self.version:<3} {self.client_id!r} {took}{fault}"
+
+
+class Journal:
+    """The last requests of a broker, oldest first; a hook of the dispatcher.
+
+    Requests that the short way answers are journalled too: while a journal listens, nothing goes the short way.
+    """
+
+    def __init__(self, now_ms: Callable[[], int], *, keep: int = _KEPT) -> None:
+        self._now_ms = now_ms
+        self._entries: deque[Entry] = deque(maxlen=keep)
+        self._open: dict[int, Entry] = {}
+        self._number = 0
+        self._bytes = 0
+        self._with_bodies: deque[Entry] = deque()
+
+    def before(self, request: Request) -> Callable[[Callable[[], Answer]], Answer] | None:
+        """Note a request."""
+        self._number += 1
+        session = request.session
+        entry = Entry(
+            self._number,
+            request.api.name,
+            request.version,
+            session.number,
+            session.peer,
+            request.client_id,
+            session.software,
+            request.received_ms,
+            header_tags=list(request.header_tags),
+        )
+        if not request.is_unknown_version:
+            try:
+                entry.body = request.body
+                entry.unknown_tags = list(entry.body._tags or ())
+            except CloseConnection as error:
+                entry.fault = f"not decoded: {error}"
+        self._entries.append(entry)
+        self._with_bodies.append(entry)
+        self._weigh(entry, len(request.data))
+        self._open[id(request)] = entry
+        request.journal_entry = entry
+        return None
+
+    def after(self, request: Request, answer: Answer) -> None:
+        """Note an answer."""
+        entry = self._open.pop(id(request), None)
+        if entry is None:
+            return
+        entry.duration_ms = self._now_ms() - entry.received_ms
+        entry.software = request.session.software
+        if isinstance(answer, Message | Encoded):
+            entry.answer = answer
+            self._weigh(entry, _SMALL + _record_bytes(answer))
+
+    def _weigh(self, entry: Entry, size_bytes: int) -> None:
+        """Count what an entry holds; let the oldest bodies go when it is too much."""
+        entry.size_bytes += size_bytes
+        self._bytes += size_bytes
+        while self._bytes > _MOST_BYTES and self._with_bodies[0] is not entry:
+            oldest = self._with_bodies.popleft()
+            oldest.body = oldest.answer = None
+            self._bytes -= oldest.size_bytes
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(tuple(self._entries))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def clear(self) -> None:
+        """Forget everything so far."""
+        self._entries.clear()
+        self._with_bodies.clear()
+        self._bytes = 0
+
+    def requests(
+        self,
+        api: str | None = None,
+        *,
+        version: int | None = None,
+        client_id: str | None = None,
+        where: Callable[[Entry], bool] | None = None,
+    ) -> list[Entry]:
+        """Return the requests that fit, oldest first."""
+        return [
+            entry
+            for entry in self
+            if (api is None or entry.api == api)
+            and (version is None or entry.version == version)
+            and (client_id is None or entry.client_id == client_id)
+            and (where is None or where(entry))
+        ]
+
+    def count(self, api: str | None = None, **wanted: Any) -> int:
+        """Return how many requests fit."""
+        return len(self.requests(api, **wanted))
+
+    def assert_requested(self, api: str, *, times: int | None = None, **wanted: Any) -> list[Entry]:
+        """Return the requests that fit.
+
+        Raises:
+            AssertionError: there are none, or not ``times``; it shows what there was instead.
+        """
+        found = self.requests(api, **wanted)
+        if (times is None and found) or len(found) == times:
+            return found
+        expected = "at least one" if times is None else str(times)
+        conditions = "".join(f", {key}={value!r}" for key, value in wanted.items())
+        raise AssertionError(f"{expected} {api}{conditions} expected, {len(found)} came\n{self.text()}")
+
+    def assert_not_requested(self, api: str, **wanted: Any) -> None:
+        """Pass if nothing fits.
+
+        Raises:
+            AssertionError: something does; it shows what there was.
+        """
+        self.assert_requested(api, times=0, **wanted)
+
+    def assert_order(self, *apis: str) -> None:
+        """Pass if requests of these APIs came in this order, whatever came between.
+
+        Raises:
+            AssertionError: they did not.
+        """
+        names = iter([entry.api for entry in self])
+        for api in apis:
+            if api not in names:
+                raise AssertionError(f"no {api} in the order {' -> '.join(apis)}\n{self.text()}")
+
+    def text(self, *, last: int = 40) -> str:
+        """Return the last requests, a line each."""
+        entries = list(self)[-last:]
+        skipped = len(self) - len(entries)
+        lines = [f"... {skipped} earlier requests"] if skipped else []
+        return "\n".join([*lines, *(str(entry) for entry in entries)]) or "no requests"
+
+
+def _record_bytes(answer: Any) -> int:
+    """Return the bytes of records in the answer to a fetch."""
+    rows = (row for topic in getattr(answer, "responses", None) or () for row in getattr(topic, "partitions", ()))
+    return sum(len(getattr(row, "records", None) or b"") for row in rows)

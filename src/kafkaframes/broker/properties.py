@@ -1,0 +1,92 @@
+"""``server.properties``: read, and sorted into what has a meaning here and what has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kafkaframes.broker.settings import DEFAULTS, TOPIC_KEYS
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.files.checkpoints import read_meta_properties
+
+# Keys that the command and the listeners understand, beside those of settings.py.
+_OF_LISTENERS = frozenset(
+    {
+        "listeners",
+        "advertised.listeners",
+        "listener.security.protocol.map",
+        "log.dir",
+        "log.dirs",
+        "broker.id",
+        "node.id",
+        "broker.rack",
+        "sasl.enabled.mechanisms",
+        "ssl.keystore.location",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.truststore.location",
+        "ssl.truststore.certificates",
+        "ssl.client.auth",
+        "authorizer.class.name",
+    }
+)
+_KNOWN = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.values() if key) | _OF_LISTENERS
+# Kafka's shorter or older names for times -> the key in milliseconds, and how many of them one is.
+_TIMES = {
+    "log.retention.hours": ("log.retention.ms", 3_600_000),
+    "log.retention.minutes": ("log.retention.ms", 60_000),
+    "log.roll.hours": ("log.roll.ms", 3_600_000),
+    "log.roll.jitter.hours": ("log.roll.jitter.ms", 3_600_000),
+}
+
+
+class Properties(NamedTuple):
+    """A file's settings.
+
+    Attributes:
+        known: those with a meaning here, under the names of ``settings.py``.
+        unknown: the names of the others.
+    """
+
+    known: dict[str, str]
+    unknown: tuple[str, ...]
+
+
+def read_properties(text: bytes, *, file: str) -> Properties:
+    """Read a ``server.properties``.
+
+    Raises:
+        OptionError: a line is no property, or a value is none.
+    """
+    try:
+        values = read_meta_properties(text, file=file).values
+    except LogDirError as error:
+        raise OptionError(str(error)) from None
+    known: dict[str, str] = {}
+    unknown = []
+    for key, value in values.items():
+        if key in _TIMES:
+            _add_time(known, key, value, given=values)
+        elif is_known(key):
+            known["node.id" if key == "broker.id" else key] = value
+        else:
+            unknown.append(key)
+    return Properties(known, tuple(unknown))
+
+
+def is_known(key: str) -> bool:
+    """Return whether a key of ``server.properties`` has a meaning here."""
+    return key in _KNOWN or key.startswith("listener.name.")
+
+
+def _add_time(known: dict[str, str], key: str, value: str, *, given: Iterable[str]) -> None:
+    """Take a time in hours or minutes, unless the same is given in a smaller unit."""
+    name, factor = _TIMES[key]
+    smaller = [name, *(other for other, (same, its) in _TIMES.items() if same == name and its < factor)]
+    if any(one in given for one in smaller):
+        return
+    try:
+        number = int(value)
+    except ValueError:
+        raise OptionError(f"{key} is a number, not {value!r}") from None
+    known[name] = str(-1 if number < 0 else number * factor)

@@ -1,0 +1,95 @@
+"""``kafkaframes broker``: an embedded broker as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.properties import is_known, read_properties
+from kafkaframes.errors import OptionError
+
+
+@click.command("broker", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=9092, show_default=True, help="0 for a free one.")
+@click.option("--data-dir", metavar="DIR", help="A Kafka log directory of its own. Default: in memory.")
+@click.option("--serve", metavar="DIR", help="Serve a log directory, of whatever origin, and never change it.")
+@click.option("--adopt", is_flag=True, help="Take a --data-dir that another broker has made, and write to it.")
+@click.option(
+    "--durability",
+    type=click.Choice(("memory", "log", "fsync")),
+    help="What an ack means: kept in memory; written (survives kill -9; with --data-dir); on the disk.",
+)
+@click.option("--nodes", type=click.IntRange(1, 100), default=1, show_default=True, help="Virtual nodes, a port each.")
+@click.option(
+    "--config", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="A server.properties of Kafka's."
+)
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker's setting (may be repeated).")
+def command(config: str | None, settings: tuple[str, ...], **given: Any) -> None:
+    """Run one node that speaks Kafka's protocol: for development, tests, replays and migrations.
+
+    Every API version from 0 on, record formats 0, 1 and 2. Its first line on standard error says where it listens.
+    SIGTERM and Ctrl-C stop it cleanly, with exit status 0.
+
+    \b
+    kafkaframes broker
+    kafkaframes broker --port 9092 --data-dir /var/lib/kafkaframes
+    kafkaframes broker --serve /backup/kafka-logs
+    """
+    known, unknown = _settings(config, settings)
+    directory = known.pop("log.dirs", known.pop("log.dir", ""))
+    if directory and not given["data_dir"] and not given["serve"]:
+        given["data_dir"] = directory.partition(",")[0]
+    broker = Broker(config=known, journal=False, **given)
+    asyncio.run(_run(broker, given, unknown))
+
+
+def _settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    known: dict[str, Any] = {}
+    unknown: tuple[str, ...] = ()
+    if config is not None:
+        known, unknown = read_properties(Path(config).read_bytes(), file=config)
+    for one in settings:
+        key, equals, value = one.partition("=")
+        if not equals or not is_known(key):
+            raise OptionError(f"--set takes KEY=VALUE with a key that has a meaning here, not {one!r}")
+        known[key] = value
+    return known, unknown
+
+
+async def _run(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with broker:
+        click.echo(f"listening on {broker.bootstrap_servers}", err=True)
+        for line in _banner(broker, given, unknown):
+            click.echo(line, err=True)
+        sys.stderr.flush()
+        await stop.wait()
+        click.echo("stopping", err=True)
+
+
+def _banner(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) -> list[str]:
+    place = f"serving {given['serve']}, which is only read" if given["serve"] else f"data in {given['data_dir']}"
+    meanings = {
+        "memory": "in memory: gone when it stops",
+        "log": "an acknowledged record is written: it survives kill -9, not a power cut",
+        "fsync": "an acknowledged record is on the disk",
+    }
+    durability = broker.durability
+    lines = [
+        meanings["memory"] if durability == "memory" and not given["serve"] else place,
+        f"durability {durability}: {meanings[durability]}" if not given["serve"] else "consumers may commit, in memory",
+        "one node, for development and tests; SIGTERM or Ctrl-C stops it",
+    ]
+    if unknown:
+        lines.append(f"without a meaning here: {', '.join(unknown)}")
+    return [f"  {line}" for line in lines]

@@ -1,0 +1,169 @@
+"""A disk that reads a directory and writes into memory: what is underneath is never changed.
+
+So a log directory can be opened, recovered and served as a broker does it, whoever it belongs to: a backup, a running
+broker's directory, an object store, a view of several copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.files.disk import DiskFile
+from kafkaframes.files.filesystem import FileInfo, FileSystem, ReadAt, join, split
+from kafkaframes.files.memory_disk import Content, MemoryFile
+
+
+class _Backed(Content):
+    """A file that lies underneath, until something is written to it."""
+
+    __slots__ = ("_base", "_path")
+
+    def __init__(self, base: FileSystem, info: FileInfo) -> None:
+        super().__init__()
+        self._base: FileSystem | None = base
+        self._path = info.path
+        self.size_bytes = info.size_bytes
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on; all of them where it is negative."""
+        if self._base is None:
+            return super().read(position, length)
+        most = max(self.size_bytes - position, 0)
+        return self._base.read(self._path, position=position, length=most if length < 0 else min(length, most))
+
+    def _take_over(self) -> None:
+        if self._base is not None:
+            self.data[:] = self._base.read(self._path, length=self.size_bytes)
+            self._base = None
+
+    def write(self, position: int, data: bytes) -> None:
+        """Write all of ``data`` at ``position``, into memory."""
+        self._take_over()
+        super().write(position, data)
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut, or lengthen with zeros, in memory."""
+        if size_bytes > self.size_bytes:
+            self._take_over()
+        super().truncate(size_bytes)
+
+
+class OverlayDisk:
+    """Changes in memory over a file system that is only read.
+
+    Args:
+        base: what lies underneath.
+    """
+
+    def __init__(self, base: FileSystem) -> None:
+        self._base = base
+        self._files: dict[str, Content] = {}
+        self._directories: set[str] = set()
+        self._gone: set[str] = set()
+
+    def list_directory(self, path: str) -> list[FileInfo]:
+        """Return the entries of a directory, sorted by name.
+
+        Raises:
+            LogDirError: there is no such directory.
+        """
+        found: dict[str, FileInfo] = {}
+        if path not in self._directories:
+            found = {info.name: info for info in self._base.list_directory(path) if info.path not in self._gone}
+        for one in (*self._files, *self._directories):
+            directory, name = split(one)
+            info = self.stat(one) if directory == path else None
+            if info is not None:
+                found[name] = info
+        return [found[name] for name in sorted(found)]
+
+    def stat(self, path: str) -> FileInfo | None:
+        """Return one entry; None when nothing is there."""
+        if path in self._files:
+            return FileInfo(path, split(path)[1], self._files[path].size_bytes)
+        if path in self._directories:
+            return FileInfo(path, split(path)[1], is_directory=True)
+        return None if path in self._gone else self._base.stat(path)
+
+    def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on.
+
+        Raises:
+            LogDirError: it cannot be read.
+        """
+        if path in self._files:
+            return self._files[path].read(position, -1 if length is None else length)
+        if path in self._gone:
+            raise LogDirError("cannot be read: no such file", file=path)
+        return self._base.read(path, position=position, length=length)
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[ReadAt]:
+        """Open a file for many reads.
+
+        Raises:
+            LogDirError: it cannot be read.
+        """
+        if path in self._files:
+            yield self._files[path].read
+        elif path in self._gone:
+            raise LogDirError("cannot be read: no such file", file=path)
+        else:
+            with self._base.open(path) as read_at:
+                yield read_at
+
+    def glob(self, pattern: str) -> list[str]:
+        """Return the paths underneath that match ``pattern``, sorted."""
+        return [path for path in self._base.glob(pattern) if path not in self._gone]
+
+    def _content(self, path: str) -> Content:
+        """Return what stands for a file from now on; an empty one where there is none."""
+        if path not in self._files:
+            info = None if path in self._gone else self._base.stat(path)
+            self._files[path] = Content() if info is None else _Backed(self._base, info)
+            self._gone.discard(path)
+        return self._files[path]
+
+    def open_file(self, path: str) -> DiskFile:
+        """Open a file for reading and writing; an empty one is made where there is none."""
+        return MemoryFile(self._content(path))
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory, and those above it."""
+        while self.stat(path) is None:
+            self._directories.add(path)
+            self._gone.discard(path)
+            path = split(path)[0]
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file, over ``target`` if there is one; directories stay where they are."""
+        info = self.stat(source)
+        if info is None:
+            raise FileNotFoundError(2, "no such file", source)
+        if info.is_directory:
+            for entry in self.list_directory(source):
+                self.rename(entry.path, join(target, entry.name))
+            self.make_directory(target)
+            self.delete(source)
+            return
+        content = self._content(source)
+        self.delete(source)
+        self._files[target] = content
+        self._gone.discard(target)
+
+    def delete(self, path: str) -> None:
+        """Have a file, or a directory, no longer be there."""
+        if self.stat(path) is None:
+            raise FileNotFoundError(2, "no such file or directory", path)
+        self._files.pop(path, None)
+        self._directories.discard(path)
+        self._gone.add(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Nothing to wait for."""
+
+    def lock(self, path: str) -> Callable[[], None] | None:
+        """Nobody is kept out: nothing underneath is changed."""
+        return lambda: None

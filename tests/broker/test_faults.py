@@ -1,0 +1,162 @@
+"""Faults, the journal and what tests ask of a running broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaframes.broker.api import CloseConnection, Later
+from kafkaframes.broker.errors import CODE
+from kafkaframes.broker.faults import Faults
+from kafkaframes.broker.inspection import report
+from kafkaframes.broker.journal import Journal
+from kafkaframes.broker.table import all_apis
+from kafkaframes.errors import OptionError
+from kafkaframes.messages import message
+from kafkaframes.records.batch import read_values
+from kafkaframes.records.build import build_records
+
+ONE = build_records({"value": [b"x"]})
+
+
+@pytest.fixture
+def faulty(asker):
+    asker.create(partitions=2)
+    asker.journal = Journal(lambda: asker.state.clock.now_ms)
+    asker.faults = Faults(asker.state.clock)
+    asker.dispatcher.hooks = [asker.journal, asker.faults]
+    return asker
+
+
+def test_an_error_is_answered_once_and_nothing_is_done(faulty):
+    rule = faulty.faults.on("Produce", topic="orders").error("NOT_LEADER_OR_FOLLOWER").once()
+    assert faulty.produce(ONE).error_code == CODE["NOT_LEADER_OR_FOLLOWER"]
+    assert faulty.fetch(0).high_watermark == 0
+    assert faulty.produce(ONE).error_code == 0
+    assert len(rule.seen) == 1
+
+
+def test_faults_choose_by_partition_version_client_and_predicate(faulty):
+    faulty.faults.on("Produce", partition=1).error(7)
+    faulty.faults.on("Produce", version=8).error(8)
+    faulty.faults.on("Produce", client_id="other").error(9)
+    faulty.faults.on("Produce", where=lambda request: request.body.timeout_ms == 77).error(10)
+    assert faulty.produce(ONE).error_code == 0
+    assert faulty.produce(ONE, partition=1).error_code == 7
+    assert faulty.produce(ONE, version=8).error_code == 8
+    assert faulty.produce(ONE, client_id="other").error_code == 9
+
+
+def test_after_some_requests_and_so_many_times(faulty):
+    faulty.faults.on("Produce").after(1).times(2).error(7)
+    assert [faulty.produce(ONE).error_code for _ in range(4)] == [0, 7, 7, 0]
+
+
+def test_the_reply_is_dropped_after_the_records_are_written(faulty):
+    faulty.faults.on("Produce").once().drop_reply()
+    with pytest.raises(CloseConnection):
+        faulty.produce(ONE)
+    assert faulty.fetch(0).high_watermark == 1
+
+
+def test_a_delay_is_by_the_brokers_clock(faulty):
+    faulty.faults.on("Metadata").delay(5)
+    later = faulty.send("Metadata", 9, topics=None)
+    assert isinstance(later, Later)
+    faulty.state.clock.advance(4)
+    assert not later.is_done
+    faulty.state.clock.advance(2)
+    assert later.is_done
+
+
+def test_held_requests_are_overtaken_and_go_on_in_order(faulty):
+    rule = faulty.faults.on("Produce").hold()
+    rows = [
+        faulty.types("Produce").PartitionProduceData(index=0, records=build_records({"value": [v]}))
+        for v in (b"1", b"2")
+    ]
+    data = [faulty.types("Produce").TopicProduceData(name="orders", partition_data=[row]) for row in rows]
+    held = [faulty.send("Produce", 9, acks=1, topic_data=[one]) for one in data]
+    rule.remove()
+    assert faulty.fetch(0).high_watermark == 2
+    assert [later.answer.responses[0].partition_responses[0].base_offset for later in held] == [0, 1]
+
+
+def test_records_are_corrupted_in_the_answer_only(faulty):
+    faulty.produce(ONE)
+    faulty.faults.on("Fetch").corrupt().once()
+    assert not next(iter(read_values(faulty.fetch(0).records))).valid
+    assert next(iter(read_values(faulty.fetch(0).records))).valid
+
+
+def test_a_throttle_is_told(faulty):
+    faulty.faults.on("Produce").throttle(250)
+    types = faulty.types("Produce")
+    assert faulty.ask("Produce", 9, acks=1, topic_data=[types.TopicProduceData(name="none")]).throttle_time_ms == 250
+
+
+def test_unknown_names_are_refused(faulty):
+    with pytest.raises(OptionError, match="no API 'Produced'"):
+        faulty.faults.on("Produced")
+    with pytest.raises(OptionError, match="not chosen by color"):
+        faulty.faults.on("Produce", color="red")
+
+
+@pytest.mark.parametrize(
+    ("api", "version"),
+    [(api.name, version) for api in all_apis().values() for version in range(api.range[0], api.range[1] + 1)],
+)
+def test_every_api_can_be_answered_with_an_error(faulty, api, version):
+    faulty.faults.on(api).error(41)
+    body = message(f"{api}Request")()
+    answer = faulty.ask(api, version, body=body)
+    assert answer is None or answer.spec.name == f"{api}Response"
+
+
+def test_an_error_names_what_was_asked_for(faulty):
+    faulty.faults.on().error(41)
+    types = faulty.types("ListOffsets")
+    rows = [types.ListOffsetsPartition(partition_index=n) for n in (0, 1)]
+    answer = faulty.ask("ListOffsets", 5, topics=[types.ListOffsetsTopic(name="orders", partitions=rows)])
+    found = [(answer.topics[0].name, row.partition_index, row.error_code) for row in answer.topics[0].partitions]
+    assert found == [("orders", 0, 41), ("orders", 1, 41)]
+    answer = faulty.ask("DeleteTopics", 3, topic_names=["orders"])
+    assert [(row.name, row.error_code) for row in answer.responses] == [("orders", 41)]
+
+
+def test_the_journal_says_what_came_and_assertions_show_it(faulty):
+    faulty.ask("Metadata", 9, topics=None)
+    faulty.produce(ONE)
+    journal = faulty.journal
+    assert [entry.api for entry in journal] == ["Metadata", "Produce"]
+    journal.assert_requested("Produce", times=1)
+    journal.assert_order("Metadata", "Produce")
+    journal.assert_not_requested("Fetch")
+    with pytest.raises(AssertionError, match=r"2 Fetch expected, 0 came\n.*Metadata v9.*\n.*Produce v9"):
+        journal.assert_requested("Fetch", times=2)
+    with pytest.raises(AssertionError, match="no Metadata in the order"):
+        journal.assert_order("Produce", "Metadata")
+    assert journal.requests("Produce")[0].answer.responses[0].partition_responses[0].base_offset == 0
+
+
+def test_unknown_tags_are_in_the_journal(faulty):
+    request = message("MetadataRequest")(topics=None)
+    request.unknown_tags = [(100, b"hi")]
+    faulty.ask("Metadata", 9, body=request)
+    assert faulty.journal.requests("Metadata")[0].unknown_tags == [(100, b"hi")]
+
+
+def test_the_journal_holds_a_bounded_number_of_bytes(faulty):
+    big = build_records({"value": [bytes(900_000)]})
+    for _ in range(100):
+        faulty.produce(big)
+    with_bodies = [entry for entry in faulty.journal if entry.body is not None]
+    assert len(faulty.journal) == 100
+    assert 60 <= len(with_bodies) <= 75
+
+
+def test_the_report_names_what_kafka_4_refuses(faulty):
+    faulty.ask("ApiVersions", 3, client_software_name="oldlib", client_software_version="1.0")
+    faulty.produce(build_records({"value": [b"x"]}, magic=0), version=1)
+    text = report(faulty.journal)
+    assert "oldlib 1.0" in text
+    assert "Kafka 4 would refuse: Produce v1" in text

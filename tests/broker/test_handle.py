@@ -1,0 +1,185 @@
+"""``Broker`` in plain code and in asyncio, its life, and the command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+import kafkaframes
+from kafkaframes.broker import Broker, Clock
+from kafkaframes.broker.properties import read_properties
+from kafkaframes.connection import ClientConnection
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.messages import message
+from kafkaframes.records.build import build_records
+
+
+def ask(port, name, version, **fields):
+    connection = ClientConnection(client_id="test")
+    connection.send_request(message(f"{name}Request")(**fields), version)
+    with socket.create_connection(("127.0.0.1", port), 5) as peer:
+        peer.sendall(connection.data_to_send())
+        while (frame := connection.next_response()) is None:
+            data = peer.recv(65536)
+            assert data, "the broker closed the connection"
+            connection.receive_data(data)
+    return frame.body
+
+
+def produce(port, value, topic="orders"):
+    types = message("ProduceRequest")
+    row = types.PartitionProduceData(index=0, records=build_records({"value": [value]}))
+    data = types.TopicProduceData(name=topic, partition_data=[row])
+    return ask(port, "Produce", 9, acks=-1, topic_data=[data]).responses[0].partition_responses[0]
+
+
+def test_several_brokers_in_one_process_know_nothing_of_each_other():
+    with kafkaframes.Broker() as one, kafkaframes.Broker() as other:
+        one.create_topic("orders", retention_ms=1000)
+        assert (list(one.topics), list(other.topics)) == (["orders"], [])
+        assert one.port != other.port
+        assert produce(one.port, b"v").error_code == 0
+        assert [record.value for record in one.records("orders")] == [b"v"]
+        one.journal.assert_requested("Produce", times=1)
+
+
+def test_it_runs_on_the_loop_that_enters_it():
+    async def main():
+        async with Broker() as broker:
+            answer = await asyncio.to_thread(ask, broker.port, "Metadata", 9, topics=None)
+            broker.create_topic("orders")
+            return answer.brokers[0].port == broker.port, list(broker.topics)
+
+    assert asyncio.run(main()) == (True, ["orders"])
+
+
+@pytest.mark.parametrize("durability", ["log", "fsync"])
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_what_was_acknowledged_is_there_after_an_end(tmp_path, durability, how):
+    broker = Broker(data_dir=tmp_path, durability=durability).start()
+    broker.create_topic("orders")
+    assert produce(broker.port, b"1").error_code == 0
+    port = broker.port
+    getattr(broker, how)()
+    with Broker(data_dir=tmp_path, durability=durability, port=port) as again:
+        assert [record.value for record in again.records("orders")] == [b"1"]
+        assert produce(again.port, b"2").base_offset == 1
+
+
+def test_a_stopped_brokers_directory_is_a_log_directory(tmp_path):
+    with Broker(data_dir=tmp_path) as broker:
+        broker.create_topic("orders")
+        produce(broker.port, b"1")
+        live = kafkaframes.read_records(tmp_path / "orders-0" / f"{0:020}.log")
+        assert sum(batch.num_rows for batch in live) == 1
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_directory_is_served_and_not_a_byte_of_it_changes(tmp_path):
+    with Broker(data_dir=tmp_path) as broker:
+        broker.create_topic("orders", partitions=2)
+        produce(broker.port, b"1")
+    (tmp_path / "kafkaframes.broker.json").unlink()  # as another broker's directory
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with Broker(serve=tmp_path) as served:
+        assert [record.value for record in served.records("orders")] == [b"1"]
+        assert produce(served.port, b"2").error_code == 44
+        types = message("FetchRequest")
+        row = types.FetchPartition(partition=0, partition_max_bytes=1000)
+        for version in (0, 4, 12):
+            fields = {"max_bytes": 1000} if version >= 3 else {}
+            topics = [types.FetchTopic(topic="orders", partitions=[row])]
+            answer = ask(served.port, "Fetch", version, topics=topics, **fields)
+            assert answer.responses[0].partitions[0].records
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_another_brokers_directory_is_taken_only_if_asked(tmp_path):
+    with Broker(data_dir=tmp_path) as broker:
+        broker.create_topic("orders")
+        produce(broker.port, b"1")
+    (tmp_path / "kafkaframes.broker.json").unlink()
+    with pytest.raises(LogDirError, match="--adopt takes it"):
+        Broker(data_dir=tmp_path).start()
+    with Broker(data_dir=tmp_path, adopt=True) as adopted:
+        assert produce(adopted.port, b"2").base_offset == 1
+    with Broker(data_dir=tmp_path) as again:
+        assert len(again.records("orders")) == 2
+
+
+def test_a_directory_in_use_is_refused(tmp_path):
+    with Broker(data_dir=tmp_path), pytest.raises(LogDirError, match=r"\.lock"):
+        Broker(data_dir=tmp_path).start()
+
+
+def test_a_restart_keeps_the_port_and_the_data(tmp_path):
+    with Broker(data_dir=tmp_path) as broker:
+        port = broker.port
+        broker.create_topic("orders")
+        assert broker.restart().port == port
+        assert list(broker.topics) == ["orders"]
+
+
+def test_retention_follows_the_clock_that_a_test_moves():
+    with Broker(clock=Clock(is_frozen=True)) as broker:
+        broker.create_topic("orders", retention_ms=60_000, segment_ms=1_000)
+        produce(broker.port, b"1")
+        broker.clock.advance(10)
+        produce(broker.port, b"2")
+        broker.clock.advance(400)
+        assert [record.value for record in broker.records("orders")] == []
+
+
+def test_wait_for_gives_up_with_what_it_saw():
+    with Broker() as broker:
+        ask(broker.port, "Metadata", 9, topics=None)
+        with pytest.raises(TimeoutError, match=r"not true within 0.05 s: rain\n.*Metadata v9"):
+            broker.wait_for(lambda: False, timeout=0.05, what="rain")
+
+
+def test_virtual_nodes_have_a_port_each_and_lead_in_turn():
+    with Broker(nodes=3) as broker:
+        broker.create_topic("orders", partitions=3)
+        answer = ask(broker.port, "Metadata", 9, topics=None)
+        assert len({node.port for node in answer.brokers}) == 3
+        assert {row.leader_id for row in answer.topics[0].partitions} == {1, 2, 3}
+
+
+def test_a_slow_frame_and_unread_answers_do_not_grow_the_broker():
+    with Broker(config={"socket.request.max.bytes": 10_000}) as broker:
+        with socket.create_connection(("127.0.0.1", broker.port), 5) as peer:
+            peer.sendall((10_001).to_bytes(4, "big"))
+            assert peer.recv(1) == b""
+        with socket.create_connection(("127.0.0.1", broker.port), 5) as peer:
+            peer.sendall((-1).to_bytes(4, "big", signed=True))
+            assert peer.recv(1) == b""
+        assert ask(broker.port, "Metadata", 1, topics=None).brokers
+
+
+def test_server_properties_are_read_and_what_has_no_meaning_is_named():
+    text = b"# c\nnum.partitions=3\nlog.retention.hours=2\nzookeeper.connect=x:1\nbroker.id=7\n"
+    known, unknown = read_properties(text, file="server.properties")
+    assert known == {"num.partitions": "3", "log.retention.ms": "7200000", "node.id": "7"}
+    assert unknown == ("zookeeper.connect",)
+    with pytest.raises(OptionError, match="is no property"):
+        read_properties(b"num", file="server.properties")
+
+
+def test_the_command_says_where_it_listens_and_stops_with_0(tmp_path):
+    command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0", "--data-dir", str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ}) as process:
+        line = process.stderr.readline()
+        port = int(re.fullmatch(r"listening on 127\.0\.0\.1:(\d+)\n", line)[1])
+        assert ask(port, "Metadata", 1, topics=None).brokers[0].port == port
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+        assert process.wait(20) == 0
+    assert "survives kill -9" in rest
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
