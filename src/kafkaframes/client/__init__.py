@@ -1,19 +1,25 @@
-"""A client of Kafka's protocol: producer and consumer, columns first; asyncio inside, plain classes around it.
+"""A client of Kafka's protocol: producer, consumer and admin, columns first; asyncio inside, plain classes around it.
 
-``Producer`` and ``Consumer`` for plain code, ``AsyncProducer`` and ``AsyncConsumer`` on an event loop. Versions are
+``Producer``, ``Consumer`` and ``Admin`` for plain code, their ``Async`` twins on an event loop. Versions are
 negotiated with each broker, as far back as 0.8.
 """
 
+from kafkaframes.client.admin import AsyncAdmin, NewTopic
 from kafkaframes.client.batches import RecordMetadata
 from kafkaframes.client.consumer import AsyncConsumer, ConsumerRecord
 from kafkaframes.client.fetched import Fetched
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.metadata import TopicPartition
-from kafkaframes.client.offsets import OffsetAndTimestamp
+from kafkaframes.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimestamp
 from kafkaframes.client.producer import AsyncProducer
-from kafkaframes.client.sync import Consumer, Producer
+from kafkaframes.client.sync import Admin, Consumer, Producer
 
 __all__ = [
+    "EARLIEST",
+    "LATEST",
+    "MAX_TIMESTAMP",
+    "Admin",
+    "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
     "CommittedOffset",
@@ -21,6 +27,7 @@ __all__ = [
     "ConsumerRecord",
     "Fetched",
     "GroupMember",
+    "NewTopic",
     "OffsetAndTimestamp",
     "Producer",
     "RecordMetadata",

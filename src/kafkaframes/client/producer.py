@@ -84,6 +84,10 @@ class AsyncProducer:
         self._format = broker_can if self._format is None else min(self._format, 2)
         if self._format > broker_can:
             raise OptionError(f"message_format {self._format}: the broker's newest is {broker_can}")
+        lowest = connection.ranges.get(PRODUCE, (0, 0))[0]
+        if self._format < 2 and lowest > _FIRST_OF_FORMAT.get(self._format + 1, 0) - 1:
+            raise OptionError(f"message_format {self._format}: the broker takes Produce {lowest} and later, format 2")
+        self._sender.message_format = self._format
         can_number = _INIT_PRODUCER_ID in connection.ranges and self._format == 2
         wanted = self.settings.enable_idempotence
         if (wanted or self.settings.transactional_id is not None) and not can_number:

@@ -26,6 +26,7 @@ from kafkaframes.spec.model import NIL_UUID
 PRODUCE: Final = 0
 _BY_ID: Final = 13  # Produce's first version that names topics by their ids
 _NEWEST_OF_OLD_TRANSACTIONS: Final = 11  # from 12 on a broker adds partitions to transactions by itself (KIP-890)
+_NEWEST_OF_FORMAT: Final = {0: 1, 1: 2}  # later versions carry format 2 only
 _OUT_OF_ORDER, _DUPLICATE, _UNKNOWN_PRODUCER = 45, 46, 59
 _RENUMBERED: Final = frozenset({_OUT_OF_ORDER, _UNKNOWN_PRODUCER})
 
@@ -76,6 +77,7 @@ class Sender:
         self._drained = asyncio.Event()
         self._drained.set()
         self.producer = Producer()
+        self.message_format = 2
         self.transactional = False
         self.needs_new_epoch = False
         self.renew: Callable[[], Awaitable[None]] | None = None  # gets a new epoch and calls set_producer
@@ -243,7 +245,7 @@ class Sender:
         for batch in batches:
             topics.setdefault(batch.partition.topic, []).append(batch)
         ids = {name: cluster.topic_id(name) for name in topics}
-        most = _BY_ID if NIL_UUID not in ids.values() else _BY_ID - 1
+        most = _NEWEST_OF_FORMAT.get(self.message_format, _BY_ID if NIL_UUID not in ids.values() else _BY_ID - 1)
         body_class = settings.message("ProduceRequest")
         body = body_class(acks=settings.required_acks, timeout_ms=settings.request_timeout_ms)
         if self.transactional:

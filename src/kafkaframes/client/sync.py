@@ -12,12 +12,13 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from kafkaframes.client.admin import AsyncAdmin, ConfigEntry, GroupDescription, ListedGroup, NewTopic
 from kafkaframes.client.batches import RecordMetadata
 from kafkaframes.client.consumer import AsyncConsumer, ConsumerRecord
 from kafkaframes.client.fetched import Fetched
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.loop import LoopThread
-from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition
 from kafkaframes.client.offsets import OffsetAndTimestamp
 from kafkaframes.client.producer import AsyncProducer, Headers
 
@@ -226,6 +227,97 @@ class Consumer:
     def __iter__(self) -> Iterator[ConsumerRecord]:
         while True:
             yield from self.poll(None)
+
+
+class Admin:
+    """Looks after a cluster; see ``AsyncAdmin``."""
+
+    def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **settings: Any) -> None:
+        self._twin = AsyncAdmin(bootstrap_servers, **settings)
+        self._loop = LoopThread("kafkaframes admin")
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._loop.call(self._twin.close())
+        finally:
+            self._loop.close()
+
+    def describe_cluster(self) -> Cluster:
+        """Return brokers, controller, cluster id and topics, as metadata has them."""
+        return self._loop.call(self._twin.describe_cluster())
+
+    def list_topics(self, *, internal: bool = False) -> list[str]:
+        """List the topics."""
+        return self._loop.call(self._twin.list_topics(internal=internal))
+
+    def describe_topics(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
+        """Return partitions, leaders and replicas of topics."""
+        return self._loop.call(self._twin.describe_topics(names))
+
+    def create_topics(self, topics: Iterable[NewTopic | str], *, validate_only: bool = False) -> None:
+        """Create topics; a name alone takes the broker's defaults."""
+        self._loop.call(self._twin.create_topics(topics, validate_only=validate_only))
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete topics."""
+        self._loop.call(self._twin.delete_topics(names))
+
+    def create_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
+        """Give topics more partitions: ``counts`` is how many they have afterwards."""
+        self._loop.call(self._twin.create_partitions(counts, validate_only=validate_only))
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete what lies before an offset of each partition (-1: everything); return where the logs start then."""
+        return self._loop.call(self._twin.delete_records(before))
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return offsets by time in milliseconds, or by ``client.LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``."""
+        return self._loop.call(self._twin.list_offsets(wanted))
+
+    def describe_configs(self, kind: str, name: str, *, keys: Sequence[str] | None = None) -> dict[str, ConfigEntry]:
+        """Return the settings of a resource."""
+        return self._loop.call(self._twin.describe_configs(kind, name, keys=keys))
+
+    def alter_configs(self, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
+        """Change settings of a resource and leave the others: a value sets, None goes back to the default (KIP-339)."""
+        self._loop.call(self._twin.alter_configs(kind, name, changes))
+
+    def list_groups(self) -> list[ListedGroup]:
+        """List the groups of all brokers."""
+        return self._loop.call(self._twin.list_groups())
+
+    def describe_group(self, group_id: str) -> GroupDescription:
+        """Return a classic group's state and members."""
+        return self._loop.call(self._twin.describe_group(group_id))
+
+    def delete_groups(self, group_ids: Iterable[str]) -> None:
+        """Delete groups that have no members."""
+        self._loop.call(self._twin.delete_groups(group_ids))
+
+    def group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Return what a group has committed, for all its partitions if none are named."""
+        return self._loop.call(self._twin.group_offsets(group_id, partitions))
+
+    def alter_group_offsets(self, group_id: str, wanted: Mapping[TopicPartition, CommittedOffset | int]) -> None:
+        """Commit offsets for a group that has no members."""
+        self._loop.call(self._twin.alter_group_offsets(group_id, wanted))
+
+    def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Delete what a group has committed for partitions that none of its members reads (KIP-496)."""
+        self._loop.call(self._twin.delete_group_offsets(group_id, partitions))
 
 
 async def _run(function: Any, *arguments: Any) -> Any:

@@ -1,0 +1,382 @@
+"""The admin client, on asyncio: topics, partitions, configurations, records, groups.
+
+Each method asks the broker that has to be asked (controller, leader or coordinator), tries again what can be tried
+again, and raises ``BrokerError`` with the broker's own words for the first thing that was refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from kafkaframes.client import group_offsets, offsets
+from kafkaframes.client.cluster import GROUP, ClusterClient, fail
+from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
+from kafkaframes.client.metadata import Broker, Cluster, TopicMetadata, TopicPartition
+from kafkaframes.client.settings import ClientSettings, choices
+from kafkaframes.errors import BrokerError, KafkaframesError, OptionError
+from kafkaframes.messages.envelopes import decode_versioned
+from kafkaframes.messages.objects import Message
+
+RESOURCES: Final = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}
+OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
+_INCREMENTAL: Final = 44
+_NOT_CONTROLLER: Final = 41
+_COORDINATOR_MOVED: Final = frozenset({14, 15, 16})
+_BY_STATE: Final = 6  # DeleteTopics' first version that takes topic states in place of names
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewTopic:
+    """A topic to create; -1 is the broker's default."""
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+class ConfigEntry(NamedTuple):
+    """One setting of a topic or broker; ``value`` is None where it is secret."""
+
+    name: str
+    value: str | None
+    is_default: bool
+    is_read_only: bool
+    is_sensitive: bool
+
+
+class ListedGroup(NamedTuple):
+    """A group of the cluster; ``state`` and ``type`` are empty where brokers do not tell."""
+
+    group_id: str
+    protocol_type: str
+    state: str = ""
+    type: str = ""
+
+
+class MemberDescription(NamedTuple):
+    """A member of a classic group and what it reads."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    assignment: tuple[TopicPartition, ...]
+
+
+class GroupDescription(NamedTuple):
+    """A classic group: state as Kafka names it, the protocol its members agreed on, and the members."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: tuple[MemberDescription, ...]
+
+
+class AsyncAdmin:
+    """Looks after a cluster. ``async with AsyncAdmin("localhost:9092") as admin: ...``"""
+
+    def __init__(self, bootstrap_servers: str | Sequence[str] | None = None, **settings: Any) -> None:
+        """Take settings as keywords or Kafka's properties."""
+        given = settings if bootstrap_servers is None else {"bootstrap_servers": bootstrap_servers, **settings}
+        self.settings = ClientSettings.of(given)
+        self._cluster = ClusterClient(self.settings)
+
+    async def __aenter__(self) -> AsyncAdmin:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End."""
+        await self._cluster.close()
+
+    # ------------------------------------------------------------------------------------------------- the cluster
+
+    async def describe_cluster(self) -> Cluster:
+        """Return brokers, controller, cluster id and topics, as metadata has them."""
+        await self._cluster.retried(self._cluster.refresh)
+        return self._cluster.cluster
+
+    async def list_topics(self, *, internal: bool = False) -> list[str]:
+        """List the topics."""
+        cluster = await self.describe_cluster()
+        return sorted(one.name for one in cluster.topics.values() if internal or not one.is_internal)
+
+    async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
+        """Return partitions, leaders and replicas of topics.
+
+        Raises:
+            BrokerError: there is no such topic.
+        """
+        found = {}
+        for name in names:
+            await self._cluster.topic(name)
+            found[name] = self._cluster.cluster.topics[name]
+        return found
+
+    # ------------------------------------------------------------------------------------------------------ topics
+
+    async def create_topics(self, topics: Iterable[NewTopic | str], *, validate_only: bool = False) -> None:
+        """Create topics; a name alone takes the broker's defaults.
+
+        Raises:
+            BrokerError: one exists already, or is not possible; the others were created all the same.
+        """
+        wanted = [NewTopic(name=one) if isinstance(one, str) else one for one in topics]
+        cls = self.settings.message("CreateTopicsRequest")
+        body = cls(timeout_ms=self.settings.request_timeout_ms, validate_only=validate_only)
+        body.topics = [
+            cls.CreatableTopic(
+                name=one.name,
+                num_partitions=one.num_partitions,
+                replication_factor=one.replication_factor,
+                configs=[cls.CreatableTopicConfig(name=key, value=value) for key, value in one.configs.items()],
+            )
+            for one in wanted
+        ]
+        answer = await self._controlled(body, lambda response: [one.error_code for one in response.topics])
+        _raise_first((one.error_code, one.error_message, f"topic {one.name}") for one in answer.topics)
+
+    async def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete topics.
+
+        Raises:
+            BrokerError: there is no such topic, or it may not be deleted.
+        """
+        wanted = list(names)
+        cls = self.settings.message("DeleteTopicsRequest")
+        body = cls(timeout_ms=self.settings.request_timeout_ms)
+        connection = await self._cluster.retried(self._cluster.any_connection)
+        if connection.version_of(body) >= _BY_STATE:
+            body.topics = [cls.DeleteTopicState(name=name) for name in wanted]
+        else:
+            body.topic_names = wanted
+        answer = await self._controlled(body, lambda response: [one.error_code for one in response.responses])
+        for name in wanted:
+            self._cluster.cluster.topics.pop(name, None)
+        _raise_first((one.error_code, one.error_message, f"topic {one.name}") for one in answer.responses)
+
+    async def create_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
+        """Give topics more partitions: ``counts`` is how many they have afterwards."""
+        cls = self.settings.message("CreatePartitionsRequest")
+        body = cls(timeout_ms=self.settings.request_timeout_ms, validate_only=validate_only)
+        body.topics = [
+            cls.CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in counts.items()
+        ]
+        answer = await self._controlled(body, lambda response: [one.error_code for one in response.results])
+        for name in counts:
+            self._cluster.cluster.topics.pop(name, None)
+        _raise_first((one.error_code, one.error_message, f"topic {one.name}") for one in answer.results)
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete what lies before an offset of each partition (-1: everything); return where the logs start then."""
+        cls = self.settings.message("DeleteRecordsRequest")
+        found: dict[TopicPartition, int] = {}
+        for partition in before:
+            await self._cluster.leader_of(partition)
+        for leader, partitions in list(self._cluster.cluster.by_leader(before)):
+            topics: dict[str, list[Any]] = {}
+            for one in partitions:
+                place = cls.DeleteRecordsPartition(partition_index=one.partition, offset=before[one])
+                topics.setdefault(one.topic, []).append(place)
+            body = cls(timeout_ms=self.settings.request_timeout_ms)
+            body.topics = [cls.DeleteRecordsTopic(name=name, partitions=all_) for name, all_ in topics.items()]
+            answer = await self._cluster.request(leader, body)
+            for topic in answer.topics:
+                for one in topic.partitions:
+                    place = TopicPartition(topic.name, one.partition_index)
+                    _raise_first([(one.error_code, None, f"partition {place}")])
+                    found[place] = one.low_watermark
+        return found
+
+    async def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return offsets by time in milliseconds, or by ``client.LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``."""
+        return {place: one.offset for place, one in (await offsets.list_offsets(self._cluster, wanted)).items()}
+
+    # ----------------------------------------------------------------------------------------------------- settings
+
+    async def describe_configs(
+        self, kind: str, name: str, *, keys: Sequence[str] | None = None
+    ) -> dict[str, ConfigEntry]:
+        """Return the settings of a resource.
+
+        Args:
+            kind: one of ``RESOURCES``.
+            name: of a topic, group or client metrics subscription; a broker's node id.
+            keys: which settings, all if None.
+        """
+        choices("kind", kind, tuple(RESOURCES))
+        cls = self.settings.message("DescribeConfigsRequest")
+        resource = cls.DescribeConfigsResource(
+            resource_type=RESOURCES[kind], resource_name=name, configuration_keys=None if keys is None else list(keys)
+        )
+        answer = await self._cluster.retried(lambda: self._of_resource(kind, name, cls(resources=[resource])))
+        (result,) = answer.results
+        _raise_first([(result.error_code, result.error_message, f"{kind} {name}")])
+        return {
+            one.name: ConfigEntry(
+                one.name, one.value, one.is_default or one.config_source == 5, one.read_only, one.is_sensitive
+            )
+            for one in result.configs
+        }
+
+    async def alter_configs(self, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
+        """Change settings of a resource and leave the others: a value sets, None goes back to the default (KIP-339).
+
+        Brokers before 2.3 take whole configurations only; there what is set already is read first and sent along.
+        """
+        choices("kind", kind, tuple(RESOURCES))
+        connection = await self._cluster.retried(self._cluster.any_connection)
+        if _INCREMENTAL in connection.ranges:
+            cls = self.settings.message("IncrementalAlterConfigsRequest")
+            configs = [
+                cls.AlterableConfig(
+                    name=key, value=value, config_operation=OPERATIONS["delete" if value is None else "set"]
+                )
+                for key, value in changes.items()
+            ]
+        else:
+            cls = self.settings.message("AlterConfigsRequest")
+            known = await self.describe_configs(kind, name)
+            whole = {key: one.value for key, one in known.items() if not one.is_default and not one.is_read_only}
+            whole |= changes
+            configs = [cls.AlterableConfig(name=key, value=value) for key, value in whole.items() if value is not None]
+        resource = cls.AlterConfigsResource(resource_type=RESOURCES[kind], resource_name=name, configs=configs)
+        answer = await self._cluster.retried(lambda: self._of_resource(kind, name, cls(resources=[resource])))
+        _raise_first((one.error_code, one.error_message, f"{kind} {name}") for one in answer.responses)
+
+    async def _of_resource(self, kind: str, name: str, body: Message) -> Any:
+        """Ask the broker itself for a broker's settings, any broker for the others."""
+        broker = None
+        if kind.startswith("broker") and name:
+            if not name.isdecimal():
+                raise OptionError(f"broker {name!r} is no node id")
+            await self._cluster.refresh()
+            broker = self._cluster.cluster.brokers.get(int(name))
+            if broker is None:
+                raise BrokerError(f"there is no broker {name}")
+        return await self._cluster.request(broker, body)
+
+    # ------------------------------------------------------------------------------------------------------- groups
+
+    async def list_groups(self) -> list[ListedGroup]:
+        """List the groups of all brokers."""
+        cluster = await self.describe_cluster()
+        cls = self.settings.message("ListGroupsRequest")
+        found: dict[str, ListedGroup] = {}
+        for broker in cluster.brokers.values():
+            answer = await self._cluster.request(broker, cls())
+            _raise_first([(answer.error_code, None, f"groups of broker {broker.node_id}")])
+            for one in answer.groups:
+                found[one.group_id] = ListedGroup(one.group_id, one.protocol_type, one.group_state, one.group_type)
+        return [found[name] for name in sorted(found)]
+
+    async def describe_group(self, group_id: str) -> GroupDescription:
+        """Return a classic group's state and members.
+
+        Raises:
+            BrokerError: it may not be seen, or (brokers of 4.0 and later) there is none of that name.
+        """
+        cls = self.settings.message("DescribeGroupsRequest")
+        answer = await self._coordinated(group_id, cls(groups=[group_id]), lambda one: one.groups[0].error_code)
+        (found,) = answer.groups
+        _raise_first([(found.error_code, found.error_message, f"group {group_id}")])
+        members = tuple(
+            MemberDescription(
+                one.member_id, one.group_instance_id, one.client_id, one.client_host, _assigned(one.member_assignment)
+            )
+            for one in found.members
+        )
+        return GroupDescription(found.group_id, found.group_state, found.protocol_type, found.protocol_data, members)
+
+    async def delete_groups(self, group_ids: Iterable[str]) -> None:
+        """Delete groups that have no members."""
+        cls = self.settings.message("DeleteGroupsRequest")
+        for name in group_ids:
+            answer = await self._coordinated(name, cls(groups_names=[name]), lambda one: one.results[0].error_code)
+            _raise_first((one.error_code, None, f"group {one.group_id}") for one in answer.results)
+
+    async def group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Return what a group has committed, for all its partitions if none are named."""
+        return await group_offsets.committed(self._cluster, group_id, partitions)
+
+    async def alter_group_offsets(self, group_id: str, wanted: Mapping[TopicPartition, CommittedOffset | int]) -> None:
+        """Commit offsets for a group that has no members.
+
+        Raises:
+            BrokerError: it has (UNKNOWN_MEMBER_ID).
+        """
+        await group_offsets.commit(self._cluster, GroupMember(group_id), wanted)
+
+    async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Delete what a group has committed for partitions that none of its members reads (KIP-496)."""
+        cls = self.settings.message("OffsetDeleteRequest")
+        topics: dict[str, list[Any]] = {}
+        for one in partitions:
+            place = cls.OffsetDeleteRequestPartition(partition_index=one.partition)
+            topics.setdefault(one.topic, []).append(place)
+        body = cls(group_id=group_id)
+        body.topics = [cls.OffsetDeleteRequestTopic(name=name, partitions=all_) for name, all_ in topics.items()]
+        answer = await self._coordinated(group_id, body, lambda one: one.error_code)
+        _raise_first([(answer.error_code, None, f"group {group_id}")])
+        _raise_first(
+            (one.error_code, None, f"offset of {topic.name}-{one.partition_index}")
+            for topic in answer.topics
+            for one in topic.partitions
+        )
+
+    # ------------------------------------------------------------------------------------------------------- asking
+
+    async def _controlled(self, body: Message, codes: Any) -> Any:
+        """Ask the controller; where it has moved, ask the new one."""
+
+        async def step() -> Any:
+            if self._cluster.cluster.updated_at is None:
+                await self._cluster.refresh()
+            controller = self._cluster.cluster.brokers.get(self._cluster.cluster.controller)
+            answer = await self._cluster.request(controller, body)
+            if _NOT_CONTROLLER in codes(answer):
+                self._cluster.cluster.updated_at = None
+                raise fail(_NOT_CONTROLLER, type(body).__name__)
+            return answer
+
+        return await self._cluster.retried(step)
+
+    async def _coordinated(self, group_id: str, body: Message, code: Any) -> Any:
+        """Ask a group's coordinator; where it has moved, ask the new one."""
+
+        async def step() -> Any:
+            broker: Broker = await self._cluster.coordinator(group_id, GROUP)
+            try:
+                answer = await self._cluster.request(broker, body)
+            except KafkaframesError:
+                self._cluster.forget_coordinator(group_id, GROUP)
+                raise
+            if code(answer) in _COORDINATOR_MOVED:
+                self._cluster.forget_coordinator(group_id, GROUP)
+                raise fail(code(answer), f"group {group_id}")
+            return answer
+
+        return await self._cluster.retried(step)
+
+
+def _raise_first(results: Iterable[tuple[int, str | None, str]]) -> None:
+    for number, said, what in results:
+        if number:
+            raise fail(number, f"{what} ({said})" if said else what)
+
+
+def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
+    """Return a member's partitions; those of a protocol of its own (Connect's) are nobody else's to read."""
+    try:
+        found, _ = decode_versioned("ConsumerProtocolAssignment", data)
+    except KafkaframesError:
+        return ()
+    return tuple(TopicPartition(topic.topic, one) for topic in found.assigned_partitions for one in topic.partitions)

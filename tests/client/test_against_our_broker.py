@@ -1,0 +1,170 @@
+"""Producer, consumer and admin beside the embedded broker."""
+
+import asyncio
+
+import pyarrow as pa
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import (
+    EARLIEST,
+    Admin,
+    AsyncConsumer,
+    AsyncProducer,
+    CommittedOffset,
+    Consumer,
+    NewTopic,
+    Producer,
+    TopicPartition,
+)
+from kafkaframes.errors import BrokerError, CorruptRecordError, NetworkError
+from kafkaframes.records.partitioner import partition_of
+
+TABLE = pa.table({"key": [f"k{n % 50}" for n in range(1000)], "value": [f"v{n}" for n in range(1000)]})
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with Broker() as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def topic(servers, request):
+    name = request.node.name.replace("[", "-").replace("]", "")[:200]
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name=name, num_partitions=3)])
+    return name
+
+
+def read_all(servers, topic, **settings) -> pa.Table:
+    with Consumer(servers, auto_offset_reset="earliest", **settings) as consumer:
+        partitions = consumer.partitions_for(topic)
+        consumer.assign(partitions)
+        ends = consumer.end_offsets(partitions)
+        tables = []
+        while any(consumer.position(one) < end for one, end in ends.items()):
+            tables.append(consumer.fetch_arrow(5_000))
+        return pa.concat_tables(tables)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("message_format", [0, 1, 2])
+def test_a_table_goes_in_and_comes_out(servers, topic, codec, message_format):
+    if codec == "zstd" and message_format < 2:
+        pytest.skip("zstd came with format 2")
+    with Producer(servers, compression_type=codec, message_format=message_format, batch_size=2_000) as producer:
+        written = producer.send_arrow(TABLE, topic=topic)
+    found = read_all(servers, topic)
+    assert sum(written["count"].to_pylist()) == found.num_rows == 1000
+    for partition in range(3):
+        keys = {bytes(one) for one in found.filter(pa.compute.equal(found["partition"], partition))["key"].to_pylist()}
+        assert all(partition_of(key, 3) == partition for key in keys)
+    values = [value.decode() for value in found["value"].to_pylist()]
+    assert sorted(values) == sorted(TABLE["value"].to_pylist())
+
+
+def test_records_one_by_one_with_headers_and_where_they_went(servers, topic):
+    with Producer(servers, linger_ms=0) as producer:
+        sent = [producer.send(topic, b"%d" % n, partition=1, headers=[("h", b"x"), ("n", None)]) for n in range(5)]
+        assert [one.result().offset for one in sent] == [0, 1, 2, 3, 4]
+    with Consumer(servers) as consumer:
+        consumer.assign({TopicPartition(topic, 1): 2})
+        found = consumer.poll(5_000)
+        assert [one.offset for one in found] == [2, 3, 4]
+        assert found[0].headers == [("h", b"x"), ("n", None)]
+
+
+def test_transactions_are_read_committed_or_not_at_all(servers, topic):
+    with Producer(servers, transactional_id=topic) as producer:
+        for n in range(4):
+            producer.begin_transaction()
+            producer.send(topic, b"%d" % n, partition=0)
+            producer.flush()
+            producer.commit_transaction() if n % 2 else producer.abort_transaction()
+    committed = read_all(servers, topic, isolation_level="read_committed")["value"].to_pylist()
+    assert committed == [b"1", b"3"]
+    assert len(read_all(servers, topic)) == 4
+
+
+def test_a_second_producer_of_a_transactional_id_fences_the_first(servers, topic):
+    with Producer(servers, transactional_id=topic) as first:
+        first.begin_transaction()
+        first.send(topic, b"lost", partition=0).result()
+        with Producer(servers, transactional_id=topic) as second:
+            second.begin_transaction()
+            second.send(topic, b"kept", partition=0)
+            second.commit_transaction()
+        with pytest.raises(BrokerError):
+            first.commit_transaction()
+    assert read_all(servers, topic, isolation_level="read_committed")["value"].to_pylist() == [b"kept"]
+
+
+def test_two_members_share_a_group_and_one_takes_over(servers, topic):
+    async def play() -> None:
+        async with AsyncProducer(servers) as producer:
+            await producer.send_arrow(TABLE, topic=topic)
+        settings = {"group_id": topic, "auto_offset_reset": "earliest", "heartbeat_interval_ms": 50}
+        first, second = AsyncConsumer(servers, **settings), AsyncConsumer(servers, **settings)
+        await first.subscribe(topic)
+        await second.subscribe(topic)
+        seen = 0
+        for _ in range(200):
+            tables = await asyncio.gather(first.fetch_arrow(50), second.fetch_arrow(50))
+            seen += sum(map(len, tables))
+            if first.assignment() and second.assignment() and seen >= 1000:
+                break
+        assert sorted(map(str, first.assignment() + second.assignment())) == [f"{topic}-{n}" for n in range(3)]
+        await first.commit()
+        await first.close()
+        for _ in range(200):
+            await second.fetch_arrow(50)
+            if len(second.assignment()) == 3:
+                break
+        assert len(second.assignment()) == 3
+        await second.commit()
+        await second.close()
+
+    asyncio.run(asyncio.wait_for(play(), 60))
+    with Admin(servers) as admin:
+        offsets = admin.group_offsets(topic)
+        assert sum(one.offset for one in offsets.values()) == 1000
+        assert topic in [one.group_id for one in admin.list_groups()]
+        admin.alter_group_offsets(topic, {TopicPartition(topic, 0): 1})
+        assert admin.group_offsets(topic)[TopicPartition(topic, 0)] == CommittedOffset(1)
+
+
+def test_an_old_consumer_raises_at_a_format_that_it_does_not_read(servers, topic):
+    with Producer(servers) as producer:
+        producer.send(topic, b"new", partition=0).result()
+    with Consumer(servers, formats=(0, 1)) as consumer:
+        consumer.assign({TopicPartition(topic, 0): 0})
+        with pytest.raises(CorruptRecordError, match="record format 2"):
+            consumer.poll(5_000)
+
+
+def test_admin_makes_and_unmakes(servers, topic):
+    with Admin(servers) as admin:
+        with pytest.raises(BrokerError, match="TOPIC_ALREADY_EXISTS"):
+            admin.create_topics([topic])
+        admin.create_partitions({topic: 5})
+        assert len(admin.describe_topics([topic])[topic].partitions) == 5
+        admin.alter_configs("topic", topic, {"retention.ms": "1234"})
+        assert admin.describe_configs("topic", topic)["retention.ms"].value == "1234"
+        admin.alter_configs("topic", topic, {"retention.ms": None})
+        assert admin.describe_configs("topic", topic, keys=["retention.ms"])["retention.ms"].is_default
+        with Producer(servers) as producer:
+            producer.send_arrow(TABLE.append_column("partition", pa.array([0] * 1000)), topic=topic)
+        assert admin.delete_records({TopicPartition(topic, 0): 10}) == {TopicPartition(topic, 0): 10}
+        assert admin.list_offsets({TopicPartition(topic, 0): EARLIEST}) == {TopicPartition(topic, 0): 10}
+        admin.delete_topics([topic])
+        with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            admin.describe_topics([topic])
+
+
+def test_nobody_listens():
+    with (
+        Admin("127.0.0.1:1", default_api_timeout_ms=300) as admin,
+        pytest.raises(NetworkError, match=r"127\.0\.0\.1:1"),
+    ):
+        admin.list_topics()
