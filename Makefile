@@ -7,7 +7,7 @@ DIR ?= ../shared
 export PYTHONPATH := $(CURDIR)/src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format agreement bench interop fuzz deep clean
+.PHONY: help setup run test check format agreement bench interop dist fuzz deep clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -49,6 +49,15 @@ bench: setup ## each script in benchmarks/: both sides in a run, a ratio
 
 interop: setup ## real Kafka, its classes, real clients; skipped where missing
 	$(PY) -m tests.interop
+
+dist: $(READY) ## wheels with compiled kernels for x86-64 and aarch64, and the pure one, in dist/
+	@$(PY) -m pip install --quiet --disable-pip-version-check 'ziglang>=0.15,<0.18'
+	@rm -rf dist build
+	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@for arch in x86_64 aarch64; do \
+	  export KAFKAFRAMES_CC="$(abspath $(PY)) -m ziglang cc -target $$arch-linux-gnu.2.17" KAFKAFRAMES_CACHE_DIR=$(CURDIR)/build/cache; \
+	  $(PY) -m kafkaframes kernels pack --for $$arch build/$$arch && \
+	  $(PY) -m kafkaframes.kernels.dist dist/*-none-any.whl build/$$arch || exit 1; done
 
 fuzz: setup ## feed every decoder with hostile bytes, a minute each
 	@for script in tests/fuzz/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from kafkaframes.cli.kernels_pack import pack
 from kafkaframes.kernels import demand, link, places, stock, target, workers
 
 
@@ -64,6 +65,9 @@ def status() -> None:
         click.echo(f"{unit.module.removeprefix('kafkaframes.')}: {unit.file or 'not compiled'}")
     if any(unit.file is None for unit in units):
         sys.exit(1)
+
+
+command.add_command(pack)
 
 
 def _folder() -> Path:

@@ -18,7 +18,7 @@ from kafkaframes.kernels.target import target
 COMPILER_VARIABLE: Final = "KAFKAFRAMES_CC"
 _GLUE: Final = Path(__file__).with_name("glue.c")
 _OPTIONS: Final = (
-    "-shared", "-fPIC", "-O2", "-std=c11", "-fvisibility=hidden", "-Wl,--exclude-libs,ALL",
+    "-shared", "-fPIC", "-O2", "-std=c11", "-fvisibility=hidden",
     "-Wl,-z,relro,-z,now,-z,noexecstack", "-Wl,--build-id=none", "-s",
 )  # fmt: skip
 

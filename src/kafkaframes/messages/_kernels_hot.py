@@ -59,13 +59,17 @@ def _unit(name: str) -> str:
     return f"messages.{name}"
 
 
+def file_name(program: Program) -> str:
+    """Return the name of the file of a decoder's library."""
+    return places.file_name(__name__, _unit(_named_source(program)[0]))
+
+
 @lru_cache(maxsize=512)
 def is_compiled(program: Program) -> bool:
     """Tell whether a program's decoder is there, without loading it."""
-    name = _named_source(program)[0]
-    if places.find(places.file_name(__name__, _unit(name))) is not None:
+    if places.find(file_name(program)) is not None:
         return True
-    folder = demand.numba_folder(__name__)
+    name, folder = _named_source(program)[0], demand.numba_folder(__name__)
     return folder is not None and any(folder.rglob(f"*{name}-*.nbi"))
 
 

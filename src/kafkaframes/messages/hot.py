@@ -9,10 +9,11 @@ compiled because a message happens to come along; ``columns.specialise`` adds an
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from kafkaframes.kernels.workers import Job
-from kafkaframes.messages._kernels_hot import make
+from kafkaframes.messages._kernels_hot import file_name, job, make
 from kafkaframes.messages._program import Program, compile_program
 from kafkaframes.messages.plan import plan_message
 from kafkaframes.spec import catalog
@@ -32,6 +33,11 @@ def hot_messages() -> list[tuple[str, int]]:
 def hot_programs() -> list[Program]:
     """Return the programs of ``hot_messages``."""
     return [compile_program(plan_message(catalog.load(name), version)) for name, version in hot_messages()]
+
+
+def jobs(folder: Path) -> list[tuple[str, Job]]:
+    """Return the file name of each decoder's library, and what a process is told that is to compile it."""
+    return [(file_name(program), job(program, folder)) for program in hot_programs()]
 
 
 def make_hot(progress: Callable[[int], Callable[[Job], None]] | None = None) -> int:
