@@ -174,6 +174,9 @@ def test_any_damage_is_reported_and_nothing_raises(tmp_path_factory, position, r
         assert bool(found(log, deep=deep)) == changed
 
 
+_SOURCES = ("verify.py", "verify_segment.py", "strangers.py")
+
+
 def test_the_page_lists_every_check():
     import re
 
@@ -184,6 +187,6 @@ def test_the_page_lists_every_check():
             r"`([a-z-]+)`", "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
         )
     )
-    source = "".join((root / "src/kafkaframes/dump" / name).read_text() for name in ("verify.py", "verify_segment.py"))
+    source = "".join((root / "src/kafkaframes/dump" / name).read_text() for name in _SOURCES)
     used = set(re.findall(r'Severity\.[A-Z]+, "([a-z-]+)"', source)) | set(re.findall(r'\.error\("([a-z-]+)"', source))
     assert used == listed

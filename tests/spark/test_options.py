@@ -125,3 +125,14 @@ def test_a_path_is_needed():
 def test_any_text_gives_options_or_an_option_error(name, text):
     with contextlib.suppress(OptionError):
         ReadOptions.parse({"path": "/data", name: text})
+
+
+def test_times_may_be_dates():
+    text = '{"t": {"0": "2025-10-09T12:00Z", "1": 1760011200001}}'
+    parsed = ReadOptions.parse(
+        {"path": "/x", "startingTimestamp": "2025-10-09T12:00Z", "endingOffsetsByTimestamp": text}
+    )
+    assert parsed.starting_times == 1_760_011_200_000
+    assert parsed.ending_times == {("t", 0): 1_760_011_200_000, ("t", 1): 1_760_011_200_001}
+    with pytest.raises(OptionError, match=r"option startingTimestamp=yesterday: milliseconds since 1970, or a date"):
+        ReadOptions.parse({"path": "/x", "startingTimestamp": "yesterday"})

@@ -13,7 +13,6 @@ import click
 
 from kafkaframes.cleaner.settings import CleanerSettings
 from kafkaframes.cli import rewriting
-from kafkaframes.cli.stores import store_options
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
@@ -47,7 +46,7 @@ def command(
     as_json: bool,
     jobs: int | None,
     master: str | None,
-    key_files: tuple[str, ...],
+    storage: dict[str, Any],
     **options: Any,
 ) -> None:
     """Compact topics as a broker's cleaner does: of each key the last record stays.
@@ -72,12 +71,12 @@ def command(
     with rewriting.runner(master, jobs, label="compacting") as run:
         if to is not None or dry_run:
             settings = CleanerSettings(now_ms=time.time_ns() // 1_000_000, **options)
-            how: dict[str, Any] = {"topics": topics, "run": run, "storage": store_options(key_files)}
+            how: dict[str, Any] = {"topics": topics, "run": run, "storage": storage}
             with rewriting.scratch(scratch, master) if dry_run else nullcontext() as directory:
                 split = rewriting.split(master, jobs)
                 report = compact(source_of(sources), to, settings, split=split, scratch=directory, **how)
         if prove_gone is not None:
-            proof = prove(to or source_of(sources), _key(prove_gone), run=run, storage=store_options(key_files))
+            proof = prove(to or source_of(sources), _key(prove_gone), run=run, storage=storage)
     _print(report, proof, as_json=as_json)
     if proof is not None and not proof.is_gone:
         sys.exit(EXIT_FOUND)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from kafkaframes.cli.text import say
 
 if TYPE_CHECKING:
@@ -14,15 +12,7 @@ if TYPE_CHECKING:
     from kafkaframes.copies.together import OneLog
     from kafkaframes.files.directory import LogDirectory
 
-MERGE, ALL = "merge", "all"
 MOST_DECISIONS = 20  # of one check are printed
-replicas_option = click.option(
-    "--replicas",
-    type=click.Choice((MERGE, ALL)),
-    default=MERGE,
-    show_default=True,
-    help="Copies of a partition (brokers, disks): one log of them, or all.",
-)
 
 
 def _named(paths: Iterable[str]) -> set[str]:

@@ -10,15 +10,24 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
 import pyarrow as pa
 import pyarrow.csv
 
-from kafkaframes.cli.copies import MERGE, replicas_option
-from kafkaframes.cli.stores import key_file_option, store_options
-from kafkaframes.cli.text import milliseconds, say
+from kafkaframes.cli.options import (
+    MERGE,
+    key_options,
+    range_options,
+    reads,
+    replicas_option,
+    selection_options,
+    times_of,
+    with_options,
+)
+from kafkaframes.cli.text import say
 from kafkaframes.dump import files, kcat, table
 from kafkaframes.dump.chunks import Chunk, ChunkReader, Place
 from kafkaframes.dump.copies import merge_files
@@ -30,6 +39,7 @@ from kafkaframes.dump.ranges import Wanted, wanted_files
 from kafkaframes.dump.styles import LATEST, STYLES
 from kafkaframes.dump.text import TextOptions, dump_text
 from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.files.atomic import refuse_inside
 
 FORMATS = ("text", "jsonl", "csv", "arrow")
 EXIT_FAULT = 1
@@ -82,14 +92,7 @@ class Report:
 @click.option("-J", "envelopes", is_flag=True, help="kcat's JSON envelope, one a line.")
 @click.option("-o", "offsets", multiple=True, metavar="OFFSET", help="kcat's: beginning, end, N, -N, s@MS, e@MS.")
 @click.option("-c", "count", type=click.IntRange(0), help="So many records at most.")
-@click.option("--from-offset", type=int, help="The first offset wanted.")
-@click.option("--until-offset", type=int, help="The first offset not wanted any more.")
-@click.option(
-    "--from-time", metavar="TIME", help="The first timestamp wanted: milliseconds, or 2026-01-31T12:00[Z|+hh:mm]."
-)
-@click.option("--until-time", metavar="TIME", help="The first timestamp not wanted any more.")
-@click.option("--key", "keys", multiple=True, help="Only records with this key (may be repeated).")
-@click.option("--key-regex", metavar="REGEX", help="Only records in whose key this is found.")
+@with_options(*selection_options, *range_options, *key_options)
 @click.option(
     "--kind",
     "kinds",
@@ -101,7 +104,7 @@ class Report:
 @click.option("--base64", is_flag=True, help="CSV: keys, values and header values in base64, so that no byte is lost.")
 @replicas_option
 @click.option("--output", type=click.Path(dir_okay=False), help="Write to a file, not to standard output.")
-@key_file_option
+@reads("paths", "named")
 def command(**given: Any) -> None:
     """Print the files of Kafka logs: segments, indexes, snapshots; without a broker and without Java.
 
@@ -153,14 +156,17 @@ class _Options:
         if len(chosen) + (given["form"] != "text") > 1:
             raise OptionError("one of --format, -f and -J can be given")
         self.printer = chosen[0] if chosen else given["form"]
+        if given["output"] is not None:
+            refuse_inside(Path(given["output"]), self.paths)
         self.conditions = _conditions(given)
         names = TextOptions.__slots__
         self.text = TextOptions(**{name: given[name] for name in names if name in given}, decoder=_decoder(given))
 
     def wanted(self, *, control: bool = True, temporary: bool = False) -> Iterator[Wanted]:
         """Yield the files to print, and what is wanted of each."""
-        options = store_options(self.given["key_files"])
+        options = self.given["storage"]
         found = files.files_to_dump(self.paths, kinds=self.kinds(), temporary=temporary, options=options)
+        found = files.selected(found, self.given["topics"], self.given["partitions"])
         if self.given["replicas"] == MERGE:
             found, decisions = merge_files(found, self.paths, options=options)
             for line in decisions:
@@ -187,12 +193,12 @@ def _decoder(given: dict[str, Any]) -> str:
 
 def _conditions(given: dict[str, Any]) -> Filter:
     asked = kcat.parse_offsets(given["offsets"])
-    from_offset, from_time, until_time = given["from_offset"], given["from_time"], given["until_time"]
+    from_offset, times = given["from_offset"], times_of(given)
     return Filter(
         from_offset=asked.start_offset if from_offset is None else from_offset,
         until_offset=given["until_offset"],
-        from_timestamp=asked.start_timestamp if from_time is None else milliseconds(from_time),
-        until_timestamp=asked.end_timestamp if until_time is None else milliseconds(until_time),
+        from_timestamp=asked.start_timestamp if times["from_time"] is None else times["from_time"],
+        until_timestamp=asked.end_timestamp if times["until_time"] is None else times["until_time"],
         keys=frozenset(key.encode() for key in given["keys"]) or None,
         key_pattern=key_pattern(given["key_regex"]) if given["key_regex"] else None,
     )

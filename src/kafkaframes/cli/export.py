@@ -7,19 +7,33 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkaframes.cli import workers
-from kafkaframes.cli.copies import replicas_option
-from kafkaframes.cli.stores import key_file_option, key_option
-from kafkaframes.cli.text import milliseconds, printable, say, size_text
+from kafkaframes.cli.options import (
+    json_option,
+    key_options,
+    master_option,
+    range_options,
+    reads,
+    replicas_option,
+    spark_storage,
+    times_of,
+    topic_option,
+    topics_option,
+    with_options,
+    workers_option,
+)
+from kafkaframes.cli.text import printable, say, size_text
 from kafkaframes.dump.filters import Filter, key_pattern
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.export.run import Outcome, export
 from kafkaframes.export.settings import ExportTask, Settings
 from kafkaframes.export.task import export_group
+from kafkaframes.files.atomic import refuse_inside
 
 if TYPE_CHECKING:
     from kafkaframes.spark.options import ReadOptions
@@ -44,21 +58,12 @@ SMALL_BYTES = 32 << 20  # of log: done before other processes have started
 @click.option("--incremental", is_flag=True, help="Tables: add what the table does not have yet.")
 @click.option("--catalog", metavar="NAME", help="Iceberg: of pyiceberg's configuration. Default: DIR/catalog.db.")
 @click.option("--table", metavar="NS.NAME", help="Iceberg: the table in the catalog. Default: kafka.records.")
-@click.option("--topic", "topics", multiple=True, help="Only this topic (may be repeated).")
-@click.option("--from-offset", type=int, help="The first offset wanted, of every partition.")
-@click.option("--until-offset", type=int, help="The first offset not wanted any more.")
-@click.option("--from-time", metavar="TIME", help="The first timestamp wanted: milliseconds, or 2026-01-31T12:00.")
-@click.option("--until-time", metavar="TIME", help="The first timestamp not wanted any more.")
-@click.option("--key", "keys", multiple=True, help="Only records with this key (may be repeated).")
-@click.option("--key-regex", metavar="REGEX", help="Only records in whose key this is found.")
+@with_options(topic_option, *range_options, *key_options)
 @click.option("--base64", is_flag=True, help="CSV, JSON: keys, values, header values in base64: no byte is lost.")
 @click.option("--overwrite", is_flag=True, help="Remove, or replace in a table, what an earlier export wrote to DIR.")
 @click.option("--option", "-o", "options", multiple=True, metavar="NAME=VALUE", help="An option of kafka-log.")
-@click.option("--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ... Default: processes here.")
-@click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object.")
-@replicas_option
-@key_file_option
+@with_options(master_option, workers_option, json_option, replicas_option)
+@reads("paths")
 def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int | None, **given: Any) -> None:
     """Export the records of Kafka logs to files, one for each segment, or to a table of Delta or Iceberg.
 
@@ -81,6 +86,8 @@ def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int
     _check_flags(given, to_table=to_table)
     options = _read_options(paths, given, to_table=to_table)
     settings = _settings(options, given)
+    if "://" not in settings.to:
+        refuse_inside(Path(settings.to), paths)
     if to_table:
         from kafkaframes.cli.export_table import asked_of_table
 
@@ -126,8 +133,8 @@ def _read_options(paths: Sequence[str], given: dict[str, Any], *, to_table: bool
     options = {name: value for name, _, value in (_pair(option) for option in given["options"])}
     check_accepted(list(options), to_table=to_table)
     if given["topics"]:
-        options["subscribe"] = ",".join(given["topics"])
-    options |= key_option(given["key_files"])
+        options |= topics_option(given["topics"])
+    options |= spark_storage(given["storage"])
     options.setdefault("replicas", given["replicas"])
     return ReadOptions.parse({"path": "", "paths": json.dumps(list(paths)), **options})
 
@@ -144,7 +151,7 @@ def _settings(options: ReadOptions, given: dict[str, Any]) -> Settings:
     to = (given["to"] or "").removeprefix("file://")
     if "://" in to and given["form"] in FORMATS:
         raise OptionError(f"--to {to}: a directory is wanted (a mounted one may be a store): files are renamed in it")
-    times = {name: None if given[name] is None else milliseconds(given[name]) for name in ("from_time", "until_time")}
+    times = times_of(given)
     keep = Filter(
         from_timestamp=times["from_time"],
         until_timestamp=times["until_time"],

@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli import workers
-from kafkaframes.cli.copies import MERGE, decision_lines, has_copies, one_log, replicas_option
-from kafkaframes.cli.stores import key_file_option, store_options
+from kafkaframes.cli.copies import decision_lines, has_copies, one_log
+from kafkaframes.cli.options import (
+    MERGE,
+    json_option,
+    reads,
+    replicas_option,
+    selection_options,
+    with_options,
+    workers_option,
+)
 from kafkaframes.cli.text import console, printable, show, size_text, time_text
 from kafkaframes.copies.decisions import ROOT, Decision
 from kafkaframes.dump import summary
@@ -21,6 +29,7 @@ from kafkaframes.dump.summary import PartitionSummary, SegmentSummary
 from kafkaframes.files.directory import LogDirectory, Segment
 from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.log.discover import discover
+from kafkaframes.log.selection import selected
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -179,13 +188,11 @@ def _footing(partitions: list[PartitionSummary], *, is_deep: bool) -> str:
 @click.command("info", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
 @click.option("--deep", is_flag=True, help="Walk the header of every batch: exact codecs, formats, times and counts.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a directory, with every segment.")
 @click.option(
     "--by", type=click.Choice(["topic", "partition"]), help="One line a topic or a partition; many are by topic."
 )
-@click.option("--workers", "jobs", type=click.IntRange(1), help="Processes for --deep; the cores by default.")
-@replicas_option
-@key_file_option
+@with_options(*selection_options, workers_option, json_option, replicas_option)
+@reads("paths")
 def command(
     paths: tuple[str, ...],
     deep: bool,
@@ -193,7 +200,9 @@ def command(
     by: str | None,
     jobs: int | None,
     replicas: str,
-    key_files: tuple[str, ...],
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    storage: dict[str, Any],
 ) -> None:
     """Say what is in LOGDIR: topics, partitions, offsets, sizes, codecs, formats, times.
 
@@ -201,18 +210,18 @@ def command(
     pattern, or a URL of such. Where a partition is found more than once (several brokers or disks) its copies are
     merged and shown as one log, with what was decided.
     """
-    directories, decisions = discover(paths, options=store_options(key_files)), list[Decision]()
+    directories, decisions = selected(discover(paths, options=storage), topics, partitions), list[Decision]()
     if replicas == MERGE and has_copies(directories, paths):
-        merged = one_log(directories, paths, check=False, options=store_options(key_files))
+        merged = one_log(directories, paths, check=False, options=storage)
         directories, decisions = merged.directories, merged.decisions
     found = _summaries(directories, deep=deep, jobs=jobs)
     if as_json:
-        for directory, partitions in found:
+        for directory, summaries in found:
             told = {"decisions": [one.as_json() for one in decisions]} if directory.path == ROOT else {}
-            click.echo(json.dumps(_as_json(directory, partitions) | told))
+            click.echo(json.dumps(_as_json(directory, summaries) | told))
         return
     out = console()
-    for directory, partitions in found:
-        _print(out, directory, partitions, by)
+    for directory, summaries in found:
+        _print(out, directory, summaries, by)
     for line in decision_lines(decisions):
         show(out, f"! {line}", style="yellow")

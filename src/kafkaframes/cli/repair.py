@@ -8,6 +8,7 @@ import time
 import click
 
 from kafkaframes.cli import rewriting
+from kafkaframes.cli.options import json_option, master_option, tell_links, with_options, workers_option
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
 from kafkaframes.log.recovery.recover import RecoverySettings
@@ -45,9 +46,7 @@ def _check(to: str | None, backup: str | None, *, in_place: bool, dry_run: bool)
 @click.option("--backup", metavar="DIR", help="Where --in-place moves LOGDIR as it is now.")
 @click.option("--as-kafka", is_flag=True, help="Recover as a broker does: cut each log off at the first damage.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
-@click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
-@click.option("--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ...")
+@with_options(json_option, workers_option, master_option)
 @click.option("--index-interval-bytes", type=click.IntRange(0), default=4096, show_default=True)
 def command(
     logdir: str,
@@ -71,6 +70,7 @@ def command(
     one of them. Exit status: 0 done, 2 refused.
     """
     _check(to, backup, in_place=in_place, dry_run=dry_run)
+    tell_links([logdir])
     settings = RecoverySettings(time.time_ns() // 1_000_000, index_interval_bytes=index_interval_bytes)
     with rewriting.runner(master, jobs, label="repairing") as run:
         if in_place and backup is not None and not dry_run:

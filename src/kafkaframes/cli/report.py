@@ -9,15 +9,18 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 from kafkaframes import __version__
 from kafkaframes.cli import workers
-from kafkaframes.cli.stores import key_file_option, store_options
+from kafkaframes.cli.options import reads, selection_options, with_options, workers_option
 from kafkaframes.cli.text import count_text, say, size_text
 from kafkaframes.errors import OptionError
+from kafkaframes.files.atomic import refuse_inside
 from kafkaframes.log.discover import discover
+from kafkaframes.log.selection import selected
 from kafkaframes.report.measure import Measured, Task, measure_segment
 from kafkaframes.report.model import Report
 from kafkaframes.report.page import report_page
@@ -60,12 +63,14 @@ def _write(text: str, output: str) -> None:
         raise OptionError(f"-o {output}: cannot be written: {error.strerror or error}") from error
 
 
-def _check(output: str) -> None:
+def _check(output: str, sources: Sequence[str]) -> None:
     """Tell a mistake before minutes of reading."""
     target = Path(output)
     if output != _STANDARD_OUTPUT and (target.is_dir() or not target.absolute().parent.is_dir()):
         what = "is a directory" if target.is_dir() else "its directory does not exist"
         raise OptionError(f"-o {output}: {what}")
+    if output != _STANDARD_OUTPUT:
+        refuse_inside(target, sources)
 
 
 def _said(report: Report, output: str) -> str:
@@ -89,15 +94,17 @@ def _said(report: Report, output: str) -> str:
     help="A page, or the same numbers as JSON.",
 )
 @click.option("--generated-at", metavar="TIME", help="The time on the page (ISO 8601, UTC); by default now.")
-@click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
-@key_file_option
+@with_options(*selection_options, workers_option)
+@reads("paths")
 def command(
     paths: tuple[str, ...],
     output: str | None,
     kind: str,
     generated_at: str | None,
     jobs: int | None,
-    key_files: tuple[str, ...],
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    storage: dict[str, Any],
 ) -> None:
     """Report what is in Kafka logs on one page that needs no network.
 
@@ -113,11 +120,10 @@ def command(
     """
     to = output or ("report.html" if kind == PAGE else _STANDARD_OUTPUT)
     when = _milliseconds(generated_at)
-    _check(to)
-    stores = store_options(key_files)
-    found = discover(paths, options=stores)
+    _check(to, paths)
+    found = selected(discover(paths, options=storage), topics, partitions)
     run = partial(_run, jobs=jobs)
-    report = make_report(found, paths=paths, version=__version__, generated_at=when, options=stores, run=run)
+    report = make_report(found, paths=paths, version=__version__, generated_at=when, options=storage, run=run)
     _write(report_page(report) if kind == PAGE else json.dumps(report.as_json()), to)
     if to != _STANDARD_OUTPUT:
         say(_said(report, to))

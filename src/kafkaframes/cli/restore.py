@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli import rewriting
-from kafkaframes.cli.stores import store_options
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import milliseconds, say, size_text
 from kafkaframes.errors import LogDirError, OptionError
@@ -86,7 +85,7 @@ def command(
     as_json: bool,
     jobs: int | None,
     master: str | None,
-    key_files: tuple[str, ...],
+    storage: dict[str, Any],
     **given: Any,
 ) -> None:
     """Make a log directory that a real broker opens: with indexes, checkpoints, topic ids and group offsets.
@@ -109,9 +108,7 @@ def command(
     kind = given.pop("kind")
     settings = _settings(given)
     with rewriting.runner(master, jobs, label="restoring") as run:
-        report = restore_log(
-            sources, to or "", settings, kind=kind, run=run, dry_run=dry_run, storage=store_options(key_files)
-        )
+        report = restore_log(sources, to or "", settings, kind=kind, run=run, dry_run=dry_run, storage=storage)
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:

@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli import workers
-from kafkaframes.cli.stores import key_file_option, store_options
+from kafkaframes.cli.options import json_option, master_option, reads, with_options, workers_option
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
@@ -30,12 +30,6 @@ if TYPE_CHECKING:
 FORMATS = {"v0": 0, "v1": 1, "v2": 2}
 codec_option = partial(click.option, "--codec", type=click.Choice(CODECS))
 level_option = click.option("--level", type=int, help="Of the codec; Kafka's default if not given.")
-_RUN_OPTIONS = (
-    click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object."),
-    click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default."),
-    click.option("--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ..."),
-    key_file_option,
-)
 to_option = click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
 _OUTPUT_OPTIONS = (
     click.option("--in-place", is_flag=True, help="Exchange a stopped broker's log directory for the new one."),
@@ -53,18 +47,12 @@ _OUTPUT_OPTIONS = (
 
 def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say where the work is done."""
-    return _with(_RUN_OPTIONS, function)
+    return with_options(json_option, workers_option, master_option)(reads("sources")(function))
 
 
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say how the result goes where; ``--to`` is the command's."""
-    return _with(_OUTPUT_OPTIONS, function)
-
-
-def _with(options: Sequence[Callable[..., Any]], function: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(options):
-        function = option(function)
-    return function
+    return with_options(*_OUTPUT_OPTIONS)(function)
 
 
 @contextmanager
@@ -132,7 +120,7 @@ def rewrite(
     jobs: int | None,
     master: str | None,
     as_json: bool,
-    key_files: tuple[str, ...] = (),
+    storage: dict[str, Any],
 ) -> None:
     """Run a conversion and show what it did."""
     from kafkaframes.rewrite.in_place import convert_in_place
@@ -146,7 +134,7 @@ def rewrite(
                 raise OptionError("--in-place exchanges one directory: name it alone")
             report = convert_in_place(sources[0], backup, settings, run=run)
         else:
-            report = convert(source_of(sources), Path(str(to)), settings, run=run, storage=store_options(key_files))
+            report = convert(source_of(sources), Path(str(to)), settings, run=run, storage=storage)
     if as_json:
         click.echo(json.dumps(report.as_json()))
     else:

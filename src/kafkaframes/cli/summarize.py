@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.markup import escape
 
-from kafkaframes.cli.copies import replicas_option
-from kafkaframes.cli.stores import key_file_option, key_option
+from kafkaframes.cli.options import reads, replicas_option, spark_storage
 from kafkaframes.cli.text import printable, size_text, time_text
 from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.files.atomic import refuse_inside
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,7 +32,7 @@ WIDTH_IN_A_PIPE = 110
 @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
 @click.option("--option", "-o", "options", multiple=True, metavar="NAME=VALUE", help="An option of kafka-log.")
 @replicas_option
-@key_file_option
+@reads("paths")
 def command(
     paths: tuple[str, ...],
     to: str,
@@ -40,7 +40,7 @@ def command(
     master: str,
     options: tuple[str, ...],
     replicas: str,
-    key_files: tuple[str, ...],
+    storage: dict[str, Any],
 ) -> None:
     """Read Kafka logs with Spark, write their records as Parquet and print what was in them.
 
@@ -50,9 +50,11 @@ def command(
     """
     from rich.console import Console
 
-    given = {"replicas": replicas} | dict(_pair(option) for option in options) | key_option(key_files)
+    given = {"replicas": replicas} | dict(_pair(option) for option in options) | spark_storage(storage)
     _check_input(paths, given)
     _check_target(to, overwrite)
+    if "://" not in to:
+        refuse_inside(Path(to), paths)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_IN_A_PIPE)
     summary = _run(console, paths, to, overwrite=overwrite, master=master, options=given)
     for part in render(summary):

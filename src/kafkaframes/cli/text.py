@@ -7,13 +7,13 @@ Names of topics and files, ids, and whatever else comes out of a log are somebod
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkaframes.errors import OptionError
 from kafkaframes.files.names import printable
+from kafkaframes.files.times import parse_time
 from kafkaframes.report.words import count_text, size_text, time_text
 
 if TYPE_CHECKING:
@@ -50,11 +50,7 @@ def milliseconds(text: str) -> int:
     Raises:
         OptionError: it is neither.
     """
-    if text.removeprefix("-").isdecimal():
-        return int(text)
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise OptionError(f"no time: {text!r} (milliseconds since 1970, or 2026-01-31T12:00:00Z)") from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
+        return parse_time(text)
+    except ValueError as error:
+        raise OptionError(f"no time: {text!r}: {error}") from None

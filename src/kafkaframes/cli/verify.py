@@ -12,8 +12,17 @@ from typing import Any
 import click
 
 from kafkaframes.cli import workers
-from kafkaframes.cli.copies import MERGE, one_log, replicas_option
-from kafkaframes.cli.stores import key_file_option, store_options
+from kafkaframes.cli.copies import one_log
+from kafkaframes.cli.options import (
+    MERGE,
+    json_option,
+    master_option,
+    reads,
+    replicas_option,
+    selection_options,
+    with_options,
+    workers_option,
+)
 from kafkaframes.cli.text import console, say, show, size_text
 from kafkaframes.copies.decisions import Decision
 from kafkaframes.copies.together import OneLog
@@ -23,6 +32,7 @@ from kafkaframes.dump.verify_segment import SegmentFacts
 from kafkaframes.files.directory import LogDirectory
 from kafkaframes.files.findings import Severity
 from kafkaframes.log.discover import discover
+from kafkaframes.log.selection import selected
 
 EXIT_DAMAGED = 1
 MOST_FINDINGS = 20  # of one check; --all shows the others
@@ -101,13 +111,10 @@ def _print_merged(merged: OneLog | None) -> None:
 @click.command("verify", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
 @click.option("--deep", is_flag=True, help="Decompress and read every record, too.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
 @click.option("--all", "show_all", is_flag=True, help="Print every finding, not the first twenty of a kind.")
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings, too.")
-@click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
-@click.option("--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ... Default: processes here.")
-@replicas_option
-@key_file_option
+@with_options(*selection_options, workers_option, master_option, json_option, replicas_option)
+@reads("paths")
 def command(
     paths: tuple[str, ...],
     deep: bool,
@@ -117,7 +124,9 @@ def command(
     jobs: int | None,
     master: str | None,
     replicas: str,
-    key_files: tuple[str, ...],
+    topics: tuple[str, ...],
+    partitions: tuple[int, ...],
+    storage: dict[str, Any],
 ) -> None:
     """Verify logs: CRCs, framing, offsets, epochs, sequences, indexes, transactions, checkpoints.
 
@@ -127,9 +136,9 @@ def command(
     Every copy of a partition is verified. Where there are several (brokers, disks) it is also said what a merge of
     them decides, and whether it has every offset whole.
     """
-    found = discover(paths, options=store_options(key_files))
+    found = selected(discover(paths, options=storage), topics, partitions)
     report = _report(found, deep=deep, jobs=jobs, master=master)
-    merged = one_log(found, paths, check=True, options=store_options(key_files)) if replicas == MERGE else None
+    merged = one_log(found, paths, check=True, options=storage) if replicas == MERGE else None
     if merged is not None:
         report.findings += [decision.as_finding() for decision in merged.decisions]
     if as_json:

@@ -14,6 +14,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.files.filesystem import VIEW_MARK, FileInfo, FileSystem, has_magic, plain_path, split
 from kafkaframes.files.names import DirectoryName, FileName
 from kafkaframes.log.discover import discover
+from kafkaframes.log.selection import check_topics, is_wanted
 from kafkaframes.log.where import filesystem_for, object_view
 from kafkaframes.tiered.filesystem import TieredFileSystem
 
@@ -178,3 +179,27 @@ def _partitions(filesystem: FileSystem, path: str, depth: int) -> Iterator[list[
     elif depth:
         for entry in directories:
             yield from _partitions(filesystem, entry.path, depth - 1)
+
+
+def selected(found: list[DumpFile], topics: Collection[str], partitions: Collection[int]) -> list[DumpFile]:
+    """Return the files of the topics and partitions that are wanted; none are all.
+
+    Args:
+        found: from ``files_to_dump``.
+        topics: names or patterns.
+        partitions: numbers.
+
+    Raises:
+        OptionError: there is no such topic.
+    """
+    if not topics and not partitions:
+        return found
+    names = [DirectoryName.parse(split(split(one.path)[0])[1]) for one in found]
+    check_topics(topics, (name.topic_partition.topic for name in names if name is not None))
+    return [
+        one
+        for one, name in zip(found, names, strict=True)
+        if name is not None
+        and is_wanted(name.topic_partition.topic, topics)
+        and (not partitions or name.topic_partition.partition in partitions)
+    ]

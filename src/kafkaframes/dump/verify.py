@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from kafkaframes.dump.strangers import strangers
 from kafkaframes.dump.verify_segment import PRODUCER_COLUMNS, SegmentFacts, verify_segment
 from kafkaframes.errors import LogDirError
 from kafkaframes.files import names
@@ -93,6 +94,7 @@ def verify(directories: Iterable[LogDirectory], *, deep: bool = False, run: Run 
     for directory in listed:
         is_tiered = isinstance(directory.filesystem, TieredFileSystem)
         report.findings += [_problem(problem, is_tiered=is_tiered) for problem in directory.problems]
+        report.findings += [] if is_tiered else strangers(directory)
         for partition in directory.partitions:
             facts = [next(results) for _ in (*partition.segments, *partition.kraft_snapshots)]
             _count(report, facts)

@@ -7,6 +7,7 @@ second job. A killed job leaves the other name behind: the next one removes it a
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -15,7 +16,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from kafkaframes.errors import LogDirError, OptionError
-from kafkaframes.files.filesystem import FileSystem, ReadAt, plain_path
+from kafkaframes.files.filesystem import FileSystem, ReadAt, has_magic, plain_path
+from kafkaframes.files.names import DirectoryName
 
 UNFINISHED, LOCK, PART = ".kafkaframes-unfinished", ".kafkaframes-lock", ".kafkaframes-part"
 SUCCESS = "_SUCCESS"
@@ -100,14 +102,25 @@ def sync_directories(top: Path) -> None:
 def refuse_inside(destination: Path, sources: Iterable[str]) -> None:
     """Refuse a destination in a source: sources are only read, and a copy would go on and on into itself.
 
+    Every command that writes asks here. A source is a directory and what lies in it; a segment that is named by itself
+    is that file, and the partition's directory around it.
+
+    Args:
+        destination: a file or directory that will be written.
+        sources: paths, URLs or patterns.
+
     Raises:
         OptionError: names both.
     """
     target = Path(os.path.realpath(destination))
     for source in sources:
         path = plain_path(source)
-        if "://" not in path and target.is_relative_to(os.path.realpath(path)):
-            raise OptionError(f"{destination} lies in the source {path}, which is only read")
+        matches = glob.glob(path, recursive=True) if has_magic(path) and not os.path.exists(path) else [path]
+        for match in matches if "://" not in path else []:
+            place = Path(os.path.realpath(match))
+            is_segment = place.is_file() and DirectoryName.parse(place.parent.name) is not None
+            if target.is_relative_to(place.parent if is_segment else place):
+                raise OptionError(f"{destination} lies in the source {match}, which is only read")
 
 
 @contextmanager

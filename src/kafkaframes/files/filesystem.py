@@ -25,6 +25,7 @@ _FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryEr
 MAGIC_CHARACTERS = frozenset("*?[")
 MOST_UNCHECKED_BYTES = 1 << 20  # asked for without a look at the file's size
 KEY_FILES = "key_files"  # the one option of a store that is ours: private keys of encrypted tiered segments
+FOLLOW_LINKS = "follow_links"  # an option of this machine's disk
 VIEW_MARK = "!/"  # in the path of a tiered segment's file: before it the object, behind it the file
 ReadAt = Callable[[int, int], bytes]  # position, length -> up to so many bytes, fewer where the file ends
 
@@ -98,12 +99,23 @@ def _asking(path: str, question: Callable[[], _Answer]) -> _Answer:
 
 @dataclass(frozen=True, slots=True)
 class LocalFileSystem:
-    """Files of this machine."""
+    """Files of this machine.
+
+    Attributes:
+        follow_links: whether a directory's symbolic links are among its entries. A link leads out of what somebody
+            named, into files that are nobody's log, or back to where it stands.
+    """
+
+    follow_links: bool = False
 
     def list_directory(self, path: str) -> list[FileInfo]:
-        """Return the entries of a directory, sorted by name; one that vanishes meanwhile is left out."""
+        """Return the entries of a directory, sorted by name; one that vanishes meanwhile is left out, links as well
+        unless they are followed.
+        """
         entries = []
         for entry in _asking(path, lambda: sorted(os.scandir(path), key=lambda found: found.name)):
+            if entry.is_symlink() and not (self.follow_links and _leads_on(path, entry.path)):
+                continue
             try:
                 entries.append(_local_info(join(path, entry.name), entry.name, entry.stat()))
             except FileNotFoundError:  # a broker deletes and renames under us; a dangling link is no file either
@@ -138,7 +150,22 @@ class LocalFileSystem:
         """Return the paths that match ``pattern``, sorted; ``**`` matches any number of directories."""
         import glob
 
-        return sorted(glob.glob(pattern, recursive=True, include_hidden=False))
+        found = sorted(glob.glob(pattern, recursive=True, include_hidden=False))
+        return found if self.follow_links else [path for path in found if not _passes_link(pattern, path)]
+
+
+def _leads_on(directory: str, link: str) -> bool:
+    """Say whether a link leads elsewhere than to a directory that it stands in."""
+    home, target = os.path.realpath(directory), os.path.realpath(link)
+    return not (home == target or home.startswith(target.rstrip("/") + "/"))
+
+
+def _passes_link(pattern: str, path: str) -> bool:
+    """Say whether a match goes through a symbolic link that the pattern does not spell out."""
+    plain = pattern.split("/")
+    fixed = next((place for place, step in enumerate(plain) if has_magic(step)), len(plain))
+    steps = path.split("/")
+    return any(os.path.islink("/".join(steps[: end + 1])) for end in range(fixed, len(steps)))
 
 
 def _local_info(path: str, name: str, found: os.stat_result) -> FileInfo:
@@ -276,10 +303,12 @@ def store_of(path: str, *, options: Mapping[str, Any] | None = None) -> FileSyst
 
     Args:
         path: a path, or a URL such as ``s3://bucket/logs``.
-        options: handed to the store's constructor (fsspec's names).
+        options: handed to the store's constructor (fsspec's names); ``follow_links`` is for this machine's disk.
     """
     protocol, mark, _ = path.partition("://")
-    return FsspecFileSystem(protocol, dict(options or {})) if mark and protocol != "file" else LocalFileSystem()
+    given = dict(options or {})
+    follow_links = bool(given.pop(FOLLOW_LINKS, False))
+    return FsspecFileSystem(protocol, given) if mark and protocol != "file" else LocalFileSystem(follow_links)
 
 
 def plain_path(path: str) -> str:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.files.filesystem import KEY_FILES
+from kafkaframes.files.filesystem import FOLLOW_LINKS, KEY_FILES
+from kafkaframes.files.times import parse_time
 from kafkaframes.spark.storage import NAMES as STORAGE_NAMES
 from kafkaframes.spark.storage import split_storage
 
@@ -111,6 +112,8 @@ class ReadOptions:
                 values[option.field] = _parsed(option, text)
         if "key_files" in values:
             storage[KEY_FILES] = values.pop("key_files")
+        if values.pop("follow_links", False):
+            storage[FOLLOW_LINKS] = True
         chosen = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in given]
         if len(chosen) > 1:
             raise OptionError(f"only one of {', '.join(chosen)} can be given")
@@ -170,15 +173,29 @@ def _one_of(names: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def _timestamp(text: str) -> int:
-    if not re.fullmatch(r"\s*\d{1,18}\s*", text, re.ASCII):
-        raise ValueError("milliseconds since 1970 are wanted")
-    return int(text)
+    """Read a time: milliseconds since 1970, or a date.
+
+    >>> _timestamp("2025-10-09T12:00Z") == _timestamp("1760011200000")
+    True
+    """
+    found = parse_time(text)
+    if not 0 <= found < 10**18:
+        raise ValueError("milliseconds since 1970, or a date such as 2026-01-31T12:00:00Z, is wanted")
+    return found
 
 
 def _timestamps(text: str) -> PartitionOffsets:
-    times = parse_offsets(text)
+    form = 'JSON such as {"topic": {"0": 1763700000000}}, or with dates, {"topic": {"0": "2025-10-09T12:00Z"}},'
+    given = _json_object(text, form)
+    if not all(isinstance(partitions, dict) for partitions in given.values()):
+        raise ValueError(f"{form} is wanted")
+    plain = {
+        topic: {name: _timestamp(time) if isinstance(time, str) else time for name, time in partitions.items()}
+        for topic, partitions in given.items()
+    }
+    times = parse_offsets(json.dumps(plain))
     if min(times.values(), default=0) < 0:
-        raise ValueError('JSON such as {"topic": {"0": 1763700000000}} is wanted, milliseconds since 1970')
+        raise ValueError(f"{form} is wanted, milliseconds since 1970")
     return times
 
 
@@ -278,7 +295,13 @@ _ROWS = (
         'earliest, or {"orders": {"0": 23, "1": -2}}',
     ),
     Option("endingOffsets", "ending", _ending, "latest", 'latest, or {"orders": {"0": 50, "1": -1}}; exclusive'),
-    Option("startingTimestamp", "starting_timestamp", _timestamp, "", "ms since 1970; stronger than the next one"),
+    Option(
+        "startingTimestamp",
+        "starting_timestamp",
+        _timestamp,
+        "",
+        "ms since 1970, or 2025-10-09T12:00Z; stronger than the next one",
+    ),
     Option(
         "startingOffsetsByTimestamp",
         "starting_by_timestamp",
@@ -293,7 +316,13 @@ _ROWS = (
         "error",
         "where no record is at or after the timestamp: error, or latest (nothing is read)",
     ),
-    Option("endingTimestamp", "ending_timestamp", _timestamp, "", "ms since 1970; stronger than the next one"),
+    Option(
+        "endingTimestamp",
+        "ending_timestamp",
+        _timestamp,
+        "",
+        "ms since 1970, or 2025-10-09T12:00Z; stronger than the next one",
+    ),
     Option(
         "endingOffsetsByTimestamp",
         "ending_by_timestamp",
@@ -336,6 +365,7 @@ _ROWS = (
         "",
         "tiered: private RSA keys (PEM), [id=]path, comma separated, on each worker",
     ),
+    Option("followLinks", "follow_links", _boolean, "false", "reads what symbolic links under the paths lead to"),
     Option("minPartitions", "min_partitions", _positive, "1", "cuts the input into at least about this many tasks"),
     Option("maxBytesPerPartition", "max_bytes_per_partition", parse_size, "128m", "the most bytes of log in one task"),
     Option(

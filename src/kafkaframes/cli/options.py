@@ -1,0 +1,127 @@
+"""The options that many commands have, each declared once: stores, copies, selection, workers, Spark, JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import translate
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from kafkaframes.cli.text import milliseconds, say
+from kafkaframes.files.filesystem import FOLLOW_LINKS, KEY_FILES, has_magic
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+MERGE, ALL = "merge", "all"
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+workers_option = click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
+master_option = click.option(
+    "--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ... Default: processes here."
+)
+replicas_option = click.option(
+    "--replicas",
+    type=click.Choice((MERGE, ALL)),
+    default=MERGE,
+    show_default=True,
+    help="Copies of a partition (brokers, disks): one log of them, or all.",
+)
+topic_option = click.option("--topic", "topics", multiple=True, help="Only this topic: a name or pattern; repeatable.")
+partition_option = click.option(
+    "--partition", "partitions", multiple=True, type=click.IntRange(0), help="Only this number; repeatable."
+)
+selection_options = (topic_option, partition_option)
+range_options = (
+    click.option("--from-offset", type=int, help="The first offset wanted, of every partition."),
+    click.option("--until-offset", type=int, help="The first offset not wanted any more."),
+    click.option(
+        "--from-time", metavar="TIME", help="The first timestamp wanted: milliseconds, or 2026-01-31T12:00[Z|+hh:mm]."
+    ),
+    click.option("--until-time", metavar="TIME", help="The first timestamp not wanted any more."),
+)
+key_options = (
+    click.option("--key", "keys", multiple=True, help="Only records with this key; repeatable."),
+    click.option("--key-regex", metavar="REGEX", help="Only records in whose key this is found."),
+)
+_store_options = (
+    click.option(
+        "--key-file",
+        "key_files",
+        multiple=True,
+        metavar="[ID=]FILE",
+        help="Private RSA key (PEM) of encrypted tiered segments; may be repeated.",
+    ),
+    click.option(
+        "--follow-links", is_flag=True, help="Read what symbolic links lead to; without it they are left out."
+    ),
+)
+
+
+def with_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Add options to a command, in their order."""
+
+    def added(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return added
+
+
+def reads(*names: str) -> Callable[[Command], Command]:
+    """Add the options of stores to a command, which is handed ``storage`` in their place.
+
+    What lies under its paths and is not read for being a symbolic link is named on standard error.
+
+    Args:
+        names: the command's parameters that have its paths.
+    """
+
+    def added(command: Command) -> Command:
+        @wraps(command)
+        def run(*, key_files: tuple[str, ...], follow_links: bool, **given: Any) -> Any:
+            paths = [path for name in names for path in _listed(given[name])]
+            if not follow_links:
+                tell_links(paths)
+            return command(storage=storage_of(key_files, follow_links=follow_links), **given)
+
+        return with_options(*_store_options)(run)  # type: ignore[return-value]
+
+    return added
+
+
+def _listed(value: Any) -> Sequence[str]:
+    return [value] if isinstance(value, str) else value
+
+
+def storage_of(key_files: Sequence[str], *, follow_links: bool = False) -> dict[str, Any]:
+    """Return what ``discover`` and its kind take as ``options``."""
+    found: dict[str, Any] = {KEY_FILES: tuple(key_files)} if key_files else {}
+    return found | ({FOLLOW_LINKS: True} if follow_links else {})
+
+
+def spark_storage(storage: Mapping[str, Any]) -> dict[str, str]:
+    """Return the same as options of ``kafka-log``."""
+    found = {"keyFile": ",".join(storage[KEY_FILES])} if KEY_FILES in storage else {}
+    return found | ({"followLinks": "true"} if storage.get(FOLLOW_LINKS) else {})
+
+
+def topics_option(topics: Sequence[str]) -> dict[str, str]:
+    """Return topics, names or patterns as a shell has them, as an option of ``kafka-log``."""
+    if not any(map(has_magic, topics)):
+        return {"subscribe": ",".join(topics)}
+    return {"subscribePattern": "|".join(map(translate, topics))}
+
+
+def tell_links(paths: Sequence[str]) -> None:
+    """Name the symbolic links under paths of this machine: they are not followed."""
+    from kafkaframes.log.links import links_under
+
+    for path in links_under(paths):
+        say(f"kafkaframes: left out: {path} is a symbolic link (--follow-links reads it)", err=True)
+
+
+def times_of(given: Mapping[str, Any]) -> dict[str, int | None]:
+    """Return ``from_time`` and ``until_time`` in milliseconds."""
+    return {name: None if given[name] is None else milliseconds(given[name]) for name in ("from_time", "until_time")}

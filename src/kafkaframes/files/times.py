@@ -1,0 +1,26 @@
+"""Times as people write them: milliseconds since 1970, or a date in ISO 8601."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def parse_time(text: str) -> int:
+    """Return milliseconds since 1970; a date is UTC where it names no zone.
+
+    >>> parse_time("1760000000000"), parse_time("2025-10-09T08:53:20Z"), parse_time("2025-10-09")
+    (1760000000000, 1760000000000, 1759968000000)
+
+    Raises:
+        ValueError: it is neither, or in no calendar.
+    """
+    plain = text.strip()
+    if plain.removeprefix("-").isdecimal() and plain.isascii() and len(plain) <= 20:
+        return int(plain)
+    try:
+        moment = datetime.fromisoformat(plain)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        reason = "milliseconds since 1970, or a date such as 2026-01-31T12:00:00Z, is wanted"
+        raise ValueError(reason) from None

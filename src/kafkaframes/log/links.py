@@ -1,0 +1,38 @@
+"""Symbolic links under the paths of a log: they are not followed unless that is asked for, but they are named."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+from kafkaframes.files.filesystem import LocalFileSystem, has_magic, plain_path
+from kafkaframes.log.discover import NESTED_DEPTH
+
+
+def links_under(paths: Iterable[str]) -> list[str]:
+    """Return the symbolic links in directories of this machine, as deep as logs are looked for.
+
+    A path that is a link itself is followed: somebody named it.
+    """
+    disk = LocalFileSystem()
+    found: dict[str, None] = {}
+    for given in paths:
+        path = plain_path(given)
+        if "://" in path:
+            continue
+        starts = disk.glob(path) if has_magic(path) and not os.path.exists(path) else [path]
+        for start in starts:
+            found |= dict.fromkeys(_below(start, NESTED_DEPTH + 1))
+    return list(found)
+
+
+def _below(directory: str, depth: int) -> Iterator[str]:
+    try:
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    except OSError:
+        return  # whoever reads it says why it cannot be read
+    for entry in entries:
+        if entry.is_symlink():
+            yield entry.path
+        elif depth and entry.is_dir(follow_symlinks=False):
+            yield from _below(entry.path, depth - 1)

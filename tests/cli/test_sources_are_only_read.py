@@ -1,0 +1,143 @@
+"""No command writes into its source, follows a symbolic link out of it, or reads topics that are not asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+from click.testing import CliRunner
+
+import kafkaframes
+from kafkaframes.cli.main import cli
+from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.files.atomic import refuse_inside
+from kafkaframes.log.discover import discover
+from kafkaframes.log.links import links_under
+
+BASE = f"{0:020}.log"
+
+
+def ask(*arguments):
+    result = CliRunner().invoke(cli, list(map(str, arguments)))
+    assert result.exception is None or isinstance(result.exception, SystemExit | KafkaframesError), result.exception
+    return result, f"{result.output}{result.stderr}{result.exception or ''}"
+
+
+@pytest.fixture
+def log(tmp_path):
+    directory = tmp_path / "log"
+    for topic in ("orders-0", "orders-1", "users-0"):
+        (directory / topic).mkdir(parents=True)
+        (directory / topic / BASE).write_bytes(kafkaframes.build_records([{"key": b"k", "value": topic.encode()}] * 5))
+    (directory / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")
+    return directory
+
+
+def content(directory):
+    return {str(one): hashlib.sha256(one.read_bytes()).hexdigest() for one in directory.rglob("*") if one.is_file()}
+
+
+WRITING = {
+    "report": lambda log, to: ["report", log, "-o", to],
+    "report of a pattern": lambda log, to: ["report", f"{log}/ord*", "-o", to],
+    "report of a segment": lambda log, to: ["report", log / "orders-0" / BASE, "-o", to],
+    "dump-log": lambda log, to: ["dump-log", log, "--output", to],
+    "export": lambda log, to: ["export", log, "--to", to, "--workers", "1"],
+    "summarize": lambda log, to: ["summarize", log, "--to", to, "--overwrite"],
+    "convert": lambda log, to: ["convert", log, "--to-format", "v2", "--to", to, "--workers", "1"],
+    "recompress": lambda log, to: ["recompress", log, "--codec", "gzip", "--to", to, "--workers", "1"],
+    "compact": lambda log, to: ["compact", log, "--topic", "*", "--to", to, "--workers", "1"],
+    "repair": lambda log, to: ["repair", log, "--to", to, "--workers", "1"],
+    "restore": lambda log, to: ["restore", log, "--to", to, "--workers", "1"],
+}
+
+
+@pytest.mark.parametrize("command", WRITING)
+@pytest.mark.parametrize("place", [f"orders-0/{BASE}", "orders-0/new", "."])
+def test_a_destination_in_the_source_is_refused(log, command, place):
+    place = "orders-0" if place == "." and "of a" in command else place
+    before = content(log)
+    result, said = ask(*WRITING[command](log, log / place))
+    assert result.exit_code != 0
+    assert "which is only read" in said or "is a directory" in said or "no earlier output" in said
+    assert content(log) == before
+
+
+def test_a_link_is_no_way_around(log, tmp_path):
+    (tmp_path / "way").symlink_to(log)
+    with pytest.raises(OptionError, match="only read"):
+        refuse_inside(tmp_path / "way" / "out", [str(log)])
+    refuse_inside(tmp_path / "out", [str(log)])
+
+
+@pytest.fixture
+def linked(log, tmp_path):
+    """A log with links: to a key file, to a partition elsewhere, and to where it stands."""
+    (tmp_path / "secret.pem").write_text("secret")
+    other = tmp_path / "elsewhere" / "moved-0"
+    other.mkdir(parents=True)
+    (other / BASE).write_bytes(kafkaframes.build_records([{"value": b"moved"}]))
+    (log / "key.pem").symlink_to(tmp_path / "secret.pem")
+    (log / "orders-0" / "key.pem").symlink_to(tmp_path / "secret.pem")
+    (log / "moved-0").symlink_to(other)
+    (log / "loop").symlink_to("..")
+    return log
+
+
+@pytest.mark.parametrize("command", ["convert", "compact", "repair", "restore", "export"])
+def test_links_are_not_followed_but_named(linked, tmp_path, command):
+    to = tmp_path / "out"
+    result, said = ask(*WRITING[command](linked, to))
+    assert result.exit_code == 0, said
+    for name in ("key.pem", "orders-0/key.pem", "moved-0", "loop"):
+        assert f"left out: {linked}/{name} is a symbolic link" in said
+    assert not [path for path in to.rglob("*") if path.name in ("key.pem", "loop") or "moved" in path.name]
+
+
+@pytest.mark.parametrize("command", ["convert", "export", "info", "verify"])
+def test_links_are_followed_where_that_is_asked_for(linked, tmp_path, command):
+    asked = WRITING.get(command, lambda log, to: [command, log])(linked, tmp_path / "out")
+    result, said = ask(*asked, "--follow-links")
+    assert result.exit_code == 0, said
+    assert "symbolic link" not in said
+    if command in ("convert", "export"):
+        assert [path for path in (tmp_path / "out").rglob("*") if "moved" in path.name]
+    if command == "info":
+        assert "moved" in said
+
+
+def test_a_path_that_is_a_link_is_followed_and_patterns_do_not_pass_links(linked, tmp_path):
+    (tmp_path / "named").symlink_to(linked)
+    (found,) = discover(str(tmp_path / "named"))
+    assert {one.topic for one in found.partitions} == {"orders", "users"}
+    assert {one.topic for one in discover(f"{linked}/*-0")[0].partitions} == {"orders", "users"}
+    assert len(links_under([str(tmp_path / "named")])) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "topics"),
+    [
+        (("--topic", "users"), {"users-0"}),
+        (("--topic", "ord*", "--partition", "1"), {"orders-1"}),
+        (("--topic", "users", "--topic", "orders"), {"users-0", "orders-0", "orders-1"}),
+    ],
+)
+def test_topics_are_chosen_alike(log, tmp_path, options, topics):
+    info = json.loads(ask("info", log, "--json", *options)[0].stdout)
+    assert {f"{one['topic']}-{one['partition']}" for one in info["partitions"]} == topics
+    assert json.loads(ask("verify", log, "--json", *options)[0].stdout)["partitions"] == len(topics)
+    dumped = ask("dump-log", log, "-f", "%t-%p\\n", *options)[0].stdout
+    assert set(dumped.split()) == topics
+    report = json.loads(ask("report", log, "--format", "json", *options)[0].stdout)
+    assert {one["name"] for one in report["topics"]} == {name[:-2] for name in topics}
+    if "--partition" not in options:
+        ask("export", log, "--to", tmp_path / "out", "--workers", "1", *options)
+        assert {f"{one.parent.name[6:]}-{one.name[10:]}" for one in (tmp_path / "out").glob("topic=*/*")} == topics
+
+
+@pytest.mark.parametrize("command", ["info", "verify", "dump-log", "report"])
+def test_a_topic_that_is_not_there_is_named_with_the_nearest(log, command):
+    result, said = ask(command, log, "--topic", "order")
+    assert result.exit_code != 0
+    assert "no topic order: did you mean orders?" in said
