@@ -3,12 +3,22 @@
 from typing import TYPE_CHECKING, Any
 
 from kafkaframes import spark
-from kafkaframes.doors import apis, build_records, message, read_batches, read_records, restore_log
+from kafkaframes.doors import apis, build_records, message, read_batches, read_capture, read_records, restore_log
 
 if TYPE_CHECKING:
     from kafkaframes.broker import Broker
 
-__all__ = ["Broker", "apis", "build_records", "message", "read_batches", "read_records", "restore_log", "spark"]
+__all__ = [
+    "Broker",
+    "apis",
+    "build_records",
+    "message",
+    "read_batches",
+    "read_capture",
+    "read_records",
+    "restore_log",
+    "spark",
+]
 __version__ = "0.1.0"
 
 

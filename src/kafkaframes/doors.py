@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kafkaframes.capture.reader import CaptureBatches
     from kafkaframes.copies.records import RecordBatches
     from kafkaframes.messages import Message
     from kafkaframes.messages.kafka import message as message
@@ -94,6 +95,50 @@ def read_batches(
     from kafkaframes.copies.records import read_batches as read
 
     return read(source, key_files=key_files)
+
+
+def read_capture(
+    source: Path | Sequence[Path],
+    *,
+    table: str = "calls",
+    columns: Sequence[str] | None = None,
+    api: str | None = None,
+    ports: Sequence[int] | str = (),
+    secrets: bool = False,
+) -> CaptureBatches:
+    """Return an iterator over recorded Kafka traffic as Arrow record batches (docs/captures.md).
+
+    Args:
+        source: a pcap or pcapng file (plain, gzip, zstd, lz4), a directory of a rotating recorder's files, a pattern,
+            or several of these, which belong together.
+        table: ``calls``, ``connections``, ``gaps``, ``packets`` or ``records``.
+        columns: of that table; what is not asked for is not decoded.
+        api: calls of this API only, with ``request`` and ``response`` as structs instead of JSON.
+        ports: on which brokers listen; by default what is said on a connection tells whether it is Kafka.
+        secrets: show credentials (SASL tokens, SCRAM, HMACs of tokens, passwords in configurations).
+
+    Returns:
+        An iterator with ``schema``, ``read_all()``, and ``problems``: what is wrong with the files so far.
+
+    Raises:
+        OptionError: a path, table, column or API does not exist.
+        DecodeError: (while iterating) a file is no capture.
+    """
+    from os import fspath
+
+    from kafkaframes.capture.reader import CaptureOptions
+    from kafkaframes.capture.reader import read_capture as read
+    from kafkaframes.capture.streams import ports_of
+
+    paths = [fspath(source)] if isinstance(source, str | PathLike) else [fspath(one) for one in source]
+    options = CaptureOptions(
+        table=table,
+        columns=None if columns is None else tuple(columns),
+        api=api,
+        ports=ports_of(ports),
+        secrets=secrets,
+    )
+    return read(paths, options)
 
 
 def build_records(

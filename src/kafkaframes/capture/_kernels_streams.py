@@ -35,6 +35,7 @@ from kafkaframes.capture.layout import (
     F_CONNECTION,
     F_CORRELATION,
     F_DONE,
+    F_END_NUMBER,
     F_END_TIME,
     F_FIRST,
     F_FLAGS,
@@ -433,6 +434,7 @@ def _walk(rows, extents, extent, last, first, start, end, ended, settings, packe
     missing = 0
     have = -1
     latest = rows[extents[extent, E_ROW], TIME]
+    number = rows[extents[extent, E_ROW], NUMBER]
     while at < end:
         if extent == last:
             if not settings[S_FLUSH]:
@@ -453,6 +455,7 @@ def _walk(rows, extents, extent, last, first, start, end, ended, settings, packe
             at = begin
             continue
         latest = max(latest, rows[extents[extent, E_ROW], TIME])
+        number = max(number, rows[extents[extent, E_ROW], NUMBER])
         at = min(extents[extent, E_END], end)
         if extents[extent, E_END] <= end:
             extent += 1
@@ -460,6 +463,7 @@ def _walk(rows, extents, extent, last, first, start, end, ended, settings, packe
     told[1] = have if have >= 0 else end - start
     told[2] = latest
     told[3] = min(extent + 1, last)
+    told[4] = number
     return 1 if missing else 0
 
 
@@ -477,6 +481,7 @@ def _frame(
     frames[row, F_TIME] = rows[packet, TIME]
     frames[row, F_NUMBER] = rows[packet, NUMBER]
     frames[row, F_END_TIME] = told[2]
+    frames[row, F_END_NUMBER] = told[4]
     frames[row, F_FLAGS] = flags
     frames[row, F_MISSING] = told[0]
     frames[row, F_HAVE] = max(told[1] - 4, 0)

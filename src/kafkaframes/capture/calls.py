@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from kafkaframes.capture.layout import (
     F_CONNECTION,
     F_CORRELATION,
     F_DONE,
+    F_END_NUMBER,
     F_END_TIME,
     F_FLAGS,
     F_HAVE,
@@ -41,6 +42,7 @@ from kafkaframes.capture.names import Event, Names, Told, sasl_user
 from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, Ints
 from kafkaframes.capture.secrets import has_secrets
 from kafkaframes.capture.streams import Pass
+from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.records.layout import CODECS
 from kafkaframes.spec import catalog
 
@@ -51,11 +53,44 @@ _NEEDS_JSON: Final = {"requestHeader": REQUEST, "request": REQUEST, "responseHea
 _SEPARATOR: Final = "\0"
 
 
+class Span(NamedTuple):
+    """Which calls are given of a stretch of files that others go before or after (a stream).
+
+    Those that are whole in files from ``first`` on; and, at the end, those that wait for a response, but for the ones
+    that begin in the last file: they come when the next file is there.
+    """
+
+    first: int
+    last: int
+
+    def chosen(self, made: Pass, calls: Ints) -> Any:
+        """Tell which calls of a pass are given."""
+        frames = made.frames
+        ends = [
+            np.where(calls[:, column] >= 0, frames[calls[:, column], F_END_NUMBER] >> FILE_SHIFT, -1)
+            for column in (CALL_REQUEST, CALL_RESPONSE)
+        ]
+        silent = (calls[:, CALL_RESPONSE] < 0) & (frames[calls[:, CALL_REQUEST], F_FLAGS] & NO_REPLY == 0)
+        if not made.last:
+            return np.where(silent, ends[0] >= self.first, np.maximum(*ends) >= self.first)
+        return np.where(silent, ends[0] < self.last, np.maximum(*ends) >= self.first)
+
+
 class CallMaker:
     """Makes the rows of passes; keeps what connections have told from pass to pass."""
 
-    def __init__(self, columns: Sequence[Column], files: Sequence[str], *, secrets: bool = False) -> None:
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        files: Sequence[str],
+        *,
+        secrets: bool = False,
+        typed: ApiTypes | None = None,
+        span: Span | None = None,
+    ) -> None:
         self.columns = tuple(columns)
+        self.typed = typed
+        self.span = span
         self.schema = pa.schema([(column.name, column.type) for column in columns])
         self.files = list(files)
         self.secrets = secrets
@@ -83,8 +118,13 @@ class _Calls:
             frames[calls[:, CALL_REQUEST], F_END_TIME] if len(frames) else 0,
             frames[calls[:, CALL_RESPONSE], F_END_TIME] if len(frames) else 0,
         )
-        self.order = np.argsort(times, kind="stable")
-        calls = calls[self.order]
+        order = np.argsort(times, kind="stable")
+        calls = calls[order]
+        if maker.typed is not None and len(calls):
+            keys = np.where(calls[:, CALL_REQUEST] >= 0, frames[calls[:, CALL_REQUEST], F_API], -1)
+            calls = calls[keys == maker.typed.api_key]
+        if maker.span is not None and len(calls):
+            calls = calls[maker.span.chosen(made, calls)]
         self.request, self.response = calls[:, CALL_REQUEST].copy(), calls[:, CALL_RESPONSE].copy()
         self.connection = calls[:, CALL_CONNECTION].copy()
         self.count = len(calls)
@@ -178,6 +218,25 @@ class _Calls:
                     if text.error is not None:
                         self.tell(row, text.error)
         return out
+
+    def typed_bodies(self, direction: str, typed: ApiTypes) -> pa.Array:
+        """Return the column of bodies as structs; null where one is not whole or cannot be read."""
+        kind = typed.type_of(direction)
+        parts, places = [], []
+        for key, version, rows in self.groups(direction):
+            if is_known(key, version, direction):
+                raw, starts = self.bytes_of(direction, rows)
+                decoded = Decoded(raw, starts, key, version, direction)
+                parts.append(typed.aligned(decoded.body, decoded.errors, direction))
+                places.append(rows)
+                for place in np.flatnonzero(decoded.errors.is_valid().to_numpy(zero_copy_only=False)).tolist():
+                    self.tell(int(rows[place]), f"{direction}: {decoded.errors[place].as_py()}")
+        if not parts:
+            return pa.nulls(self.count, kind)
+        which = np.full(self.count, -1, np.int64)
+        rows = np.concatenate(places)
+        which[rows] = np.arange(len(rows))
+        return pa.concat_arrays(parts).take(pa.array(which, pa.int64(), mask=which < 0))
 
     @cached_property
     def decoded(self) -> dict[tuple[str, int, int], tuple[Ints, Decoded]]:
@@ -413,7 +472,7 @@ class _Calls:
 
     def error_texts(self) -> pa.Array:
         """Return what is wrong; what other columns have found is among it."""
-        if self.wanted & _NEEDS_JSON.keys():
+        if self.wanted & _NEEDS_JSON.keys() and self.maker.typed is None:
             _ = self.texts
         if "errors" in self.wanted:
             _ = self.error_codes
@@ -487,7 +546,13 @@ def _summary_column(count: int, places: list[Ints], counts: list[Ints], cuts: In
 
 
 def _text_column(name: str) -> Callable[[_Calls], pa.Array]:
-    return lambda calls: pa.array(calls.texts[name], pa.string())
+    def column(calls: _Calls) -> pa.Array:
+        typed = calls.maker.typed
+        if typed is not None and name in (REQUEST, RESPONSE):
+            return calls.typed_bodies(name, typed)
+        return pa.array(calls.texts[name], pa.string())
+
+    return column
 
 
 _MAKERS: Final[dict[str, Callable[[_Calls], pa.Array]]] = {

@@ -79,8 +79,9 @@ NEW, ALIGNED, LOST = range(3)  # MODE
     F_MISSING,  # bytes
     F_DONE,
     F_BEGIN,  # of the prefix's first byte in the buffer
-) = range(19)
-FRAME_COLUMNS = 19
+    F_END_NUMBER,  # of the latest packet that holds some of it
+) = range(20)
+FRAME_COLUMNS = 20
 BROKEN, TOKEN, NO_REPLY, WAITED, CUT_OFF = 1, 2, 4, 8, 16  # F_FLAGS
 
 # A call: rows of frames (-1 none), the connection.

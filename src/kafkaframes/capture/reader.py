@@ -8,13 +8,15 @@ from typing import Final
 
 import pyarrow as pa
 
-from kafkaframes.capture.calls import CallMaker
+from kafkaframes.capture.calls import CallMaker, Span
 from kafkaframes.capture.columns import Column, choose, schema_of
 from kafkaframes.capture.files import find_files
 from kafkaframes.capture.packets import WINDOW_BYTES, FileProblem, PacketReader
 from kafkaframes.capture.records import RecordMaker, topic_names
 from kafkaframes.capture.streams import Streams
 from kafkaframes.capture.tables import batch_of, connection_rows, gap_rows, packet_batch, problem_rows
+from kafkaframes.capture.typed import ApiTypes
+from kafkaframes.errors import OptionError
 
 _SEPARATOR: Final = "\0"
 Paths = str | Iterable[str]
@@ -29,7 +31,9 @@ class CaptureOptions:
         columns: of that table, in this order; None: those that are there by default.
         ports: on which brokers listen; by default what a connection says tells whether it is Kafka.
         secrets: whether credentials are shown.
+        api: its calls only, with ``request`` and ``response`` as structs (:class:`ApiTypes`).
         share, shares: read the connections that fall to one of several readers of the same files.
+        lead_files: so many of the first files were read before; give what comes after them (a stream).
         window_bytes: how much of a file is looked at at once.
     """
 
@@ -37,8 +41,10 @@ class CaptureOptions:
     columns: tuple[str, ...] | None = None
     ports: tuple[int, ...] = ()
     secrets: bool = False
+    api: str | None = None
     share: int = 0
     shares: int = 1
+    lead_files: int | None = None
     window_bytes: int = WINDOW_BYTES
 
     def chosen(self) -> tuple[Column, ...]:
@@ -47,7 +53,14 @@ class CaptureOptions:
         Raises:
             OptionError: there is no such table or column.
         """
-        return choose(self.table, self.columns)
+        columns = choose(self.table, self.columns)
+        if self.api is None:
+            return columns
+        if self.table != "calls":
+            raise OptionError(f"api={self.api} is for table=calls, not for {self.table}")
+        types = ApiTypes(self.api, secrets=self.secrets)
+        kinds = {"request": types.request, "response": types.response}
+        return tuple(one._replace(type=kinds.get(one.name, one.type)) for one in columns)
 
 
 class CaptureBatches:
@@ -85,9 +98,15 @@ class CaptureBatches:
     def _streams(self) -> Streams:
         return Streams(self._packets, ports=self.options.ports)
 
+    def _span(self) -> Span | None:
+        lead = self.options.lead_files
+        return None if lead is None else Span(lead, len(self.files) - 1)
+
     def calls(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of calls."""
-        maker = CallMaker(self.columns, self.files, secrets=self.options.secrets)
+        options = self.options
+        typed = None if options.api is None else ApiTypes(options.api, secrets=options.secrets)
+        maker = CallMaker(self.columns, self.files, secrets=options.secrets, typed=typed, span=self._span())
         for made in self._streams():
             rows = maker.rows(made)  # of none, too: frames that wait for their response may say whose they are
             if rows.num_rows:
@@ -97,7 +116,7 @@ class CaptureBatches:
         """Yield the table of records."""
         everyone = replace(self.options, share=0, shares=1)
         names = topic_names(self.files, ports=everyone.ports)
-        maker = RecordMaker(self.columns, self.files, names, secrets=self.options.secrets)
+        maker = RecordMaker(self.columns, self.files, names, secrets=self.options.secrets, span=self._span())
         for made in self._streams():
             if len(made.calls):
                 yield from maker.rows(made)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kafkaframes.capture._kernels_streams import copy_pieces, whole_batches
 from kafkaframes.capture.bodies import REQUEST, RESPONSE, Decoded, binary_places, is_known
-from kafkaframes.capture.calls import CallMaker, _Calls
+from kafkaframes.capture.calls import CallMaker, Span, _Calls
 from kafkaframes.capture.columns import TIMESTAMP, Column, choose, schema_of
 from kafkaframes.capture.packets import Bytes, Ints, PacketReader
 from kafkaframes.capture.streams import Pass, Streams
@@ -67,13 +67,19 @@ class RecordMaker:
     """Makes the rows of the records of passes."""
 
     def __init__(
-        self, columns: Sequence[Column], files: Sequence[str], names: Mapping[bytes, str], *, secrets: bool = False
+        self,
+        columns: Sequence[Column],
+        files: Sequence[str],
+        names: Mapping[bytes, str],
+        *,
+        secrets: bool = False,
+        span: Span | None = None,
     ) -> None:
         self.columns = tuple(columns)
         self.schema = schema_of(columns)
         self.names = names
         self.secrets = secrets
-        self._calls = CallMaker(choose("calls", ("clientId", "connection", "correlationId")), files)
+        self._calls = CallMaker(choose("calls", ("clientId", "connection", "correlationId")), files, span=span)
 
     def rows(self, made: Pass) -> Iterator[pa.RecordBatch]:
         """Yield the records of a pass."""

@@ -44,6 +44,11 @@ def has_secrets(api_key: int) -> bool:
     return api_key in _APIS or api_key == _ENVELOPE
 
 
+def forwarded_field(api_key: int, direction: str) -> str | None:
+    """Return the field of an Envelope that carries another message; None for other APIs."""
+    return _FORWARDED.get((api_key, direction))
+
+
 def without_secrets(api_key: int, direction: str, body: dict[str, Any]) -> dict[str, Any]:
     """Return the JSON form of a message with ``(redacted)`` in place of credentials; the same object, changed.
 

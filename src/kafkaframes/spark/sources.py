@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkaframes.spark.kafka_capture import KafkaCaptureDataSource
 from kafkaframes.spark.kafka_log import KafkaLogDataSource
 
-SOURCES = (KafkaLogDataSource,)
+SOURCES = (KafkaLogDataSource, KafkaCaptureDataSource)

@@ -1,0 +1,116 @@
+"""The bodies of one API as columns: one type that all its versions fit into.
+
+A version's columns are those of ``messages``; a field that a version lacks is null in its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkaframes.capture.secrets import CONFIGS, FIELDS, REQUEST, RESPONSE, SECRET_CONFIG, forwarded_field
+from kafkaframes.errors import OptionError, SpecError
+from kafkaframes.messages.framed import request_columns, response_columns
+from kafkaframes.spec import catalog
+
+Path = tuple[str, ...]
+
+
+class ApiTypes:
+    """What requests and responses of an API are as Arrow structs."""
+
+    def __init__(self, api: str, *, secrets: bool = False) -> None:
+        """Take an API by its name or number.
+
+        Raises:
+            OptionError: there is no such API.
+        """
+        try:
+            self.api = catalog.api(int(api) if api.isdecimal() else api)
+        except SpecError as error:
+            raise OptionError(f"api={api}: {error}") from None
+        self.api_key = self.api.key
+        self.secrets = secrets
+
+    @cached_property
+    def request(self) -> pa.DataType:
+        """The type of requests."""
+        return self._union(REQUEST)
+
+    @cached_property
+    def response(self) -> pa.DataType:
+        """The type of responses."""
+        return self._union(RESPONSE)
+
+    def type_of(self, direction: str) -> pa.DataType:
+        """Return the type of requests or responses."""
+        return self.request if direction == REQUEST else self.response
+
+    def _union(self, direction: str) -> pa.DataType:
+        columns = request_columns if direction == REQUEST else response_columns
+        versions = range(self.api.versions.highest, self.api.versions.lowest - 1, -1)
+        return _merged([columns([], self.api_key, version).type.field("body").type for version in versions])
+
+    def aligned(self, body: pa.StructArray, errors: pa.Array, direction: str) -> pa.Array:
+        """Return bodies of one version in the type of all; null where there is an error; without credentials."""
+        hidden = frozenset() if self.secrets else frozenset(FIELDS.get((self.api_key, direction), ()))
+        name = None if self.secrets else forwarded_field(self.api_key, direction)
+        hidden |= {(name,)} if name is not None else set()
+        configs = frozenset() if self.secrets else frozenset(CONFIGS.get((self.api_key, direction), ()))
+        found = _aligned(body, self.type_of(direction), (), hidden, configs)
+        return (
+            pc.if_else(errors.is_null(), found, pa.nulls(len(found), found.type))
+            if errors.null_count < len(errors)
+            else found
+        )
+
+
+def _merged(kinds: Iterable[pa.DataType]) -> pa.DataType:
+    """Return the type that has the fields of all, those of the first ones first."""
+    kinds = list(kinds)
+    first = kinds[0]
+    if pa.types.is_struct(first):
+        by_name: dict[str, list[pa.DataType]] = {}
+        for kind in kinds:
+            for field in kind:
+                by_name.setdefault(field.name, []).append(field.type)
+        return pa.struct([(name, _merged(types)) for name, types in by_name.items()])
+    if pa.types.is_list(first):
+        return pa.list_(pa.field("element", _merged([kind.value_type for kind in kinds])))
+    return pa.binary() if pa.types.is_fixed_size_binary(first) else first
+
+
+def _aligned(array: Any, kind: pa.DataType, path: Path, hidden: frozenset[Path], configs: frozenset[Path]) -> pa.Array:
+    if path in hidden:
+        return pa.nulls(len(array), kind)
+    if pa.types.is_struct(kind):
+        parts = []
+        for field in kind:
+            if array.type.get_field_index(field.name) < 0:
+                parts.append(pa.nulls(len(array), field.type))
+            else:
+                deeper = (*path, field.name)
+                parts.append(_aligned(array.field(field.name), field.type, deeper, hidden, configs))
+        if path in configs:
+            parts = _without_values(parts, kind)
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+    if pa.types.is_list(kind):
+        values = _aligned(array.values, kind.value_type, path, hidden, configs)
+        return pa.ListArray.from_arrays(
+            array.offsets, values, type=kind, mask=array.is_null() if array.null_count else None
+        )
+    return array.cast(kind)
+
+
+def _without_values(parts: list[pa.Array], kind: pa.DataType) -> list[pa.Array]:
+    """Leave out the values of configurations whose names tell that they are secret."""
+    names, values = (kind.get_field_index(name) for name in ("name", "value"))
+    if names < 0 or values < 0:
+        return parts
+    secret = pc.match_substring_regex(parts[names], SECRET_CONFIG.pattern, ignore_case=True).fill_null(False)
+    parts[values] = pc.if_else(secret, pa.scalar(None, pa.string()), parts[values])
+    return parts

@@ -1,0 +1,137 @@
+"""``spark.read.format("kafka-capture")``: recorded traffic and request logs as rows. Thin: ``capture`` does the work.
+
+Tasks share connections, not bytes: each walks the headers of all files, which takes little, and reads the payload of
+the connections that fall to it. Nothing is shuffled. As a stream, a directory that fills up: a file is read when it is
+finished; the file before it is read again for the connections that go over the border.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+from kafkaframes.capture.columns import schema_of
+from kafkaframes.capture.files import natural
+from kafkaframes.capture.traffic import read_traffic
+from kafkaframes.errors import OptionError
+from kafkaframes.spark.capture_options import SourceOptions, Work, finished_files, plan_works
+from kafkaframes.spark.rebatch import rebatch
+from kafkaframes.spark.worker import settle
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class KafkaCaptureDataSource(DataSource):
+    """The data source ``kafka-capture``."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self._options = dict(options)
+
+    @cached_property
+    def parsed(self) -> SourceOptions:
+        """The options of a read."""
+        return SourceOptions.parse(self._options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``format()``."""
+        return "kafka-capture"
+
+    def schema(self) -> StructType:
+        """Return the schema of the table and columns asked for."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return from_arrow_schema(schema_of(self.parsed.read.chosen()))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader."""
+        return KafkaCaptureReader(self._narrowed(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        """Return the reader of a directory that fills up."""
+        if self.parsed.read.table not in ("calls", "records"):
+            raise OptionError(f"table={self.parsed.read.table} is for batch reads; a stream reads calls or records")
+        return KafkaCaptureStreamReader(self._narrowed(schema))
+
+    def _narrowed(self, schema: StructType) -> SourceOptions:
+        return replace(self.parsed, read=replace(self.parsed.read, columns=tuple(schema.names)))
+
+
+class CapturePartition(InputPartition):
+    """The work of one task."""
+
+    def __init__(self, work: Work) -> None:
+        super().__init__(work)
+        self.work = work
+
+
+def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    assert isinstance(partition, CapturePartition)
+    yield from rebatch(read_traffic(partition.work.files, partition.work.options))
+    settle()
+
+
+class KafkaCaptureReader(DataSourceReader):
+    """Plans in the planner process, reads in the workers."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """Share the connections out."""
+        works = plan_works(self.options.files(), self.options, cores=os.cpu_count() or 1)
+        return [CapturePartition(work) for work in works]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task as Arrow batches of about 1 MB."""
+        yield from _read(partition)
+
+
+class KafkaCaptureStreamReader(DataSourceStreamReader):
+    """Follows a directory; an offset is the name of the last file that was read."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name, as those below)
+        """Return where a query without a checkpoint starts: at the first file."""
+        return {"after": ""}
+
+    def latestOffset(self, start: Mapping[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
+        """Return the last finished file, or the last that one micro-batch may read."""
+        files = finished_files(self.options, now=time.time())
+        after = str(start["after"]) if start else ""
+        new = [path for path in files if not after or natural(path) > natural(after)]
+        if self.options.max_files is not None and start is not None:
+            new = new[: self.options.max_files]
+        return {"after": new[-1] if new else after}
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
+        """Share out what the files after ``start`` hold, with the file before them for what goes over the border."""
+        files = finished_files(replace(self.options, quiet_seconds=0), now=time.time())
+        last = natural(str(end["after"]))
+        before = [path for path in files if start["after"] and natural(path) <= natural(str(start["after"]))]
+        new = [path for path in files if path not in before and natural(path) <= last]
+        if not new:
+            return [CapturePartition(Work((), self.options.read))]
+        lead = before[-1:]
+        options = replace(self.options, read=replace(self.options.read, lead_files=len(lead)))
+        return [CapturePartition(work) for work in plan_works([*lead, *new], options, cores=os.cpu_count() or 1)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task."""
+        yield from _read(partition)
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """Nothing is kept here."""
+
+    def stop(self) -> None:
+        """Nothing is open here."""

@@ -1,0 +1,124 @@
+"""The data source kafka-capture: the same rows as the plain reader's, in any number of tasks, and as a stream."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafkaframes.capture.reader import CaptureOptions, read_capture
+from kafkaframes.errors import OptionError
+from kafkaframes.spark.capture_options import SourceOptions, plan_works
+
+DATA = Path(__file__).parent.parent / "data" / "captures"
+SHARE = DATA / "share-groups-broker43.pcap.zst"
+LOSS = DATA / "mangled-loss.pcapng.zst"
+
+
+def plain(path, **options):
+    return read_capture(str(path), CaptureOptions(**options)).read_all().to_pylist()
+
+
+def comparable(rows):
+    return sorted(str([row[name] for name in ("connection", "correlationId", "apiName", "_error")]) for row in rows)
+
+
+def test_options_are_checked_before_anything_is_read():
+    assert SourceOptions.parse({"path": "x", "PORTS": "9092,9094-9095"}).read.ports == (9092, 9094, 9095)
+    for options, words in [
+        ({}, "needs a path"),
+        ({"path": "x", "tabel": "calls"}, "did you mean table"),
+        ({"path": "x", "table": "nonsense"}, "one of calls"),
+        ({"path": "x", "columns": "nonsense"}, "no column"),
+        ({"path": "x", "api": "Nonsense"}, "api=Nonsense"),
+        ({"path": "x", "api": "Metadata", "table": "gaps"}, "table=calls"),
+        ({"path": "x", "minPartitions": "0"}, "above 0"),
+    ]:
+        with pytest.raises(OptionError, match=words):
+            SourceOptions.parse(options)
+
+
+def test_small_files_are_one_task_and_large_ones_as_many_as_there_are_cores(tmp_path):
+    path = tmp_path / "x.pcap"
+    path.write_bytes(bytes(100))
+    options = SourceOptions.parse({"path": str(path)})
+    assert len(plan_works([str(path)], options, cores=4)) == 1
+    with path.open("r+b") as file:
+        file.truncate(1 << 30)
+    assert [work.options.share for work in plan_works([str(path)], options, cores=4)] == [0, 1, 2, 3]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_rows_are_those_of_the_plain_reader(spark, tasks):
+    frame = spark.read.format("kafka-capture").option("minPartitions", tasks).load([str(SHARE), str(LOSS)])
+    rows = [row.asDict() for row in frame.collect()]
+    both = read_capture([str(SHARE), str(LOSS)], CaptureOptions()).read_all().to_pylist()
+    assert comparable(rows) == comparable(both)
+    assert frame.rdd.getNumPartitions() == tasks
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("table", ["connections", "gaps", "packets", "records"])
+def test_every_table(spark, table):
+    frame = spark.read.format("kafka-capture").option("table", table).load(str(LOSS))
+    assert frame.count() == len(plain(LOSS, table=table))
+    frame.limit(2).collect()
+
+
+@pytest.mark.spark
+def test_one_api_as_typed_columns_in_sql(spark):
+    spark.read.format("kafka-capture").option("api", "Metadata").load(str(LOSS)).createOrReplaceTempView("metadata")
+    found = spark.sql(
+        "select distinct t.name from metadata lateral view explode(response.topics) as t where t.name is not null"
+    )
+    names = {
+        t["name"] for row in plain(LOSS, api="Metadata") if row["response"] for t in row["response"]["topics"] or []
+    }
+    assert {row.name for row in found.collect()} == names - {None}
+
+
+@pytest.mark.spark
+def test_a_directory_that_fills_up_gives_every_call_once(spark, tmp_path):
+    """The rotating recorder's files one after the other; connections and frames go over the borders."""
+    whole = read_capture(str(SHARE), CaptureOptions(table="packets")).read_all()
+    assert whole.num_rows
+    data = _unpacked(SHARE)
+    pieces = _split(data, 4)
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    stream = spark.readStream.format("kafka-capture").option("quietSeconds", 0).load(str(source))
+    for number, piece in enumerate(pieces):
+        (source / f"trace.{number}.pcap").write_bytes(piece)
+        query = (
+            stream.writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(out))
+        )
+        query.awaitTermination(120)
+        assert query.exception() is None
+    rows = [row.asDict() for row in spark.read.parquet(str(out)).collect()]
+    answered = [row for row in plain(SHARE) if row["_error"] is None]
+    key = ("clientPort", "correlationId", "apiName")
+    found = sorted(str([row[name] for name in key]) for row in rows if row["_error"] is None)
+    assert found == sorted(str([row[name] for name in key]) for row in answered)
+    shutil.rmtree(source)
+
+
+def _unpacked(path):
+    from kafkaframes.capture.files import open_bytes
+
+    with open_bytes(str(path)) as file:
+        return file.read()
+
+
+def _split(data, count):
+    """Cut a pcap into several, between packets, wherever frames are."""
+    edges, at = [24], 24
+    while at < len(data):
+        at += 16 + int.from_bytes(data[at + 8 : at + 12], "little")
+        edges.append(at)
+    steps = [edges[len(edges) * number // count] for number in range(count)] + [len(data)]
+    return [data[:24] + data[a:b] for a, b in zip([24, *steps[1:-1]], steps[1:], strict=True)]
