@@ -34,6 +34,8 @@ def key(kind, versions, api_key):
     return spec(A, type=kind, validVersions=versions, apiKey=api_key, **INFLEXIBLE)
 
 
+TEXT = {"name": "M", "type": "string", "versions": "0+", "nullableVersions": "0+"}
+NULL_TEXT = {**TEXT, "default": "null"}
 NULL_BYTES = with_(A, type="bytes", nullableVersions="0+", default="null")
 NAN = with_(A, type="float64", default="NaN")
 TAGGED_STRUCT = with_(T, type="S", fields=[with_(X, versions="2+")])
@@ -128,6 +130,33 @@ CHANGES = {
     ),
     "tag below a renamed field": (spec(listed(X, T)), spec(listed(X, T, name="M")), {("field-renamed", "M", "0-3")}),
     "default": (spec(A), spec(with_(A, default="1")), {("default-changed", "A", "")}),
+    "empty to null, carried by every version": (spec(TEXT), spec(NULL_TEXT), {("default-to-null", "M", "")}),
+    "empty to null, in structs of an array that is new": (
+        spec(with_(listed(with_(TEXT, versions="1+")), versions="1+")),
+        spec(with_(listed(with_(NULL_TEXT, versions="1+")), versions="1+")),
+        {("default-to-null", "L.M", "")},
+    ),
+    "empty to null, in a struct that a version lacks": (
+        spec(with_(listed(TEXT), versions="1+", type="S")),
+        spec(with_(listed(NULL_TEXT), versions="1+", type="S")),
+        {("default-changed", "L.M", "")},
+    ),
+    "empty to null, not in the oldest version": (
+        spec(with_(TEXT, versions="1+")),
+        spec(with_(NULL_TEXT, versions="1+")),
+        {("default-changed", "M", "")},
+    ),
+    "empty to null, a tag": (
+        spec(with_(TEXT, tag=0, taggedVersions="3+")),
+        spec(with_(NULL_TEXT, tag=0, taggedVersions="3+")),
+        {("default-changed", "M", "")},
+    ),
+    "null to empty": (spec(NULL_TEXT), spec(TEXT), {("default-changed", "M", "")}),
+    "empty list to null": (
+        spec(with_(TEXT, type="[]int8")),
+        spec(with_(NULL_TEXT, type="[]int8")),
+        {("default-changed", "M", "")},
+    ),
     "default told otherwise": (spec(with_(A, default="0x10")), spec(with_(A, default="16")), set()),
     "NaN": (spec(NAN), spec(NAN), set()),
     "ignorable": (spec(A), spec(with_(A, ignorable=True)), {("ignorable", "A", "")}),

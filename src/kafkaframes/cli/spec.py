@@ -11,6 +11,7 @@ COMMANDS = {
     "check": ("kafkaframes.cli.spec_check", "may these specs follow those? KIP-482's rules; exit status for CI"),
     "lint": ("kafkaframes.cli.spec_lint", "what Kafka's generator refuses in these files, and what it should"),
     "guide": ("kafkaframes.cli.spec_guide", "write the protocol guide: one HTML page, searchable offline"),
+    "rewrite": ("kafkaframes.cli.spec_rewrite", "write specs as a proposal would have them: KIP-636"),
     "import": ("kafkaframes.cli.spec_import", "write the catalog from the specs of Kafka's releases"),
 }
 command = LazyGroup(

@@ -55,6 +55,7 @@ _TABLE: tuple[tuple[str, Verdict, str], ...] = (
     ("tag-nullable", "breaking", "KIP-482: nullable or not is decided once, for ever"),
     ("tag-narrowed", "breaking", "a tag that an existing version carried is an error to its new readers"),
     ("default-changed", "breaking", "who leaves a field out, and who reads a version without it, means the default"),
+    ("default-to-null", "note", "every version carries the text, so no bytes mean its default; unset now writes null"),
     ("field-renamed", "note", "the name is not on the wire, but it is in code and in Kafka's JSON form of messages"),
     ("struct-renamed", "note", "the name of a struct is only in code"),
     ("ignorable", "note", "the bytes stay; what is dropped or refused at versions without the field changes"),

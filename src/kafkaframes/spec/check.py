@@ -15,10 +15,12 @@ def check_sets(old: Mapping[str, MessageSpec], new: Mapping[str, MessageSpec]) -
     A message that is gone while another one took its type and API key is taken for renamed.
     """
     renamed = dict(_renamed(old, new))
+    unstable = {one.api_key for one in old.values() if one.type == "request" and one.latest_version_unstable}
     for name, before in sorted(old.items()):
         after = new.get(renamed.get(name, name))
         if after is not None:
-            yield from compare(before, after)
+            is_unstable = before.type in RPC_TYPES and before.api_key in unstable
+            yield from compare(before, after, is_unstable=is_unstable)
         elif not before.is_removed:
             yield _finding(
                 "message-gone", name, f"{before.type} {before.api_key if before.api_key is not None else ''}"

@@ -7,7 +7,7 @@ position and compares texts; where the two differ, ``docs/spec-evolution.md`` sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from kafkaframes.spec.changes import RULES, Finding, Verdict, version_text
@@ -17,9 +17,16 @@ from kafkaframes.spec.model import RPC_TYPES, FieldSpec, MessageSpec, StructSpec
 Path = tuple[str, ...]
 
 
-def compare(old: MessageSpec, new: MessageSpec) -> list[Finding]:
-    """Return every change from one spec of a message to the next, gravest first."""
-    return _Comparison(old, new).run()
+def compare(old: MessageSpec, new: MessageSpec, *, is_unstable: bool | None = None) -> list[Finding]:
+    """Return every change from one spec of a message to the next, gravest first.
+
+    Args:
+        old: the spec before; ``new`` the spec after.
+        new: see ``old``.
+        is_unstable: whether the highest version of ``old`` is not released yet; a response's spec does not say it, its
+            request's does. As ``old`` says if not told.
+    """
+    return _Comparison(old, new, old.latest_version_unstable if is_unstable is None else is_unstable).run()
 
 
 @dataclass(slots=True)
@@ -28,6 +35,7 @@ class _Comparison:
 
     old: MessageSpec
     new: MessageSpec
+    is_unstable: bool
     seen: dict[tuple[str, Path, str], list[int]] = field(default_factory=dict)
     renamed: dict[Path, Path] = field(default_factory=dict)
 
@@ -56,7 +64,7 @@ class _Comparison:
 
     def _finding(self, rule: str, path: Path, text: str, versions: list[int]) -> Finding:
         verdict: Verdict = RULES[rule].verdict
-        unreleased = self.old.valid_versions.highest if self.old.latest_version_unstable else None
+        unreleased = self.old.valid_versions.highest if self.is_unstable else None
         if verdict == "breaking" and versions and set(versions) == {unreleased}:
             verdict, text = "note", f"{text} (the version is unstable: not released yet)"
         return Finding(RULES[rule], self.new.name, path, version_text(versions), text, verdict)
@@ -260,11 +268,22 @@ class _Comparison:
                 continue
             place = self._now(path)
             if _default(old) != _default(new) and _kind_of(old) == _kind_of(new):
-                self._say("default-changed", place, f"default {_text(old)} is now {_text(new)}")
+                is_safe = self._is_harmless(old, new) and self._is_carried(path, place)
+                rule = "default-to-null" if is_safe else "default-changed"
+                self._say(rule, place, f"default {_text(old)} is now {_text(new)}")
             if old.ignorable != new.ignorable:
                 self._say("ignorable", place, "now refused" if old.ignorable else "now dropped")
             if old.map_key != new.map_key:
                 self._say("map-key", place, "is no key any more" if old.map_key else "is a key now")
+
+    def _is_harmless(self, old: FieldSpec, new: FieldSpec) -> bool:
+        """Whether a default went from empty text or bytes to null: nothing is said with either."""
+        return not old.type.is_array and old.default in ("", b"") and new.default is None
+
+    def _is_carried(self, before: Path, after: Path) -> bool:
+        """Whether no version that both specs have leaves the field out, so that no reader fills in its default."""
+        versions = list(self._shared())
+        return is_carried(self.old, before, versions) and is_carried(self.new, after, versions)
 
     def _now(self, path: Path) -> Path:
         """Return a path of the old spec in the names of the new one."""
@@ -294,6 +313,28 @@ def ledger(message: MessageSpec) -> Iterator[tuple[tuple[Path, int], FieldSpec]]
     for path, one in fields_of(message):
         if one.tag is not None:
             yield (path[:-1], one.tag), one
+
+
+def is_carried(message: MessageSpec, path: Path, versions: Iterable[int]) -> bool:
+    """Return whether a field stands, untagged, in every struct of these versions that could hold it.
+
+    A struct in an array is there where the array is; a single struct that a version lacks, or that a tag may leave
+    out, is read as one of defaults.
+    """
+    struct = message.struct
+    *parents, name = path
+    for parent in parents:
+        one = struct.field(parent)
+        if one.type.is_array or one.default is None:
+            versions = [version for version in versions if one.is_present(version)]
+        elif not _stands(one, versions):
+            return False
+        struct = message.struct_of(one)
+    return _stands(struct.field(name), versions)
+
+
+def _stands(one: FieldSpec, versions: Iterable[int]) -> bool:
+    return all(one.is_present(version) and not one.is_tagged(version) for version in versions)
 
 
 def struct_at(message: MessageSpec, path: Path) -> StructSpec | None:

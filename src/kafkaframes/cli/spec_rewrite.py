@@ -1,0 +1,137 @@
+"""``kafkaframes spec rewrite``: whole sets of specs, rewritten as a proposal says. KIP-636 is the one there is."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from kafkaframes.cli.spec_sources import published
+from kafkaframes.errors import OptionError, SpecError
+from kafkaframes.spec import catalog
+from kafkaframes.spec.changes import worst
+from kafkaframes.spec.check import check_sets
+from kafkaframes.spec.emit import to_text
+from kafkaframes.spec.kip_636 import TRUNK_OF_OCTOBER_2024, Rewrite, numbers, rewrite
+from kafkaframes.spec.load import PUBLISHED, load_message
+from kafkaframes.spec.model import MessageSpec
+
+_COLUMNS: Final = ("api_key", "message", "field", "kind", "tag", "tagged_versions", "default", "arrays", "outcome")
+_HEADERS: Final = ("RequestHeader", "ResponseHeader")
+
+
+@click.command("rewrite")
+@click.argument("proposal", type=click.Choice(["kip-636"]))
+@click.option("--from", "source", metavar="DIR|ZIP|JAR", help="Specs to rewrite  [default: the catalog's].")
+@click.option("--to", "target", type=click.Path(file_okay=False, path_type=Path), required=True, help="A new folder.")
+@click.option("--suffix", is_flag=True, help="Names that end so too (PartitionErrorCode, AcknowledgeErrorMessage).")
+@click.option("--as-written", is_flag=True, help="ApiVersions and unreleased versions too, as the document says.")
+@click.option("--report", "style", type=click.Choice(["csv", "json"]), help="Print a row a field instead of text.")
+def command(proposal: str, source: str | None, target: Path, suffix: bool, as_written: bool, style: str | None) -> None:
+    """Write message specs in which the errors of every response are tagged fields, as KIP-636 proposes.
+
+    Every request and response gets a new version; each ErrorCode and ErrorMessage of the response is tagged in it,
+    with the next free tag of its struct and, for messages, null as its default. OffsetDelete turns flexible with it.
+    Left out: SaslHandshake, as the document says, and ApiVersions, whose code every client must find (KIP-511). Specs
+    of other messages are passed on.
+
+    The same input gives the same files, and a rewritten folder comes out as it went in. Use them with --specs, with
+    `connection`, or with Kafka's own generator.
+    """
+    specs = _read(source)
+    _check_target(source, target)
+    done = rewrite(specs, suffix=suffix, as_written=as_written)
+    _write(target, {f"{name}.json": to_text(spec) for name, spec in done.specs.items()})
+    if style == "json":
+        click.echo(json.dumps(list(_rows(done)), indent=1))
+    elif style == "csv":
+        table = csv.DictWriter(sys.stdout, _COLUMNS, lineterminator="\n")
+        table.writeheader()
+        table.writerows(_rows(done))
+    else:
+        for line in _text(specs, done, target):
+            click.echo(line)
+
+
+def _read(source: str | None) -> dict[str, MessageSpec]:
+    """Return the specs of a place by name; without one those of the catalog that a connection needs."""
+    if source is None:
+        names = [name for api in catalog.apis() for name in (api.request, api.response)]
+        return {name: catalog.load(name) for name in (*_HEADERS, *names)}
+    specs: dict[str, MessageSpec] = {}
+    for one in published(source):
+        spec = load_message(one.text, file=one.file, dialect=PUBLISHED)
+        if spec.name in specs:
+            raise SpecError(f"{source} has two specs of {spec.name}: give one release", file=one.file)
+        specs[spec.name] = spec
+    return specs
+
+
+def _check_target(source: str | None, target: Path) -> None:
+    """Refuse a folder that holds anything else than a rewrite's files, and the source itself."""
+    if source is not None:
+        inside = target.resolve()
+        if Path(source).resolve() in (inside, *inside.parents):
+            raise OptionError(f"--to {target} lies in what is rewritten: sources are never written to")
+    surplus = [path.name for path in sorted(target.glob("*")) if path.suffix != ".json"] if target.exists() else []
+    if surplus:
+        raise OptionError(f"--to {target} holds other files ({surplus[0]}): name a new folder")
+
+
+def _write(target: Path, texts: Mapping[str, str]) -> None:
+    existing = {path.name for path in target.glob("*.json")} if target.exists() else set()
+    if existing - texts.keys():
+        raise OptionError(f"--to {target} holds {min(existing - texts.keys())}, which is no part of this rewrite")
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (target / name).write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise OptionError(f"--to {target} cannot be written: {error.strerror}") from None
+
+
+def _rows(done: Rewrite) -> Iterator[dict[str, Any]]:
+    """Yield a row for each field that was tagged, and for each message or field that was not."""
+    for one in done.fields:
+        default = "" if one.kind == "code" else "null"
+        yield _row(
+            done, one.message, one.path, kind=one.kind, tag=one.tag, tagged_versions=f"{one.version}+",
+            default=f"{default} (was empty)" if one.is_null_default_new else default, arrays=one.arrays,
+            outcome="tagged",
+        )  # fmt: skip
+    for kept in done.kept:
+        yield _row(done, kept.message, kept.path, outcome=f"left: {kept.reason}")
+
+
+def _row(done: Rewrite, message: str, path: Iterable[str], **cells: Any) -> dict[str, Any]:
+    about = {"api_key": done.specs[message].api_key, "message": message, "field": ".".join(path)}
+    return dict.fromkeys(_COLUMNS) | about | cells
+
+
+def _text(before: Mapping[str, MessageSpec], done: Rewrite, target: Path) -> Iterator[str]:
+    for api in done.apis:
+        notes = ", flexible now" if api.is_flexible_new else ""
+        notes += ", in place: not released yet" if api.before == api.version else ""
+        yield f"{api.response} {api.before} -> {api.version}{notes}"
+        for one in done.fields:
+            if one.message == api.response:
+                null = "; null is its default now" if one.is_null_default_new else ""
+                yield f"  {'.'.join(one.path)}: tag {one.tag}{null}"
+    for kept in done.kept:
+        yield f"left: {'.'.join((kept.message, *kept.path))}: {kept.reason}"
+    yield ""
+    yield f"{'':<36} {'here':>6}  trunk of October 2024, --suffix --as-written"
+    for name, count in numbers(done).items():
+        yield f"{name:<36} {count:>6}  {TRUNK_OF_OCTOBER_2024[name]:>6}"
+    yield ""
+    found = list(check_sets(before, done.specs))
+    for finding in found:
+        if finding.verdict == "breaking":
+            yield f"{finding.verdict}: {finding.message}.{finding.place}: {finding.text} ({finding.rule.name})"
+    counts = ", ".join(f"{sum(one.verdict == v for one in found)} {v}" for v in ("breaking", "note", "compatible"))
+    yield f"{worst(found)} (spec check): {counts} changes; {len(done.specs)} specs in {target}"

@@ -1,0 +1,96 @@
+"""``spec rewrite kip-636``: files that every other command takes, and what it refuses to write into."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from kafkaframes.cli.main import cli
+from kafkaframes.errors import OptionError
+from kafkaframes.messages import message
+
+
+def run(*arguments):
+    result = CliRunner().invoke(cli, list(map(str, arguments)))
+    return result.exit_code, result.output, result.exception
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kip") / "new"
+    code, text, _ = run("spec", "rewrite", "kip-636", "--to", folder)
+    assert code == 0, text
+    return folder, text
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_the_text_names_every_field_what_is_left_the_numbers_and_the_verdict(written):
+    folder, text = written
+    assert "OffsetDeleteResponse 0 -> 1, flexible now\n  ErrorCode: tag 0\n" in text
+    assert "left: SaslHandshakeResponse: the document leaves it out" in text
+    assert "codes tagged                            119     111" in text
+    assert "breaking (spec check): 3 breaking" in text
+    assert len(contents(folder)) == 192
+
+
+def test_the_files_are_taken_by_lint_check_show_import_and_messages(written, tmp_path):
+    folder, _ = written
+    code, text, _ = run("spec", "lint", folder)
+    assert (code, text.splitlines()[-1].split(",")[1]) == (0, " 0 errors")
+    assert "tag 0, default 0" in run("spec", "show", folder / "HeartbeatResponse.json", "5")[1]
+    assert run("spec", "import", folder, "-o", tmp_path)[0] == 0
+    cls = message("HeartbeatResponse", specs=folder)
+    assert (cls().encode(5).hex(), cls(error_code=27).encode(5).hex()) == ("0000000000", "00000000" + "01" + "0002001b")
+    shown = run("decode", "00000001000000000001000200" + "1b", "--api", "12", "--version", "5", "--specs", folder)
+    assert "HeartbeatResponse.ErrorCode" in shown[1], shown
+
+
+def test_the_same_again_and_a_rewrite_of_it_are_the_same_bytes(written, tmp_path):
+    folder, _ = written
+    before = contents(folder)
+    assert run("spec", "rewrite", "kip-636", "--to", folder)[0] == 0
+    assert contents(folder) == before
+    assert run("spec", "rewrite", "kip-636", "--from", folder, "--to", tmp_path / "again")[0] == 0
+    assert contents(tmp_path / "again") == before
+
+
+def test_reports(tmp_path):
+    rows = list(csv.DictReader(io.StringIO(run("spec", "rewrite", "kip-636", "--to", tmp_path, "--report", "csv")[1])))
+    assert rows == [
+        {key: "" if value is None else str(value) for key, value in row.items()}
+        for row in json.loads(run("spec", "rewrite", "kip-636", "--to", tmp_path, "--report", "json")[1])
+    ]
+    produce = [row for row in rows if row["message"] == "ProduceResponse"]
+    assert [(row["field"], row["tag"], row["tagged_versions"], row["default"], row["arrays"]) for row in produce] == [
+        ("Responses.PartitionResponses.ErrorCode", "1", "14+", "", "2"),
+        ("Responses.PartitionResponses.ErrorMessage", "2", "14+", "null", "2"),
+    ]
+    assert sum(row["outcome"].startswith("left: ") for row in rows) == 5
+    assert sum(row["default"] == "null (was empty)" for row in rows) == 27
+
+
+def test_nothing_is_written_into_the_source_or_among_other_files(written, tmp_path):
+    folder, _ = written
+    before = contents(folder)
+    for target in (folder, folder / "within"):
+        assert isinstance(run("spec", "rewrite", "kip-636", "--from", folder, "--to", target)[2], OptionError)
+    assert contents(folder) == before
+    for name in ("other.txt", "Other.json"):
+        place = tmp_path / name.replace(".", "-")
+        place.mkdir()
+        (place / name).write_text("mine")
+        code, _, error = run("spec", "rewrite", "kip-636", "--to", place)
+        assert (code != 0, isinstance(error, OptionError), len(contents(place))) == (True, True, 1)
+    (tmp_path / "file").write_text("")
+    assert run("spec", "rewrite", "kip-636", "--to", tmp_path / "file")[0] == 2
+    assert isinstance(run("spec", "rewrite", "kip-636", "--to", tmp_path / "file" / "below")[2], OptionError)
+    assert isinstance(
+        run("spec", "rewrite", "kip-636", "--from", tmp_path / "none", "--to", tmp_path / "x")[2], OptionError
+    )
