@@ -81,10 +81,12 @@ def main() -> None:
     ]
     for magic, codec in [(1, "gzip"), (2, "gzip"), (1, "snappy"), (2, "snappy"), (1, "lz4"), (2, "lz4"), (2, "zstd")]:
         sets, size = batches(magic, codec, count, 0)
-        fast, out = seconds(sets, AppendSettings(magic=magic))
+        fast, out = seconds(sets, AppendSettings(record_format=magic))
         assert all(one[61:] == other[61:] for one, other in zip(sets, out, strict=True))
         holes, _ = batches(magic, codec, count // 4, 1)
-        slow, rebuilt = seconds(holes, AppendSettings(magic=magic, on_noncontiguous="reassign", origin="REPLICATION"))
+        slow, rebuilt = seconds(
+            holes, AppendSettings(record_format=magic, on_noncontiguous="reassign", origin="REPLICATION")
+        )
         assert len(rebuilt) == len(holes)
         slow *= len(sets) / len(holes)
         rates = f"{size / fast / 1e6:.0f} | {size / slow / 1e6:.0f} | {slow / fast:.1f}"

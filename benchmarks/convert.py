@@ -44,7 +44,7 @@ def segment(mebibytes: int, magic: int, codec: Codec) -> bytes:
     ]
     keys = [b"%d" % chance.randrange(100_000) for _ in range(count)]
     stamps = [1_700_000_000_000 + n * 37 for n in range(count)]
-    return build_records({"timestamp": stamps, "key": keys, "value": values}, magic=magic, codec=codec)
+    return build_records({"timestamp": stamps, "key": keys, "value": values}, record_format=magic, codec=codec)
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -99,7 +99,7 @@ def measured(raw: bytes, target: Codec, repeats: int) -> tuple[int, float, float
         top = Path(folder)
         (top / "in-0").mkdir()
         (top / "in-0" / f"{0:020}.log").write_bytes(raw)
-        settings = RewriteSettings(magic=2, codec=target)
+        settings = RewriteSettings(record_format=2, codec=target)
         convert(str(top / "in-0"), top / "out", settings)
         compressed, plain = payloads(raw)
         _, new_plain = payloads((top / "out" / f"{0:020}.log").read_bytes())

@@ -63,7 +63,9 @@ def pieces_of(rows: list[Row]) -> list[pa.Table]:
 def ours(pieces: list[pa.Table], magic: int, codec: str) -> int:
     return sum(
         len(
-            kafkaframes.build_records(piece, magic=magic, codec=codec, batch_records=BATCH_RECORDS, batch_bytes=1 << 30)
+            kafkaframes.build_records(
+                piece, record_format=magic, codec=codec, batch_records=BATCH_RECORDS, batch_bytes=1 << 30
+            )
         )
         for piece in pieces
     )
@@ -102,7 +104,7 @@ def best_seconds(call: Callable[[], int], rounds: int) -> float | None:
 
 def check(pieces: list[pa.Table], rows: list[Row], magic: int, codec: str) -> None:
     """Let aiokafka read our bytes: every key and value must come back."""
-    raw = b"".join(kafkaframes.build_records(piece, magic=magic, codec=codec) for piece in pieces)
+    raw = b"".join(kafkaframes.build_records(piece, record_format=magic, codec=codec) for piece in pieces)
     log, found = MemoryRecords(raw), []
     while log.has_next():
         batch = log.next_batch()

@@ -85,7 +85,7 @@ def make(data_set: DataSet, codec: str, share: float) -> tuple[bytes, int]:
         headers = [("source", b"bench"), ("trace", b"0123456789abcdef")]
         columns["headers"] = [headers if number % 4 == 0 else [] for number in range(count)]
     data = kafkaframes.build_records(
-        columns, magic=data_set.magic, codec=codec, batch_records=data_set.batch_records, batch_bytes=1 << 30
+        columns, record_format=data_set.magic, codec=codec, batch_records=data_set.batch_records, batch_bytes=1 << 30
     )
     return data, count
 

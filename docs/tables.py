@@ -75,7 +75,7 @@ def formats_table() -> str:
 def _tried(magic: int, codec: str) -> str:
     records = [{"key": b"key", "value": b"value %d" % number, "timestamp": number} for number in range(100)]
     try:
-        raw = kafkaframes.build_records(records, magic=magic, codec=codec)
+        raw = kafkaframes.build_records(records, record_format=magic, codec=codec)
     except EncodeError:
         return "not in Kafka"
     (batch,) = kafkaframes.read_records(raw, columns=["key", "value"], mode="FAILFAST")

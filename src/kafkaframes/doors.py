@@ -144,7 +144,7 @@ def read_capture(
 def build_records(
     columns: Any,
     *,
-    magic: int = 2,
+    record_format: int = 2,
     codec: str | int = "none",
     level: int | None = None,
     base_offset: int = 0,
@@ -169,8 +169,8 @@ def build_records(
             mappings. ``key`` and ``value`` (binary or string, null allowed), ``offset`` (increasing; holes are
             kept), ``timestamp`` (ms or an Arrow timestamp), ``headers`` (lists of struct<key, value>, maps, or pairs).
             The reader's other columns may be there and are ignored.
-        magic: the record format; 0 and 1 hold neither headers nor anything below ``timestamp_type`` here, 0 holds
-            no timestamp (that column is ignored then).
+        record_format: 0, 1 or 2; formats 0 and 1 hold neither headers nor anything below ``timestamp_type`` here,
+            0 holds no timestamp (that column is ignored then).
         codec: none, gzip, snappy, lz4 or zstd (format 2 only).
         level: the codec's level (KIP-390); None is Kafka's default.
         base_offset: the first offset where ``columns`` has none.
@@ -194,7 +194,7 @@ def build_records(
 
     return build(
         columns,
-        magic=magic,
+        record_format=record_format,
         codec=codec,
         level=level,
         base_offset=base_offset,
@@ -222,7 +222,7 @@ def restore_log(sources: Path | Sequence[Path], to: Path, **settings: Any) -> Re
         sources: log directories, partitions or segments; or one Parquet file or directory.
         to: the new log directory.
         settings: as ``kafkaframes.restore.settings.RestoreSettings`` has them: ``topics``, ``topic_map``,
-            ``offsets="keep"`` or ``"reassign"``, ``from_offset``, ``until_timestamp_ms``, ``damaged="skip"``, ...
+            ``offsets="keep"`` or ``"reassign"``, ``from_offset``, ``until_timestamp_ms``, ``mode="DROPMALFORMED"``, ...
 
     Raises:
         LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.

@@ -141,7 +141,9 @@ def a_set(choose: random.Random) -> bytes:
         if choose.random() < 0.25:
             options |= {"producer_id": choose.choice((-1, 0, 5)), "producer_epoch": choose.choice((-1, 0, 3))}
             options |= {"base_sequence": choose.choice((-1, 0, 2**31 - 2)), "transactional": choose.random() < 0.5}
-    raw = build_records(columns, magic=magic, codec=codec, batch_bytes=choose.choice((1, 1 << 20, 1 << 20)), **options)
+    raw = build_records(
+        columns, record_format=magic, codec=codec, batch_bytes=choose.choice((1, 1 << 20, 1 << 20)), **options
+    )
     batches = batches_of(raw)
     place, layout = choose.randrange(len(batches)), LAYOUTS[magic]
     kind = choose.random()
@@ -175,7 +177,7 @@ def some_settings(choose: random.Random) -> AppendSettings:
     while asked["op"] != "append":
         asked = a_question(choose)
     return AppendSettings(
-        magic=asked["target_magic"],
+        record_format=asked["target_magic"],
         codec=asked["target_codec"],
         timestamp_type=asked["ts_type"],
         now_ms=NOW,

@@ -43,8 +43,8 @@ def test_v2_in_place_touches_the_base_offset_and_the_leader_epoch_and_nothing_el
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_v1_in_place_touches_the_wrappers_offset_only_and_it_is_the_last_inner_one(codec):
-    sent = build_records(ROWS, magic=1, codec=codec)
-    appended = validate_and_assign(sent, 500, AppendSettings(magic=1))
+    sent = build_records(ROWS, record_format=1, codec=codec)
+    appended = validate_and_assign(sent, 500, AppendSettings(record_format=1))
     assert appended.in_place
     assert int.from_bytes(appended.records[:8], "big") == 502
     assert appended.records[8:] == sent[8:]
@@ -53,7 +53,9 @@ def test_v1_in_place_touches_the_wrappers_offset_only_and_it_is_the_last_inner_o
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_v0_is_always_rebuilt(codec):
-    appended = validate_and_assign(build_records(ROWS, magic=0, codec=codec), 500, AppendSettings(magic=0))
+    appended = validate_and_assign(
+        build_records(ROWS, record_format=0, codec=codec), 500, AppendSettings(record_format=0)
+    )
     assert not appended.in_place
     assert appended.recompressed_bytes > 0
     assert offsets(appended.records) == [500, 501, 502]
@@ -61,8 +63,8 @@ def test_v0_is_always_rebuilt(codec):
 
 @pytest.mark.parametrize("magic", [1, 2])
 def test_append_time_rewrites_the_timestamp_and_the_crc(magic):
-    sent = build_records(ROWS, magic=magic, codec="lz4")
-    settings = AppendSettings(magic=magic, timestamp_type="LogAppendTime", now_ms=9999)
+    sent = build_records(ROWS, record_format=magic, codec="lz4")
+    settings = AppendSettings(record_format=magic, timestamp_type="LogAppendTime", now_ms=9999)
     appended = validate_and_assign(sent, 0, settings)
     batches = list(read_values(appended.records))
     assert appended.in_place
@@ -75,11 +77,11 @@ def mirrored(magic: int, codec: int = 3) -> bytes:
     """A set out of a compacted topic: offsets 0, 3, 4, as a mirror copies it."""
     if codec or magic == 2:
         return build_batch(rows_of(HOLES), magic=magic, codec=codec, fields=BatchFields())
-    return bytes(build_records(HOLES, magic=magic))
+    return bytes(build_records(HOLES, record_format=magic))
 
 
 def test_a_mirror_of_a_compacted_topic_as_kafka_does_it():
-    rebuilt = validate_and_assign(mirrored(1), 100, AppendSettings(magic=1))
+    rebuilt = validate_and_assign(mirrored(1), 100, AppendSettings(record_format=1))
     assert not rebuilt.in_place
     assert offsets(rebuilt.records) == [100, 101, 102]
     with pytest.raises(AppendRefusedError, match="1, 2") as refused:
@@ -91,7 +93,7 @@ def test_a_mirror_of_a_compacted_topic_as_kafka_does_it():
 @pytest.mark.parametrize("codec", [0, 3])
 @pytest.mark.parametrize("magic", [1, 2])
 def test_a_mirror_of_a_compacted_topic_as_kip_31_says(magic, codec, origin):
-    settings = AppendSettings(magic=magic, origin=origin, on_noncontiguous="reassign")
+    settings = AppendSettings(record_format=magic, origin=origin, on_noncontiguous="reassign")
     appended = validate_and_assign(mirrored(magic, codec), 100, settings)
     assert (offsets(appended.records), appended.next_offset) == ([100, 101, 102], 103)
     assert contents(appended.records) == contents(mirrored(magic, codec))
@@ -100,7 +102,7 @@ def test_a_mirror_of_a_compacted_topic_as_kip_31_says(magic, codec, origin):
 @pytest.mark.parametrize("origin", ["CLIENT", "REPLICATION"])
 @pytest.mark.parametrize("magic", [1, 2])
 def test_a_faithful_mirror_keeps_offsets_and_bytes(magic, origin):
-    settings = AppendSettings(magic=magic, origin=origin, on_noncontiguous="keep")
+    settings = AppendSettings(record_format=magic, origin=origin, on_noncontiguous="keep")
     later = build_batch(rows_of(ROWS | {"offset": [10, 12, 15]}), magic=magic, codec=3)
     first = validate_and_assign(mirrored(magic), 0, settings)
     second = validate_and_assign(later, first.next_offset, settings)
@@ -194,8 +196,8 @@ def test_down_conversion_counts_what_is_lost():
 
 @given(raw=st.binary(max_size=200), magic=st.sampled_from([0, 1, 2]), flip=st.integers(0, 2000))
 def test_any_bytes_are_appended_or_refused(raw, magic, flip):
-    settings = AppendSettings(magic=magic)
-    sent = bytearray(build_records(ROWS, magic=min(magic, 1) if flip % 2 else 2, codec="gzip"))
+    settings = AppendSettings(record_format=magic)
+    sent = bytearray(build_records(ROWS, record_format=min(magic, 1) if flip % 2 else 2, codec="gzip"))
     sent[flip % len(sent)] ^= 1 << (flip % 8)
     for data in (raw, bytes(sent), bytes(sent[: flip % len(sent)])):
         try:
@@ -210,7 +212,7 @@ def test_the_door_takes_settings_by_name_and_refuses_what_is_none():
     assert log.validate_and_assign(sent, 5, leader_epoch=3) == validate_and_assign(
         sent, 5, AppendSettings(leader_epoch=3)
     )
-    with pytest.raises(OptionError, match="no setting compression; there are magic, codec"):
+    with pytest.raises(OptionError, match="no setting compression; there are record_format, codec"):
         log.validate_and_assign(sent, 5, compression="lz4")
     for offset in (-1, 2**63 - 2):
         with pytest.raises(OptionError, match="no offset of a log's end"):

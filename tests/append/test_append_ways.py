@@ -77,11 +77,11 @@ def guarded_answer(sent, offset, settings):
 )
 def test_the_short_way_says_what_the_general_one_says(magic, codec, stamps, keyed, flip, append_time, compacted):
     rows = {"key": [b"k" if keyed else None] * len(stamps), "value": [b"v"] * len(stamps), "timestamp": stamps}
-    sent = bytearray(build_records(rows, magic=magic, codec=codec))
+    sent = bytearray(build_records(rows, record_format=magic, codec=codec))
     if flip < 8 * len(sent):
         sent[flip // 8] ^= 1 << flip % 8
     settings = AppendSettings(
-        magic=magic,
+        record_format=magic,
         now_ms=1000,
         before_max_ms=100,
         timestamp_type="LogAppendTime" if append_time else "CreateTime",
@@ -100,8 +100,8 @@ def test_sets_of_any_size_and_density_go_the_short_way(magic, codec, size, dense
     if codec == "zstd" and magic == 1:
         return
     value = bytes(size) if dense else random.Random(size).randbytes(size)
-    sent = build_records({"value": [value], "timestamp": [5]}, magic=magic, codec=codec, batch_bytes=1 << 24)
-    settings = AppendSettings(magic=magic)
+    sent = build_records({"value": [value], "timestamp": [5]}, record_format=magic, codec=codec, batch_bytes=1 << 24)
+    settings = AppendSettings(record_format=magic)
     closely = validate_closely(sent, 50, settings)
     monkeypatch.setattr(validator, "validate_closely", None)
     assert validate_and_assign(sent, 50, settings) == closely
@@ -118,7 +118,7 @@ def test_without_the_codecs_functions_the_careful_path_opens_the_set(magic, code
         return
     bare = desk.Desk()
     bare.words[: _kernels_desk.CONTENT_AT] = 0
-    sent, settings = build_records(ROWS, magic=magic, codec=codec), AppendSettings(magic=magic)
+    sent, settings = build_records(ROWS, record_format=magic, codec=codec), AppendSettings(record_format=magic)
     closely = validate_closely(sent, 50, settings)
     monkeypatch.setattr(desk, "_idle", [bare])
     monkeypatch.setattr(validator, "validate_closely", None)
@@ -187,12 +187,12 @@ def test_a_set_written_anew_shortly_is_the_one_that_the_general_way_writes(
     }
     if source == 2:
         rows["headers"] = [headers] * len(deltas)
-    sent = bytearray(build_records(rows, magic=source, codec=codecs[0], **(producer if source == 2 else {})))
+    sent = bytearray(build_records(rows, record_format=source, codec=codecs[0], **(producer if source == 2 else {})))
     if flip < 8 * len(sent):
         sent[flip // 8] ^= 1 << flip % 8
         sealed(sent, source)
     settings = AppendSettings(
-        magic=target,
+        record_format=target,
         codec=codecs[1],
         now_ms=1000,
         before_max_ms=100,
@@ -233,17 +233,17 @@ def test_made_up_sets_get_one_answer(seed):
 def test_sets_without_anything_odd_are_written_anew_shortly(source, target, monkeypatch):
     """Format 0 has neither timestamps nor headers to lose; all else is there."""
     rows = ROWS | {"timestamp": [1000, 1002, 1001] if source[1] else [-1] * 3}
-    sent = build_records(rows, magic=source[1], codec=source[0])
-    settings = AppendSettings(magic=target[1], codec=target[0], leader_epoch=3)
+    sent = build_records(rows, record_format=source[1], codec=source[0])
+    settings = AppendSettings(record_format=target[1], codec=target[0], leader_epoch=3)
     closely = validate_closely(sent, 50, settings)
     monkeypatch.setattr(validator, "validate_closely", None)
     assert validate_and_assign(sent, 50, settings) == closely
 
 
 def test_a_frame_of_format_0_with_its_own_header_checksum_goes_the_short_way():
-    sent = build_records(ROWS | {"timestamp": [-1] * 3}, magic=0, codec="lz4")
+    sent = build_records(ROWS | {"timestamp": [-1] * 3}, record_format=0, codec="lz4")
     assert sent[26 + 6] != 0x82
-    assert guarded_answer(sent, 0, AppendSettings(magic=0))[0] == _kernels_desk.PLAIN
+    assert guarded_answer(sent, 0, AppendSettings(record_format=0))[0] == _kernels_desk.PLAIN
 
 
 def test_a_count_beyond_the_bytes_asks_for_no_memory():

@@ -17,7 +17,7 @@ FETCH = range(19)
 
 def batch(*values, magic=2, codec="none", base_offset=0, **fields):
     columns = {"value": list(values), "timestamp": [NOW - 1000 + place for place in range(len(values))]}
-    return build_records(columns, magic=magic, codec=codec, base_offset=base_offset, **fields)
+    return build_records(columns, record_format=magic, codec=codec, base_offset=base_offset, **fields)
 
 
 def values_of(records):
@@ -334,7 +334,7 @@ def test_the_end_of_a_leader_epoch(asker):
 def test_sets_with_holes_are_taken_as_the_topic_says(asker, setting, magic, offsets, error):
     version = {1: "0.10.0", 2: "3.0"}[magic]
     asker.create(kafkaframes_on_noncontiguous=setting, message_format_version=version)
-    holes = build_records({"value": [b"a", b"b"], "offset": [3, 7]}, magic=magic, codec="gzip")
+    holes = build_records({"value": [b"a", b"b"], "offset": [3, 7]}, record_format=magic, codec="gzip")
     if setting != "keep" and magic == 2:
         holes = bytes(8) + holes[8:]  # a client's batch has base offset 0
     row = asker.produce(holes, version=2 if magic == 1 else 9)

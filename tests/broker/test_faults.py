@@ -156,7 +156,7 @@ def test_the_journal_holds_a_bounded_number_of_bytes(faulty):
 
 def test_the_report_names_what_kafka_4_refuses(faulty):
     faulty.ask("ApiVersions", 3, client_software_name="oldlib", client_software_version="1.0")
-    faulty.produce(build_records({"value": [b"x"]}, magic=0), version=1)
+    faulty.produce(build_records({"value": [b"x"]}, record_format=0), version=1)
     text = report(faulty.journal)
     assert "oldlib 1.0" in text
     assert "Kafka 4 would refuse: Produce v1" in text

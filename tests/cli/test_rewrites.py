@@ -18,20 +18,20 @@ def run(*arguments: object):
 
 
 def test_convert(tmp_path):
-    said = run("convert", LOGS / "zk-0102-v1", "--to-format", "v2", "--to", tmp_path / "out")
+    said = run("convert", LOGS / "zk-0102-v1", "--record-format", "v2", "--to", tmp_path / "out")
     assert said.exit_code == 0
     assert f"done: {tmp_path / 'out'}" in said.output
     assert records(tmp_path / "out") == untyped(records(LOGS / "zk-0102-v1"))
-    again = run("convert", LOGS / "zk-0102-v1", "--to-format", "v2", "--to", tmp_path / "out")
+    again = run("convert", LOGS / "zk-0102-v1", "--record-format", "v2", "--to", tmp_path / "out")
     assert "done before" in again.output
 
 
 def test_a_format_is_a_target_too(tmp_path):
     old = LOGS / "zk-0102-v1"
     assert run("convert", old, "--to", "v2", "--to", tmp_path / "out").exit_code == 0
-    assert "done before" in run("convert", old, "--to-format", "v2", "--to", tmp_path / "out").output
+    assert "done before" in run("convert", old, "--record-format", "v2", "--to", tmp_path / "out").output
     for wrong, said in (
-        (("--to", tmp_path / "new"), "give --to-format: v0, v1, v2"),
+        (("--to", tmp_path / "new"), "give --record-format: v0, v1, v2"),
         (("--to", "v2"), "give --to DIR"),
         (("--to", "v2", "--to", "a", "--to", "b"), "one --to DIR is wanted, not a, b"),
     ):
@@ -43,7 +43,16 @@ def test_a_format_is_a_target_too(tmp_path):
 def test_losses_are_said(tmp_path):
     transactions = LOGS / "kraft-4x-transactions"
     said = run(
-        "convert", transactions, "--to-format", "v1", "--codec", "gzip", "--on-loss", "warn", "--to", tmp_path / "out"
+        "convert",
+        transactions,
+        "--record-format",
+        "v1",
+        "--codec",
+        "gzip",
+        "--on-loss",
+        "warn",
+        "--to",
+        tmp_path / "out",
     )
     assert "warning: lost: " in said.stderr
     assert "control batches" in said.stderr
@@ -99,9 +108,9 @@ def test_workers_elsewhere_see_no_temporary_files_of_this_machine():
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("convert", "in", "--to-format", "v2"),
-        ("convert", "in", "--to-format", "v2", "--in-place"),
-        ("convert", "in", "--to-format", "v2", "--to", "out", "--backup", "old", "--in-place"),
+        ("convert", "in", "--record-format", "v2"),
+        ("convert", "in", "--record-format", "v2", "--in-place"),
+        ("convert", "in", "--record-format", "v2", "--to", "out", "--backup", "old", "--in-place"),
         ("recompress", "in", "--codec", "zstd", "--to", "out", "--workers", "2", "--master", "local[2]"),
         ("compact", "in"),
         ("compact", "in", "--to", "out", "--dry-run"),

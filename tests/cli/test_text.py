@@ -44,7 +44,7 @@ COMMANDS = [
     ("export", "LOG", "--to", "OUT", "--workers", "1"),
     ("export", "LOG", "--to", "OUT", "--format", "json", "--workers", "1"),
     ("repair", "LOG", "--to", "OUT", "--workers", "1"),
-    ("recompress", "LOG", "--codec", "gzip", "--keep-damaged", "--to", "OUT", "--workers", "1"),
+    ("recompress", "LOG", "--codec", "gzip", "--mode", "PERMISSIVE", "--to", "OUT", "--workers", "1"),
     ("compact", "LOG", "--dry-run", "--topic", "*", "--workers", "1"),
     ("restore", "LOG", "--to", "OUT", "--workers", "1"),
 ]

@@ -49,11 +49,11 @@ def read_all(servers, topic, **settings) -> pa.Table:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-@pytest.mark.parametrize("message_format", [0, 1, 2])
-def test_a_table_goes_in_and_comes_out(servers, topic, codec, message_format):
-    if codec == "zstd" and message_format < 2:
+@pytest.mark.parametrize("record_format", [0, 1, 2])
+def test_a_table_goes_in_and_comes_out(servers, topic, codec, record_format):
+    if codec == "zstd" and record_format < 2:
         pytest.skip("zstd came with format 2")
-    with Producer(servers, compression_type=codec, message_format=message_format, batch_size=2_000) as producer:
+    with Producer(servers, compression_type=codec, record_format=record_format, batch_size=2_000) as producer:
         written = producer.send_arrow(TABLE, topic=topic)
     found = read_all(servers, topic)
     assert sum(written["count"].to_pylist()) == found.num_rows == 1000

@@ -13,7 +13,9 @@ PLACE = TopicPartition("t", 0)
 def batch(first: int, count: int = 2, *, producer: int = -1, magic: int = 2) -> bytes:
     rows = [{"value": b"%d" % (first + n), "timestamp": 1} for n in range(count)]
     options = {} if producer < 0 else {"producer_id": producer, "producer_epoch": 0, "transactional": True}
-    return build_records(rows, base_offset=first, magic=magic, **({"base_sequence": 0, **options} if options else {}))
+    return build_records(
+        rows, base_offset=first, record_format=magic, **({"base_sequence": 0, **options} if options else {})
+    )
 
 
 def marker(offset: int, producer: int, *, commit: bool) -> bytes:

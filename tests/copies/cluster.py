@@ -39,7 +39,7 @@ class Batch:
         columns = {"value": list(self.rows().values()), "offset": list(self.rows())}
         columns["timestamp"] = [1_700_000_000_000 + offset for offset in columns["offset"]]
         epoch = self.epoch if magic == 2 else -1
-        return kafkaframes.build_records(columns, magic=magic, codec=codec, leader_epoch=epoch)
+        return kafkaframes.build_records(columns, record_format=magic, codec=codec, leader_epoch=epoch)
 
 
 def write_partition(

@@ -82,7 +82,7 @@ def filesystem_of(merged):
 def test_convert_recompress_and_compact_take_copies_as_one_log(copies, tmp_path):
     run("recompress", *copies, "--codec", "lz4", "--to", tmp_path / "lz4")
     assert offsets(*sorted((tmp_path / "lz4" / "orders-0").glob("*.log"))) == list(range(40))
-    down = ("--to-format", "v1", "--on-loss", "drop")
+    down = ("--record-format", "v1", "--on-loss", "drop")
     run("convert", tmp_path, *down, "--to", tmp_path.parent / f"{tmp_path.name}-v1")  # all below it: three copies
     assert offsets(*sorted((tmp_path.parent / f"{tmp_path.name}-v1" / "orders-0").glob("*.log"))) == list(range(40))
     assert "orders-0" in run("compact", *copies, "--topic", "orders", "--dry-run")

@@ -17,7 +17,9 @@ from kafkaframes.records import scan
 
 ROWS = [{"key": b"key %d" % (number % 5), "value": b"value %d" % number, "timestamp": 9} for number in range(30)]
 KINDS = [(0, "gzip"), (0, "lz4"), (1, "snappy"), (1, "gzip"), (1, "none"), (2, "lz4"), (2, "zstd"), (2, "none")]
-BATCHES = {kind: kafkaframes.build_records(ROWS, magic=kind[0], codec=kind[1], batch_records=10) for kind in KINDS}
+BATCHES = {
+    kind: kafkaframes.build_records(ROWS, record_format=kind[0], codec=kind[1], batch_records=10) for kind in KINDS
+}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -52,9 +54,11 @@ def test_a_wrong_byte_is_told_in_the_same_words(tmp_path_factory, kind, data):
 
 def test_a_wrong_crc_inside_is_found():
     """The outer CRC is right: only the inner one tells."""
-    inner = bytearray(kafkaframes.build_records(ROWS[:3], magic=1, codec="none"))
+    inner = bytearray(kafkaframes.build_records(ROWS[:3], record_format=1, codec="none"))
     inner[-1] ^= 1
-    wrapper = kafkaframes.build_records([{"value": bytes(inner), "timestamp": 9, "offset": 2}], magic=1, codec="none")
+    wrapper = kafkaframes.build_records(
+        [{"value": bytes(inner), "timestamp": 9, "offset": 2}], record_format=1, codec="none"
+    )
     value = gzip.compress(bytes(inner))
     head = bytearray(wrapper[:34])
     head[17] |= 1  # attributes: gzip

@@ -72,7 +72,7 @@ def test_flags_choose_what_is_printed(tmp_path, options, lines):
 
 
 def test_styles_differ_as_kafkas_versions_do(tmp_path):
-    path = segment(tmp_path / "t-0", some_records(1, magic=1, codec="gzip") + some_records(1, first=5))
+    path = segment(tmp_path / "t-0", some_records(1, record_format=1, codec="gzip") + some_records(1, first=5))
     by_style = {style: printed(path, TextOptions(style, True, True)) for style in ("4.3.1", "3.9.1", "2.8.2")}
     assert [lines[1] for lines in by_style.values()] == ["Log starting offset: 0"] * 2 + ["Starting offset: 0"]
     assert [lines[3].count("}") for lines in by_style.values()] == [0, 1, 0]
@@ -314,7 +314,7 @@ def test_a_range_of_offsets_opens_only_the_segments_that_it_needs(tmp_path):
 
 
 def test_records_of_damaged_wrappers_have_their_own_crc(tmp_path):
-    raw = some_records(3, magic=1, codec="gzip")
+    raw = some_records(3, record_format=1, codec="gzip")
     lines = printed(segment(tmp_path / "t-0", raw), TextOptions("3.9", True, True))
     assert all(" isValid: true crc: " in line for line in lines[3:])
     assert len({line.split("crc: ")[1] for line in lines[3:]}) == 3

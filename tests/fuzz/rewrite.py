@@ -23,7 +23,13 @@ def some_settings(choose: random.Random) -> RewriteSettings:
     magic = choose.choice([2, 2, 2, None, None, 1, 0])
     codec = choose.choice([None, *(one for one in Codec if one is not Codec.ZSTD or magic in (None, 2))])
     level = choose.choice([None, None, 1, 6]) if codec in (Codec.GZIP, Codec.LZ4, Codec.ZSTD) else None
-    return RewriteSettings(magic=magic, codec=codec, level=level, on_loss="drop", keep_damaged=choose.random() < 0.8)
+    return RewriteSettings(
+        record_format=magic,
+        codec=codec,
+        level=level,
+        on_loss="drop",
+        mode=choose.choice(("PERMISSIVE",) * 4 + ("FAILFAST",)),
+    )
 
 
 def main(seconds: float, seed: int) -> None:

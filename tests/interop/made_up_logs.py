@@ -117,7 +117,7 @@ class Writer:
             columns["timestamp"] = [max(self.clock, 0)] * len(columns["offset"])
         self.offset = columns["offset"][-1] + 1
         kind = "LogAppendTime" if append_time else "CreateTime"
-        return build_records(columns, magic=magic, codec=codec, timestamp_type=kind)
+        return build_records(columns, record_format=magic, codec=codec, timestamp_type=kind)
 
     def _new(self, producer: Producer | None) -> bytes:
         choose = self.choose

@@ -49,7 +49,9 @@ def batches_of(magic: int, codec: str) -> list[bytes]:
             "value": [f"{value:<99.99}}}".encode() for value in values],
             "timestamp": [1_700_000_000_000] * RECORDS,
         }
-        made.append(build_records(columns, magic=magic, codec=codec, batch_records=RECORDS, batch_bytes=1 << 20))
+        made.append(
+            build_records(columns, record_format=magic, codec=codec, batch_records=RECORDS, batch_bytes=1 << 20)
+        )
     return made
 
 
@@ -78,7 +80,7 @@ def test_appending_beside_kafkas_log_validator(java: Callable[..., str], tmp_pat
             framed = tmp_path / f"{codec}-{magic}-{source}"
             framed.write_bytes(b"".join(struct.pack(">i", len(batch)) + batch for batch in batches))
             answer = java("AppendSpeed", SECONDS, magic, source or codec, codec, framed).split()
-            in_place, offset, size, seconds = ours(batches, AppendSettings(magic=magic, codec=codec))
+            in_place, offset, size, seconds = ours(batches, AppendSettings(record_format=magic, codec=codec))
             assert [in_place, offset] == [int(answer[0]), int(answer[1])]
             assert size == int(answer[2]) or not in_place
             rates = PLAIN_BYTES / seconds / 1e6, PLAIN_BYTES / int(answer[3]) * 1e3

@@ -62,7 +62,7 @@ def write_log(folder: Path, seed: int) -> Path:
     path = folder / f"t-{seed}" / f"{offset + 1:020}.log"
     for _ in range(12):
         magic = choose.choice([0, 1, 2, 2, 2])
-        options: dict[str, Any] = {"magic": magic, "codec": choose.choice(CODECS[magic])}
+        options: dict[str, Any] = {"record_format": magic, "codec": choose.choice(CODECS[magic])}
         if magic == 2 and choose.random() < 0.4:
             options |= {"producer_id": 7, "producer_epoch": 1, "base_sequence": choose.choice([0, 2**31 - 3])}
         if magic == 2 and choose.random() < 0.2:

@@ -28,7 +28,11 @@ from kafkaframes.restore.cluster import Ends, Node, checkpoint_files, node_files
 from kafkaframes.restore.kraft import TopicLayout, id_text
 
 CORPUS = Path(os.environ.get("KAFKAFRAMES_CORPUS", ROOT.parent / "shared" / "corpus")) / "logs"
-CONVERT, RECOMPRESS, COMPACT = ("convert", "--to-format", "v2"), ("recompress", "--codec"), ("compact", "--topic", "*")
+CONVERT, RECOMPRESS, COMPACT = (
+    ("convert", "--record-format", "v2"),
+    ("recompress", "--codec"),
+    ("compact", "--topic", "*"),
+)
 JOBS = {
     "convert-0102-v0": ("zk-0102-v0", CONVERT),
     "convert-0102-v1": ("zk-0102-v1", CONVERT),

@@ -43,8 +43,8 @@ CASES = {
     "only-far": {0: one(FAR, **E0)},
     "second-segment": {0: one(0, **E0), 10: one(10, **E0) + one(FAR, **E0), FAR + 9: one(FAR + 9, **E0)},
     "large": {0: b"".join(one(base, 900, **E0) for base in range(0, 9000, 900)) + one(FAR, 900, **E0)},
-    "format-1": {0: one(0, magic=1, codec="gzip") + one(FAR, magic=1, codec="gzip")},
-    "format-0": {0: one(0, magic=0) + one(FAR, magic=0)},
+    "format-1": {0: one(0, record_format=1, codec="gzip") + one(FAR, record_format=1, codec="gzip")},
+    "format-0": {0: one(0, record_format=0) + one(FAR, record_format=0)},
     "transactions": {
         0: one(0, base_sequence=0, **OF, **E0) + one(FAR, base_sequence=3, **OF, **E0) + COMMIT,
         FAR + 10: one(FAR + 10, base_sequence=6, **OF, **E0) + ABORT,

@@ -99,7 +99,7 @@ def test_kafka_reads_what_we_build(oracle: Path, tmp_path: Path) -> None:
         magic, codec = KINDS[number % len(KINDS)]
         columns, options = columns_of(choose, magic), options_of(choose, magic)
         cases[f"case-{number}"] = magic, codec, columns, options
-        write(tmp_path, f"case-{number}", build_records(columns, magic=magic, codec=codec, **options))
+        write(tmp_path, f"case-{number}", build_records(columns, record_format=magic, codec=codec, **options))
     truth = truth_of(oracle, tmp_path)
     assert truth.keys() == cases.keys()
     for name, (magic, codec, columns, options) in cases.items():

@@ -175,7 +175,7 @@ def test_an_existing_cluster_takes_partitions_with_its_own_ids(kafka, java, tmp_
     "arguments",
     [
         ("compact", "--topic", "customers", "--topic", "orders"),
-        ("convert", "--to-format", "v2"),
+        ("convert", "--record-format", "v2"),
         ("recompress", "--codec", "zstd"),
         ("repair",),
     ],

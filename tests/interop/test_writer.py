@@ -36,7 +36,9 @@ def write(path: Path, staging: Path, *, count: int, **options) -> None:
     Commit(target, settings, False, new_topic_id, map).commit(runs)
 
 
-@pytest.mark.parametrize("options", [{}, {"codec": "zstd"}, {"magic": 1, "codec": "gzip"}, {"magic": 0}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"codec": "zstd"}, {"record_format": 1, "codec": "gzip"}, {"record_format": 0}], ids=str
+)
 def test_a_broker_opens_goes_on_and_we_go_on_behind_it(kafka, java, tmp_path, options):
     logs = tmp_path / "node" / "data"
     write(logs, tmp_path / "one", count=500, num_partitions=3, segment_bytes=6000, batch_records=20, **options)
@@ -83,7 +85,7 @@ WRITE = """
     frame = frame.sortWithinPartitions("id")
     frame = frame.selectExpr("key", "value", "timestamp_millis(1700000000000 + id) as timestamp")
     for topic, (magic, codec, partitions) in TOPICS.items():
-        told = {"topic": topic, "codec": codec, "messageFormat": magic, "numPartitions": partitions}
+        told = {"topic": topic, "codec": codec, "recordFormat": magic, "numPartitions": partitions}
         writer = frame.write.format("kafka-log").options(**told, batchRecords=20, segmentSize="6k")
         writer.mode("append").save(sys.argv[1])
     spark.stop()

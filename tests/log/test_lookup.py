@@ -178,7 +178,7 @@ def test_a_checkpoint_that_a_store_did_not_give_is_an_error_not_a_missing_file()
 @pytest.mark.parametrize(("entry", "believed"), [(3, True), (5, True), (2, False)])
 def test_an_index_of_broker_0_10_has_the_first_offset_of_a_wrapper_and_is_believed(tmp_path, entry, believed):
     wrappers = [
-        build_records({"value": [b"v"] * 3, "offset": offsets}, magic=0, codec="snappy")
+        build_records({"value": [b"v"] * 3, "offset": offsets}, record_format=0, codec="snappy")
         for offsets in ([0, 1, 2], [3, 4, 5])
     ]
     place = tmp_path / "old-0"

@@ -233,7 +233,7 @@ def test_a_crash_at_any_effect_of_a_split_loses_nothing_and_doubles_nothing(firs
     [
         ("repair",),
         ("repair", "--as-kafka"),
-        ("convert", "--to-format", "v2"),
+        ("convert", "--record-format", "v2"),
         ("recompress", "--codec", "lz4"),
         ("restore", "--no-groups"),
     ],

@@ -138,7 +138,7 @@ def test_a_corrupt_snapshot_goes_and_an_idle_producer_is_forgotten():
 
 
 def test_a_log_of_an_old_format_gets_empty_snapshots():
-    shelf = Shelf({}, NOW_MS, record_version=1)
+    shelf = Shelf({}, NOW_MS, record_format=1)
     Manager(shelf).rebuild([0, 10, 20], start_offset=0, end_offset=30, is_clean=False, replay=lambda base, at: iter(()))
     assert {offset: read_producer_snapshot(raw) for offset, raw in shelf.snapshots.items()} == {10: (), 20: (), 30: ()}
 

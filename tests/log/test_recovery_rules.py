@@ -41,7 +41,7 @@ def recovered(home: Path, **settings) -> dict[str, bytes]:
 
 
 def test_messages_of_old_formats_do_not_move_the_end_of_what_is_known_of_producers(tmp_path):
-    first = rows(0, 2, producer_id=7, producer_epoch=0, base_sequence=0) + rows(2, magic=1)
+    first = rows(0, 2, producer_id=7, producer_epoch=0, base_sequence=0) + rows(2, record_format=1)
     files = recovered(write_log(tmp_path / "logs", {0: first, 3: rows(3)}))
     snapshots = {int(name[:20]): read_producer_snapshot(raw) for name, raw in files.items() if "snapshot" in name}
     assert {offset: [one.last_offset for one in found] for offset, found in snapshots.items()} == {3: [1], 4: [1]}
@@ -94,7 +94,7 @@ def test_a_log_that_ends_before_its_start_loses_its_epochs_and_keeps_recovered_i
 
 
 def test_the_file_of_the_epochs_is_made_empty_and_left_alone_where_nothing_is_to_be_said(tmp_path):
-    assert recovered(write_log(tmp_path / "logs", {0: rows(0, magic=1)}))["leader-epoch-checkpoint"] == b""
+    assert recovered(write_log(tmp_path / "logs", {0: rows(0, record_format=1)}))["leader-epoch-checkpoint"] == b""
 
 
 def test_a_swap_without_an_index_is_not_recovered_when_it_is_opened(tmp_path):
@@ -112,7 +112,7 @@ def test_a_batch_whose_offset_was_changed_still_counts_for_the_producers_of_its_
 
 
 def test_the_file_of_the_epochs_is_written_where_a_broker_writes_it_though_it_says_the_same(tmp_path):
-    home = write_log(tmp_path / "logs", {0: rows(0, magic=1)})
+    home = write_log(tmp_path / "logs", {0: rows(0, record_format=1)})
     (home / DIRECTORY / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n2 5\n40 0\n")
     assert recovered(home)["leader-epoch-checkpoint"] == b"0\n1\n40 0\n"
 

@@ -23,7 +23,7 @@ def records(first: int, count: int, *, magic: int = 2, size: int = 10, **options
         "timestamp": [1_700_000_000_000 + offset for offset in range(first, first + count)],
         "value": [b"v" * size] * count,
     }
-    return build_records(columns, magic=magic, **options)
+    return build_records(columns, record_format=magic, **options)
 
 
 def test_the_same_files_as_the_broker_that_appended_the_batches(tmp_path):

@@ -391,7 +391,13 @@ def test_bytes_behind_the_last_batch_of_a_log_that_was_clean_are_cut_off(tmp_pat
 
 # ------------------------------------------------------------------------------------------------- hostile input
 
-GOOD = batch(2), idempotent(5, 0, 3), transactional(6, 0), marker(6, commit=True), batch(3, magic=1, codec="gzip")
+GOOD = (
+    batch(2),
+    idempotent(5, 0, 3),
+    transactional(6, 0),
+    marker(6, commit=True),
+    batch(3, record_format=1, codec="gzip"),
+)
 
 
 @given(

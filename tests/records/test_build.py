@@ -118,20 +118,20 @@ def test_format_1_by_hand():
     for offset, timestamp, blobs in ((7, 1000, b"\0\0\0\1k\xff\xff\xff\xff"), (9, 998, b"\xff\xff\xff\xff\0\0\0\2vv")):
         checked = struct.pack(">bbq", 1, 0, timestamp) + blobs
         messages.append(struct.pack(">qiI", offset, 4 + len(checked), zlib.crc32(checked)) + checked)
-    assert build_records(columns, magic=1) == b"".join(messages)
+    assert build_records(columns, record_format=1) == b"".join(messages)
 
 
 def test_format_0_by_hand():
     checked = b"\0\0" + b"\0\0\0\1k" + b"\0\0\0\1v"
     expected = struct.pack(">qiI", 3, 4 + len(checked), zlib.crc32(checked)) + checked
-    assert build_records([{"key": "k", "value": "v", "timestamp": 5}], magic=0, base_offset=3) == expected
+    assert build_records([{"key": "k", "value": "v", "timestamp": 5}], record_format=0, base_offset=3) == expected
 
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4], ids=lambda c: c.name)
 def test_wrappers_have_the_last_offset_and_the_largest_timestamp(magic, codec):
     columns = {"offset": [100, 102, 107], "timestamp": [50, 90, 70], "value": [b"a", b"b", b"c"]}
-    raw = build_records(columns, magic=magic, codec=codec)
+    raw = build_records(columns, record_format=magic, codec=codec)
     offset, size, crc = struct.unpack_from(">qiI", raw)
     assert (offset, size, crc) == (107, len(raw) - 12, zlib.crc32(raw[16:]))
     assert raw[16:18] == bytes((magic, codec))
@@ -182,7 +182,9 @@ def test_log_append_time_begins_a_batch_where_it_changes():
     raw = build_records({"value": [b"a", b"b", b"c"], "timestamp": [5, 5, 9]}, timestamp_type="LogAppendTime")
     batches = [header(batch) for batch in split_log(raw)]
     assert [(b["count"], b["max_timestamp"], b["attributes"]) for b in batches] == [(2, 5, 8), (1, 9, 8)]
-    raw = build_records({"value": [b"a"], "timestamp": [5]}, magic=1, timestamp_type="LogAppendTime", codec="gzip")
+    raw = build_records(
+        {"value": [b"a"], "timestamp": [5]}, record_format=1, timestamp_type="LogAppendTime", codec="gzip"
+    )
     assert raw[17] == 8 | Codec.GZIP
 
 
@@ -252,13 +254,13 @@ def test_a_gap_of_more_than_32_bits_begins_a_batch():
 def test_many_portions():
     values = [b"%d" % n * 300 for n in range(9000)]
     for magic, codec in ((2, "none"), (2, "lz4"), (1, "none"), (0, "gzip")):
-        raw = build_records({"value": values}, magic=magic, codec=codec)
+        raw = build_records({"value": values}, record_format=magic, codec=codec)
         assert [row[3] for row in read(kafka_python_records, raw)] == values
 
 
 def test_no_rows():
     for magic in (0, 1, 2):
-        assert build_records({"value": []}, magic=magic) == b""
+        assert build_records({"value": []}, record_format=magic) == b""
     assert build_records([]) == b""
 
 
@@ -273,7 +275,7 @@ def test_other_clients_read_what_we_write(magic, codec, columns, batch_records):
         return
     if magic < 2:
         del columns["headers"]
-    raw = build_records(columns, magic=magic, codec=codec, batch_records=batch_records)
+    raw = build_records(columns, record_format=magic, codec=codec, batch_records=batch_records)
     if (magic, codec) == (0, Codec.LZ4):  # aiokafka refuses it, kafka-python asks for another package
         return
     assert read(aiokafka_records, raw) == as_read(columns, magic)
@@ -417,10 +419,10 @@ def test_what_we_read_builds_the_same_bytes(magic, codec, columns, batch_bytes):
         return
     if magic < 2:
         del columns["headers"]
-    raw = build_records(columns, magic=magic, codec=codec, batch_bytes=batch_bytes)
+    raw = build_records(columns, record_format=magic, codec=codec, batch_bytes=batch_bytes)
     table = pa.Table.from_batches(kafkaframes.read_records(raw, columns=list(COLUMNS), mode="FAILFAST"))
     assert table["crc_ok"].to_pylist() == [True] * len(columns["offset"])
-    assert build_records(table, magic=magic, codec=codec, batch_bytes=batch_bytes) == raw
+    assert build_records(table, record_format=magic, codec=codec, batch_bytes=batch_bytes) == raw
 
 
 def test_the_door():
@@ -450,8 +452,8 @@ def test_the_door():
         ({"value": ["a"], "headers": [[("h",)]]}, {}, ("headers",)),
         ({"value": ["a"], "headers": [[(None, b"")]]}, {}, ("headers",)),
         ({"value": ["a", "b"], "headers": pa.array([[], [{"value": b""}]], HEADER_TYPE)}, {}, ("headers", 1)),
-        ({"value": ["a", "b"], "headers": [[], [("h", b"")]]}, {"magic": 1}, ("headers", 1)),
-        ({"value": ["a"]}, {"magic": 1, "codec": "zstd"}, ("codec",)),
+        ({"value": ["a", "b"], "headers": [[], [("h", b"")]]}, {"record_format": 1}, ("headers", 1)),
+        ({"value": ["a"]}, {"record_format": 1, "codec": "zstd"}, ("codec",)),
         ({"value": ["a"], "values": ["b"]}, {}, ("values",)),
         ({"value": ["a"], "key": []}, {}, ()),
         ({"offset": [1]}, {}, ()),
@@ -467,13 +469,13 @@ def test_errors_name_the_place(columns, options, path):
 @pytest.mark.parametrize(
     "options",
     [
-        {"magic": 3},
+        {"record_format": 3},
         {"codec": "brotli"},
         {"codec": "gzip", "level": 10},
         {"timestamp_type": "Whenever"},
-        {"magic": 0, "timestamp_type": "LogAppendTime"},
-        {"magic": 1, "producer_id": 5},
-        {"magic": 1, "control": True},
+        {"record_format": 0, "timestamp_type": "LogAppendTime"},
+        {"record_format": 1, "producer_id": 5},
+        {"record_format": 1, "control": True},
         {"control": True, "codec": "gzip"},
         {"batch_bytes": 0},
         {"batch_records": 0},

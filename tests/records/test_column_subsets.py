@@ -12,8 +12,9 @@ from tests.records import mutations
 import kafkaframes
 from kafkaframes.errors import CorruptRecordError
 from kafkaframes.records.chunks import Memory
-from kafkaframes.records.columns import DROPMALFORMED, FAILFAST, PERMISSIVE, ReadOptions, RecordReader
+from kafkaframes.records.columns import ReadOptions, RecordReader
 from kafkaframes.records.makers import COLUMNS
+from kafkaframes.records.modes import DROPMALFORMED, FAILFAST, PERMISSIVE
 from kafkaframes.records.scan import as_array
 
 # These decide what a kernel does, and which one runs; every other column is made of batch headers and offsets.
@@ -96,7 +97,7 @@ def test_some_subsets_of_columns_give_one_verdict_with_bounds_and_modes(seed, mo
 @pytest.mark.parametrize("magic", [0, 1])
 def test_the_base_offset_of_a_compressed_message_does_not_depend_on_the_bounds(magic):
     """It is the first inner record's, whether that record is wanted or not; made the short way and the long."""
-    data = kafkaframes.build_records({"value": [b"v"] * 5}, magic=magic, codec="gzip", base_offset=100)
+    data = kafkaframes.build_records({"value": [b"v"] * 5}, record_format=magic, codec="gzip", base_offset=100)
     for extra in ((), ("key_size",)):
         found, _, _ = read(data, ("offset", "base_offset", *extra), first_offset=102)
         assert found["offset"].to_pylist() == [102, 103, 104]

@@ -33,7 +33,7 @@ def calls(data):
 
 def records(count, **options):
     columns = {"key": [b"key"] * count, "value": [b"value"] * count, "headers": [[("h", b"v")]] * count}
-    if options.get("magic", 2) < 2:
+    if options.get("record_format", 2) < 2:
         del columns["headers"]
     return kafkaframes.build_records(columns, **options)
 
@@ -46,7 +46,7 @@ def test_calls_do_not_grow_with_the_records_of_a_batch(codec):
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_calls_do_not_grow_with_the_batches_where_nothing_is_compressed(magic):
-    few, many = (calls(records(count, magic=magic, batch_records=1)) for count in (10, 2000))
+    few, many = (calls(records(count, record_format=magic, batch_records=1)) for count in (10, 2000))
     assert many <= few + 10
 
 

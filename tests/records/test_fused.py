@@ -11,7 +11,8 @@ from tests.records.test_columns import assert_same
 import kafkaframes
 from kafkaframes.records import fused
 from kafkaframes.records.chunks import Memory
-from kafkaframes.records.columns import MODES, ReadOptions, RecordReader
+from kafkaframes.records.columns import ReadOptions, RecordReader
+from kafkaframes.records.modes import MODES
 from kafkaframes.records.scan import as_array
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -37,7 +38,7 @@ def some_log(seed):
         parts.append(
             kafkaframes.build_records(
                 columns,
-                magic=magic,
+                record_format=magic,
                 codec=choose.choice(CODECS[: 4 + (magic == 2)]),
                 base_offset=offset,
                 batch_records=choose.choice([1, 7, 400]),

@@ -38,7 +38,7 @@ def test_malformed_text_is_replaced_as_java_does():
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_message_that_cannot_be_read_keeps_its_own_offset(magic):
-    raw = bytearray(build_records({"value": [b"v" * 90], "offset": [7]}, magic=magic))
+    raw = bytearray(build_records({"value": [b"v" * 90], "offset": [7]}, record_format=magic))
     body = (layout.MESSAGE_V0 if magic == 0 else layout.MESSAGE_V1).size
     raw[body : body + 4] = (1000).to_bytes(4, "big")
     (found,) = batch.read_values(bytes(raw))
@@ -48,10 +48,10 @@ def test_a_message_that_cannot_be_read_keeps_its_own_offset(magic):
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("wrapper_offset", [0, 57])
 def test_a_compressed_message_starts_at_its_first_offset_even_where_that_record_cannot_be_read(magic, wrapper_offset):
-    inner = bytearray(build_records({"value": [b"v"] * 3, "offset": [2, 5, 9]}, magic=magic))
+    inner = bytearray(build_records({"value": [b"v"] * 3, "offset": [2, 5, 9]}, record_format=magic))
     body = (layout.MESSAGE_V0 if magic == 0 else layout.MESSAGE_V1).size
     inner[body : body + 4] = (1000).to_bytes(4, "big")  # the first key is longer than its message
-    raw = build_records({"value": [gzip.compress(bytes(inner))], "offset": [wrapper_offset]}, magic=magic)
+    raw = build_records({"value": [gzip.compress(bytes(inner))], "offset": [wrapper_offset]}, record_format=magic)
     wrapper = bytearray(raw)
     wrapper[layout.MESSAGE_V0.place_of("attributes")] = 1
     (found,) = batch.read_values(bytes(wrapper))

@@ -65,8 +65,8 @@ def cluster(tmp_path):
     for directory in (one, two):
         write_segment(directory / "orders-0", orders)
         write_segment(directory / "orders-1", build(rows(300, keys=1000), codec="lz4"))
-    write_segment(one / "old-0", build(rows(50, keys=None), magic=0, codec="gzip"))
-    write_segment(one / "old-1", build(rows(50, keys=None), magic=1, codec="snappy"))
+    write_segment(one / "old-0", build(rows(50, keys=None), record_format=0, codec="gzip"))
+    write_segment(one / "old-1", build(rows(50, keys=None), record_format=1, codec="snappy"))
     write_segment(one / "payments-0", transactions())
     write_segment(one / f"{HOSTILE.replace('/', '')}-0", build(rows(5)))
     write_segment(one / "gone-0.3a400b54ac4a47ee86e55390ecea333b-delete", build(rows(5)))

@@ -162,7 +162,7 @@ def test_batches_are_cut_the_same_however_rows_arrive(sizes, cuts, kind, batch_b
             "timestampType": pa.array([int(is_append) for _, is_append in sizes], pa.int32()),
         }
     )
-    options = {"magic": kind[0], "codec": kind[1], "batch_bytes": batch_bytes}
+    options = {"record_format": kind[0], "codec": kind[1], "batch_bytes": batch_bytes}
     at_once, in_pieces = BatchBuilder(**options), BatchBuilder(**options)
     first = b"".join([*at_once.add(whole), *at_once.finish()])
     pieces = []

@@ -170,7 +170,7 @@ def test_several_backups_of_a_log_are_one_log(tmp_path):
     assert report.is_whole
     with pytest.raises(LogDirError, match="nothing was restored"):
         restored([damaged, write_log(tmp_path / "same", [bytes(bad)])], tmp_path / "bad")
-    report = restored([damaged, tmp_path / "same"], tmp_path / "skipped", damaged="skip")
+    report = restored([damaged, tmp_path / "same"], tmp_path / "skipped", mode="DROPMALFORMED")
     assert not report.is_whole
     assert [row["offset"] for row in rows(log_of(tmp_path / "skipped")[TopicPartition("t", 0)])] == [
         *range(10),
@@ -249,7 +249,9 @@ def test_a_range_of_offsets_or_of_time_is_exact(tmp_path, source, offsets):
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_offsets_become_contiguous_in_every_format_and_codec(tmp_path, magic, codec):
-    options = {"magic": magic, "codec": codec, "batch_records": 7} if codec != "none" else {"magic": magic}
+    options = (
+        {"record_format": magic, "codec": codec, "batch_records": 7} if codec != "none" else {"record_format": magic}
+    )
     holey = [records(100, 50, step=3, **options), records(400, 20, **options), records(900, 3, step=200, **options)]
     source = write_log(tmp_path / "old", holey, base=90)
     restored(source, tmp_path / "new", offsets="reassign", start_offset=1000, leader_epoch=5)
@@ -275,7 +277,7 @@ def test_a_torn_tail_is_cut_off_and_damage_stops_or_is_skipped(tmp_path):
         restored(damaged, tmp_path / "new")
     assert caught.value.position == len(good[0]) + len(good[1])
     assert not list(tmp_path.glob("new*"))
-    report = restored(damaged, tmp_path / "new", damaged="skip")
+    report = restored(damaged, tmp_path / "new", mode="DROPMALFORMED")
     assert report.bytes_lost == len(bad)
     found = [row["offset"] for row in rows(log_of(tmp_path / "new")[TopicPartition("t", 0)])]
     assert found == [*range(20), *range(30, 50)]
@@ -452,8 +454,8 @@ SEGMENT = b"".join(
     [
         records(0, 10, leader_epoch=1, producer_id=4, producer_epoch=0, base_sequence=0),
         records(10, 20, step=2, codec="lz4", leader_epoch=1),
-        records(60, 3, codec="gzip", magic=1),
-        records(70, 4, magic=0),
+        records(60, 3, codec="gzip", record_format=1),
+        records(70, 4, record_format=0),
         records(80, 10, leader_epoch=2, transactional=True, producer_id=5, producer_epoch=1),
     ]
 )
@@ -472,7 +474,7 @@ def test_whatever_the_bytes_a_restore_is_in_order_or_says_why_not(tmp_path_facto
         data[at : at + len(piece)] = piece[: len(data) - at]
     source = write_log(directory / "old", [bytes(data[:end])])
     settings = {"offsets": offsets, "open_transactions": opened}
-    report = restored(source, directory / "new", damaged="skip", **settings)
+    report = restored(source, directory / "new", mode="DROPMALFORMED", **settings)
     assert [one for one in verify(discover(str(directory / "new"))).findings if one.severity is Severity.ERROR] == []
     assert report.bytes_lost + sum(lost.end - lost.start for lost in report.partitions[0].lost if lost.is_tail) <= end
     with contextlib.suppress(LogDirError):

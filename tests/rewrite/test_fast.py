@@ -72,7 +72,7 @@ class Maker:
         kind = "LogAppendTime" if magic and choose.random() < 0.3 else "CreateTime"
         codec = choose.choice(["none", "gzip", "gzip", "snappy", "lz4", "lz4"])
         return build_records(
-            self.rows(choose.randint(1, 30)), magic=magic, codec=codec, timestamp_type=kind, batch_bytes=4000
+            self.rows(choose.randint(1, 30)), record_format=magic, codec=codec, timestamp_type=kind, batch_bytes=4000
         )
 
     def new(self):
@@ -89,7 +89,7 @@ class Maker:
                 {"delete_horizon_ms": TIME},
             ]
         )
-        return build_records(rows, magic=2, codec=choose.choice(NAMES), batch_bytes=4000, **options)
+        return build_records(rows, record_format=2, codec=choose.choice(NAMES), batch_bytes=4000, **options)
 
     def special(self):
         """Control batches and those that are empty."""
@@ -193,10 +193,10 @@ def both_ways(data, settings):
 
 SETTINGS = st.builds(
     lambda magic, codec, level, keep, size: RewriteSettings(
-        magic=magic,
+        record_format=magic,
         codec=codec if codec is not Codec.ZSTD or magic in (None, 2) else Codec.GZIP,
         level=level if codec in (Codec.GZIP, Codec.LZ4, Codec.ZSTD) else None,
-        keep_damaged=keep,
+        mode="PERMISSIVE" if keep else "FAILFAST",
         on_loss="drop",
         batch_bytes=size,
     ),
@@ -268,7 +268,7 @@ def test_what_brokers_write_is_ordinary(made, magic, codec, monkeypatch):
     monkeypatch.setattr(FastRewriter, "runs", runs)
     if magic != 2 and codec is Codec.ZSTD:
         codec = Codec.GZIP
-    rewritten(data, RewriteSettings(magic=magic, codec=codec))
+    rewritten(data, RewriteSettings(record_format=magic, codec=codec))
     batches = scan_all(as_array(data), rules=FILE)
     numbers = batches.column("attributes")[left] & 7
     assert set(batches.column("magic")[left].tolist()) <= {0, 1}
@@ -280,7 +280,7 @@ def test_large_batches_and_a_full_buffer(monkeypatch):
     """What does not fit goes the long way; what fits into an empty buffer only waits for it."""
     rows = {"timestamp": [TIME] * 40, "key": [None] * 40, "value": [bytes(range(256)) * 40] * 40}
     data = b"".join(
-        build_records(rows, magic=magic, codec=codec, batch_bytes=size, base_offset=40 * number)
+        build_records(rows, record_format=magic, codec=codec, batch_bytes=size, base_offset=40 * number)
         for number, (magic, codec, size) in enumerate(
             [(1, "gzip", 20_000), (1, "lz4", 10**6), (2, "zstd", 20_000), (2, "gzip", 10**6), (1, "gzip", 20_000)]
         )
@@ -288,24 +288,24 @@ def test_large_batches_and_a_full_buffer(monkeypatch):
     for name, small in (("_OUT_BYTES", 60_000), ("_MOST_OPENED_BYTES", 300_000), ("_MOST_ROWS", 1000)):
         monkeypatch.setattr(fast, name, small)
         for codec in (Codec.NONE, Codec.ZSTD, Codec.LZ4):
-            short, long = both_ways(data, RewriteSettings(magic=2, codec=codec))
+            short, long = both_ways(data, RewriteSettings(record_format=2, codec=codec))
             assert short == long
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("wanted", [{"magic": 2}, {"codec": Codec.LZ4}, {"magic": 0}], ids=str)
+@pytest.mark.parametrize("wanted", [{"record_format": 2}, {"codec": Codec.LZ4}, {"record_format": 0}], ids=str)
 def test_a_wrong_message_in_a_wrapper_is_damage(magic, wanted):
     """A batch that is written anew has no CRC of the message any more: what was wrong would look right."""
     to = RewriteSettings(on_loss="drop", **wanted)
     inside = b"".join(one_message(magic, number, TIME, b"k", b"v", wrong_crc=number == 2) for number in range(4))
     good = build_records(
-        {"timestamp": [TIME], "key": [b"a"], "value": [b"b"]}, magic=magic, codec="gzip", base_offset=9
+        {"timestamp": [TIME], "key": [b"a"], "value": [b"b"]}, record_format=magic, codec="gzip", base_offset=9
     )
     bad = one_message(magic, 3, TIME, None, compress(Codec.GZIP, inside), Codec.GZIP)
     for refused in both_ways(good + bad, to):
         assert isinstance(refused, LogDirError)
         assert refused.position == len(good)
         assert "inside" in str(refused)
-    kept, report, _ = rewritten(good + bad, dataclasses.replace(to, keep_damaged=True))
+    kept, report, _ = rewritten(good + bad, dataclasses.replace(to, mode="PERMISSIVE"))
     assert kept.endswith(bad)
     assert [position for position, _ in report.damaged] == [len(good)]

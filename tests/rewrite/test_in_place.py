@@ -17,7 +17,7 @@ from kafkaframes.rewrite import RewriteSettings, convert
 from kafkaframes.rewrite.compaction import compact
 from kafkaframes.rewrite.in_place import convert_in_place
 
-UP = RewriteSettings(magic=2)
+UP = RewriteSettings(record_format=2)
 
 
 @pytest.fixture

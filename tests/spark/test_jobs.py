@@ -31,7 +31,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 def test_conversion_and_compaction_are_those_of_one_process(spark, tmp_path):
     run = runner(spark)
-    up = RewriteSettings(magic=2)
+    up = RewriteSettings(record_format=2)
     here = convert(str(LOGS / "zk-0102-v1"), tmp_path / "here", up)
     there = convert(str(LOGS / "zk-0102-v1"), tmp_path / "there", up, run=run)
     assert there.partitions == here.partitions

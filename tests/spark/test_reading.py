@@ -134,9 +134,9 @@ def test_the_size_of_a_read_does_not_matter(read_bytes, monkeypatch):
 def test_every_format_and_codec(magic, codec, tmp_path):
     if (magic, codec) in ((0, "zstd"), (1, "zstd")):
         with pytest.raises(EncodeError):
-            build(0, 1, codec, magic=magic)
+            build(0, 1, codec, record_format=magic)
         return
-    write_segment(tmp_path, build(7, 100, codec, magic=magic))
+    write_segment(tmp_path, build(7, 100, codec, record_format=magic))
     rows = read(tmp_path, *[column.name for column in RECORDS])
     assert [(row["offset"], row["key"], row["codec"], row["magic"]) for row in rows] == [
         (n, b"k%d" % n, codec, magic) for n in range(7, 107)
@@ -145,7 +145,7 @@ def test_every_format_and_codec(magic, codec, tmp_path):
 
 
 def test_offsets_cut_batches_in_two(tmp_path):
-    write_segment(tmp_path, build(0, 100, "lz4") + build(100, 100, magic=1, codec="gzip") + build(200, 100))
+    write_segment(tmp_path, build(0, 100, "lz4") + build(100, 100, record_format=1, codec="gzip") + build(200, 100))
     for start, end in [(0, 300), (50, 51), (99, 101), (150, 150), (199, 201), (250, 999)]:
         rows = read(tmp_path, "offset", starting={("t", 0): start}, ending={("t", 0): end})
         assert [row["offset"] for row in rows] == list(range(start, min(end, 300)))
@@ -281,7 +281,7 @@ def test_any_bytes_give_rows_or_an_error_of_ours(raw, mode, table):
     st.sampled_from(MODES),
 )
 def test_any_damage_gives_rows_or_an_error_of_ours(magic, codec, flips, mode):
-    raw = build(0, 20, codec, magic=magic) * 2
+    raw = build(0, 20, codec, record_format=magic) * 2
     for position, bits in flips:
         raw[position % len(raw)] ^= bits
     check_bytes(bytes(raw), mode, "records")

@@ -91,12 +91,12 @@ BATCH_CHECKS = (
     BatchCheck(
         "UnsupportedForMessageFormatException",
         "transactional records need format 2",
-        lambda d, s: d.transactional & (s.magic < 2),
+        lambda d, s: d.transactional & (s.record_format < 2),
     ),
     BatchCheck(
         "UnsupportedForMessageFormatException",
         "idempotent records need format 2",
-        lambda d, s: _has_producer(d) & (s.magic < 2),
+        lambda d, s: _has_producer(d) & (s.record_format < 2),
     ),
 )
 

@@ -88,7 +88,7 @@ def numbers_of(settings: AppendSettings) -> tuple[int, ...]:
     if settings.on_noncontiguous in (KEEP, REJECT) or abs(now_ms) > places.MOST_MS or abs(epoch) > _LARGEST_INT32:
         most, epoch, now_ms = -1, -1, 0
     return (
-        settings.magic,
+        settings.record_format,
         places.ANY_CODEC if settings.codec == "producer" else codec_of(settings.codec),
         lowest,
         highest,

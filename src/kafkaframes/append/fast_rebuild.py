@@ -35,7 +35,7 @@ def rebuild(data: bytes, offset: int, desk: Desk, settings: AppendSettings) -> A
 def _wrapped(data: bytes, plain: bytes, offset: int, desk: Desk, settings: AppendSettings) -> bytes:
     """Compress what the kernel wrote and have it put behind a header; nothing where that is too large."""
     codec = settings.target_codec(codec_in(data))
-    packed, number = compress(codec, plain, level=settings.level, magic=settings.magic), int(codec)
+    packed, number = compress(codec, plain, level=settings.level, magic=settings.record_format), int(codec)
     size = kernels.wrap(data, packed, number, offset, desk.words)
     if size == places.NO_OUT:
         desk.make_room(size, len(packed) + BATCH_V2.size)

@@ -19,7 +19,7 @@ class AppendSettings:
     """The settings of one append; the defaults are Kafka's.
 
     Attributes:
-        magic: the format that the log is written in.
+        record_format: the format that the log is written in.
         codec: the topic's ``compression.type``; ``producer`` keeps that of the batch.
         level: the codec's level (KIP-390), the codec's default where it is ``None``.
         timestamp_type: ``message.timestamp.type``.
@@ -34,7 +34,7 @@ class AppendSettings:
             KIP-31's text (number the records anew in both); ``keep`` copies batches with their offsets untouched.
     """
 
-    magic: int = 2
+    record_format: int = 2
     codec: str = "producer"
     level: int | None = None
     timestamp_type: str = CREATE_TIME
@@ -54,7 +54,7 @@ class AppendSettings:
             OptionError: names the setting.
         """
         for name, allowed in (
-            ("magic", (0, 1, 2)),
+            ("record_format", (0, 1, 2)),
             ("timestamp_type", (CREATE_TIME, LOG_APPEND_TIME)),
             ("origin", ORIGINS),
             ("on_noncontiguous", (AS_KAFKA, REJECT, REASSIGN, KEEP)),

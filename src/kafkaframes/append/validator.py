@@ -111,7 +111,7 @@ def _assign(append: _Append) -> Appended:
     if append.settings.on_noncontiguous == KEEP:
         return _keep(append)
     if source is Codec.NONE and target is Codec.NONE:
-        if (append.batches.column("magic") == append.settings.magic).all():
+        if (append.batches.column("magic") == append.settings.record_format).all():
             return _assign_plain(append)
         return _convert_plain(append)
     return _assign_compressed(append, source, target)
@@ -171,14 +171,14 @@ def _patched(
     out = bytearray(append.data)
     patch.set_offsets(out, batches, last_offsets)
     max_timestamp = NO_TIMESTAMP
-    if settings.magic >= 1:
+    if settings.record_format >= 1:
         largest = np.full_like(largest, settings.now_ms) if settings.append_time else largest
         max_timestamp = int(largest.max(initial=NO_TIMESTAMP))
         for row, timestamp in enumerate(largest.tolist()):
             patch.set_max_timestamp(out, batches, row, settings.append_time, timestamp)
     elif append.magic >= 2 and settings.append_time:
         max_timestamp = settings.now_ms
-    if settings.magic >= 2:
+    if settings.record_format >= 2:
         patch.set_leader_epoch(out, batches, settings.leader_epoch)
     size = len(out)
     return Appended(bytes(out), next_offset, True, max_timestamp, 0, settings.now_ms, size, 0, size)
@@ -204,7 +204,7 @@ def _convert_plain(append: _Append) -> Appended:
 def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appended:
     settings = append.settings
     _first_batch_alone(append, source)
-    in_place = source is target and append.magic == settings.magic and settings.magic >= 1
+    in_place = source is target and append.magic == settings.record_format and settings.record_format >= 1
     is_control = append.magic >= 2 and bool(int(append.batches.column("attributes")[0]) & CONTROL)
     in_place = in_place or (source is Codec.NONE and is_control)
     lenient = in_place and append.magic >= 2 and source is not Codec.NONE
@@ -235,14 +235,14 @@ def _holes_refused() -> AppendRefusedError:
 
 def _contiguous(decoded: Decoded, settings: AppendSettings) -> bool:
     offsets = decoded.index.offsets
-    return settings.magic == 0 or bool((offsets == np.arange(len(offsets))).all())
+    return settings.record_format == 0 or bool((offsets == np.arange(len(offsets))).all())
 
 
 def _keep(append: _Append) -> Appended:
     """Take the batches with the offsets that they have, which must increase and not lie below the log's end."""
     decoded = Decoded.of(append.data, append.batches)
     check(decoded, append.settings)
-    if append.magic != append.settings.magic or append.settings.codec != "producer":
+    if append.magic != append.settings.record_format or append.settings.codec != "producer":
         raise OptionError("on_noncontiguous='keep' copies batches: it needs their format, and codec='producer'")
     last = append.batches.column("last_offset")
     first, largest = append.batches.column("base_offset").copy(), _largest_per_batch(decoded)
@@ -277,7 +277,7 @@ def _ensure_whole(decoded: Decoded) -> None:
 def _check_target(append: _Append, target: Codec) -> None:
     """Refuse what Kafka's builder of a batch refuses (``MemoryRecordsBuilder``)."""
     settings, batches = append.settings, append.batches
-    if settings.magic < 2:
+    if settings.record_format < 2:
         if int(batches.column("attributes")[0]) & TRANSACTIONAL and append.magic >= 2:
             raise AppendRefusedError("IllegalArgumentException", "transactional records need format 2")
         if target is Codec.ZSTD:
@@ -290,7 +290,7 @@ def _rebuilt(append: _Append, decoded: Decoded, target: Codec) -> Appended:
     fields = _fields(append)
     if not count:
         _check_producer(append)
-        if settings.append_time and (settings.magic >= 2 or target is not Codec.NONE):
+        if settings.append_time and (settings.record_format >= 2 or target is not Codec.NONE):
             raise AppendRefusedError("NullPointerException", "no record is left: Kafka fails here on LogAppendTime")
         return Appended(
             b"",
@@ -306,13 +306,13 @@ def _rebuilt(append: _Append, decoded: Decoded, target: Codec) -> Appended:
     offsets = np.arange(append.offset, append.offset + count, dtype=np.int64)
     _check_rows(append, decoded)
     _check_producer(append)
-    old = settings.magic < 2
+    old = settings.record_format < 2
     timestamps = np.full(count, settings.now_ms, np.int64) if old and settings.append_time else None
     rows = rows_of_index(decoded.sections, decoded.index, offsets=offsets, timestamps=timestamps, headers=not old)
     rows = with_names_as_text(rows)
     largest = settings.now_ms if settings.append_time else _largest(decoded)
-    built = build_batch(rows, magic=settings.magic, codec=target, level=settings.level, fields=fields)
-    if settings.magic == 0 and not settings.append_time:
+    built = build_batch(rows, magic=settings.record_format, codec=target, level=settings.level, fields=fields)
+    if settings.record_format == 0 and not settings.append_time:
         largest = NO_TIMESTAMP
     recompressed = 0 if target is Codec.NONE else _uncompressed_size(batches, decoded)
     return Appended(
@@ -333,9 +333,9 @@ def _uncompressed_size(batches: Batches, decoded: Decoded) -> int:
 
 def _fields(append: _Append) -> BatchFields:
     settings, batches = append.settings, append.batches
-    kind = LOG_APPEND_TIME if settings.append_time and settings.magic > 0 else CREATE_TIME
-    largest = settings.now_ms if settings.append_time and settings.magic > 0 else None
-    if settings.magic < 2:
+    kind = LOG_APPEND_TIME if settings.append_time and settings.record_format > 0 else CREATE_TIME
+    largest = settings.now_ms if settings.append_time and settings.record_format > 0 else None
+    if settings.record_format < 2:
         return BatchFields(timestamp_type=kind, max_timestamp=largest)
     first = {
         name: int(batches.column(name)[0]) for name in ("producer_id", "producer_epoch", "base_sequence", "attributes")
@@ -356,14 +356,14 @@ def _check_rows(append: _Append, decoded: Decoded, stop: int | None = None) -> N
     """Refuse what Kafka's builder of a batch refuses about a record; those from ``stop`` on are not written."""
     if (decoded.index.timestamps[:stop] < NO_TIMESTAMP).any():
         raise AppendRefusedError("IllegalArgumentException", "a timestamp is below -1")
-    if append.settings.magic < 2 and decoded.index.header_counts[:stop].any():
-        raise AppendRefusedError("IllegalArgumentException", f"format {append.settings.magic} has no headers")
+    if append.settings.record_format < 2 and decoded.index.header_counts[:stop].any():
+        raise AppendRefusedError("IllegalArgumentException", f"format {append.settings.record_format} has no headers")
 
 
 def _check_producer(append: _Append) -> None:
     """Refuse what Kafka's builder refuses when it writes the header (``validateProducerState``)."""
     fields = _fields(append)
-    if append.settings.magic < 2:
+    if append.settings.record_format < 2:
         return
     if fields.transactional and fields.producer_id == NO_PRODUCER_ID:
         raise AppendRefusedError("IllegalArgumentException", "transactional records need a producer id")

@@ -166,7 +166,7 @@ class BrokerSettings:
         return replace(
             settings,
             segment_jitter_ms=0,
-            magic=magic_of_format_version(values["message.format.version"]),
+            record_format=magic_of_format_version(values["message.format.version"]),
             compression_level=None if level is None else int(level),
             producer_id_expiration_ms=self.number("producer.id.expiration.ms"),
         )

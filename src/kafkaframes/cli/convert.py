@@ -1,4 +1,4 @@
-"""``kafkaframes convert SRC --to-format v2 --to DIR``: another record format."""
+"""``kafkaframes convert SRC --record-format v2 --to DIR``: another record format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from kafkaframes.rewrite.settings import ON_LOSS, RewriteSettings
 @click.command("convert", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option(
-    "--to-format", type=click.Choice(tuple(rewriting.FORMATS)), help="The record format; `--to v2` says it, too."
+    "--record-format",
+    type=click.Choice(tuple(rewriting.RECORD_FORMATS)),
+    help="The record format; `--to v2` says it, too.",
 )
 @click.option(
     "--to", "given", multiple=True, metavar="DIR", help="The new directory; it must not exist, and appears complete."
@@ -33,12 +35,12 @@ from kafkaframes.rewrite.settings import ON_LOSS, RewriteSettings
 @rewriting.run_options
 def command(
     sources: tuple[str, ...],
-    to_format: str | None,
+    record_format: str | None,
     given: tuple[str, ...],
     codec: str | None,
     level: int | None,
     on_loss: str,
-    keep_damaged: bool,
+    mode: str,
     batch_bytes: int,
     **options: Any,
 ) -> None:
@@ -48,28 +50,28 @@ def command(
     copies are merged. Kafka 4 reads formats v0 and v1 as before (it only stopped writing them), so no upgrade needs
     this.
 
-    Example: kafkaframes convert /backup/kafka-logs --to-format v2 --to /backup/kafka-logs-v2
+    Example: kafkaframes convert /backup/kafka-logs --record-format v2 --to /backup/kafka-logs-v2
     """
-    to_format, to = _said(to_format, given)
+    record_format, to = _said(record_format, given)
     settings = RewriteSettings(
-        magic=rewriting.FORMATS[to_format],
+        record_format=rewriting.RECORD_FORMATS[record_format],
         codec=None if codec is None else codec_of(codec),
         level=level,
         batch_bytes=batch_bytes,
         on_loss=on_loss,
-        keep_damaged=keep_damaged,
+        mode=mode,
     )
     rewriting.rewrite(sources, settings, to=to, **options)
 
 
-def _said(to_format: str | None, given: tuple[str, ...]) -> tuple[str, str | None]:
-    """Return format and directory: ``--to v2`` names a format where ``--to-format`` does not."""
+def _said(record_format: str | None, given: tuple[str, ...]) -> tuple[str, str | None]:
+    """Return format and directory: ``--to v2`` names a format where ``--record-format`` does not."""
     places = list(given)
-    if to_format is None:
-        to_format = next((one for one in given if one in rewriting.FORMATS), None)
-        if to_format is None:
-            raise OptionError(f"give --to-format: {', '.join(rewriting.FORMATS)}")
-        places.remove(to_format)
+    if record_format is None:
+        record_format = next((one for one in given if one in rewriting.RECORD_FORMATS), None)
+        if record_format is None:
+            raise OptionError(f"give --record-format: {', '.join(rewriting.RECORD_FORMATS)}")
+        places.remove(record_format)
     if len(places) > 1:
         raise OptionError(f"one --to DIR is wanted, not {', '.join(places)}")
-    return to_format, places[0] if places else None
+    return record_format, places[0] if places else None

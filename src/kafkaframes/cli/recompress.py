@@ -19,7 +19,7 @@ from kafkaframes.rewrite.settings import RewriteSettings
 @rewriting.output_options
 @rewriting.run_options
 def command(
-    sources: tuple[str, ...], codec: str, level: int | None, keep_damaged: bool, batch_bytes: int, **options: Any
+    sources: tuple[str, ...], codec: str, level: int | None, mode: str, batch_bytes: int, **options: Any
 ) -> None:
     """Compress a log anew; each batch keeps its format, its header and its records.
 
@@ -29,5 +29,5 @@ def command(
 
     Example: kafkaframes recompress /backup/kafka-logs --codec zstd --level 9 --to /backup/smaller
     """
-    settings = RewriteSettings(codec=codec_of(codec), level=level, batch_bytes=batch_bytes, keep_damaged=keep_damaged)
+    settings = RewriteSettings(codec=codec_of(codec), level=level, batch_bytes=batch_bytes, mode=mode)
     rewriting.rewrite(sources, settings, **options)

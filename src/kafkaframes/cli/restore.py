@@ -15,8 +15,9 @@ from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import milliseconds, say, size_text
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.files.row_counts import row_counts_text
+from kafkaframes.records.modes import DROPMALFORMED, FAILFAST
 from kafkaframes.restore.kraft import DEFAULT_RELEASE, RELEASES
-from kafkaframes.restore.settings import ABORT, KEEP, KRAFT, NO_BOOTSTRAP, REASSIGN, SKIP, STOP, RestoreSettings
+from kafkaframes.restore.settings import ABORT, KEEP, KRAFT, NO_BOOTSTRAP, REASSIGN, RestoreSettings
 
 if TYPE_CHECKING:
     from kafkaframes.restore.report import RestoreReport
@@ -38,7 +39,11 @@ EXIT_LOST = 1
 @click.option("--from-time", metavar="TIME", help="From the first record on that reaches it: ms, or 2026-01-31T12:00.")
 @click.option("--until-time", metavar="TIME", help="Up to the first record that reaches it, without it.")
 @click.option(
-    "--damaged", type=click.Choice((STOP, SKIP)), default=STOP, show_default=True, help="What to do at a damaged batch."
+    "--mode",
+    type=click.Choice((FAILFAST, DROPMALFORMED)),
+    default=FAILFAST,
+    show_default=True,
+    help="At a damaged batch: stop, or leave it out and say so.",
 )
 @click.option("--open-transactions", type=click.Choice((KEEP, ABORT)), default=KEEP, show_default=True)
 @click.option("--segment-bytes", type=click.IntRange(1), help="Cut segments anew; by default they stay as they are.")
@@ -61,7 +66,7 @@ EXIT_LOST = 1
 @click.option("--from", "kind", type=click.Choice(("auto", "segments", "parquet")), default="auto", show_default=True)
 @click.option(
     "--record-format",
-    type=click.Choice(tuple(rewriting.FORMATS)),
+    type=click.Choice(tuple(rewriting.RECORD_FORMATS)),
     default="v2",
     show_default=True,
     help="From Parquet.",
@@ -118,7 +123,7 @@ def command(
 
 
 def _settings(given: dict[str, Any]) -> RestoreSettings:
-    given["record_format"] = rewriting.FORMATS[given["record_format"]]
+    given["record_format"] = rewriting.RECORD_FORMATS[given["record_format"]]
     ids_file, no_groups = given.pop("into_cluster_ids"), given.pop("no_groups")
     times = {name: given.pop(name) for name in ("from_time", "until_time")}
     for name, value in times.items():

@@ -21,20 +21,27 @@ from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
 from kafkaframes.files.row_counts import row_counts_text
 from kafkaframes.records.layout import CODECS
+from kafkaframes.records.modes import FAILFAST, PERMISSIVE
 
 if TYPE_CHECKING:
     from kafkaframes.rewrite.job import JobReport
     from kafkaframes.rewrite.settings import RewriteSettings
     from kafkaframes.rewrite.staged_compaction import Split
 
-FORMATS = {"v0": 0, "v1": 1, "v2": 2}
+RECORD_FORMATS = {"v0": 0, "v1": 1, "v2": 2}
 codec_option = partial(click.option, "--codec", type=click.Choice(CODECS))
 level_option = click.option("--level", type=int, help="Of the codec; Kafka's default if not given.")
 to_option = click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
 _OUTPUT_OPTIONS = (
     click.option("--in-place", is_flag=True, help="Exchange a stopped broker's log directory for the new one."),
     click.option("--backup", metavar="DIR", help="With --in-place: where the old one stays."),
-    click.option("--keep-damaged", is_flag=True, help="Copy damaged batches byte for byte instead of stopping."),
+    click.option(
+        "--mode",
+        type=click.Choice((FAILFAST, PERMISSIVE)),
+        default=FAILFAST,
+        show_default=True,
+        help="At damage: stop, or copy damaged batches byte for byte.",
+    ),
     click.option(
         "--batch-bytes",
         type=click.IntRange(1),

@@ -16,10 +16,11 @@ from kafkaframes.files.txn_index import AbortedTransaction
 from kafkaframes.log.transactions import TransactionState
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.chunks import Memory
-from kafkaframes.records.columns import DEFAULT_COLUMNS, FAILFAST, ReadOptions, RecordReader
+from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions, RecordReader
 from kafkaframes.records.control import control_type
 from kafkaframes.records.layout import CONTROL
 from kafkaframes.records.memory import Recycler
+from kafkaframes.records.modes import FAILFAST
 from kafkaframes.records.scan import Batches, as_array, scan_all
 
 _NEVER: Final = 2**63 - 1

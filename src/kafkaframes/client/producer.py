@@ -58,7 +58,7 @@ class AsyncProducer:
         self._sticky: dict[str, int] = {}
         self._lingering: asyncio.Task[None] | None = None
         self._gathered = asyncio.Event()
-        self._format = self.settings.message_format
+        self._format = self.settings.record_format
         self._is_started = False
         self.transactions = Transactions(self._cluster, self._sender, self.settings)
 
@@ -83,11 +83,11 @@ class AsyncProducer:
         broker_can = 2 if highest >= _FIRST_OF_FORMAT[2] else int(highest >= _FIRST_OF_FORMAT[1])
         self._format = broker_can if self._format is None else min(self._format, 2)
         if self._format > broker_can:
-            raise OptionError(f"message_format {self._format}: the broker's newest is {broker_can}")
+            raise OptionError(f"record_format {self._format}: the broker's newest is {broker_can}")
         lowest = connection.ranges.get(PRODUCE, (0, 0))[0]
         if self._format < 2 and lowest > _FIRST_OF_FORMAT.get(self._format + 1, 0) - 1:
-            raise OptionError(f"message_format {self._format}: the broker takes Produce {lowest} and later, format 2")
-        self._sender.message_format = self._format
+            raise OptionError(f"record_format {self._format}: the broker takes Produce {lowest} and later, format 2")
+        self._sender.record_format = self._format
         can_number = _INIT_PRODUCER_ID in connection.ranges and self._format == 2
         wanted = self.settings.enable_idempotence
         if (wanted or self.settings.transactional_id is not None) and not can_number:
@@ -324,7 +324,7 @@ class AsyncProducer:
         assert self._format is not None
         return build_records(
             columns,
-            magic=self._format,
+            record_format=self._format,
             codec=settings.compression_type,
             level=settings.compression_level,
             batch_bytes=batch_bytes,

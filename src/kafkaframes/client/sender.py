@@ -77,7 +77,7 @@ class Sender:
         self._drained = asyncio.Event()
         self._drained.set()
         self.producer = Producer()
-        self.message_format = 2
+        self.record_format = 2
         self.transactional = False
         self.needs_new_epoch = False
         self.renew: Callable[[], Awaitable[None]] | None = None  # gets a new epoch and calls set_producer
@@ -245,7 +245,7 @@ class Sender:
         for batch in batches:
             topics.setdefault(batch.partition.topic, []).append(batch)
         ids = {name: cluster.topic_id(name) for name in topics}
-        most = _NEWEST_OF_FORMAT.get(self.message_format, _BY_ID if NIL_UUID not in ids.values() else _BY_ID - 1)
+        most = _NEWEST_OF_FORMAT.get(self.record_format, _BY_ID if NIL_UUID not in ids.values() else _BY_ID - 1)
         body_class = settings.message("ProduceRequest")
         body = body_class(acks=settings.required_acks, timeout_ms=settings.request_timeout_ms)
         if self.transactional:

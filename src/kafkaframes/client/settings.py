@@ -135,15 +135,15 @@ class ProducerSettings(ClientSettings):
     enable_idempotence: bool | None = None  # None: where acks is all and the brokers can (0.11 and later)
     transactional_id: str | None = None
     transaction_timeout_ms: int = 60_000
-    message_format: int | None = None  # 0, 1 or 2; None is the newest that the broker takes
+    record_format: int | None = None  # 0, 1 or 2; None is the newest that the broker takes
 
     def __post_init__(self) -> None:
         """Check what can be known at once."""
         super().__post_init__()
         choices("acks", str(self.acks), ("all", "-1", "0", "1"))
         choices("compression_type", self.compression_type, ("none", "gzip", "snappy", "lz4", "zstd"))
-        if self.message_format is not None:
-            choices("message_format", self.message_format, (0, 1, 2))
+        if self.record_format is not None:
+            choices("record_format", self.record_format, (0, 1, 2))
         if self.transactional_id is not None and self.required_acks != -1:
             raise OptionError("transactional_id needs acks=all")
         if self.enable_idempotence and self.required_acks != -1:

@@ -40,7 +40,8 @@ from kafkaframes.log.segment_runs import Gap, runs
 from kafkaframes.log.segment_source import StoredSegment
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.chunks import Chunks, Memory, Source
-from kafkaframes.records.columns import FAILFAST, PERMISSIVE, ReadOptions, RecordReader
+from kafkaframes.records.columns import ReadOptions, RecordReader
+from kafkaframes.records.modes import FAILFAST, PERMISSIVE
 from kafkaframes.records.reasons import TORN
 from kafkaframes.records.scan import FILE, Batches, as_array, check_crcs, scan_all
 

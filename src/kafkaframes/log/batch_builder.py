@@ -35,7 +35,7 @@ class BatchBuilder:
     Args:
         base_offset: the first offset, where rows have none of their own.
         reassign: pass over the rows' own offsets.
-        magic, codec, level, batch_bytes, leader_epoch: as for ``build_records``.
+        record_format, codec, level, batch_bytes, leader_epoch: as for ``build_records``.
     """
 
     def __init__(
@@ -43,18 +43,23 @@ class BatchBuilder:
         *,
         base_offset: int = 0,
         reassign: bool = False,
-        magic: int = 2,
+        record_format: int = 2,
         codec: str = "none",
         level: int | None = None,
         batch_bytes: int = DEFAULT_BATCH_BYTES,
         leader_epoch: int = -1,
     ) -> None:
-        if magic not in (0, 1, 2):
-            raise OptionError(f"no record format {magic!r}; there are 0, 1 and 2")
+        if record_format not in (0, 1, 2):
+            raise OptionError(f"no record format {record_format!r}; there are 0, 1 and 2")
         codec_of(codec)
         self.next_offset = base_offset
         self._reassign = reassign
-        self._options: dict[str, Any] = {"magic": magic, "codec": codec, "level": level, "batch_bytes": batch_bytes}
+        self._options: dict[str, Any] = {
+            "record_format": record_format,
+            "codec": codec,
+            "level": level,
+            "batch_bytes": batch_bytes,
+        }
         self._options["leader_epoch"] = leader_epoch
         self._waiting: list[pa.Table] = []
         self._bytes = 0
@@ -97,7 +102,7 @@ class BatchBuilder:
             self.next_offset += table.num_rows
             names.append("offset")
         plain = table.select(names)
-        if self._options["magic"] < 2 and "headers" in names and not _has_headers(plain.column("headers")):
+        if self._options["record_format"] < 2 and "headers" in names and not _has_headers(plain.column("headers")):
             plain = plain.drop_columns(["headers"])
         return _without_null_times(plain)
 
@@ -107,9 +112,9 @@ class BatchBuilder:
         rows = pa.concat_tables(self._waiting, promote_options="permissive").combine_chunks()
         self._waiting, self._bytes = [], 0
         options = self._options
-        if options["magic"] == 0:
+        if options["record_format"] == 0:
             rows = rows.drop_columns([name for name in ("timestamp",) if name in rows.column_names])
-        kind = self._type if options["magic"] else _CREATE_TIME
+        kind = self._type if options["record_format"] else _CREATE_TIME
         data = build_records(rows, timestamp_type=kind, **options)
         if not hold_back:
             yield data

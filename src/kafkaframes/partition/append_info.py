@@ -125,8 +125,8 @@ def analyze_kept(data: bytes, *, log_end_offset: int, settings: LogSettings) -> 
         if header.size > settings.max_message_bytes:
             reason = f"a batch of {header.size} bytes, {settings.max_message_bytes} are allowed"
             raise AppendRefusedError("RecordTooLargeException", reason)
-        if header.magic != settings.magic:
-            reason = f"a batch of format {header.magic} cannot be kept in a log of format {settings.magic}"
+        if header.magic != settings.record_format:
+            reason = f"a batch of format {header.magic} cannot be kept in a log of format {settings.record_format}"
             raise AppendRefusedError("InvalidRecordException", reason)
     _check_increasing(headers)
     if headers and first_or_last_offset(headers[0]) < log_end_offset:

@@ -102,7 +102,7 @@ def open_log(
         now_ms,
         index_interval_bytes=chosen.index_interval_bytes,
         producer_id_expiration_ms=chosen.producer_id_expiration_ms,
-        record_version=chosen.magic,
+        record_format=chosen.record_format,
     )
     recovered = work_out(found, plan, wanted)
     apply_in_place(there, recovered)

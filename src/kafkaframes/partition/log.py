@@ -215,7 +215,7 @@ class PartitionLog:
     def _new_append_settings(self, leader_epoch: int, now_ms: int, origin: str) -> AppendSettings:
         settings = self.settings
         return AppendSettings(
-            magic=settings.magic,
+            record_format=settings.record_format,
             codec=settings.compression_type,
             level=settings.compression_level,
             timestamp_type=settings.message_timestamp_type,

@@ -31,7 +31,7 @@ class LogSettings:
         cleanup_policy: ``delete``, ``compact`` or ``compact,delete``.
         compression_type, compression_level, message_timestamp_type: as in ``AppendSettings``.
         timestamp_before_max_ms, timestamp_after_max_ms: ``message.timestamp.before.max.ms`` and ``...after.max.ms``.
-        magic: the format that a leader writes: 2, or less for a topic of an old ``message.format.version``.
+        record_format: the format that a leader writes: 2, or less for a topic of an old ``message.format.version``.
         on_noncontiguous: what becomes of sets with holes in their offsets: ``kafka``, ``reject``, ``reassign`` (see
             ``AppendSettings``) or ``keep``: batches are taken with the offsets that they have, as a mirror sends them;
             only headers and CRCs are looked at, nothing is decompressed.
@@ -57,7 +57,7 @@ class LogSettings:
     message_timestamp_type: str = CREATE_TIME
     timestamp_before_max_ms: int = LARGEST_INT64
     timestamp_after_max_ms: int = LARGEST_INT64
-    magic: int = 2
+    record_format: int = 2
     on_noncontiguous: str = AS_KAFKA
     producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
 
@@ -79,7 +79,7 @@ class LogSettings:
             ("flush_messages", 1, LARGEST_INT64),
             ("flush_ms", 0, LARGEST_INT64),
             ("max_message_bytes", 0, LARGEST_INT32),
-            ("magic", 0, 2),
+            ("record_format", 0, 2),
         ):
             value = getattr(self, name)
             if not least <= value <= largest:

@@ -72,7 +72,7 @@ def next_sequence(sequence: int, increment: int) -> int:
 def build_records(
     columns: Any,
     *,
-    magic: int = 2,
+    record_format: int = 2,
     codec: str | int = "none",
     level: int | None = None,
     base_offset: int = 0,
@@ -101,15 +101,15 @@ def build_records(
         control,
         delete_horizon_ms,
     )
-    check_options(magic, known, fields, batch_bytes, batch_records)
+    check_options(record_format, known, fields, batch_bytes, batch_records)
     rows = rows_of(columns, base_offset=base_offset, ignore=READER_COLUMNS)
-    return _build(rows, magic, known, level, fields, batch_bytes, batch_records)
+    return _build(rows, record_format, known, level, fields, batch_bytes, batch_records)
 
 
 def build_rows(
     rows: Rows,
     *,
-    magic: int = 2,
+    record_format: int = 2,
     codec: str | int = "none",
     level: int | None = None,
     batch_bytes: int = DEFAULT_BATCH_BYTES,
@@ -122,8 +122,8 @@ def build_rows(
         EncodeError: a row does not fit into the format; ``path`` names it.
     """
     known = codec_of(codec)
-    check_options(magic, known, fields, batch_bytes, batch_records)
-    return _build(rows, magic, known, level, fields, batch_bytes, batch_records)
+    check_options(record_format, known, fields, batch_bytes, batch_records)
+    return _build(rows, record_format, known, level, fields, batch_bytes, batch_records)
 
 
 def _build(

@@ -26,11 +26,9 @@ from kafkaframes.records.fused import READY, TOLD_CRC, TOLD_ROWS, TOLD_STATUS, T
 from kafkaframes.records.layout import CONTROL
 from kafkaframes.records.makers import COLUMNS, Decoded, arrow_column, java_text_array
 from kafkaframes.records.memory import Recycler
+from kafkaframes.records.modes import DROPMALFORMED, FAILFAST, MODES, PERMISSIVE
 from kafkaframes.records.reasons import CRC_MISMATCH
 from kafkaframes.records.scan import CUT, FILE, MEMORY, Batches, End, Ints, check_crcs
-
-PERMISSIVE, DROPMALFORMED, FAILFAST = "PERMISSIVE", "DROPMALFORMED", "FAILFAST"
-MODES = (PERMISSIVE, DROPMALFORMED, FAILFAST)
 
 
 class ReadError(NamedTuple):

@@ -24,10 +24,11 @@ from kafkaframes.records.decoded import Decoded, count_records
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, PLACE, TRANSACTIONAL
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
+from kafkaframes.records.modes import DROPMALFORMED
 from kafkaframes.records.rebuild import rows_of_index
 from kafkaframes.records.rows import Rows
 from kafkaframes.records.scan import Batches, Bytes
-from kafkaframes.restore.settings import SKIP, RestoreSettings
+from kafkaframes.restore.settings import RestoreSettings
 from kafkaframes.restore.translation import Translation
 
 Ints = npt.NDArray[np.int64]
@@ -220,7 +221,7 @@ class Renumbering:
         some = Batches(np.ascontiguousarray(batches.table[:, numbers]), batches.end)
         decoded = Decoded.of(data, some)
         bad = {at for at in range(len(some)) if decoded.problem(at) is not None}
-        if bad and self._settings.damaged != SKIP:
+        if bad and self._settings.mode != DROPMALFORMED:
             at = min(bad)
             problem = decoded.problem(at)
             reason = problem.reason if problem is not None else "cannot be decoded"

@@ -14,10 +14,11 @@ from kafkaframes.files.row_counts import check_row_counts
 from kafkaframes.log.segment_writer import LARGEST_SEGMENT, PartitionWriter, SegmentSettings
 from kafkaframes.records.build import build_end_transaction
 from kafkaframes.records.decoded import count_records
+from kafkaframes.records.modes import DROPMALFORMED
 from kafkaframes.restore.batches import OUTSIDE as OUTSIDE
 from kafkaframes.restore.batches import Renumbering
 from kafkaframes.restore.cluster import Ends
-from kafkaframes.restore.settings import ABORT, SKIP, RestoreSettings
+from kafkaframes.restore.settings import ABORT, RestoreSettings
 from kafkaframes.restore.source import Lost, Run, SegmentPart, good_batches
 from kafkaframes.restore.translation import Translation
 
@@ -157,7 +158,7 @@ class _Restoring:
     def _segment(self, part: SegmentPart) -> None:
         """Copy one segment; the new log has one that begins there too, unless segments are cut anew."""
         is_first = True
-        for run in good_batches(part, self._report.lost, skip=self._task.settings.damaged == SKIP):
+        for run in good_batches(part, self._report.lost, skip=self._task.settings.mode == DROPMALFORMED):
             for piece in self._pieces(part, run):
                 self._writer_for(part, is_first=is_first).append(piece, mtime_ms=part.mtime_ms)
                 is_first = False

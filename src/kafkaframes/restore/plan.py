@@ -24,7 +24,8 @@ from kafkaframes.files.findings import Severity
 from kafkaframes.files.names import TopicPartition
 from kafkaframes.log.overflow import MOST_OFFSETS
 from kafkaframes.log.recovery.plan import plan_layout
-from kafkaframes.restore.settings import ABORT, KRAFT, SKIP, RestoreSettings
+from kafkaframes.records.modes import DROPMALFORMED
+from kafkaframes.restore.settings import ABORT, KRAFT, RestoreSettings
 from kafkaframes.restore.source import LARGEST_OFFSET, SegmentPart
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -130,7 +131,7 @@ def _chosen_of(directory: LogDirectory, settings: RestoreSettings, plan: Restore
 
 def _refuse_undecided(decisions: Iterable[Decision], settings: RestoreSettings) -> None:
     for one in decisions:
-        if one.severity is Severity.ERROR and settings.damaged != SKIP:
+        if one.severity is Severity.ERROR and settings.mode != DROPMALFORMED:
             place = one.places[0] if one.places else None
             position = place.position if place else None
             raise LogDirError(f"{one}: nothing was restored", file=place.file if place else one.copy, position=position)

@@ -37,7 +37,7 @@ class RowsWriter:
         self._builder = BatchBuilder(
             base_offset=settings.start_offset,
             reassign=settings.moves_offsets,
-            magic=settings.record_format,
+            record_format=settings.record_format,
             codec=settings.codec,
             level=settings.level,
             batch_bytes=settings.batch_bytes,

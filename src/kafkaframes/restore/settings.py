@@ -10,15 +10,15 @@ from kafkaframes.log.rebuild import INDEX_INTERVAL_BYTES
 from kafkaframes.log.segment_writer import LARGEST_SEGMENT
 from kafkaframes.records.build import DEFAULT_BATCH_BYTES
 from kafkaframes.records.codecs import codec_of
+from kafkaframes.records.modes import DROPMALFORMED, FAILFAST
 from kafkaframes.restore.kraft import DEFAULT_RELEASE, RELEASES, uuid_of
 
 KEEP, REASSIGN = "keep", "reassign"
-STOP, SKIP = "stop", "skip"
 ABORT = "abort"
 KRAFT, NO_BOOTSTRAP = "kraft", "none"
 _CHOICES = {
     "offsets": (KEEP, REASSIGN),
-    "damaged": (STOP, SKIP),
+    "mode": (FAILFAST, DROPMALFORMED),
     "open_transactions": (KEEP, ABORT),
     "bootstrap": (KRAFT, NO_BOOTSTRAP),
     "release": tuple(RELEASES),
@@ -40,7 +40,7 @@ class RestoreSettings:
         offsets: ``keep``, or ``reassign``: contiguous from ``start_offset`` on, in each partition.
         from_offset, until_offset: the first offset that is restored, and the first that is not, as the source has them.
         from_timestamp_ms, until_timestamp_ms: likewise the first record that reaches a time; milliseconds.
-        damaged: ``stop`` at the first damaged batch, or ``skip`` it and say so.
+        mode: ``FAILFAST`` stops at the first damaged batch, ``DROPMALFORMED`` leaves it out and says so.
         open_transactions: ``keep`` those without a marker open, or ``abort`` them with a marker at the log's end.
         leader_epoch: into every batch of format 2: an existing cluster's, which must not be below a log's.
         segment_bytes: cut segments anew; by default they are cut as the source's are.
@@ -64,7 +64,7 @@ class RestoreSettings:
     until_offset: int | None = None
     from_timestamp_ms: int | None = None
     until_timestamp_ms: int | None = None
-    damaged: str = STOP
+    mode: str = FAILFAST
     open_transactions: str = KEEP
     leader_epoch: int | None = None
     segment_bytes: int | None = None

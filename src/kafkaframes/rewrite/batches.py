@@ -50,7 +50,7 @@ class Plan:
         source, attributes = batches.column("magic"), batches.column("attributes")
         numbers, old = attributes & CODEC_MASK, source < 2
         control = ~old & ((attributes & CONTROL) != 0)
-        self.magics = source if settings.magic is None else np.full_like(source, settings.magic)
+        self.magics = source if settings.record_format is None else np.full_like(source, settings.record_format)
         self.codecs = numbers if settings.codec is None else np.full_like(numbers, int(settings.codec))
         other_codec = (self.codecs != numbers) | (settings.level is not None)
         build = (old | (self.magics < 2)) & ((self.magics != source) | other_codec)

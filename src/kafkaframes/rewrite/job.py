@@ -159,7 +159,7 @@ def rewrite_into(log: Log, directory: Path, settings: RewriteSettings, report: J
         for segment in partition.segments:
             tasks.append((one, SegmentTask(filesystem, segment, settings, str(target), aborted)))
         if not log.is_segment:
-            keep_snapshots = settings.magic in (None, 2)
+            keep_snapshots = settings.record_format in (None, 2)
             _copy_small(log.filesystem, partition, target, report, keep_snapshots=keep_snapshots)
     log.copy_rest(directory, report)
     for (one, _), done in zip(tasks, run(rewrite_segment, [task for _, task in tasks]), strict=True):
@@ -167,7 +167,7 @@ def rewrite_into(log: Log, directory: Path, settings: RewriteSettings, report: J
 
 
 def _aborted(filesystem: FileSystem, partition: Partition, settings: RewriteSettings) -> tuple[AbortedTransaction, ...]:
-    if settings.magic in (None, 2):
+    if settings.record_format in (None, 2):
         return ()
     return transactions_of(filesystem, partition).aborted
 

@@ -28,6 +28,7 @@ from kafkaframes.log.rebuild import INDEXED, build_indexes
 from kafkaframes.records import decode
 from kafkaframes.records.decoded import Decoded, count_records
 from kafkaframes.records.layout import PLACE
+from kafkaframes.records.modes import FAILFAST
 from kafkaframes.records.reasons import TORN
 from kafkaframes.records.scan import FILE, Batches, Bytes, Ints, as_array, scan_all
 from kafkaframes.rewrite.batches import damaged_batches, rewritten
@@ -128,7 +129,7 @@ class _Rewrite:
                 self._window(window)
                 end = window.batches.end
                 if end.corrupt or (end.status == TORN and end.position < task.segment.size_bytes):
-                    if not task.settings.keep_damaged:
+                    if task.settings.mode == FAILFAST:
                         raise LogDirError(f"{end.reason}: nothing was written", position=end.position, file=report.file)
                     report.damaged.append((end.position, end.reason))
                     self._out.writelines(atomic.chunks(read_at, end.position))
@@ -168,7 +169,7 @@ class _Rewrite:
         decoded = _decoded(data, batches, self._fast.allocate)
         bad = damaged_batches(decoded)
         positions = batches.column("position") + start
-        if bad and not settings.keep_damaged:
+        if bad and settings.mode == FAILFAST:
             first = min(bad)
             raise LogDirError(f"{bad[first]}: nothing was written", position=int(positions[first]), file=report.file)
         report.damaged += [(int(positions[batch]), bad[batch]) for batch in sorted(bad)]
@@ -206,7 +207,7 @@ def _write_indexes(task: SegmentTask, path: Path, report: SegmentReport, columns
         for kind, raw in (("index", write_offset_index(offset_index)), ("timeindex", write_time_index(time_index))):
             with atomic.new_file(path.with_suffix(f".{kind}"), mtime_ms=segment.log.mtime_ms) as out:
                 out.write(raw)
-    if segment.txn_index and task.settings.magic in (None, 2):  # offsets stay, so it stays
+    if segment.txn_index and task.settings.record_format in (None, 2):  # offsets stay, so it stays
         copy(task.filesystem, segment.txn_index, path.parent)
 
 

@@ -64,7 +64,7 @@ _ROWS = (
     WriteOption("numPartitions", "num_partitions", _positive, "1", "partitions of each new topic; keys decide which"),
     WriteOption("codec", "codec", str.lower, "none", "none, gzip, snappy, lz4 or zstd"),
     WriteOption("level", "level", int, "", "of the codec; Kafka's default if not given"),
-    WriteOption("messageFormat", "magic", _format, "v2", "v2, v1 or v0"),
+    WriteOption("recordFormat", "record_format", _format, "v2", "v2, v1 or v0"),
     WriteOption("batchSize", "batch_bytes", parse_size, "16384", "a batch ends before it would be larger (batch.size)"),
     WriteOption("batchRecords", "batch_records", _positive, "", "or would have more records"),
     WriteOption("segmentSize", "segment_bytes", parse_size, "1g", "a segment ends before it would be larger"),

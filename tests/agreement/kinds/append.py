@@ -13,7 +13,7 @@ from tests.agreement.kind import Case, Kind, differences
 from kafkaframes.append import AppendRefusedError, AppendSettings, down_convert, validate_and_assign
 from kafkaframes.records.batch import read_values
 
-_CODECS = {"target_codec": "codec", "target_magic": "magic", "leader_epoch": "leader_epoch", "now": "now_ms"}
+_CODECS = {"target_codec": "codec", "target_magic": "record_format", "leader_epoch": "leader_epoch", "now": "now_ms"}
 _SETTINGS = _CODECS | {
     "ts_type": "timestamp_type",
     "before_max": "before_max_ms",

@@ -74,7 +74,7 @@ def _settings(directory: LogDirectory, partition: Partition, manifest: dict[str,
         now_ms=_clock_ms(manifest["recovery_log"]),
         index_interval_bytes=int(properties.get("log.index.interval.bytes", 4096)),
         producer_id_expiration_ms=None if expiration is None else int(expiration),
-        record_version=2 if is_kraft else max((int(magic) for magic in magics), default=2),
+        record_format=2 if is_kraft else max((int(magic) for magic in magics), default=2),
         new_leader_epoch=max(known, default=0) + 2,
         semantics=semantics,
     )

@@ -85,11 +85,11 @@ def assert_sound(path: Path) -> None:
 def test_every_format_and_codec_in_the_order_of_the_tasks(tmp_path, magic, codec):
     if codec == "zstd" and magic < 2:
         with pytest.raises(EncodeError, match="zstd needs format 2"):
-            WriteSettings(now_ms=0, magic=magic, codec=codec)
+            WriteSettings(now_ms=0, record_format=magic, codec=codec)
         return
     batches = [rows(key=[b"k%d" % n] * 40, value=[b"%d-%d" % (n, i) for i in range(40)]) for n in range(3)]
     written = write(
-        tmp_path / "logs", *batches, topic="t", magic=magic, codec=codec, batch_records=7, segment_bytes=900
+        tmp_path / "logs", *batches, topic="t", record_format=magic, codec=codec, batch_records=7, segment_bytes=900
     )
     wanted = [
         (40 * n + i, -1 if magic == 0 else 5000, b"k%d" % n, b"%d-%d" % (n, i)) for n in range(3) for i in range(40)
@@ -275,7 +275,7 @@ def test_offsets_that_are_kept(tmp_path):
         ({"value": [b"", b"x" * 2000]}, {"max_message_bytes": 1000}, "task 0, row 1: a record of about 2082 bytes"),
         (
             {"value": [b"", b""], "headers": [None, [{"key": "a", "value": b""}]]},
-            {"magic": 1},
+            {"record_format": 1},
             "row 1: format 1 has no",
         ),
         ({"value": [b"", b""], "timestamp": [0, -5000]}, {}, "task 0, row 1: .*below -1"),

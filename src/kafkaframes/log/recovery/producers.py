@@ -35,13 +35,13 @@ class Shelf:
     Attributes:
         snapshots: offset to the file's bytes.
         now_ms: the clock at loading; producers that have been idle for ``expiration_ms`` are forgotten.
-        record_version: of the topic; below 2 (``message.format.version``, before 4.0) snapshots are empty.
+        record_format: of the topic; below 2 (``message.format.version``, before 4.0) snapshots are empty.
     """
 
     snapshots: dict[int, bytes]
     now_ms: int
     expiration_ms: int = DEFAULT_EXPIRATION_MS
-    record_version: int = 2
+    record_format: int = 2
 
     def remove_stray(self, bases: Iterable[int]) -> None:
         """Keep the snapshots at segments, and the last of the others if it lies beyond every segment."""
@@ -87,7 +87,7 @@ class Manager:
             replay: ``replay(base, from_offset)`` yields the batches with a producer of one segment.
         """
         due = [*bases[-2:], end_offset]
-        if self.shelf.record_version < 2 or (not self.shelf.snapshots and is_clean):
+        if self.shelf.record_format < 2 or (not self.shelf.snapshots and is_clean):
             for offset in due:
                 self.map_end = offset
                 self.take_snapshot()

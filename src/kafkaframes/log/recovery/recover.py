@@ -43,7 +43,7 @@ class RecoverySettings:
         now_ms: the clock, for producers that are forgotten.
         index_interval_bytes: ``index.interval.bytes``.
         producer_id_expiration_ms: ``producer.id.expiration.ms``; by default the broker's.
-        record_version: what ``message.format.version`` of the topic allows, 0 to 2; 2 from 3.0 on.
+        record_format: what ``message.format.version`` of the topic allows, 0 to 2; 2 from 3.0 on.
         new_leader_epoch: the epoch in which the broker leads the partition after its start; None: it does not.
         semantics: ``2.8``, ``3.9`` or ``4.x``: whose rules.
     """
@@ -51,7 +51,7 @@ class RecoverySettings:
     now_ms: int
     index_interval_bytes: int = INDEX_INTERVAL_BYTES
     producer_id_expiration_ms: int | None = None
-    record_version: int = 2
+    record_format: int = 2
     new_leader_epoch: int | None = None
     semantics: str = REWRITES_OLD
 
@@ -135,7 +135,7 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
                 replay=replay_of(filesystem, {base: found[path] for base, path in rebuild.visible}),
             )
             epochs = _rebuild(filesystem, segments[rebuild.path], headers[rebuild.path], manager, state).epochs
-            if settings.record_version >= 2 and (rebuild.is_unflushed or settings.semantics != BEFORE_HORIZONS):
+            if settings.record_format >= 2 and (rebuild.is_unflushed or settings.semantics != BEFORE_HORIZONS):
                 state.set_epochs(leader_epochs.recovered(state.epochs, epochs))
     replay = replay_of(filesystem, {one.base_offset: segments[one.path] for one in plan.segments})
     _set_snapshots_aside(files, plan, state)
@@ -186,7 +186,7 @@ def _shelf(filesystem: FileSystem, files: Contents, settings: RecoverySettings) 
             content = files.pop(name)
             snapshots[parsed.offset] = content if isinstance(content, bytes) else filesystem.read(content.path)
     expiration_ms = expiration_of(settings.semantics, settings.producer_id_expiration_ms)
-    return Shelf(snapshots, settings.now_ms, expiration_ms, settings.record_version)
+    return Shelf(snapshots, settings.now_ms, expiration_ms, settings.record_format)
 
 
 def _rebuild(
@@ -211,7 +211,7 @@ def _rebuild(
         headers=headers,
     )
     state.rebuilt[segment.path] = found
-    if settings.record_version >= 2:
+    if settings.record_format >= 2:
         manager.map_end = found.producers_end
     manager.take_snapshot()
     return found
@@ -298,7 +298,7 @@ def _put_snapshots(files: Contents, shelf: Shelf) -> None:
 
 def _put_epochs(files: Contents, plan: RecoveryPlan, state: _State) -> None:
     settings = state.settings
-    if settings.record_version < 2:
+    if settings.record_format < 2:
         return
     if settings.new_leader_epoch is not None:
         new = EpochStart(settings.new_leader_epoch, plan.log_end_offset)

@@ -104,7 +104,7 @@ def _assigned(run: Run, shift: int, task: PartitionTask) -> Iterator[bytes | byt
 def _patched(window: Window, shift: int, task: PartitionTask) -> memoryview:
     out, batches = bytearray(window.data), window.in_data()
     set_offsets(out, batches, batches.column("last_offset") + shift)
-    if task.settings.magic == 2:
+    if task.settings.record_format == 2:
         set_leader_epoch(out, batches, task.leader_epoch)
     size = int((batches.column("position") + batches.column("size"))[-1])
     return memoryview(out)[:size]
@@ -117,7 +117,7 @@ def _compressed(window: Window, shift: int, settings: WriteSettings) -> bytes:
     keys, values = ([_blob(blobs, row) for row in range(rows.size)] for blobs in (rows.keys, rows.values))
     return build_records(
         {"offset": rows.offsets + np.int64(shift), "key": keys, "value": values},
-        magic=0,
+        record_format=0,
         codec=settings.codec,
         level=settings.level,
         batch_bytes=settings.batch_bytes,

@@ -121,7 +121,7 @@ class RunWriter:
             opened.next_offset = int(mine[-1]) + 1
 
     def _laid_out(self, rows: pa.RecordBatch) -> Rows:
-        magic = self._settings.magic
+        magic = self._settings.record_format
         columns = {name: rows.column(name) for name in ("key", "value", "headers") if name in rows.schema.names}
         if magic > 0:
             stamps = rows.column("timestamp") if "timestamp" in rows.schema.names else None
@@ -165,7 +165,7 @@ class RunWriter:
         try:
             return build_rows(
                 records,
-                magic=settings.magic,
+                record_format=settings.record_format,
                 codec="none" if settings.compresses_late else settings.codec,
                 level=settings.level,
                 batch_bytes=settings.batch_bytes,

@@ -24,7 +24,7 @@ class WriteSettings:
         topic: of all rows; stronger than their column.
         partitions: how many partitions each topic has that is known before.
         num_partitions: how many every other topic has; ``None``: one, or as many as the rows' own numbers ask for.
-        magic, codec, level: the format of the batches.
+        record_format, codec, level: the format of the batches.
         batch_bytes, batch_records: a batch ends before it would be larger.
         max_message_bytes: the largest batch, so also the largest record.
         keep_offsets: rows have offsets, and keep them.
@@ -37,7 +37,7 @@ class WriteSettings:
     topic: str | None = None
     partitions: Mapping[str, int] = field(default_factory=dict)
     num_partitions: int | None = None
-    magic: int = 2
+    record_format: int = 2
     codec: str = "none"
     level: int | None = None
     batch_bytes: int = DEFAULT_BATCH_BYTES
@@ -56,10 +56,10 @@ class WriteSettings:
         Raises:
             OptionError, EncodeError: name the setting.
         """
-        if self.magic not in (0, 1, 2):
-            raise OptionError(f"no record format {self.magic!r}; there are 0, 1 and 2")
-        if codec_of(self.codec) is Codec.ZSTD and self.magic < 2:
-            raise EncodeError(f"zstd needs format 2, not {self.magic}").within("codec")
+        if self.record_format not in (0, 1, 2):
+            raise OptionError(f"no record format {self.record_format!r}; there are 0, 1 and 2")
+        if codec_of(self.codec) is Codec.ZSTD and self.record_format < 2:
+            raise EncodeError(f"zstd needs format 2, not {self.record_format}").within("codec")
         if self.topic is not None:
             names.check_topic(self.topic)
         _ = self.segments
@@ -72,4 +72,4 @@ class WriteSettings:
     @property
     def compresses_late(self) -> bool:
         """Whether offsets stand inside what is compressed (format 0), so that only the commit can compress."""
-        return self.magic == 0 and codec_of(self.codec) is not Codec.NONE
+        return self.record_format == 0 and codec_of(self.codec) is not Codec.NONE
