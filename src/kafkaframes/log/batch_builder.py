@@ -148,6 +148,8 @@ def _without_null_times(table: pa.Table) -> pa.Table:
     if "timestamp" not in table.column_names or table.column("timestamp").null_count == 0:
         return table
     column = table.column("timestamp")
+    if pa.types.is_null(column.type):
+        column = column.cast(pa.int64())
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
     place = table.column_names.index("timestamp")

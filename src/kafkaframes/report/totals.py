@@ -40,7 +40,7 @@ def partition_of(joined: Joined, whole: Measure, facts: list[SegmentFacts]) -> P
     lasts = [one.last_offset for one in facts if one.last_offset >= 0]
     start = partition.log_start_offset
     end = max(start, max(lasts, default=-1) + 1, *(one.base_offset for one in partition.segments), 0)
-    span = max(lasts) + 1 - min(firsts) if firsts else 0  # short by a wrapper's first records, in format 1
+    span = max(lasts) + 1 - min(firsts) if firsts and lasts else 0  # short by a wrapper's first records, in format 1
     return PartitionReport(
         topic=partition.topic,
         partition=partition.partition,

@@ -200,7 +200,7 @@ def check_topic_name(name: str) -> None:
 
 def _planned(target: TopicPartition, directory: LogDirectory, partition: Partition) -> PlannedPartition:
     parts = list(_parts(directory, partition))
-    nexts = [part.base_offset for part in parts[1:]] + [LARGEST_OFFSET]
+    nexts = [*(part.base_offset for part in parts), LARGEST_OFFSET][1:]
     limited = tuple(
         replace(part, end_offset=min(after, part.base_offset + MOST_OFFSETS + 1), is_last=part is parts[-1])
         for part, after in zip(parts, nexts, strict=True)

@@ -138,7 +138,7 @@ def _plan(task: PlanTask) -> PartitionRepair:
 
 def _planned(directory: LogDirectory, partition: Partition) -> PartitionRepair:
     plan = plan_layout(directory, partition)
-    nexts = [one.base_offset for one in plan.segments[1:]] + [2**63 - 1]
+    nexts = [*(one.base_offset for one in plan.segments), 2**63 - 1][1:]
     segments = [
         _segment(plan.view or directory.filesystem, kept, min(after, kept.base_offset + MOST_OFFSETS + 1))
         for kept, after in zip(plan.segments, nexts, strict=True)

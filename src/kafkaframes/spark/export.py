@@ -50,7 +50,7 @@ def plan_export(
         ]
         kept += [
             task
-            for task, following in zip(tasks, [*tasks[1:], None], strict=True)
+            for task, following in zip(tasks, [*tasks, None][1:], strict=True)
             if _can_hold(task, following) and (until_offset is None or task.base_offset < until_offset)
         ]
     return kept, tuple(sorted(topics & INTERNAL_TOPICS))

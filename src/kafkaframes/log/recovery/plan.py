@@ -181,7 +181,7 @@ def _to_split(filesystem: FileSystem, partition: Partition, draft: Draft) -> dic
     known = {one.path: one for one in partition.segments}
     bases = draft.bases()
     found: dict[int, tuple[Piece, ...]] = {}
-    for base, next_base in zip(bases, [*bases[1:], None], strict=True):
+    for base, next_base in zip(bases, [*bases, None][1:], strict=True):
         file = draft.files[FileName(base, "log")]
         if overflows(filesystem, known.get(file.path, Segment(file)), next_base):
             found[base] = pieces_of(filesystem, file)

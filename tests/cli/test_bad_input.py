@@ -1,0 +1,173 @@
+"""No command ends in a traceback over logs that are mutilated: an error in words, and a documented exit status."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from kafkaframes.cli.main import cli
+from kafkaframes.errors import KafkaframesError
+
+DATA = Path(__file__).parents[1] / "data"
+LOGS = [DATA / "logs" / "zk-0102-v1", DATA / "logs" / "kraft-4x-transactions", DATA / "examples" / "kafka-2.8-format-1"]
+HERE = ("--workers", "1")
+OFFSET, LENGTH, EPOCH, MAGIC, CRC, ATTRIBUTES, LAST_DELTA, TIME, PRODUCER, COUNT = 0, 8, 12, 16, 17, 21, 23, 27, 43, 57
+
+COMMANDS: dict[str, Callable[[Path, Path], list]] = {
+    "info": lambda log, to: ["info", log, "--deep", "--json", *HERE],
+    "verify": lambda log, to: ["verify", log, "--deep", *HERE],
+    "report": lambda log, to: ["report", log, "-o", to, *HERE],
+    "dump-log": lambda log, to: ["dump-log", log, "--deep-iteration", "--print-data-log", "--kind", "all"],
+    "dump-log-jsonl": lambda log, to: ["dump-log", log, "--format", "jsonl"],
+    "dump-log-csv": lambda log, to: ["dump-log", log, "--format", "csv"],
+    "export": lambda log, to: ["export", log, "--to", to, *HERE],
+    "repair": lambda log, to: ["repair", log, "--to", to, *HERE],
+    "repair-as-kafka": lambda log, to: ["repair", log, "--as-kafka", "--dry-run", *HERE],
+    "convert": lambda log, to: ["convert", log, "--to-format", "v2", "--keep-damaged", "--to", to, *HERE],
+    "recompress": lambda log, to: ["recompress", log, "--codec", "gzip", "--to", to, *HERE],
+    "compact": lambda log, to: ["compact", log, "--dry-run", "--topic", "*", *HERE],
+    "restore": lambda log, to: ["restore", log, "--to", to, "--damaged", "skip", *HERE],
+}
+
+
+def files(log: Path, suffix: str) -> list[Path]:
+    return sorted(path for path in log.rglob(f"*{suffix}") if path.is_file())
+
+
+def each(suffix: str, change: Callable[[bytearray, random.Random], bytes | bytearray]):
+    """Change every file with that suffix."""
+
+    def mutilate(log: Path, chance: random.Random) -> None:
+        for path in files(log, suffix):
+            path.write_bytes(change(bytearray(path.read_bytes()), chance))
+
+    return mutilate
+
+
+def put(place: int, form: str, value: int):
+    """Write a number over a field of the first batch, and of another one in the middle."""
+
+    def change(data: bytearray, chance: random.Random) -> bytearray:
+        at = 0
+        while at + 61 <= len(data):
+            length = struct.unpack_from(">i", data, at + LENGTH)[0]
+            if at == 0 or chance.random() < 0.3:
+                struct.pack_into(form, data, at + place, value)
+            if length <= 0:
+                break
+            at += length + 12
+        return data
+
+    return change
+
+
+def noise(data: bytearray, chance: random.Random) -> bytearray:
+    for _ in range(len(data) // 200 + 1):
+        if data:
+            data[chance.randrange(len(data))] = chance.randrange(256)
+    return data
+
+
+def swapped(log: Path, chance: random.Random) -> None:
+    for path in files(log, ".log"):
+        path.with_suffix(".log.swap").write_bytes(path.read_bytes())
+
+
+def renamed(log: Path, chance: random.Random) -> None:
+    for path in files(log, ".log"):
+        path.rename(path.with_name(f"{2**63 - 1:020}.log"))
+
+
+def directory_for_file(suffix: str):
+    def mutilate(log: Path, chance: random.Random) -> None:
+        for path in files(log, suffix):
+            path.unlink()
+            path.mkdir()
+
+    return mutilate
+
+
+WAYS: dict[str, Callable[[Path, random.Random], None]] = {
+    "segments cut": each(".log", lambda data, chance: data[: len(data) * 2 // 3]),
+    "segments empty": each(".log", lambda data, chance: b""),
+    "segments of one byte": each(".log", lambda data, chance: data[:1]),
+    "segments zeros": each(".log", lambda data, chance: bytes(len(data))),
+    "segments ones": each(".log", lambda data, chance: b"\xff" * len(data)),
+    "segments text": each(".log", lambda data, chance: b"hello\n" * 500),
+    "segments noise": each(".log", noise),
+    "segments twice": each(".log", lambda data, chance: data + data),
+    "segments backwards": each(".log", lambda data, chance: data[::-1]),
+    "without the first batch's start": each(".log", lambda data, chance: data[7:]),
+    "largest offsets": each(".log", put(OFFSET, ">q", 2**63 - 1)),
+    "negative offsets": each(".log", put(OFFSET, ">q", -5)),
+    "largest lengths": each(".log", put(LENGTH, ">i", 2**31 - 1)),
+    "negative lengths": each(".log", put(LENGTH, ">i", -1)),
+    "lengths of zero": each(".log", put(LENGTH, ">i", 0)),
+    "negative epochs": each(".log", put(EPOCH, ">i", -(2**31))),
+    "unknown formats": each(".log", put(MAGIC, ">b", 9)),
+    "wrong checksums": each(".log", put(CRC, ">I", 7)),
+    "unknown codecs": each(".log", put(ATTRIBUTES, ">h", 7)),
+    "all flags": each(".log", put(ATTRIBUTES, ">h", -1)),
+    "last offsets that wrap": each(".log", put(LAST_DELTA, ">i", -(2**31))),
+    "largest last offsets": each(".log", put(LAST_DELTA, ">i", 2**31 - 1)),
+    "earliest timestamps": each(".log", put(TIME, ">q", -(2**63))),
+    "largest timestamps": each(".log", put(TIME, ">q", 2**63 - 1)),
+    "negative producers": each(".log", put(PRODUCER, ">q", -(2**63))),
+    "largest counts": each(".log", put(COUNT, ">i", 2**31 - 1)),
+    "negative counts": each(".log", put(COUNT, ">i", -1)),
+    "indexes noise": each("index", noise),
+    "indexes cut": each("index", lambda data, chance: data[:5]),
+    "checkpoints text": each("checkpoint", lambda data, chance: b"\xff\xfe no numbers\n"),
+    "properties noise": each("meta.properties", lambda data, chance: b"\xff=\nversion=x\n\x00"),
+    "snapshots noise": each(".snapshot", noise),
+    "metadata noise": each("partition.metadata", lambda data, chance: b"version: 0\ntopic_id: ?"),
+    "half-finished swaps": swapped,
+    "the largest base offset": renamed,
+    "directories for indexes": directory_for_file(".index"),
+    "directories for segments": directory_for_file(".log"),
+}
+
+
+@pytest.mark.parametrize(("number", "way"), list(enumerate(WAYS)), ids=list(WAYS))
+def test_mutilated_logs_end_in_words(tmp_path, number, way):
+    log = tmp_path / "log"
+    shutil.copytree(LOGS[number % len(LOGS)], log)
+    WAYS[way](log, random.Random(number))
+    for name, asked in COMMANDS.items():
+        result = CliRunner().invoke(cli, list(map(str, asked(log, tmp_path / f"out-{name}"))))
+        error = result.exception
+        known = error is None or isinstance(error, SystemExit | KafkaframesError | OSError)
+        assert known, f"{name}: {error!r}"
+        assert result.exit_code in (0, 1, 2), f"{name}: {result.output[-500:]}"
+        assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("column", ["topic", "partition", "offset", "timestamp", "key", "value", "headers"])
+@pytest.mark.parametrize(
+    "values",
+    [["x", "y"], [1.5, 2.5], [None, None], [True, False], [[1], [2]], [{"a": 1}, {"a": 2}], [-1, 2**40]],
+    ids=["text", "float", "null", "bool", "lists", "structs", "numbers"],
+)
+def test_parquet_of_any_columns_ends_in_words(tmp_path, column, values):
+    columns = {"topic": ["t", "t"], "partition": [0, 1], "value": [b"a", b"b"]} | {column: pa.array(values)}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    result = CliRunner().invoke(cli, ["restore", str(tmp_path / "a.parquet"), "--to", str(tmp_path / "new"), *HERE])
+    assert result.exception is None or isinstance(result.exception, SystemExit | KafkaframesError)
+    assert result.exit_code in (0, 1, 2)
+
+
+@pytest.mark.parametrize("raw", [b"", b"PAR1", b"PAR1" * 100, json.dumps({"a": 1}).encode()])
+def test_what_is_no_parquet_is_told_in_words(tmp_path, raw):
+    (tmp_path / "a.parquet").write_bytes(raw)
+    result = CliRunner().invoke(cli, ["restore", str(tmp_path / "a.parquet"), "--to", str(tmp_path / "new")])
+    assert isinstance(result.exception, KafkaframesError)
+    assert "a.parquet" in str(result.exception)
