@@ -181,9 +181,9 @@ def split_partition(filesystem: FileSystem, partition: Partition) -> tuple[FileS
     Raises:
         LogDirError: a segment cannot be read.
     """
-    nexts = [one.base_offset for one in partition.segments[1:]]
+    nexts = [*(one.base_offset for one in partition.segments), None][1:]
     pieces: dict[int, tuple[Piece, ...]] = {}
-    for segment, next_base in zip(partition.segments, [*nexts, None], strict=True):
+    for segment, next_base in zip(partition.segments, nexts, strict=True):
         if overflows(filesystem, segment, next_base):
             pieces[segment.base_offset] = pieces_of(filesystem, segment.log)
     pieces = {base: found for base, found in pieces.items() if found}
