@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 from kafkaframes.broker.api import Later
@@ -81,6 +83,16 @@ class Asker:
     def fetch(self, offset=0, *, version=11, **fields):
         answer = self.ask("Fetch", version, body=self.fetch_request(offset, version=version, **fields))
         return answer.responses[0].partitions[0]
+
+
+@pytest.fixture(scope="session")
+def kafka_python():
+    """The package ``kafka``, whose import warns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import kafka
+        import kafka.errors
+    return kafka
 
 
 @pytest.fixture

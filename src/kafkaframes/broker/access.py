@@ -46,6 +46,9 @@ class Access(Protocol):
     def may_create_topic(self, session: Session, name: str) -> bool:
         """Return whether the client may create a topic of this name."""
 
+    def may_write_idempotently(self, session: Session) -> bool:
+        """Return whether the client may have a producer id: it may write idempotently, or to any topic at all."""
+
     def operations(self, session: Session, resource: str, name: str) -> int:
         """Return what the client may do, one bit for each operation's number."""
 
@@ -67,6 +70,10 @@ class EverybodyMay:
         return True
 
     def may_create_topic(self, session: Session, name: str) -> bool:
+        """Return True."""
+        return True
+
+    def may_write_idempotently(self, session: Session) -> bool:
         """Return True."""
         return True
 

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from uuid import UUID, uuid4
 
 from kafkaframes.broker import coordinators
+from kafkaframes.broker.access import Access, EverybodyMay
 from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.metadata_file import FILE_NAME, StoredMetadata, StoredTopic, read_metadata
 from kafkaframes.broker.nodes import Nodes
+from kafkaframes.broker.security.mechanisms import Credentials
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState, id_of_text, text_of_id
 from kafkaframes.broker.table import all_apis
@@ -37,6 +39,8 @@ def open_broker(
     durability: str | None = None,
     disk: Disk | None = None,
     adopt: bool = False,
+    access: Access | None = None,
+    credentials: Credentials | None = None,
     new_id: Callable[[], UUID] = uuid4,
 ) -> BrokerState:
     """Open a broker's data directory, or begin one in memory; everything that was acknowledged is there again.
@@ -50,6 +54,8 @@ def open_broker(
         durability: ``memory``, ``log`` or ``fsync``.
         disk: what it writes to; this machine's, or one in memory, by default.
         adopt: take a ``data_dir`` that another broker has made, and write to it from now on.
+        access: the authorizer; everybody may do everything by default.
+        credentials: the users, for SASL.
         new_id: gives topic ids and the cluster's id.
 
     Raises:
@@ -89,9 +95,12 @@ def open_broker(
         nodes=nodes,
         durability=durability or (MEMORY if data_dir is None else LOG),
         is_read_only=serve is not None,
+        access=access or EverybodyMay(),
+        credentials=credentials or Credentials(),
         new_id=new_id,
     )
     made = True
+    state.load_security()
     state.advertised = {key: api.range for key, api in all_apis().items() if api.is_advertised}
     adopt_logs(state, logs, stored)
     if is_new:

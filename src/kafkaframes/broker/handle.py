@@ -18,6 +18,7 @@ from kafkaframes.broker.inspection import TopicInfo, records, report, topics
 from kafkaframes.broker.journal import Journal
 from kafkaframes.broker.maintenance import Maintenance
 from kafkaframes.broker.nodes import Endpoint, Node, Nodes
+from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.server import Listener, Server
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState
@@ -48,6 +49,7 @@ class Broker:
         clock: the broker's time; one of its own by default, which a test can ``advance``.
         journal: remember requests and answers (``.journal``) and let faults be made (``.on``); without, ordinary
             requests take a shorter way.
+        security: SASL, TLS and access rules; by default everybody may do everything.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Broker:
         config: Mapping[str, str | int | bool] | None = None,
         clock: Clock | None = None,
         journal: bool = True,
+        security: Security | None = None,
     ) -> None:
         if nodes < 1:
             raise OptionError(f"nodes is at least 1, not {nodes}")
@@ -76,6 +79,7 @@ class Broker:
         self._nodes = Nodes({number: Node(number) for number in range(1, nodes + 1)})
         self._clock = clock or Clock()
         self._journal = Journal(lambda: self._clock.now_ms) if journal else None
+        self._security = security or Security()
         self._faults = Faults(self._clock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -164,12 +168,15 @@ class Broker:
             clock=self._clock,
             nodes=self._nodes,
             durability=self._durability,
+            access=self._security.access(self._settings),
+            credentials=self._security.credentials(),
         )
         settings = self._settings
         self._server = Server(
             Dispatcher(self._state, hooks=[] if self._journal is None else [self._journal, self._faults]),
             self._clock,
             max_request_bytes=settings.number("socket.request.max.bytes"),
+            max_sasl_bytes=settings.number("sasl.server.max.receive.size"),
             max_connections=settings.number("max.connections"),
             max_idle_seconds=settings.number("connections.max.idle.ms") / 1000,
         )
@@ -186,7 +193,14 @@ class Broker:
         assert self._server is not None
         for node in self._nodes.by_id.values():
             wanted = self._wanted_port + node.node_id - 1 if self._wanted_port else 0
-            listener = Listener(host=self.host, port=wanted, node_id=node.node_id)
+            listener = Listener(
+                name=self._security.listener_name,
+                host=self.host,
+                port=wanted,
+                node_id=node.node_id,
+                tls=self._security.tls,
+                needs_sasl=self._security.needs_sasl,
+            )
             port = await self._server.listen(listener)
             node.endpoints[listener.name] = Endpoint(_told(self.host), port)
 

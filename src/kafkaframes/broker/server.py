@@ -18,6 +18,7 @@ from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.commit import GroupCommit
 from kafkaframes.broker.dispatch import Buffers, Dispatcher
 from kafkaframes.broker.request import ANONYMOUS, Request, Session
+from kafkaframes.broker.security.tls import name_of_certificate
 from kafkaframes.connection import FrameBuffer
 from kafkaframes.errors import DecodeError, KafkaframesError
 from kafkaframes.messages import Message
@@ -57,7 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server = server
         self._dispatcher = server.dispatcher
         self._listener = listener
-        self._frames = FrameBuffer(server.max_request_bytes)
+        self._frames = FrameBuffer(server.max_sasl_bytes if listener.needs_sasl else server.max_request_bytes)
         self._later: Later | None = None
         self._is_held = False  # an answer waits for the disk, or a turn is given to others
         self._is_choked = False  # the client does not read
@@ -81,6 +82,9 @@ class Connection(asyncio.BufferedProtocol):
         self.transport = transport
         peer = transport.get_extra_info("peername") or ("", 0)
         self.session.peer = f"{peer[0]}:{peer[1]}"
+        certificate = transport.get_extra_info("peercert")
+        if certificate:
+            self.session.principal = f"User:{name_of_certificate(certificate)}"
         transport.set_write_buffer_limits(high=_MOST_UNSENT)
         self.last_active = self._server.loop.time()
         if not self._server.admit(self):
@@ -171,6 +175,8 @@ class Connection(asyncio.BufferedProtocol):
         if raw is not None:  # SASL tokens without headers, after SaslHandshake 0
             out.extend(raw(frame))
             return
+        if self._frames.max_bytes != self._server.max_request_bytes and self.session.is_authenticated:
+            self._frames.max_bytes = self._server.max_request_bytes
         request = self._dispatcher.request_of(frame, self.session)
         answer = self._dispatcher.answer(request)
         if isinstance(answer, Later) and not answer.is_done:
@@ -290,6 +296,7 @@ class Server:
     dispatcher: Dispatcher
     clock: Clock
     max_request_bytes: int = 104_857_600
+    max_sasl_bytes: int = 524_288
     max_connections: int = 2**31 - 1
     max_idle_seconds: float = 600.0
     fast: Callable[[bytes, Session], Buffers | None] | None = None

@@ -16,6 +16,9 @@ from kafkaframes.broker.fetch_sessions import FetchSessions
 from kafkaframes.broker.internal import InternalTopics
 from kafkaframes.broker.metadata_file import PRODUCER_ID_BLOCK, StoredMetadata, StoredTopic, write_metadata
 from kafkaframes.broker.nodes import Nodes
+from kafkaframes.broker.security.acls import Acl, AclAccess
+from kafkaframes.broker.security.mechanisms import Credentials
+from kafkaframes.broker.security.scram import ScramCredential
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.topics import (
     GROUP_OFFSETS,
@@ -78,6 +81,7 @@ class BrokerState:
         fetch_sessions: of all consumers.
         static_settings: those that the broker was started with.
         access: the authorizer.
+        credentials: the users, for SASL.
         advertised: the lowest and highest version of each API that ApiVersions names, by key.
         features: by name: the lowest and highest level, and the one in force (KIP-584).
         groups, transactions, share_groups: the coordinators.
@@ -98,6 +102,7 @@ class BrokerState:
     topics: dict[str, Topic] = field(default_factory=dict)
     topics_by_id: dict[UUID, Topic] = field(default_factory=dict)
     access: Access = field(default_factory=EverybodyMay)
+    credentials: Credentials = field(default_factory=Credentials)
     advertised: dict[int, tuple[int, int]] = field(default_factory=dict)
     features: dict[str, tuple[int, int, int]] = field(default_factory=lambda: dict(FEATURES))
     groups: Any = None
@@ -291,6 +296,29 @@ class BrokerState:
             self.save()
         self._producer_ids_end = given + 1
         return given
+
+    def save_credentials(self) -> None:
+        """Write the SCRAM credentials."""
+        users: dict[str, Any] = {}
+        for (user, mechanism), one in self.credentials.scram.items():
+            users.setdefault(user, {})[mechanism] = one.to_dict()
+        self.metadata.entities["scram"] = users
+        self.save()
+
+    def save_acls(self) -> None:
+        """Write the access rules, if there is an authorizer."""
+        if isinstance(self.access, AclAccess):
+            self.metadata.entities["acls"] = [list(acl) for acl in self.access]
+            self.save()
+
+    def load_security(self) -> None:
+        """Take over the users and the rules that are stored; rules only where there is an authorizer."""
+        for user, mechanisms in self.metadata.entities.get("scram", {}).items():
+            for mechanism, values in mechanisms.items():
+                self.credentials.scram[user, mechanism] = ScramCredential.of_dict(values)
+        if isinstance(self.access, AclAccess):
+            for values in self.metadata.entities.get("acls", []):
+                self.access.add(Acl(*values))
 
     def save(self) -> None:
         """Write what is kept beside the logs.

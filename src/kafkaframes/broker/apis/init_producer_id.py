@@ -50,7 +50,7 @@ def _why_not(request: Request, broker: BrokerState) -> int:
         code = refused(request, broker, TRANSACTION, body.transactional_id, "WRITE")
         if code != NONE:
             return code
-    elif not broker.access.allows(request.session, "IDEMPOTENT_WRITE", "CLUSTER", "kafka-cluster"):
+    elif not broker.access.may_write_idempotently(request.session):
         return CODE["CLUSTER_AUTHORIZATION_FAILED"]
     if (body.producer_id == _NONE) != (body.producer_epoch == _NONE):
         return CODE["INVALID_REQUEST"]

@@ -1,0 +1,49 @@
+"""CreateAcls (30): make rules (KIP-140, KIP-290).
+
+Versions 0 to 3. Without an authorizer: SECURITY_DISABLED, as in Kafka. Rules are stored, and in force at once.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.security.acls import AclAccess, acl_of, mistake_in
+from kafkaframes.broker.state import BrokerState
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Make each rule."""
+    rows = []
+    for asked in request.body.creations:
+        code, message = _create(request, broker, asked)
+        rows.append(request.types.AclCreationResult(error_code=code, error_message=message))
+    broker.save_acls()
+    return request.response(results=rows)
+
+
+def _create(request: Request, broker: BrokerState, asked: Any) -> tuple[int, str | None]:
+    access = broker.access
+    if not isinstance(access, AclAccess):
+        return CODE["SECURITY_DISABLED"], "No Authorizer is configured."
+    if not access.allows(request.session, "ALTER", "CLUSTER", "kafka-cluster"):
+        return CODE["CLUSTER_AUTHORIZATION_FAILED"], None
+    acl = acl_of(asked)
+    mistake = mistake_in(acl)
+    if mistake is not None:
+        return CODE["INVALID_REQUEST"], mistake
+    access.add(acl)
+    return NONE, None
+
+
+API = Api(
+    name="CreateAcls",
+    handle=handle,
+    tier="T4",
+    behaviour="Rules are stored, and in force at once; SECURITY_DISABLED without an authorizer.",
+    notes={"v1+": "prefixed patterns"},
+)

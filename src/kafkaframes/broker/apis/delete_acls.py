@@ -1,0 +1,57 @@
+"""DeleteAcls (31): remove the rules that fit filters (KIP-140, KIP-290).
+
+Versions 0 to 3. Without an authorizer: SECURITY_DISABLED, as in Kafka.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.security.acls import AclAccess, filter_of
+from kafkaframes.broker.state import BrokerState
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Remove what fits each filter."""
+    rows = [_delete(request, broker, asked) for asked in request.body.filters]
+    broker.save_acls()
+    return request.response(filter_results=rows)
+
+
+def _delete(request: Request, broker: BrokerState, asked: Any) -> Any:
+    access, types = broker.access, request.types
+    if not isinstance(access, AclAccess):
+        return types.DeleteAclsFilterResult(
+            error_code=CODE["SECURITY_DISABLED"], error_message="No Authorizer is configured."
+        )
+    if not access.allows(request.session, "ALTER", "CLUSTER", "kafka-cluster"):
+        return types.DeleteAclsFilterResult(error_code=CODE["CLUSTER_AUTHORIZATION_FAILED"], error_message=None)
+    matching = [
+        types.DeleteAclsMatchingAcl(
+            error_code=NONE,
+            error_message=None,
+            resource_type=acl.resource_type,
+            resource_name=acl.resource_name,
+            pattern_type=acl.pattern_type,
+            principal=acl.principal,
+            host=acl.host,
+            operation=acl.operation,
+            permission_type=acl.permission,
+        )
+        for acl in access.remove(filter_of(asked))
+    ]
+    return types.DeleteAclsFilterResult(error_message=None, matching_acls=matching)
+
+
+API = Api(
+    name="DeleteAcls",
+    handle=handle,
+    tier="T4",
+    behaviour="Removes what fits; SECURITY_DISABLED without an authorizer.",
+    notes={"v1+": "prefixed patterns"},
+)

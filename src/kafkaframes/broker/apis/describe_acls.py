@@ -1,0 +1,58 @@
+"""DescribeAcls (29): the rules that fit a filter (KIP-140, KIP-290).
+
+Versions 0 to 3. Without an authorizer: SECURITY_DISABLED, as in Kafka.
+
+* v0: literal names only. v1+: prefixed patterns.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.security.acls import Acl, AclAccess, filter_of
+from kafkaframes.broker.state import BrokerState
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Answer with the rules, by resource."""
+    access, types = broker.access, request.types
+    if not isinstance(access, AclAccess):
+        return request.response(
+            error_code=CODE["SECURITY_DISABLED"], error_message="No Authorizer is configured on the broker"
+        )
+    if not access.allows(request.session, "DESCRIBE", "CLUSTER", "kafka-cluster"):
+        return request.response(error_code=CODE["CLUSTER_AUTHORIZATION_FAILED"], error_message=None)
+    wanted = filter_of(request.body)
+    by_resource: dict[Any, list[Acl]] = {}
+    for acl in access:
+        if wanted.takes(acl):
+            by_resource.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), []).append(acl)
+    rows = [
+        types.DescribeAclsResource(
+            resource_type=kind,
+            resource_name=name,
+            pattern_type=pattern,
+            acls=[
+                types.AclDescription(
+                    principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
+                )
+                for acl in acls
+            ],
+        )
+        for (kind, name, pattern), acls in by_resource.items()
+    ]
+    return request.response(error_message=None, resources=rows)
+
+
+API = Api(
+    name="DescribeAcls",
+    handle=handle,
+    tier="T4",
+    behaviour="The rules that fit; SECURITY_DISABLED without an authorizer.",
+    notes={"v1+": "prefixed patterns"},
+)

@@ -1,0 +1,53 @@
+"""DescribeUserScramCredentials (50): which users have SCRAM credentials (KIP-554).
+
+Version 0.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.security.scram import NUMBERS
+from kafkaframes.broker.state import BrokerState
+
+_NUMBER = {name: number for number, name in NUMBERS.items()}
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Describe the users asked for, or all."""
+    if not broker.access.allows(request.session, "DESCRIBE", "CLUSTER", "kafka-cluster"):
+        return request.response(error_code=CODE["CLUSTER_AUTHORIZATION_FAILED"], error_message=None)
+    scram = broker.credentials.scram
+    names = [one.name for one in request.body.users or ()] or sorted({user for user, _ in scram})
+    rows = [_row(request, broker, name, is_twice=names.count(name) > 1) for name in dict.fromkeys(names)]
+    return request.response(error_message=None, results=rows)
+
+
+def _row(request: Request, broker: BrokerState, user: str, *, is_twice: bool) -> Any:
+    types = request.types
+    row = types.DescribeUserScramCredentialsResult(user=user, error_message=None)
+    infos = [
+        types.CredentialInfo(mechanism=_NUMBER[mechanism], iterations=one.iterations)
+        for (owner, mechanism), one in sorted(broker.credentials.scram.items())
+        if owner == user
+    ]
+    if is_twice:
+        row.error_code, row.error_message = CODE["DUPLICATE_RESOURCE"], "the user is asked for twice"
+    elif not infos:
+        row.error_code, row.error_message = CODE["RESOURCE_NOT_FOUND"], "the user has no SCRAM credentials"
+    else:
+        row.error_code, row.credential_infos = NONE, infos
+    return row
+
+
+API = Api(
+    name="DescribeUserScramCredentials",
+    handle=handle,
+    tier="T4",
+    behaviour="Mechanisms and iterations of each user.",
+)

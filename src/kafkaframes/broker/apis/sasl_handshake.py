@@ -1,0 +1,67 @@
+"""SaslHandshake (17): choose a SASL mechanism (KIP-43, KIP-152).
+
+Versions 0 and 1. PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER, as far as the broker offers them.
+
+* v0: the tokens follow as frames without headers. v1: they come in SaslAuthenticate.
+
+Gaps: GSSAPI and delegation tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafkaframes.broker.api import Answer, Api, CloseConnection
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.request import Request, Session
+from kafkaframes.broker.security.mechanisms import Exchange
+from kafkaframes.broker.security.scram import AuthenticationError
+from kafkaframes.broker.state import BrokerState
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Begin an exchange by the mechanism that the client has chosen."""
+    session, offered = request.session, list(broker.credentials.mechanisms)
+    if session.is_authenticated or "sasl" in session.memory:
+        return request.response(error_code=CODE["ILLEGAL_SASL_STATE"], mechanisms=offered)
+    if request.body.mechanism not in offered:
+        session.memory["close"] = True
+        return request.response(error_code=CODE["UNSUPPORTED_SASL_MECHANISM"], mechanisms=offered)
+    exchange = broker.credentials.exchange(request.body.mechanism, lambda: broker.clock.now_ms)
+    session.memory["sasl"] = exchange
+    if request.version == 0:
+        session.memory["raw"] = _raw(session, exchange)
+    return request.response(error_code=NONE, mechanisms=offered)
+
+
+def _raw(session: Session, exchange: Exchange) -> Callable[[bytes], list[bytes]]:
+    """Return what takes a token without a header and answers with one."""
+
+    def answer(token: bytes) -> list[bytes]:
+        try:
+            reply = exchange.respond(token)
+        except AuthenticationError as error:
+            raise CloseConnection(f"SASL: {error}") from None
+        if exchange.user is not None:
+            finish(session, exchange)
+        return [len(reply).to_bytes(4, "big"), reply]
+
+    return answer
+
+
+def finish(session: Session, exchange: Exchange) -> None:
+    """Let a client in who has proven who it is."""
+    session.principal, session.is_authenticated = f"User:{exchange.user}", True
+    session.memory.pop("raw", None)
+    session.memory.pop("sasl", None)
+
+
+API = Api(
+    name="SaslHandshake",
+    handle=handle,
+    tier="T4",
+    behaviour="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, as far as the broker offers them.",
+    notes={"v0": "tokens follow as frames without headers", "v1": "tokens come in SaslAuthenticate"},
+    gaps=("GSSAPI", "delegation tokens"),
+    before_authentication=True,
+)

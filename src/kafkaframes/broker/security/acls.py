@@ -1,0 +1,187 @@
+"""An authorizer: rules that allow or deny an operation on a resource to a principal, as Kafka's StandardAuthorizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from kafkaframes.broker.access import CLUSTER_NAME, OF_RESOURCE, OPERATIONS
+from kafkaframes.broker.request import Session
+
+ANY, ALL = 1, 2
+MATCH, LITERAL, PREFIXED = 2, 3, 4
+DENY, ALLOW = 2, 3
+WILDCARD = "*"
+RESOURCE_TYPES = {"TOPIC": 2, "GROUP": 3, "CLUSTER": 4, "TRANSACTIONAL_ID": 5, "DELEGATION_TOKEN": 6, "USER": 7}
+_DESCRIBE, _DESCRIBE_CONFIGS = OPERATIONS["DESCRIBE"], OPERATIONS["DESCRIBE_CONFIGS"]
+# An allowed operation allows these, too (AclEntry, StandardAuthorizerData).
+_IMPLY = {
+    _DESCRIBE: {OPERATIONS[name] for name in ("READ", "WRITE", "DELETE", "ALTER")},
+    _DESCRIBE_CONFIGS: {OPERATIONS["ALTER_CONFIGS"]},
+}
+
+
+class Acl(NamedTuple):
+    """One rule; numbers are Kafka's."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+    def is_about(self, resource_type: int, name: str) -> bool:
+        """Return whether the rule is about a resource."""
+        if self.resource_type != resource_type:
+            return False
+        if self.pattern_type == PREFIXED:
+            return name.startswith(self.resource_name)
+        return self.resource_name in (name, WILDCARD)
+
+    def is_for(self, principal: str, host: str) -> bool:
+        """Return whether the rule is about a client."""
+        return self.principal in (principal, "User:*") and self.host in (host, WILDCARD)
+
+
+class AclFilter(NamedTuple):
+    """Which rules somebody asks about; None and 1 take all."""
+
+    resource_type: int
+    resource_name: str | None
+    pattern_type: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission: int
+
+    def takes(self, acl: Acl) -> bool:
+        """Return whether a rule fits."""
+        if self.principal not in (None, acl.principal) or self.host not in (None, acl.host):
+            return False
+        numbers = (
+            (self.resource_type, acl.resource_type),
+            (self.operation, acl.operation),
+            (self.permission, acl.permission),
+        )
+        return all(want in (ANY, have) for want, have in numbers) and self._takes_name(acl)
+
+    def _takes_name(self, acl: Acl) -> bool:
+        if self.pattern_type == MATCH:
+            return self.resource_name is None or acl.is_about(acl.resource_type, self.resource_name)
+        return self.pattern_type in (ANY, acl.pattern_type) and self.resource_name in (None, acl.resource_name)
+
+
+class AclAccess:
+    """An ``Access`` by rules.
+
+    Args:
+        acls: the rules; changed by ``add`` and ``remove``.
+        super_users: principals that may do everything.
+        allows_unruled: what no rule is about is allowed (``allow.everyone.if.no.acl.found``).
+    """
+
+    def __init__(
+        self, acls: Iterable[Acl] = (), *, super_users: Iterable[str] = (), allows_unruled: bool = False
+    ) -> None:
+        self._acls = dict.fromkeys(acls)
+        self._super_users = frozenset(super_users)
+        self._allows_unruled = allows_unruled
+
+    def __iter__(self) -> Iterator[Acl]:
+        return iter(self._acls)
+
+    def add(self, acl: Acl) -> None:
+        """Add a rule; one that is there stays."""
+        self._acls[acl] = None
+
+    def remove(self, wanted: AclFilter) -> list[Acl]:
+        """Remove the rules that fit; return them."""
+        found = [acl for acl in self._acls if wanted.takes(acl)]
+        for acl in found:
+            del self._acls[acl]
+        return found
+
+    def allows(self, session: Session, operation: str, resource: str, name: str) -> bool:
+        """Return whether the client may do it: no rule denies it, and one allows it."""
+        if session.principal in self._super_users:
+            return True
+        kind, number = RESOURCE_TYPES[resource], OPERATIONS[operation]
+        about = [acl for acl in self._acls if acl.is_about(kind, name)]
+        if not about:
+            return self._allows_unruled
+        host = session.peer.rpartition(":")[0]
+        own = [acl for acl in about if acl.is_for(session.principal, host)]
+        if any(acl.permission == DENY and acl.operation in (ALL, number) for acl in own):
+            return False
+        enough = {ALL, number} | _IMPLY.get(number, set())
+        return any(acl.permission == ALLOW and acl.operation in enough for acl in own)
+
+    def may_create_topic(self, session: Session, name: str) -> bool:
+        """Return whether the client may create a topic: any topic, or this one."""
+        return self.allows(session, "CREATE", "CLUSTER", CLUSTER_NAME) or self.allows(session, "CREATE", "TOPIC", name)
+
+    def may_write_idempotently(self, session: Session) -> bool:
+        """Return whether the client may have a producer id: by itself, or because it may write to some topic (KIP-679).
+
+        A rule that denies writing to all topics outweighs those that allow it to some.
+        """
+        if self.allows(session, "IDEMPOTENT_WRITE", "CLUSTER", CLUSTER_NAME):
+            return True
+        host, kind = session.peer.rpartition(":")[0], RESOURCE_TYPES["TOPIC"]
+        own = [acl for acl in self._acls if acl.resource_type == kind and acl.is_for(session.principal, host)]
+        writing = [acl for acl in own if acl.operation in (ALL, OPERATIONS["WRITE"])]
+        if any(acl.permission == DENY and acl.resource_name == WILDCARD for acl in writing):
+            return False
+        return any(acl.permission == ALLOW for acl in writing)
+
+    def operations(self, session: Session, resource: str, name: str) -> int:
+        """Return what the client may do, one bit for each operation's number."""
+        allowed = (one for one in OF_RESOURCE[resource] if self.allows(session, one, resource, name))
+        return sum(1 << OPERATIONS[one] for one in allowed)
+
+
+def acl_of(row: Any) -> Acl:
+    """Return the rule of a row of CreateAcls."""
+    return Acl(
+        row.resource_type,
+        row.resource_name,
+        row.resource_pattern_type,
+        row.principal,
+        row.host,
+        row.operation,
+        row.permission_type,
+    )
+
+
+def filter_of(row: Any) -> AclFilter:
+    """Return the filter of DescribeAcls, or of a row of DeleteAcls."""
+    return AclFilter(
+        row.resource_type_filter,
+        row.resource_name_filter,
+        row.pattern_type_filter,
+        row.principal_filter,
+        row.host_filter,
+        row.operation,
+        row.permission_type,
+    )
+
+
+def mistake_in(acl: Acl) -> str | None:
+    """Return what is wrong with a rule that shall be made; None if nothing is."""
+    if acl.resource_type not in RESOURCE_TYPES.values():
+        return f"there is no type of resource {acl.resource_type}"
+    if acl.pattern_type not in (LITERAL, PREFIXED):
+        return f"a rule's pattern is literal or prefixed, not {acl.pattern_type}"
+    if acl.permission not in (DENY, ALLOW):
+        return f"a rule allows or denies, not {acl.permission}"
+    if acl.operation != ALL and acl.operation not in OPERATIONS.values():
+        return f"there is no operation {acl.operation}"
+    if ":" not in acl.principal:
+        return f"a principal is Type:name, not {acl.principal!r}"
+    if not acl.resource_name:
+        return "the resource has no name"
+    if acl.resource_type == RESOURCE_TYPES["CLUSTER"] and acl.resource_name != CLUSTER_NAME:
+        return f"the cluster's name is {CLUSTER_NAME}"
+    return None

@@ -1,0 +1,63 @@
+"""What secures a broker's listener, as its maker says it."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kafkaframes.broker.access import Access, EverybodyMay
+from kafkaframes.broker.security.acls import Acl, AclAccess
+from kafkaframes.broker.security.mechanisms import MECHANISMS, CheckToken, Credentials, unsecured_token
+from kafkaframes.broker.settings import BrokerSettings
+from kafkaframes.errors import OptionError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """SASL, TLS and access rules of a broker.
+
+    Attributes:
+        users: passwords by user; with any, clients authenticate by SASL (PLAIN, and SCRAM with the same passwords).
+        mechanisms: that are offered.
+        needs_sasl: clients authenticate; True by itself where there are users.
+        check_token: for OAUTHBEARER: a token and the time in milliseconds to a user, or an ``AuthenticationError``;
+            unsecured tokens are taken by default.
+        tls: a server's ``ssl.SSLContext``, see ``security.tls.server_context``.
+        authorizer: ask the rules; without, everybody may do everything.
+        acls: the rules to begin with.
+    """
+
+    users: Mapping[str, str] = field(default_factory=dict)
+    mechanisms: tuple[str, ...] = MECHANISMS
+    needs_sasl: bool = False
+    check_token: CheckToken = unsecured_token
+    tls: ssl.SSLContext | None = None
+    authorizer: bool = False
+    acls: Iterable[Acl] = ()
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.mechanisms if name not in MECHANISMS]
+        if unknown:
+            raise OptionError(f"no SASL mechanism {', '.join(unknown)}; there are {', '.join(MECHANISMS)}")
+        if self.users:
+            object.__setattr__(self, "needs_sasl", True)
+
+    @property
+    def listener_name(self) -> str:
+        """The security protocol's name, which is the listener's, too."""
+        return ("SASL_" if self.needs_sasl else "") + ("SSL" if self.tls is not None else "PLAINTEXT")
+
+    def credentials(self) -> Credentials:
+        """Return the users, as a broker keeps them."""
+        return Credentials(dict(self.users), {}, tuple(self.mechanisms), self.check_token)
+
+    def access(self, settings: BrokerSettings) -> Access:
+        """Return the authorizer."""
+        if not (self.authorizer or tuple(self.acls) or settings.text("authorizer.class.name")):
+            return EverybodyMay()
+        return AclAccess(
+            self.acls,
+            super_users=[name for name in settings.text("super.users").split(";") if name],
+            allows_unruled=settings.flag("allow.everyone.if.no.acl.found"),
+        )

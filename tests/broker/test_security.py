@@ -1,0 +1,337 @@
+"""SASL, TLS and access rules: with clients of others, and frame by frame where a client would not do it."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+import hmac
+import ipaddress
+import json
+import socket
+import ssl
+import struct
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.api import CloseConnection, Later
+from kafkaframes.broker.errors import CODE
+from kafkaframes.broker.request import Session
+from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, Acl, AclAccess
+from kafkaframes.broker.security.mechanisms import BearerExchange, Credentials, PlainExchange, unsecured_token
+from kafkaframes.broker.security.options import Security
+from kafkaframes.broker.security.scram import AuthenticationError, ScramExchange, credential_of_password
+from kafkaframes.broker.security.tls import server_context
+from kafkaframes.errors import OptionError
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+# ------------------------------------------------------------------------------------------------ SCRAM
+
+
+def client_final(first_bare, server_first, password, name, *, nonce=None, binding="biws"):
+    fields = dict(part.split("=", 1) for part in server_first.decode().split(","))
+    salted = hashlib.pbkdf2_hmac(name, password.encode(), base64.b64decode(fields["s"]), int(fields["i"]))
+    client_key = hmac.digest(salted, b"Client Key", name)
+    bare = f"c={binding},r={nonce or fields['r']}"
+    signed = f"{first_bare},{server_first.decode()},{bare}".encode()
+    signature = hmac.digest(hashlib.new(name, client_key).digest(), signed, name)
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    server = hmac.digest(hmac.digest(salted, b"Server Key", name), signed, name)
+    return f"{bare},p={base64.b64encode(proof).decode()}".encode(), b"v=" + base64.b64encode(server)
+
+
+@pytest.mark.parametrize(("mechanism", "name"), [("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")])
+def test_scram_lets_in_who_knows_the_password_and_proves_itself(mechanism, name):
+    exchange = ScramExchange(mechanism, {"a,b": credential_of_password(mechanism, "secret")}.get)
+    bare = "n=a=2Cb,r=abc"
+    answer = exchange.respond(f"n,,{bare}".encode())
+    final, expected = client_final(bare, answer, "secret", name)
+    assert exchange.user is None
+    assert exchange.respond(final) == expected
+    assert exchange.user == "a,b"
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "change"),
+    [
+        ("alice", "wrong", {}),
+        ("nobody", "secret", {}),
+        ("alice", "secret", {"nonce": "abc"}),
+        ("alice", "secret", {"binding": "eSws"}),
+    ],
+)
+def test_scram_refuses_wrong_passwords_users_nonces_and_bindings(user, password, change):
+    exchange = ScramExchange("SCRAM-SHA-256", {"alice": credential_of_password("SCRAM-SHA-256", "secret")}.get)
+    bare = f"n={user},r=abc"
+    answer = exchange.respond(f"n,,{bare}".encode())
+    final, _ = client_final(bare, answer, password, "sha256", **change)
+    with pytest.raises(AuthenticationError):
+        exchange.respond(final)
+    assert exchange.user is None
+
+
+def test_an_unknown_user_is_answered_with_the_same_salt_each_time():
+    def salt():
+        return ScramExchange("SCRAM-SHA-256", {}.get, lambda: "x").respond(b"n,,n=nobody,r=abc")
+
+    assert salt() == salt()
+
+
+@pytest.mark.parametrize("message", [b"", b"\xff", b"n,,", b"n=a,r=b", b"p=tls,,n=a,r=b", b"n,,n=a", b"n,,r=b,n=a"])
+def test_scram_survives_any_first_message(message):
+    with pytest.raises(AuthenticationError):
+        ScramExchange("SCRAM-SHA-256", {}.get).respond(message)
+
+
+def test_plain_takes_the_right_password_only():
+    exchange = PlainExchange({"alice": "secret"})
+    assert exchange.respond(b"\0alice\0secret") == b""
+    assert exchange.user == "alice"
+    for message in (b"", b"\0alice\0wrong", b"\0bob\0secret", b"bob\0alice\0secret", b"\0\0", b"\0alice\0secret\0"):
+        with pytest.raises(AuthenticationError):
+            PlainExchange({"alice": "secret"}).respond(message)
+
+
+def token(**claims):
+    parts = ({"alg": claims.pop("alg", "none")}, claims)
+    return ".".join(base64.urlsafe_b64encode(json.dumps(p).encode()).decode().rstrip("=") for p in parts) + "."
+
+
+def test_unsecured_tokens_name_their_user_until_they_expire():
+    assert unsecured_token(token(sub="alice", exp=10), 9_999) == "alice"
+    for wrong in (token(sub="alice", exp=10, alg="RS256"), token(exp=10), token(sub="a", exp=9), "a.b", "..", "a.b.c"):
+        with pytest.raises(AuthenticationError):
+            unsecured_token(wrong, 9_999)
+
+
+def test_a_wrong_token_is_told_before_it_is_refused():
+    exchange = BearerExchange(unsecured_token, lambda: 0)
+    assert b"invalid_token" in exchange.respond(b"n,,\x01auth=Bearer x.y.z\x01\x01")
+    with pytest.raises(AuthenticationError):
+        exchange.respond(b"\x01")
+
+
+# ------------------------------------------------------------------------------------------------ frames
+
+
+def unknown_session(asker):
+    asker.session.is_authenticated = False
+    asker.state.credentials = Credentials({"alice": "secret"})
+    return asker
+
+
+def test_nothing_but_authentication_is_answered_before_it(asker):
+    unknown_session(asker)
+    assert asker.ask("ApiVersions", 0).error_code == 0
+    with pytest.raises(CloseConnection):
+        asker.ask("Metadata", 9, topics=None)
+
+
+def test_a_failure_is_answered_later_and_closes_the_connection(asker):
+    unknown_session(asker)
+    assert asker.ask("SaslHandshake", 1, mechanism="PLAIN").error_code == 0
+    later = asker.send("SaslAuthenticate", 2, auth_bytes=b"\0alice\0wrong")
+    assert isinstance(later, Later)
+    asker.state.waits.advance(0.2)
+    assert later.answer.error_code == CODE["SASL_AUTHENTICATION_FAILED"]
+    assert asker.session.memory["close"]
+
+
+def test_raw_tokens_follow_the_first_handshake(asker):
+    unknown_session(asker)
+    assert asker.ask("SaslHandshake", 0, mechanism="PLAIN").error_code == 0
+    assert b"".join(asker.session.memory["raw"](b"\0alice\0secret")) == struct.pack(">i", 0)
+    assert asker.session.principal == "User:alice"
+    assert asker.ask("Metadata", 9, topics=None).brokers
+
+
+def test_an_unknown_mechanism_is_told_what_there_is(asker):
+    unknown_session(asker)
+    answer = asker.ask("SaslHandshake", 1, mechanism="GSSAPI")
+    assert (answer.error_code, answer.mechanisms[0]) == (CODE["UNSUPPORTED_SASL_MECHANISM"], "PLAIN")
+    answer = asker.ask("SaslAuthenticate", 1, auth_bytes=b"")
+    assert answer.error_code == CODE["ILLEGAL_SASL_STATE"]
+
+
+def test_credentials_that_a_client_sets_are_kept(make_asker, tmp_path):
+    asker = make_asker(data_dir=str(tmp_path))
+    types = asker.types("AlterUserScramCredentials")
+    new = types.ScramCredentialUpsertion(name="bob", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p" * 32)
+    weak = types.ScramCredentialUpsertion(name="eve", mechanism=1, iterations=1, salt=b"s", salted_password=b"p")
+    rows = asker.ask("AlterUserScramCredentials", 0, upsertions=[new, weak]).results
+    assert [row.error_code for row in rows] == [0, CODE["UNACCEPTABLE_CREDENTIAL"]]
+    asker.state.logs.abandon()
+    again = make_asker(data_dir=str(tmp_path))
+    (row,) = again.ask("DescribeUserScramCredentials", 0, users=None).results
+    assert (row.user, row.credential_infos[0].iterations) == ("bob", 4096)
+
+
+# ------------------------------------------------------------------------------------------------ rules
+
+ALICE = Session(principal="User:alice", peer="10.0.0.1:99")
+
+
+def rule(operation, *, permission=ALLOW, name="orders", pattern=LITERAL, principal="User:alice", host="*", kind=2):
+    return Acl(kind, name, pattern, principal, host, operation, permission)
+
+
+@pytest.mark.parametrize(
+    ("rules", "operation", "topic", "allowed"),
+    [
+        ([], "READ", "orders", False),
+        ([rule(3)], "READ", "orders", True),
+        ([rule(3)], "WRITE", "orders", False),
+        ([rule(3)], "DESCRIBE", "orders", True),
+        ([rule(11)], "DESCRIBE_CONFIGS", "orders", True),
+        ([rule(2)], "ALTER", "orders", True),
+        ([rule(2), rule(3, permission=DENY)], "READ", "orders", False),
+        ([rule(2), rule(3, permission=DENY)], "WRITE", "orders", True),
+        ([rule(3, name="ord", pattern=PREFIXED)], "READ", "orders", True),
+        ([rule(3, name="ord")], "READ", "orders", False),
+        ([rule(3, name="*")], "READ", "anything", True),
+        ([rule(3, principal="User:*")], "READ", "orders", True),
+        ([rule(3, principal="User:bob")], "READ", "orders", False),
+        ([rule(3, host="10.0.0.1")], "READ", "orders", True),
+        ([rule(3, host="10.0.0.2")], "READ", "orders", False),
+        ([rule(3, kind=3)], "READ", "orders", False),
+    ],
+)
+def test_rules_allow_and_deny_as_kafkas_do(rules, operation, topic, allowed):
+    assert AclAccess(rules).allows(ALICE, operation, "TOPIC", topic) is allowed
+
+
+def test_super_users_and_what_no_rule_is_about():
+    assert AclAccess(super_users=["User:alice"]).allows(ALICE, "READ", "TOPIC", "orders")
+    assert AclAccess(allows_unruled=True).allows(ALICE, "READ", "TOPIC", "orders")
+    assert not AclAccess([rule(3, principal="User:bob")], allows_unruled=True).allows(ALICE, "READ", "TOPIC", "orders")
+
+
+def test_without_an_authorizer_rules_are_disabled(asker):
+    assert asker.ask("DescribeAcls", 2).error_code == CODE["SECURITY_DISABLED"]
+    row = asker.types("CreateAcls").AclCreation(resource_type=2, resource_name="x", principal="User:a", host="*")
+    assert asker.ask("CreateAcls", 2, creations=[row]).results[0].error_code == CODE["SECURITY_DISABLED"]
+
+
+def test_rules_are_made_described_enforced_kept_and_deleted(make_asker, tmp_path):
+    def open_with_rules():
+        return make_asker(data_dir=str(tmp_path), access=AclAccess(super_users=["User:ANONYMOUS"]))
+
+    asker = open_with_rules()
+    asker.create()
+    types = asker.types("CreateAcls")
+    fields = {"resource_type": 2, "resource_name": "orders", "host": "*", "permission_type": 3}
+    good = types.AclCreation(principal="User:alice", operation=3, **fields)
+    bad = types.AclCreation(principal="alice", operation=3, **fields)
+    codes = [row.error_code for row in asker.ask("CreateAcls", 3, creations=[good, bad]).results]
+    assert codes == [0, CODE["INVALID_REQUEST"]]
+    asker.state.logs.abandon()
+    asker = open_with_rules()
+    wanted = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+    wanted |= {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
+    (found,) = asker.ask("DescribeAcls", 3, **wanted).resources
+    assert (found.resource_name, found.acls[0].principal) == ("orders", "User:alice")
+    asker.session.principal = "User:alice"
+    assert asker.fetch(0).error_code == 0
+    assert asker.produce(b"x").error_code == CODE["TOPIC_AUTHORIZATION_FAILED"]
+    asker.session.principal = "User:ANONYMOUS"
+    row = asker.types("DeleteAcls").DeleteAclsFilter(**wanted)
+    assert len(asker.ask("DeleteAcls", 3, filters=[row]).filter_results[0].matching_acls) == 1
+    assert asker.ask("DescribeAcls", 3, **wanted).resources == []
+
+
+# ------------------------------------------------------------------------------------------------ clients
+
+
+@pytest.fixture(scope="module")
+def secured():
+    with Broker(security=Security(users={"alice": "secret"}), journal=False) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_kafka_python_authenticates(secured, kafka_python, mechanism):
+    settings = {
+        "bootstrap_servers": secured.bootstrap_servers,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": "alice",
+    }
+    producer = kafka_python.KafkaProducer(**settings, sasl_plain_password="secret")
+    assert producer.send("orders", b"x").get(10).topic == "orders"
+    producer.close()
+    with pytest.raises(kafka_python.errors.KafkaError):
+        kafka_python.KafkaAdminClient(
+            **settings, sasl_plain_password="wrong", api_version_auto_timeout_ms=2000
+        ).list_topics()
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """An authority, and a certificate of 127.0.0.1 that is also the client's."""
+    directory = tmp_path_factory.mktemp("tls")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "alice")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=2))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    (directory / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (directory / "key.pem").write_bytes(private)
+    return directory
+
+
+def test_tls_with_a_clients_certificate_names_the_client(certificates, kafka_python):
+    paths = str(certificates / "cert.pem"), str(certificates / "key.pem")
+    context = server_context(*paths, authorities=paths[0], needs_client=True)
+    acls = [rule(2, name="*", principal="User:CN=alice"), rule(2, name="*", principal="User:CN=alice", kind=3)]
+    with Broker(security=Security(tls=context, acls=acls)) as broker:
+        client = ssl.create_default_context(cafile=paths[0])
+        client.load_cert_chain(*paths)
+        settings = {
+            "bootstrap_servers": broker.bootstrap_servers,
+            "security_protocol": "SSL",
+            "ssl_context": client,
+        }
+        broker.create_topic("orders")
+        producer = kafka_python.KafkaProducer(**settings)
+        producer.send("orders", b"x").get(10)
+        producer.close()
+        consumer = kafka_python.KafkaConsumer(
+            "orders", **settings, auto_offset_reset="earliest", consumer_timeout_ms=5000
+        )
+        assert next(consumer).value == b"x"
+        consumer.close()
+
+
+def test_a_plain_client_on_a_tls_port_is_closed(certificates):
+    context = server_context(str(certificates / "cert.pem"), str(certificates / "key.pem"))
+    with Broker(security=Security(tls=context)) as broker:
+        with socket.create_connection((broker.host, broker.port), 5) as peer:
+            peer.sendall(struct.pack(">i", 20) + bytes(20))
+            received = b""
+            while part := peer.recv(100):
+                received += part
+        assert len(received) < 100  # a TLS alert at the most
+
+
+def test_files_that_are_no_certificates_are_named(tmp_path):
+    (tmp_path / "no.pem").write_text("no")
+    with pytest.raises(OptionError, match=r"no\.pem cannot be used"):
+        server_context(str(tmp_path / "no.pem"))
