@@ -90,6 +90,18 @@ def test_the_fallback_of_api_versions():
     assert (response.api_version, response.body.api_keys) == (0, keys)
 
 
+def test_bytes_behind_a_request_are_not_looked_at_as_in_kafka():
+    """librdkafka 2.16 sends Metadata 13 with three bytes too many; ``strict`` refuses them."""
+    sent = bytes.fromhex("0003000d0000000300077264 6b61666b6100 00000000 010000".replace(" ", ""))
+    server = ServerConnection()
+    server.receive_data(frame(sent))
+    assert server.next_request().frame.body == message("MetadataRequest")(topics=None, allow_auto_topic_creation=False)
+    server = ServerConnection(mode="strict")
+    server.receive_data(frame(sent))
+    with pytest.raises(DecodeError, match="3 bytes left over"):
+        server.next_request()
+
+
 def test_limits():
     server = ServerConnection(max_in_flight=1, max_request_bytes=100)
     client = ClientConnection()

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafkaframes.connection.framing import MAX_REQUEST_BYTES, FrameReader, frame
+from kafkaframes.connection.negotiation import Ranges, answer_api_versions, known_versions
 from kafkaframes.errors import OptionError
 from kafkaframes.messages.headers import API_VERSIONS, Frame, body_class, decode_request, encode_response
 from kafkaframes.messages.objects import Message
-from kafkaframes.messages.registry import Specs
+from kafkaframes.messages.registry import Specs, specs_by_name
 
 MAX_IN_FLIGHT: Final = 1_000
 
@@ -45,7 +46,7 @@ class ServerConnection:
         self._frames = FrameReader(max_request_bytes)
         self._max_in_flight = max_in_flight
         self._mode = mode
-        self._specs = specs
+        self._specs = None if specs is None else specs_by_name(specs)  # a folder is read once
         self._next_sequence = 0
         self._unanswered: deque[int] = deque()
         self._requests: dict[int, Frame] = {}
@@ -72,7 +73,9 @@ class ServerConnection:
         data = self._frames.next_frame()
         if data is None:
             return None
-        request = Request(self._next_sequence, decode_request(data, mode=self._mode, specs=self._specs))
+        as_kafka = self._mode == "reference"
+        decoded = decode_request(data, mode=self._mode, specs=self._specs, allow_surplus=as_kafka)
+        request = Request(self._next_sequence, decoded)
         self._next_sequence += 1
         self._unanswered.append(request.sequence)
         self._requests[request.sequence] = request.frame
@@ -103,6 +106,20 @@ class ServerConnection:
             answer = frame(encode_response(body, version, correlation_id=request.correlation_id))
         self._answers[sequence] = answer
         del self._requests[sequence]
+
+    def send_versions(self, request: Request, *, advertised: Ranges | None = None) -> None:
+        """Answer an ApiVersions request, of whatever version.
+
+        Args:
+            request: the request.
+            advertised: the versions to list, by API; every API of the specs if not told.
+
+        Raises:
+            OptionError: it is another API's request, or waits for no answer.
+        """
+        told = known_versions(self._specs) if advertised is None else advertised
+        body, version = answer_api_versions(request.frame, told, specs=self._specs)
+        self.send_response(request.sequence, body, version=version)
 
     def data_to_send(self) -> bytes:
         """Return the answers that are ready, in the order of the requests."""

@@ -96,10 +96,19 @@ def peek_request(data: bytes) -> tuple[int, int, int]:
     return key, version, correlation_id
 
 
-def decode_request(data: bytes, *, mode: str = "reference", specs: Specs | None = None) -> Frame:
+def decode_request(
+    data: bytes, *, mode: str = "reference", specs: Specs | None = None, allow_surplus: bool = False
+) -> Frame:
     """Return the request that ``data`` holds, without its size; it names its API and version itself.
 
     An ApiVersions request of a version that is not known has a body of bytes: a broker answers those too (KIP-511).
+
+    Args:
+        data: header and body.
+        mode: as for ``Message.decode``.
+        specs: where the body's spec is, if not in the catalog.
+        allow_surplus: do not look at what follows the body, as Kafka's brokers do not. librdkafka 2.16 sends
+            Metadata requests of version 13 with three bytes too many.
 
     Raises:
         DecodeError: an unknown API or version, or broken bytes; ``path`` begins with the message's name.
@@ -117,7 +126,7 @@ def decode_request(data: bytes, *, mode: str = "reference", specs: Specs | None 
     if not known:
         return Frame(key, version, header_version, header, data[position:])
     body, end = _within(cls, data, version, position, mode)
-    return Frame(key, version, header_version, header, all_of(data, body, end))
+    return Frame(key, version, header_version, header, body if allow_surplus else all_of(data, body, end))
 
 
 def decode_response(
