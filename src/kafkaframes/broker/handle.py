@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, Self, TypeVar
 
@@ -19,8 +19,10 @@ from kafkaframes.broker.journal import Journal
 from kafkaframes.broker.maintenance import Maintenance
 from kafkaframes.broker.nodes import Endpoint, Node, Nodes
 from kafkaframes.broker.security.options import Security
+from kafkaframes.broker.seeding import append_records
 from kafkaframes.broker.server import Listener, Server
 from kafkaframes.broker.settings import BrokerSettings
+from kafkaframes.broker.snapshots import Snapshot, put_snapshot, take_snapshot
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState
 from kafkaframes.errors import OptionError
 from kafkaframes.files.names import check_topic
@@ -79,6 +81,7 @@ class Broker:
         self._nodes = Nodes({number: Node(number) for number in range(1, nodes + 1)})
         self._clock = clock or Clock()
         self._journal = Journal(lambda: self._clock.now_ms) if journal else None
+        self._snapshot: Snapshot | None = None
         self._security = security or Security()
         self._faults = Faults(self._clock)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -160,7 +163,9 @@ class Broker:
         self._loop = None
 
     async def _open(self) -> None:
+        snapshot, self._snapshot = self._snapshot, None
         self._state = open_broker(
+            disk=None if snapshot is None else put_snapshot(snapshot, self._data_dir),
             data_dir=self._data_dir,
             serve=self._serve,
             adopt=self._adopt,
@@ -289,6 +294,41 @@ class Broker:
             state.create_topic(name, partitions, given)
 
         self.call(create)
+
+    def append(
+        self, topic: str, records: Sequence[Mapping[str, Any]], *, partition: int = 0, batch_records: int = 1_000
+    ) -> int:
+        """Append records as a producer would, without one; return the offset of the first.
+
+        Args:
+            topic: made with one partition, if there is none.
+            records: each with ``value``, and perhaps ``key``, ``timestamp`` (milliseconds) and ``headers`` (a list of
+                dicts with ``key`` and ``value``).
+            partition: of the topic.
+            batch_records: how many go into one batch.
+
+        Raises:
+            OptionError: there is no such partition, or the broker does not run.
+            AppendRefusedError: the topic does not take them.
+        """
+        return self.call(lambda state: append_records(state, topic, records, partition, batch_records))
+
+    def snapshot(self) -> Snapshot:
+        """Return everything that the broker holds, as it is now; ``restore`` goes back to it."""
+        return self.call(take_snapshot)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to a snapshot: connections are closed, and the broker begins again on the same port.
+
+        Raises:
+            OptionError: the broker does not run in a thread of its own, or serves somebody's directory.
+        """
+        if self._thread is None or self._serve is not None:
+            raise OptionError("only a broker in a thread of its own, that serves nobody's directory, can be set back")
+        port = self.port
+        self.kill()
+        self._snapshot, self._wanted_port = snapshot, port
+        self.start()
 
     @property
     def journal(self) -> Journal:

@@ -1,0 +1,74 @@
+"""The pytest plugin: ``kafka_broker`` (a fresh broker for each test) and ``kafka_broker_session`` (one for all).
+
+* ``@pytest.mark.kafka_broker(nodes=3, config={...})`` gives a test's broker arguments of ``kafkaframes.Broker``.
+* ``--kafka-bootstrap HOST:PORT`` runs the same tests against a real cluster; tests that need more than an address are
+  skipped.
+* When a test fails, the requests that its broker saw are shown beside its output.
+
+Nothing of the package is imported until a fixture is used, so the plugin costs a run that does not use it nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import pytest
+
+_SHOWN = 40
+_BROKERS = pytest.StashKey[list[Any]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--kafka-bootstrap``."""
+    group = parser.getgroup("kafkaframes")
+    group.addoption(
+        "--kafka-bootstrap",
+        metavar="HOST:PORT",
+        help="run tests of kafka_broker against this cluster instead of an embedded broker",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker."""
+    config.addinivalue_line(
+        "markers", "kafka_broker(**arguments): arguments of kafkaframes.Broker for this test's kafka_broker"
+    )
+
+
+@pytest.fixture
+def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Give a running broker of the test's own, in memory, on a free port; see ``kafkaframes.Broker``."""
+    marker = request.node.get_closest_marker("kafka_broker")
+    yield from _running(request, marker.kwargs if marker is not None else {})
+
+
+@pytest.fixture(scope="session")
+def kafka_broker_session(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Give one running broker for the whole session."""
+    yield from _running(request, {})
+
+
+def _running(request: pytest.FixtureRequest, arguments: dict[str, Any]) -> Iterator[Any]:
+    bootstrap = request.config.getoption("--kafka-bootstrap")
+    if bootstrap:
+        from kafkaframes.testing.external import ExternalBroker
+
+        yield ExternalBroker(bootstrap)
+        return
+    from kafkaframes.broker import Broker
+
+    with Broker(**arguments) as broker:
+        request.node.stash.setdefault(_BROKERS, []).append(broker)
+        yield broker
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the brokers of a failed test saw."""
+    report = yield
+    if report.when == "call" and report.failed:
+        brokers = [*item.stash.get(_BROKERS, []), *item.session.stash.get(_BROKERS, [])]
+        for broker in brokers:
+            report.sections.append(("requests of kafka_broker", broker.journal.text(last=_SHOWN)))
+    return report

@@ -1,0 +1,181 @@
+"""Unmodified clients of others, against a broker of each test session: the versions and formats that they choose."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
+
+from kafkaframes.broker import Broker
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+TIMEOUT = 10
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as running:
+        yield running
+
+
+def magics(broker, topic):
+    """Return the formats in which a client sent its records."""
+    rows = [
+        part
+        for entry in broker.journal.requests("Produce")
+        if entry.body is not None
+        for data in entry.body.topic_data
+        if data.name == topic
+        for part in data.partition_data
+    ]
+    return {row.records[16] for row in rows}
+
+
+def consumed(settings, topic, count, **assigned):
+    consumer = Consumer({"auto.offset.reset": "earliest", "group.id": f"group-{topic}", **settings})
+    try:
+        consumer.subscribe([topic])
+        found, deadline = [], time.monotonic() + TIMEOUT
+        while len(found) < count and time.monotonic() < deadline:
+            found += [one for one in consumer.consume(count, 0.1) if not one.error()]
+        consumer.commit(asynchronous=False)
+    finally:
+        consumer.close()
+    return [one.value() for one in found]
+
+
+OLD = {"api.version.request": "false"}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "magic"),
+    [
+        ("new", {}, {2}),
+        ("idempotent", {"enable.idempotence": True}, {2}),
+        ("kafka-0.8.2", {**OLD, "broker.version.fallback": "0.8.2"}, {0}),
+        ("kafka-0.9", {**OLD, "broker.version.fallback": "0.9.0"}, {0}),
+    ],
+)
+@pytest.mark.parametrize("codec", ["none", "lz4", "gzip"])
+def test_librdkafka_produces_and_consumes(broker, name, settings, magic, codec):
+    topic = f"rd-{name}-{codec}"
+    settings = {"bootstrap.servers": broker.bootstrap_servers, **settings}
+    values = [b"%d" % number for number in range(100)]
+    producer = Producer({**settings, "compression.type": codec, "linger.ms": 1})
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(TIMEOUT) == 0
+    if codec != "lz4" or magic == {2}:
+        assert magics(broker, topic) == magic
+    assert consumed({"bootstrap.servers": broker.bootstrap_servers}, topic, 100) == values
+    if "0.8" not in name:
+        consumer_settings = {**settings, "group.id": f"old-{topic}"}
+        consumer_settings.pop("enable.idempotence", None)
+        assert consumed(consumer_settings, topic, 100) == values
+
+
+def test_the_first_record_of_a_new_group_comes_within_a_moment(broker):
+    broker.append("quick", [{"value": b"x"}])
+    took = []
+    for number in range(3):
+        start = time.monotonic()
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": f"quick-{number}"}
+        consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
+        consumer.subscribe(["quick"])
+        while consumer.poll(0.05) is None:
+            assert time.monotonic() - start < TIMEOUT
+        took.append(time.monotonic() - start)
+        consumer.close()
+    assert sorted(took)[1] < 1.0  # 0.2 s on a machine with nothing else to do
+
+
+def test_librdkafkas_transactions(broker):
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx"})
+    producer.init_transactions(TIMEOUT)
+    for value, finish in ((b"1", producer.commit_transaction), (b"2", producer.abort_transaction)):
+        producer.begin_transaction()
+        producer.produce("tx", value)
+        producer.flush(TIMEOUT)
+        finish(TIMEOUT)
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    assert consumed({**settings, "isolation.level": "read_committed"}, "tx", 1) == [b"1"]
+    assert len(broker.records("tx")) == 2
+
+
+def test_librdkafkas_administration(broker):
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.create_topics([NewTopic("admin", 2, 1, config={"retention.ms": "1000"})])["admin"].result(TIMEOUT)
+    admin.create_partitions([NewPartitions("admin", 4)])["admin"].result(TIMEOUT)
+    assert len(admin.list_topics("admin", timeout=TIMEOUT).topics["admin"].partitions) == 4
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "admin")
+    found = admin.describe_configs([resource])[resource].result(TIMEOUT)
+    assert found["retention.ms"].value == "1000"
+    broker.append("admin", [{"value": b"%d" % number} for number in range(5)])
+    deleted = admin.delete_records([TopicPartition("admin", 0, 3)])
+    assert next(iter(deleted.values())).result(TIMEOUT).low_watermark == 3
+    admin.delete_topics(["admin"])["admin"].result(TIMEOUT)
+    with pytest.raises(KafkaException):
+        admin.describe_configs([resource])[resource].result(TIMEOUT)
+
+
+def test_librdkafkas_look_ups_by_time(broker):
+    broker.append("times", [{"value": b"%d" % time_ms, "timestamp": time_ms} for time_ms in (1000, 2000, 3000)])
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "times"})
+    (found,) = consumer.offsets_for_times([TopicPartition("times", 0, 1500)], timeout=TIMEOUT)
+    assert found.offset == 1
+    assert consumer.get_watermark_offsets(TopicPartition("times", 0), timeout=TIMEOUT) == (0, 3)
+    consumer.close()
+
+
+@pytest.mark.parametrize(("version", "magic"), [(None, {2}), ((0, 8, 2), {0}), ((0, 10), {1})])
+def test_kafka_python_produces_and_consumes(broker, kafka_python, version, magic):
+    topic = f"kp-{'.'.join(map(str, version or ('new',)))}"
+    settings = {"bootstrap_servers": broker.bootstrap_servers, **({"api_version": version} if version else {})}
+    producer = kafka_python.KafkaProducer(**settings, compression_type="gzip", enable_idempotence=False)
+    futures = [producer.send(topic, b"%d" % number) for number in range(20)]
+    assert [future.get(TIMEOUT).offset for future in futures] == list(range(20))
+    producer.close()
+    assert magics(broker, topic) == magic
+    settings |= {"auto_offset_reset": "earliest", "consumer_timeout_ms": TIMEOUT * 1000, "group_id": None}
+    consumer = kafka_python.KafkaConsumer(topic, **settings)
+    assert [next(consumer).value for _ in range(20)] == [b"%d" % number for number in range(20)]
+    consumer.close()
+
+
+def test_aiokafka_produces_and_consumes_in_a_group(broker):
+    async def main():
+        with_warnings = pytest.importorskip("aiokafka")
+        producer = with_warnings.AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+        await producer.start()
+        await producer.send_and_wait("aio", b"x", key=b"k", headers=[("h", b"v")])
+        await producer.stop()
+        consumer = with_warnings.AIOKafkaConsumer(
+            "aio", bootstrap_servers=broker.bootstrap_servers, group_id="aio", auto_offset_reset="earliest"
+        )
+        await consumer.start()
+        record = await asyncio.wait_for(consumer.getone(), TIMEOUT)
+        await consumer.commit()
+        await consumer.stop()
+        return record.key, record.value, record.headers
+
+    assert asyncio.run(main()) == (b"k", b"x", (("h", b"v"),))
+
+
+def test_a_dropped_reply_makes_an_idempotent_producer_send_twice_and_write_once(broker):
+    broker.create_topic("once")
+    with broker.on("Produce", topic="once").once().drop_reply() as rule:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
+        producer.produce("once", b"x")
+        assert producer.flush(TIMEOUT) == 0
+        assert len(rule.seen) == 1
+    broker.journal.assert_requested("Produce", times=2, where=lambda entry: entry.body.topic_data[0].name == "once")
+    assert [record.value for record in broker.records("once")] == [b"x"]
+
+
+def test_the_report_tells_old_clients_apart(broker):
+    assert "Kafka 4 would refuse: " in broker.report()
