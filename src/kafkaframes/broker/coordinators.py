@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from kafkaframes.broker.groups.coordinator import GroupCoordinator
 from kafkaframes.broker.groups.ports import Record, Timer
@@ -51,6 +51,22 @@ class TopicLog:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerTopics:
+    """The topics of the broker, as consumer groups look at them."""
+
+    state: BrokerState
+
+    def names(self) -> Iterable[str]:
+        """Return all names but those of internal topics, which a pattern never means."""
+        return [name for name, topic in self.state.topics.items() if not topic.is_internal]
+
+    def find(self, name: str) -> tuple[UUID, int] | None:
+        """Return a topic's id and how many partitions it has."""
+        topic = self.state.topics.get(name)
+        return None if topic is None else (topic.topic_id, len(topic.partitions))
+
+
+@dataclass(frozen=True, slots=True)
 class LifeClock:
     """The broker's clock for as long as its log directory is open: what is due after a stop is not called.
 
@@ -87,6 +103,7 @@ def attach(state: BrokerState) -> None:
         TopicLog(state, GROUP_OFFSETS),
         GroupSettings.of_config(state.settings.text),
         lambda: str(uuid4()),
+        BrokerTopics(state),
     )
     state.groups = groups
     groups.load(state.internal.replay(GROUP_OFFSETS))
@@ -100,6 +117,7 @@ def attach(state: BrokerState) -> None:
     state.transactions = transactions
     transactions.load(state.internal.replay(TRANSACTION_STATE))
     state.features["transaction.version"] = (0, 2, _TRANSACTION_VERSION)
+    state.features["group.version"] = (0, 1, 1)
 
 
 def _marker_writer(state: BrokerState, groups: GroupCoordinator) -> Callable[..., None]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.groups.classic import JoinResult, SyncResult
@@ -50,6 +51,23 @@ class ListLog:
         self.rows += [Loaded(partition, key, value, producer_id, producer_id >= 0) for key, value in records]
 
 
+@dataclass
+class SomeTopics:
+    """Topics by name: an id, and how many partitions."""
+
+    known: dict[str, tuple[UUID, int]] = field(default_factory=dict)
+
+    def add(self, name: str, count: int) -> UUID:
+        self.known[name] = self.known[name][0] if name in self.known else UUID(int=len(self.known) + 1), count
+        return self.known[name][0]
+
+    def names(self) -> list[str]:
+        return list(self.known)
+
+    def find(self, name: str) -> tuple[UUID, int] | None:
+        return self.known.get(name)
+
+
 def frozen_clock() -> Clock:
     return Clock(source=lambda: 1_000_000, is_frozen=True)
 
@@ -61,6 +79,7 @@ class Bench:
     settings: GroupSettings = field(default_factory=GroupSettings)
     clock: Clock = field(default_factory=frozen_clock)
     log: ListLog = field(default_factory=ListLog)
+    topics: SomeTopics = field(default_factory=SomeTopics)
     coordinator: GroupCoordinator = field(init=False)
     ids: Any = field(default_factory=count)
 
@@ -68,7 +87,7 @@ class Bench:
         self.coordinator = self.new_coordinator()
 
     def new_coordinator(self) -> GroupCoordinator:
-        return GroupCoordinator(self.clock, self.log, self.settings, lambda: f"uuid{next(self.ids)}")
+        return GroupCoordinator(self.clock, self.log, self.settings, lambda: f"uuid{next(self.ids)}", self.topics)
 
     def restart(self) -> None:
         """Begin anew with what is in the log."""

@@ -11,9 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from kafkaframes.broker.groups import records, refusal
+from kafkaframes.broker.groups import consumer_records, records, refusal
 from kafkaframes.broker.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
 from kafkaframes.broker.groups.commits import Commits, Offset, Producer
+from kafkaframes.broker.groups.consumer import ConsumerGroup
+from kafkaframes.broker.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, Topics, check
 from kafkaframes.broker.groups.membership import Committer, Group
 from kafkaframes.broker.groups.ports import Clock, CoordinatorLog, Record
 from kafkaframes.broker.groups.rebalance import Join, Leaving, Rebalances, Sync
@@ -22,6 +24,7 @@ from kafkaframes.broker.groups.settings import GroupSettings
 from kafkaframes.errors import DecodeError, KafkaframesError
 from kafkaframes.files.coordinators import coordinator_partition
 from kafkaframes.files.names import TopicPartition
+from kafkaframes.messages.envelopes import CoordinatorRecord
 
 
 class LoadedRecord(Protocol):
@@ -93,6 +96,7 @@ class GroupCoordinator:
     Attributes:
         log: ``__consumer_offsets``.
         new_id: a random UUID, for member ids.
+        topics: of the broker, for consumer groups.
         unread: records that could not be read back.
     """
 
@@ -100,14 +104,17 @@ class GroupCoordinator:
     log: CoordinatorLog
     settings: GroupSettings
     new_id: Callable[[], str]
+    topics: Topics
     groups: dict[str, Group] = field(default_factory=dict)
     unread: int = 0
     commits: Commits = field(init=False)
     classic: Rebalances = field(init=False)
+    consumer: ConsumerGroups = field(init=False)
 
     def __post_init__(self) -> None:
         self.commits = Commits(self.clock, self.settings, self.groups, self.write, lambda: self.log.partitions)
         self.classic = Rebalances(self.clock, self.settings, self.write, self.new_id)
+        self.consumer = ConsumerGroups(self.clock, self.settings, self.write, self.topics)
         self._expire_later()
 
     def write(self, group_id: str, rows: Sequence[Record], producer: Producer | None = None) -> None:
@@ -141,13 +148,15 @@ class GroupCoordinator:
             reply(JoinResult(refusal.INVALID_SESSION_TIMEOUT, request.member_id))
             return
         group = self.groups.get(request.group_id)
-        if group is None:
+        is_empty_other = group is not None and not isinstance(group, ClassicGroup) and group.is_empty
+        if group is None or is_empty_other:
             if request.member_id:
                 reply(JoinResult(refusal.UNKNOWN_MEMBER_ID, request.member_id))
                 return
+            before = [] if group is None else self._tombstones(group)
             group = ClassicGroup(request.group_id, since_ms=self.clock.now_ms)
-            self.write(request.group_id, [records.empty_group_record(group)])
-            self.groups[request.group_id] = group
+            self.write(request.group_id, [*before, records.empty_group_record(group)])
+            self._replace(group)
         if not isinstance(group, ClassicGroup):
             reply(JoinResult(refusal.INCONSISTENT_GROUP_PROTOCOL, ""))
             return
@@ -188,6 +197,56 @@ class GroupCoordinator:
         if not isinstance(group, ClassicGroup):
             return [refusal.UNKNOWN_MEMBER_ID] * len(leaving)
         return self.classic.leave(group, leaving)
+
+    # ---------------------------------------------------------------------------------------------- consumer groups
+
+    def consumer_heartbeat(self, beat: Beat, *, may_lack_id: bool = False) -> Beaten:
+        """Answer a ConsumerGroupHeartbeat.
+
+        Args:
+            may_lack_id: version 0: the coordinator gives the member its id.
+
+        Raises:
+            RefusedError: as Kafka refuses it.
+            KafkaframesError: the log did not take it.
+        """
+        check(beat, may_lack_id=may_lack_id)
+        if not beat.member_id:
+            beat = beat._replace(member_id=self.new_id())
+        group = self.groups.get(beat.group_id)
+        before: list[Record] = []
+        if beat.epoch == 0 and (group is None or (isinstance(group, ClassicGroup) and group.is_empty)):
+            before = [] if group is None else self._tombstones(group)
+            group = ConsumerGroup(beat.group_id)
+        if group is None:
+            raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} not found.")
+        if not isinstance(group, ConsumerGroup):
+            raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a consumer group.")
+        if beat.epoch < 0:
+            return self.consumer.leave(group, beat)
+        answer = self.consumer.heartbeat(group, beat, before)
+        if self.groups.get(beat.group_id) is not group:
+            self._replace(group)
+        return answer
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup:
+        """Return a consumer group, for ConsumerGroupDescribe.
+
+        Raises:
+            RefusedError: GROUP_ID_NOT_FOUND.
+        """
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            what = "not found" if group is None else "is not a consumer group"
+            raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        return group
+
+    def _replace(self, group: Group) -> None:
+        """Put a group to use, in the place of another one of its name."""
+        old = self.groups.get(group.group_id)
+        if old is not None:
+            old.stop_timers()
+        self.groups[group.group_id] = group
 
     # ---------------------------------------------------------------------------------------------- offsets
 
@@ -265,7 +324,10 @@ class GroupCoordinator:
         self.commits.store.remove_group(group_id)
         self._drop(group)
 
-    def _tombstones(self, group: Group) -> list[Record]:
+    @staticmethod
+    def _tombstones(group: Group) -> list[Record]:
+        if isinstance(group, ConsumerGroup):
+            return consumer_records.group_tombstones(group)
         return [records.group_tombstone(group.group_id)]
 
     def _drop(self, group: Group) -> None:
@@ -299,6 +361,8 @@ class GroupCoordinator:
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):
                 self.classic.revive(group)
+            elif isinstance(group, ConsumerGroup):
+                self.consumer.revive(group)
 
     def _replay(self, record: LoadedRecord) -> None:
         assert record.key is not None
@@ -310,9 +374,25 @@ class GroupCoordinator:
         elif one.type == records.GROUP_TYPE:
             group_id = one.key.group
             if one.value is None:
-                self.groups.pop(group_id, None)
+                if isinstance(self.groups.get(group_id), ClassicGroup):
+                    del self.groups[group_id]
             else:
                 self.groups[group_id] = records.group_of(group_id, one.value)
+        elif one.type in consumer_records.TYPES:
+            self._replay_consumer(one)
+
+    def _replay_consumer(self, one: CoordinatorRecord) -> None:
+        group_id = one.key.group_id
+        group = self.groups.get(group_id)
+        if one.type == consumer_records.EPOCH and one.value is None:
+            if isinstance(group, ConsumerGroup):
+                del self.groups[group_id]
+            return
+        if not isinstance(group, ConsumerGroup):
+            if one.value is None:
+                return
+            group = self.groups[group_id] = ConsumerGroup(group_id)
+        consumer_records.replay(group, one)
 
     def _replay_commit(
         self, group_id: str, where: TopicPartition, value: Any, transaction: tuple[int, int] | None

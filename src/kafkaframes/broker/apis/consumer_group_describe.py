@@ -1,0 +1,88 @@
+"""ConsumerGroupDescribe (69): consumer groups with their members (KIP-848).
+
+Versions 0 and 1. Epochs, current assignments and targets.
+
+* v1+: whether a member uses the classic protocol: none does here.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import GROUP, NOT_ASKED, refused
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.groups.consumer import NOTHING, Assigned, ConsumerGroup, ConsumerMember, by_topic
+from kafkaframes.broker.groups.refusal import RefusedError
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+_CONSUMER_MEMBER = 1
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Describe each group."""
+    return request.response(groups=[_described(request, broker, name) for name in request.body.group_ids])
+
+
+def _described(request: Request, broker: BrokerState, name: str) -> Any:
+    types = request.types
+    code = refused(request, broker, GROUP, name, "DESCRIBE")
+    if code == NONE and not name:
+        code = CODE["INVALID_GROUP_ID"]
+    if code != NONE:
+        return types.DescribedGroup(group_id=name, error_code=code)
+    try:
+        group: ConsumerGroup = broker.groups.consumer_group(name)
+    except RefusedError as error:
+        return types.DescribedGroup(group_id=name, error_code=error.code, error_message=error.reason)
+    may = broker.access.operations(request.session, "GROUP", name)
+    return types.DescribedGroup(
+        group_id=name,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor,
+        members=[_member(request, broker, group, one) for one in group.members.values()],
+        authorized_operations=may if request.body.include_authorized_operations else NOT_ASKED,
+    )
+
+
+def _member(request: Request, broker: BrokerState, group: ConsumerGroup, member: ConsumerMember) -> Any:
+    types = request.types
+
+    def assignment(partitions: Assigned) -> Any:
+        return types.Assignment(
+            topic_partitions=[
+                types.TopicPartitions(
+                    topic_id=topic_id, topic_name=broker.topics_by_id[topic_id].name, partitions=indexes
+                )
+                for topic_id, indexes in by_topic(partitions).items()
+                if topic_id in broker.topics_by_id
+            ]
+        )
+
+    return types.Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        subscribed_topic_regex=member.regex or "",
+        assignment=assignment(member.assigned),
+        target_assignment=assignment(group.targets.get(member.member_id, NOTHING)),
+        member_type=_CONSUMER_MEMBER,
+    )
+
+
+API = Api(
+    name="ConsumerGroupDescribe",
+    handle=handle,
+    tier="T5",
+    behaviour="Epochs, members, current assignments and targets of consumer groups.",
+    notes={"v1+": "the protocol of each member"},
+)

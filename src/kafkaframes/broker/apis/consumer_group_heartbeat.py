@@ -1,0 +1,83 @@
+"""ConsumerGroupHeartbeat (68): the protocol of consumer groups (KIP-848).
+
+Versions 0 and 1. The assignor is the broker's: ``uniform`` or ``range``. A partition goes to its new owner after the
+old one has said that it gave it up. An empty classic group of the same name becomes a consumer group, and the other
+way round.
+
+* v0: the coordinator gives a new member its id. v1+: the client does (KIP-1082).
+* v1+: a pattern for topics, in RE2's language; it is resolved at once, where Kafka does it a moment later.
+
+Gaps: a group with classic members cannot be joined until they have left (Kafka converts it while they work).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import GROUP, client_host, error_of, refused
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.groups.consumer import by_topic
+from kafkaframes.broker.groups.consumer_protocol import Beat
+from kafkaframes.broker.groups.refusal import RefusedError
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import KafkaframesError
+
+_FIRST_WITH_CLIENT_IDS = 1
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Answer with the member's epoch, and its assignment where it has changed."""
+    body = request.body
+    code = refused(request, broker, GROUP, body.group_id)
+    names = body.subscribed_topic_names or ()
+    if code == NONE and not all(broker.access.allows(request.session, "DESCRIBE", "TOPIC", name) for name in names):
+        code = CODE["TOPIC_AUTHORIZATION_FAILED"]
+    if code != NONE:
+        return request.response(error_code=code)
+    beat = Beat(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        epoch=body.member_epoch,
+        instance_id=body.instance_id,
+        rack_id=body.rack_id,
+        rebalance_timeout_ms=body.rebalance_timeout_ms,
+        topics=body.subscribed_topic_names,
+        regex=body.subscribed_topic_regex,
+        assignor=body.server_assignor,
+        owned=_owned(body.topic_partitions),
+        client_id=request.client_id or "",
+        client_host=client_host(request),
+    )
+    try:
+        answer = broker.groups.consumer_heartbeat(beat, may_lack_id=request.version < _FIRST_WITH_CLIENT_IDS)
+    except KafkaframesError as error:
+        reason = error.reason if isinstance(error, RefusedError) else None
+        return request.response(error_code=error_of(error), error_message=reason)
+    return request.response(
+        member_id=answer.member_id,
+        member_epoch=answer.epoch,
+        heartbeat_interval_ms=answer.interval_ms,
+        assignment=None if answer.assignment is None else _assignment(request, answer.assignment),
+    )
+
+
+def _owned(rows: Any) -> frozenset[Any] | None:
+    return None if rows is None else frozenset((row.topic_id, index) for row in rows for index in row.partitions)
+
+
+def _assignment(request: Request, assigned: Any) -> Any:
+    types = request.types
+    rows = [types.TopicPartitions(topic_id=one, partitions=indexes) for one, indexes in by_topic(assigned).items()]
+    return types.Assignment(topic_partitions=rows)
+
+
+API = Api(
+    name="ConsumerGroupHeartbeat",
+    handle=handle,
+    tier="T5",
+    behaviour="Joining, leaving, subscribing and reconciling in one request; assignors uniform and range.",
+    notes={"v0": "the coordinator gives member ids", "v1+": "patterns for topics"},
+    gaps=("a group with classic members is not converted while they are in it",),
+)

@@ -1,0 +1,133 @@
+"""Consumer groups of KIP-848 with librdkafka's own client: sharing, patterns, static members, administration."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import confluent_kafka as confluent
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from kafkaframes.broker import Broker
+
+SECONDS = 15.0
+
+
+@pytest.fixture(scope="module")
+def broker():
+    settings = {"num.partitions": 6, "group.consumer.heartbeat.interval.ms": 50}
+    with Broker(config=settings) as running:
+        producer = confluent.Producer({"bootstrap.servers": f"{running.host}:{running.port}", "log_level": 0})
+        for number in range(60):
+            producer.produce("orders", str(number).encode(), str(number).encode())
+        assert producer.flush(SECONDS) == 0
+        yield running
+
+
+def consumer(broker: Broker, group: str, *topics: str, **config: Any) -> confluent.Consumer:
+    names = {key.replace("_", "."): value for key, value in config.items()}
+    made = confluent.Consumer(
+        {
+            "bootstrap.servers": f"{broker.host}:{broker.port}",
+            "group.id": group,
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+        | names
+    )
+    made.subscribe(list(topics or ("orders",)))
+    return made
+
+
+def wait_for(condition: Callable[[], bool], *polled: confluent.Consumer) -> None:
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < SECONDS, "it does not come"
+        for one in polled:
+            one.poll(0.02)
+
+
+def counts(*members: confluent.Consumer) -> list[int]:
+    return sorted(len(one.assignment()) for one in members)
+
+
+def test_members_share_evenly_and_one_takes_over(broker):
+    members = [consumer(broker, "share") for _ in range(3)]
+    wait_for(lambda: counts(*members) == [2, 2, 2], *members)
+    members[0].close()
+    wait_for(lambda: counts(*members[1:]) == [3, 3], *members[1:])
+    for one in members[1:]:
+        one.close()
+    assert broker.call(lambda state: state.groups.groups["share"].state_name) == "Empty"
+
+
+def test_all_records_are_read_once_and_offsets_go_on(broker):
+    first = consumer(broker, "read", enable_auto_commit=False)
+    seen: list[int] = []
+    wait_for(lambda: len(seen) == 60 or _read(first, seen))
+    assert sorted(seen) == list(range(60))
+    first.commit(asynchronous=False)
+    first.close()
+    second = consumer(broker, "read")
+    wait_for(lambda: counts(second) == [6], second)
+    assert second.poll(0.3) is None
+    second.close()
+
+
+def _read(member: confluent.Consumer, seen: list[int]) -> bool:
+    record = member.poll(0.1)
+    if record is not None and record.error() is None:
+        seen.append(int(record.value()))
+    return False
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_the_assignor_is_the_brokers(broker, assignor):
+    member = consumer(broker, f"by-{assignor}", group_remote_assignor=assignor)
+    wait_for(lambda: counts(member) == [6], member)
+    admin = AdminClient({"bootstrap.servers": f"{broker.host}:{broker.port}", "log_level": 0})
+    described = admin.describe_consumer_groups([f"by-{assignor}"])[f"by-{assignor}"].result(SECONDS)
+    assert (described.state.name, described.partition_assignor) == ("STABLE", assignor)
+    assert len(described.members[0].assignment.topic_partitions) == 6
+    listed = {one.group_id: one.type.name for one in admin.list_consumer_groups().result(SECONDS).valid}
+    assert listed[f"by-{assignor}"] == "CONSUMER"
+    member.close()
+
+
+def test_a_pattern_finds_topics_that_come_later(broker):
+    member = consumer(broker, "pattern", "^later.*")
+    producer = confluent.Producer({"bootstrap.servers": f"{broker.host}:{broker.port}", "log_level": 0})
+    for number in (1, 2):
+        producer.produce(f"later-{number}", b"x")
+        assert producer.flush(SECONDS) == 0
+        wait_for(lambda number=number: counts(member) == [6 * number], member)
+    member.close()
+
+
+def test_a_static_member_comes_back_to_its_partitions(broker):
+    members = [consumer(broker, "static", group_instance_id=name) for name in "ab"]
+    wait_for(lambda: counts(*members) == [3, 3], *members)
+    before = {one.partition for one in members[1].assignment()}
+    epoch = broker.call(lambda state: state.groups.groups["static"].epoch)
+    members[1].close()
+    members[1] = consumer(broker, "static", group_instance_id="b")
+    wait_for(lambda: counts(members[1]) == [3], *members)
+    assert {one.partition for one in members[1].assignment()} == before
+    assert broker.call(lambda state: state.groups.groups["static"].epoch) == epoch
+    for one in members:
+        one.close()
+
+
+def test_a_group_goes_on_with_the_other_protocol_once_it_is_empty(broker):
+    new = consumer(broker, "both", enable_auto_commit=False)
+    wait_for(lambda: counts(new) == [6], new)
+    new.commit(offsets=[confluent.TopicPartition("orders", 0, 4)], asynchronous=False)
+    new.close()
+    old = consumer(broker, "both", group_protocol="classic")
+    wait_for(lambda: counts(old) == [6], old)
+    assert old.committed([confluent.TopicPartition("orders", 0)], SECONDS)[0].offset >= 4
+    assert broker.call(lambda state: state.groups.groups["both"].type) == "classic"
+    old.close()
