@@ -3,16 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from itertools import islice
 
 import pyarrow as pa
 
+from kafkaframes.capture.files import LOG_NAME, open_bytes
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions
+from kafkaframes.capture.request_log import MARK, log_rows
+from kafkaframes.capture.tables import batch_of
+from kafkaframes.errors import OptionError
 
-_LOG_STARTS: Final = (b"[", b"{")
+_ROWS = 4096
+_PEEK = 1 << 16
+
+
+def is_request_log(path: str) -> bool:
+    """Tell whether a file is a broker's request log: by what is in it, or by its name where nothing is in it."""
+    with open_bytes(path) as file:
+        head = file.read(_PEEK)
+    return MARK.encode() in head or (not head.strip() and bool(LOG_NAME.search(path))) or _is_text(head)
+
+
+def _is_text(head: bytes) -> bool:
+    return head[:1] in (b"[", b"{") or head[:4].isdigit()
 
 
 def read_traffic(files: Sequence[str], options: CaptureOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files, captures before request logs."""
-    if files:
-        yield from CaptureBatches(files, options)
+    """Yield the rows of files, captures before request logs.
+
+    Raises:
+        OptionError: a table or types are asked for that a request log does not have.
+        DecodeError: a file is neither.
+    """
+    logs = [path for path in files if is_request_log(path)]
+    captures = [path for path in files if path not in logs]
+    if captures:
+        yield from CaptureBatches(captures, options)
+    if logs and (options.table != "calls" or options.api is not None):
+        if options.table != "calls" and captures:
+            return
+        what = f"api={options.api}" if options.api is not None else f"table={options.table}"
+        raise OptionError(f"{logs[0]}: {what} is for captures; a request log has calls, with bodies as JSON")
+    for path in logs[options.share :: options.shares]:
+        yield from _log_batches(path, options)
+
+
+def _log_batches(path: str, options: CaptureOptions) -> Iterator[pa.RecordBatch]:
+    rows = log_rows(path, secrets=options.secrets)
+    while some := list(islice(rows, _ROWS)):
+        yield batch_of(some, options.chosen())

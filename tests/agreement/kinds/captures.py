@@ -13,19 +13,22 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.agreement.kind import Case, Kind, differences
 
+from kafkaframes.analysis.audit import REMOVED, Uses, audit
 from kafkaframes.capture.columns import CALLS
 from kafkaframes.capture.files import CAPTURE_NAME, natural
 from kafkaframes.capture.reader import CaptureOptions, read_capture
+from kafkaframes.capture.uses import count_uses
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.messages.headers import decode_request
 from kafkaframes.records.layout import CODECS
+from kafkaframes.spec.releases import release
 
 _TRUTH = ".truth.jsonl.gz"
 _SUMMARY_COUNTS = ("codes", "codes_zero", "messages", "messages_null")
@@ -69,6 +72,7 @@ def disagreements(case: Case) -> Iterator[str]:
     found = read_capture(files, options).read_all().to_pylist()
     yield from _Comparison(truth, found).lines()
     yield from _totals(manifest, found)
+    yield from _audited(manifest, files)
 
 
 def _read_or_refused(files: list[str]) -> Iterator[str]:
@@ -78,6 +82,35 @@ def _read_or_refused(files: list[str]) -> Iterator[str]:
     except KafkaframesError as error:
         if Path(files[0]).name not in str(error):
             yield f"refused without its name: {error}"
+
+
+def _audited(manifest: Row, files: list[str]) -> Iterator[str]:
+    """The audit for 4.0: removed versions and old formats by client, with counts."""
+    truth, uses, target = manifest["audit_target_4_0"], Uses(), release("4.0.1")
+    count_uses(files, target, uses)
+    removed: Counter[tuple[Any, ...]] = Counter()
+    formats: Counter[tuple[Any, ...]] = Counter()
+    for one in audit(uses, target).clients:
+        who = one.client.client_id or "", one.client.software_name, one.client.software_version
+        for finding in one.findings:
+            if finding.format_use is not None:
+                formats[*who, finding.format_use.where, finding.format_use.magic] += finding.seen.count
+            elif finding.verdict == REMOVED:
+                removed[*who, finding.api_key, finding.api_version, finding.lowest] += finding.seen.count
+    versions = ("api_key", "version", "lowest_in_4_0")
+    yield from differences(_counted(truth["removed_versions"], versions, "count"), _texts(removed), "audit")
+    yield from differences(
+        _counted(truth["old_message_formats"], ("direction", "magic"), "batches"), _texts(formats), "formats"
+    )
+
+
+def _counted(listed: list[Row], names: tuple[str, ...], count: str) -> Row:
+    who = ("software_name", "software_version")
+    return _texts({(row["client_id"] or "", *(row[name] for name in (*who, *names))): row[count] for row in listed})
+
+
+def _texts(counts: Mapping[tuple[Any, ...], int]) -> Row:
+    return {str(key): count for key, count in counts.items()}
 
 
 def _totals(manifest: Row, found: list[Row]) -> Iterator[str]:

@@ -1,0 +1,289 @@
+"""A broker's request log (``kafka.request.logger``) as rows of calls: no capture is needed, and TLS does not matter.
+
+Three forms, whatever the appender puts around them: JSON (2.7 and later), ``RequestHeader(...) -- {...}`` and
+``{api_key=...} -- {...}`` (before), ``Name: ...; Version: ...`` (the Scala requests of 0.8 to 1.0). A line's time is
+when the call was done, in the broker's own zone, which the log does not name: it is taken as UTC.
+
+A log cannot show everything, and what it does not show is null: sizes on the wire, the records themselves; bodies below
+TRACE; and an INFO log holds only calls that the broker calls deprecated. ``_error`` says so where a body is not there.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Final
+
+from kafkaframes.capture.files import open_bytes
+from kafkaframes.capture.secrets import REQUEST, RESPONSE, has_secrets, without_secrets
+from kafkaframes.capture.struct_text import parse_struct, typed
+from kafkaframes.errors import DecodeError
+from kafkaframes.messages.headers import body_class
+from kafkaframes.messages.plan import StructPlan, plan_message
+from kafkaframes.spec import catalog
+
+MARK: Final = "Completed request:"
+LONGEST_LINE: Final = 256 << 20
+_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
+_LEVEL: Final = re.compile(r"\b(TRACE|DEBUG|INFO)\b")
+_OLD_HEADER: Final = re.compile(
+    r"RequestHeader\(apiKey=(\w+), apiVersion=(-?\d+), clientId=(.*?), correlationId=(-?\d+)(?:, headerVersion=\d+)?\)"
+)
+_SCALA: Final = re.compile(r"Name: ?(\w+?)(?:Request)?; Version: ?(\d+); CorrelationId: ?(-?\d+); ?ClientId: ?(.*?);")
+_FROM: Final = re.compile(r" from (?:connection|client) ([^;,\s]+);(.*?)(?: \([\w.$]+\))?\s*$")
+_SOFTWARE: Final = re.compile(r"clientInformation:ClientInformation\(softwareName=(.*?), softwareVersion=(.*?)\)")
+_CONNECTION: Final = re.compile(r"^(.*):(\d+)-(.*):(\d+)(?:-[\d-]+)?$")
+_NO_BODY: Final = "not in the log (its level is {})"
+Row = dict[str, Any]
+
+
+def read_lines(path: str) -> Iterator[str]:
+    """Yield the lines of a log, decompressed."""
+    with open_bytes(path) as file:
+        raw: Any = file if hasattr(file, "readable") else io.BytesIO(file.read())
+        text = io.TextIOWrapper(io.BufferedReader(raw), "utf-8", "replace")
+        while line := text.readline(LONGEST_LINE):
+            yield line
+
+
+def log_rows(path: str, *, secrets: bool = False) -> Iterator[Row]:
+    """Yield a row for each call of a request log, with the names of the columns of calls; other lines are left out.
+
+    Raises:
+        DecodeError: none of the lines is of a request log.
+    """
+    lines = calls = 0
+    for lines, line in enumerate(read_lines(path), 1):  # noqa: B007
+        row = row_of(line, secrets=secrets)
+        if row is not None:
+            calls += 1
+            yield row | {"file": path}
+    if lines and not calls:
+        raise DecodeError("neither a capture nor a request log: no line has a completed request", file=path, position=0)
+
+
+def row_of(line: str, *, secrets: bool = False) -> Row | None:
+    """Return the call that a line tells of; ``None`` for any other line. What cannot be read is said in ``_error``."""
+    place = line.find(MARK)
+    if place < 0:
+        return None
+    prefix, text = line[:place], line[place + len(MARK) :]
+    if prefix.lstrip().startswith("{"):  # a JSON layout: the message is a text within it
+        prefix, text = _unwrapped(line) or (prefix, text)
+    level = _LEVEL.search(prefix)
+    try:
+        found = _of_json(text) if text.lstrip().startswith('{"') else _of_text(text)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        found = {"_error": f"this line of the log cannot be read: {type(error).__name__}: {error}"}
+    return _finished(found, _time_of(prefix), level.group(1) if level else "unknown", secrets=secrets)
+
+
+def _unwrapped(line: str) -> tuple[str, str] | None:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    for value in entry.values():
+        if isinstance(value, str) and MARK in value:
+            others = " ".join(str(one) for one in entry.values() if one is not value)
+            return others, value.split(MARK, 1)[1]
+    return None
+
+
+def _time_of(prefix: str) -> int | None:
+    """Return the time of a line in microseconds."""
+    match = _TIME.search(prefix)
+    if match is None:
+        return None
+    try:
+        whole = datetime.fromisoformat(f"{match.group(1)}T{match.group(2)}").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return int(whole.timestamp()) * 1_000_000 + int((match.group(3) or "0").ljust(6, "0")[:6])
+
+
+# ------------------------------------------------------------------------------------------------- the forms
+
+
+def _of_json(text: str) -> Row:
+    entry, _ = json.JSONDecoder().raw_decode(text.lstrip())
+    header = entry["requestHeader"]
+    software = entry.get("clientInformation") or {}
+    return {
+        "apiKey": header["requestApiKey"],
+        "apiVersion": header["requestApiVersion"],
+        "correlationId": header["correlationId"],
+        "clientId": header.get("clientId"),
+        "request": entry.get("request"),
+        "response": entry.get("response"),
+        "connection": entry.get("connection"),
+        "totalTimeMs": entry.get("totalTimeMs"),
+        "principal": _text(entry.get("principal")),
+        "softwareName": software.get("softwareName"),
+        "softwareVersion": software.get("softwareVersion"),
+    }
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def _of_text(text: str) -> Row:
+    origin = _FROM.search(text)
+    if origin is None:
+        raise ValueError("no connection at its end")
+    call, facts = text[: origin.start()], origin.group(2)
+    software = _SOFTWARE.search(facts)
+    values = dict(part.split(":", 1) for part in re.split(r"[;,](?=\w+:)", facts) if ":" in part)
+    found = _old_call(call)
+    return found | {
+        "connection": origin.group(1),
+        "totalTimeMs": float(values["totalTime"]) if "totalTime" in values else None,
+        "principal": values.get("principal"),
+        "softwareName": software.group(1) if software else None,
+        "softwareVersion": software.group(2) if software else None,
+    }
+
+
+def _old_call(call: str) -> Row:
+    scala = _SCALA.match(call.strip())
+    if scala is not None:
+        name, version, correlation_id, client = scala.groups()
+        client = client[5:-1] if client.startswith("Some(") else client
+        return _head(_key_of(name), int(version), int(correlation_id), client) | {"request": None, "response": None}
+    head, _, bodies = call.partition(" -- ")
+    match = _OLD_HEADER.match(head.strip())
+    if match is not None:
+        found = _head(_key_of(match.group(1)), int(match.group(2)), int(match.group(4)), match.group(3))
+    else:
+        header = parse_struct(head.strip())
+        key, version, correlation_id = (int(header[name]) for name in ("api_key", "api_version", "correlation_id"))
+        found = _head(key, version, correlation_id, header.get("client_id"))
+    request, separator, response = bodies.partition(",response:")
+    return found | {
+        "request": _body(request, found, REQUEST),
+        "response": _body(response, found, RESPONSE) if separator else None,
+    }
+
+
+def _head(key: int, version: int, correlation_id: int, client_id: str | None) -> Row:
+    return {"apiKey": key, "apiVersion": version, "correlationId": correlation_id, "clientId": client_id}
+
+
+def _body(text: str, head: Mapping[str, Any], direction: str) -> Any:
+    """Return the body of the older text forms in the shape of Kafka's JSON, as far as the text tells."""
+    text = text.strip()
+    if not text.startswith("{"):
+        return None
+    return typed(parse_struct(text), _plan(head["apiKey"], head["apiVersion"], direction))
+
+
+@cache
+def _plan(key: int, version: int, direction: str) -> StructPlan | None:
+    from kafkaframes.errors import KafkaframesError
+
+    try:
+        return plan_message(body_class(key, direction).spec, version).root
+    except KafkaframesError:
+        return None
+
+
+@cache
+def _keys() -> dict[str, int]:
+    return {api.name.lower(): api.key for api in catalog.apis()}
+
+
+def _key_of(name: str) -> int:
+    """Return the key of an API as Kafka's enum writes it (``API_VERSIONS``), or as its class is called."""
+    plain = name.replace("_", "").lower()
+    return _keys()[plain if plain in _keys() else plain + "s"]
+
+
+# ------------------------------------------------------------------------------------------------- rows
+
+
+def _finished(found: Row, time: int | None, level: str, *, secrets: bool) -> Row:
+    errors = [found["_error"]] if "_error" in found else []
+    row: Row = dict.fromkeys(_COLUMNS)
+    row["responseTime"] = time
+    if "apiKey" in found:
+        _fill(row, found, errors, level, secrets=secrets)
+    row["_error"] = "; ".join(errors) or None
+    row["requestState"] = "whole" if "apiKey" in found else "damaged"
+    row["responseState"] = "whole" if found.get("response") is not None else "missing"
+    return row
+
+
+def _fill(row: Row, found: Row, errors: list[str], level: str, *, secrets: bool) -> None:
+    key, version, taken = found["apiKey"], found["apiVersion"], found["totalTimeMs"]
+    api = next((one for one in catalog.apis() if one.key == key), None)
+    known = api is not None and api.versions.contains(version)
+    for name in ("apiKey", "apiVersion", "correlationId", "clientId", "principal", "connection"):
+        row[name] = found[name]
+    row["apiName"] = None if api is None else api.name
+    row["flexible"] = (api.flexible_since is not None and version >= api.flexible_since) if api and known else None
+    row["latencyMs"] = taken
+    if row["responseTime"] is not None and taken is not None:
+        row["requestTime"] = row["responseTime"] - round(taken * 1000)
+    for name in ("softwareName", "softwareVersion"):
+        row[name] = None if found[name] in (None, "", "unknown") else found[name]
+    row.update(_ends(found["connection"]))
+    row["requestHeader"] = _json(
+        {"requestApiKey": key, "requestApiVersion": version, "correlationId": found["correlationId"]}
+        | {"clientId": found["clientId"]}
+    )
+    for direction in (REQUEST, RESPONSE):
+        body = found[direction]
+        if body is None:
+            errors.append(f"{direction}: " + _NO_BODY.format(level))
+            continue
+        if direction == RESPONSE:
+            row["errors"] = list(error_codes(body))
+        hides = not secrets and has_secrets(key)
+        row[direction] = _json(without_secrets(key, direction, body) if hides and isinstance(body, dict) else body)
+
+
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _ends(connection: str | None) -> Row:
+    """Return the two ends of a connection, as a broker names it: its own, then the client's, then a number."""
+    match = _CONNECTION.match(connection or "")
+    if match is None:
+        return {}
+    server, server_port, client, client_port = match.groups()
+    return {
+        "serverAddress": server,
+        "serverPort": int(server_port),
+        "clientAddress": client,
+        "clientPort": int(client_port),
+    }
+
+
+def error_codes(body: Any, path: str = "") -> Iterator[Row]:
+    """Yield every error code of a body that is not 0, with its path."""
+    if isinstance(body, dict):
+        for name, value in body.items():
+            here = f"{path}.{name}" if path else name
+            if isinstance(value, int) and name.lower().endswith("errorcode"):
+                if value:
+                    yield {"path": here, "code": value}
+            else:
+                yield from error_codes(value, here)
+    elif isinstance(body, list):
+        for index, value in enumerate(body):
+            yield from error_codes(value, f"{path}[{index}]")
+
+
+def columns_of_calls() -> Iterable[str]:
+    """Return the names of all columns of calls."""
+    from kafkaframes.capture.columns import CALLS
+
+    return [column.name for column in CALLS]
+
+
+_COLUMNS = tuple(columns_of_calls())

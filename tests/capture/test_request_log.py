@@ -1,0 +1,97 @@
+"""Request logs of real brokers, in all their forms, and lines that are none."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from kafkaframes.capture.reader import CaptureOptions
+from kafkaframes.capture.request_log import row_of
+from kafkaframes.capture.struct_text import parse_struct
+from kafkaframes.capture.traffic import read_traffic
+from kafkaframes.errors import DecodeError, OptionError
+
+DATA = Path(__file__).parent.parent / "data" / "request-logs"
+LOGS = sorted(DATA.glob("*.gz"))
+
+
+def rows(path, **options):
+    return [row for batch in read_traffic([str(path)], CaptureOptions(**options)) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda path: path.name)
+def test_every_completed_request_is_a_row_that_can_be_read(path):
+    text = gzip.decompress(path.read_bytes()).decode()
+    found = rows(path)
+    assert len(found) == text.count("Completed request:")
+    assert not [row for row in found if row["_error"] and "cannot be read" in row["_error"]]
+    assert all(row["apiName"] and row["clientAddress"] == "127.0.0.1" and row["requestTime"] for row in found)
+
+
+def test_json_rows_have_what_the_line_says():
+    (path,) = DATA.glob("broker-3.9.1-trace*")
+    lines = [line for line in gzip.decompress(path.read_bytes()).decode().splitlines() if "Completed request:" in line]
+    for line, row in zip(lines, rows(path, secrets=True), strict=True):
+        entry = json.loads(line.split("Completed request:", 1)[1].rsplit(" (kafka", 1)[0])
+        assert json.loads(row["request"]) == entry["request"]
+        assert json.loads(row["response"]) == entry["response"]
+        assert row["latencyMs"] == entry["totalTimeMs"]
+        assert row["apiKey"] == entry["requestHeader"]["requestApiKey"]
+        assert (row["softwareName"] or "unknown") == entry["clientInformation"]["softwareName"]
+
+
+def test_the_text_form_gives_the_names_and_types_of_json():
+    line = (
+        "[2026-11-22 03:39:05,139] DEBUG Completed request:RequestHeader(apiKey=METADATA, apiVersion=1, "
+        "clientId=a, b, correlationId=7) -- {topics=[orders]},response:{brokers=[{node_id=1,host=h,port=9092,"
+        "rack=null}],controller_id=1,topics=[{error_code=3,name=orders,is_internal=false,partitions=[]}]} from "
+        "connection 127.0.0.1:9092-[::1]:60838-0;totalTime:18.7,securityProtocol:PLAINTEXT,principal:User:x (k)"
+    )
+    row = row_of(line)
+    assert (row["clientId"], row["correlationId"], row["principal"]) == ("a, b", 7, "User:x")
+    assert row["errors"] == [{"path": "topics[0].errorCode", "code": 3}]
+    assert json.loads(row["response"])["brokers"] == [{"nodeId": 1, "host": "h", "port": 9092, "rack": None}]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Completed request:",
+        'Completed request:{"requestHeader":{}}',
+        "Completed request:{api_key=x} -- {} from connection a:1-b:2;totalTime:1",
+        "Completed request:{" + "a={" * 200,
+        'Completed request:{"requestHeader":' + "[" * 100_000,
+        "Completed request:RequestHeader(apiKey=NOPE, apiVersion=1, clientId=a, correlationId=7) -- {} from client x;",
+    ],
+    ids=range(6),
+)
+def test_a_line_that_cannot_be_read_says_so(line):
+    assert "cannot be read" in row_of(line)["_error"]
+
+
+def test_credentials_of_a_log_are_hidden():
+    body = '"request":{"upsertions":[{"name":"a","salt":"c2FsdA==","saltedPassword":"c2VjcmV0"}]},"response":{}'
+    line = (
+        'Completed request:{"requestHeader":{"requestApiKey":51,"requestApiVersion":0,"correlationId":1},' + body + "}"
+    )
+    assert "c2VjcmV0" not in str(row_of(line))
+    assert "c2VjcmV0" in str(row_of(line, secrets=True))
+
+
+def test_other_files_and_other_tables_are_refused(tmp_path):
+    other = tmp_path / "server.log"
+    other.write_text("[2026-11-22 03:39:05,139] INFO started (kafka.server.KafkaServer)\n")
+    with pytest.raises(DecodeError, match="nor a request log"):
+        rows(other)
+    with pytest.raises(OptionError, match="table=gaps is for captures"):
+        rows(LOGS[0], table="gaps")
+
+
+def test_structs_that_java_prints():
+    assert parse_struct("{a=java.nio.HeapByteBuffer[pos=0 lim=30 cap=30],b=[]}") == {
+        "a": "java.nio.HeapByteBuffer[pos=0 lim=30 cap=30]",
+        "b": [],
+    }
