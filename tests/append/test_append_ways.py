@@ -15,9 +15,9 @@ from kafkaframes.append import (
     AppendRefusedError,
     AppendSettings,
     _kernels,
-    _kernels_desk,
+    _kernels_context,
     _kernels_rebuild,
-    desk,
+    context,
     validate_and_assign,
     validator,
 )
@@ -48,16 +48,16 @@ def assert_one_answer(sent, offset, settings):
 
 def guarded_answer(sent, offset, settings):
     """Call the kernels with just the memory that they ask for, at the edge of forbidden pages."""
-    table = desk.Desk()
+    table = context.KernelContext()
     table.use(settings)
-    words, needed = table.words, {_kernels_desk.NO_ROOM: 0, _kernels_desk.NO_OUT: 0}
+    words, needed = table.words, {_kernels_context.NO_ROOM: 0, _kernels_context.NO_OUT: 0}
     way = _kernels.take
     while True:
-        content, out = CONTENT.at_end(needed[_kernels_desk.NO_ROOM]), OUT.at_end(needed[_kernels_desk.NO_OUT])
-        words[_kernels_desk.CONTENT_AT], words[_kernels_desk.CONTENT_SIZE] = content.ctypes.data, content.size
-        words[_kernels_desk.OUT_AT], words[_kernels_desk.OUT_SIZE] = out.ctypes.data, out.size
+        content, out = CONTENT.at_end(needed[_kernels_context.NO_ROOM]), OUT.at_end(needed[_kernels_context.NO_OUT])
+        words[_kernels_context.CONTENT_AT], words[_kernels_context.CONTENT_SIZE] = content.ctypes.data, content.size
+        words[_kernels_context.OUT_AT], words[_kernels_context.OUT_SIZE] = out.ctypes.data, out.size
         answer, first, *_ = found = way(sent, offset, words)
-        if answer == _kernels_desk.ANEW:
+        if answer == _kernels_context.ANEW:
             way = _kernels_rebuild.rewrite
         elif answer in needed:
             assert needed[answer] < first
@@ -105,10 +105,10 @@ def test_sets_of_any_size_and_density_go_the_short_way(magic, codec, size, dense
     closely = validate_closely(sent, 50, settings)
     monkeypatch.setattr(validator, "validate_closely", None)
     assert validate_and_assign(sent, 50, settings) == closely
-    for one in desk._idle:
-        assert one.words[_kernels_desk.READY] == -1
-        assert desk.USUAL_BYTES <= one.words[_kernels_desk.CONTENT_SIZE] <= desk.MOST_KEPT_BYTES
-        assert desk.USUAL_BYTES <= one.out.nbytes <= desk.MOST_KEPT_BYTES
+    for one in context._idle:
+        assert one.words[_kernels_context.CONTENT_GIVEN] == -1
+        assert context.USUAL_BYTES <= one.words[_kernels_context.CONTENT_SIZE] <= context.MOST_KEPT_BYTES
+        assert context.USUAL_BYTES <= one.out.nbytes <= context.MOST_KEPT_BYTES
 
 
 @pytest.mark.parametrize("magic", [1, 2])
@@ -116,17 +116,17 @@ def test_sets_of_any_size_and_density_go_the_short_way(magic, codec, size, dense
 def test_without_the_codecs_functions_the_careful_path_opens_the_set(magic, codec, monkeypatch):
     if codec == "zstd" and magic == 1:
         return
-    bare = desk.Desk()
-    bare.words[: _kernels_desk.CONTENT_AT] = 0
+    bare = context.KernelContext()
+    bare.words[: _kernels_context.CONTENT_AT] = 0
     sent, settings = build_records(ROWS, record_format=magic, codec=codec), AppendSettings(record_format=magic)
     closely = validate_closely(sent, 50, settings)
-    monkeypatch.setattr(desk, "_idle", [bare])
+    monkeypatch.setattr(context, "_idle", [bare])
     monkeypatch.setattr(validator, "validate_closely", None)
     assert validate_and_assign(sent, 50, settings) == closely
-    assert desk._idle == [bare]
+    assert context._idle == [bare]
 
 
-def test_threads_do_not_meet_at_a_desk():
+def test_threads_do_not_meet_at_a_context():
     sets = [
         (
             build_records({"value": [b"%d" % n] * 300, "timestamp": [n] * 300}, codec=codec),
@@ -220,7 +220,7 @@ def test_made_up_sets_get_one_answer(seed):
     sent, settings = a_set(choose), some_settings(choose)
     assert_one_answer(sent, 50, settings)
     answer, out = guarded_answer(sent, 50, settings)
-    if answer in (_kernels_desk.IN_PLACE, _kernels_desk.WRITTEN):
+    if answer in (_kernels_context.IN_PLACE, _kernels_context.WRITTEN):
         assert validate_closely(sent, 50, settings).records == out
 
 
@@ -243,7 +243,7 @@ def test_sets_without_anything_odd_are_written_anew_shortly(source, target, monk
 def test_a_frame_of_format_0_with_its_own_header_checksum_goes_the_short_way():
     sent = build_records(ROWS | {"timestamp": [-1] * 3}, record_format=0, codec="lz4")
     assert sent[26 + 6] != 0x82
-    assert guarded_answer(sent, 0, AppendSettings(record_format=0))[0] == _kernels_desk.PLAIN
+    assert guarded_answer(sent, 0, AppendSettings(record_format=0))[0] == _kernels_context.PLAIN
 
 
 def test_a_count_beyond_the_bytes_asks_for_no_memory():
@@ -251,7 +251,7 @@ def test_a_count_beyond_the_bytes_asks_for_no_memory():
     for field, value in (("last_offset_delta", 2**31 - 2), ("count", 2**31 - 1)):
         struct.pack_into(">i", sent, BATCH_V2.place_of(field), value)
     settings = AppendSettings(codec="lz4")
-    assert guarded_answer(sealed_again(bytes(sent), BATCH_V2), 0, settings)[0] == _kernels_desk.ODD
+    assert guarded_answer(sealed_again(bytes(sent), BATCH_V2), 0, settings)[0] == _kernels_context.ODD
 
 
 def test_what_does_not_shrink_gets_room_for_its_header():

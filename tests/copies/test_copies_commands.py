@@ -12,7 +12,7 @@ from tests.copies.cluster import Batch, write_partition
 
 import kafkaframes
 from kafkaframes.cli.main import cli
-from kafkaframes.copies.together import one_log_of
+from kafkaframes.copies.one_log import one_log_of
 from kafkaframes.files.headers import HeaderWalk
 from kafkaframes.log.discover import discover
 from kafkaframes.log.lookup import find_offset, log_end_offset
@@ -134,12 +134,12 @@ def test_verify_verifies_each_copy_and_says_whether_they_make_a_whole(copies):
 
 def test_two_clusters_are_not_one_log(tmp_path):
     for name in "ab":
-        write_partition(tmp_path / name, {0: Batch("x", 0, 2, 0).raw()}, epochs=[(0, 0)])
-        (tmp_path / name / "meta.properties").write_text(f"version=1\ncluster.id={name * 22}\nnode.id=1\n")
-    shown = CliRunner().invoke(cli, ["info", str(tmp_path), "--json"])
+        write_partition(tmp_path / "logs" / name, {0: Batch("x", 0, 2, 0).raw()}, epochs=[(0, 0)])
+        (tmp_path / "logs" / name / "meta.properties").write_text(f"version=1\ncluster.id={name * 22}\nnode.id=1\n")
+    shown = CliRunner().invoke(cli, ["info", str(tmp_path / "logs"), "--json"])
     assert len(shown.stdout.splitlines()) == 2  # each by itself
     assert "not merged: orders-0 is of two clusters" in shown.stderr
-    done = CliRunner().invoke(cli, ["export", str(tmp_path), "--to", str(tmp_path / "out")])
+    done = CliRunner().invoke(cli, ["export", str(tmp_path / "logs"), "--to", str(tmp_path / "out")])
     assert "is of two clusters" in str(done.exception)
 
 

@@ -13,8 +13,8 @@ import pytest
 from tests.copies.cluster import checks
 from tests.interop import brokers
 
+from kafkaframes.copies.one_log import copies_of, merge_found
 from kafkaframes.copies.reading import group
-from kafkaframes.copies.together import copies_of, merge_found
 from kafkaframes.log.discover import discover
 
 pytest.importorskip("kafka")

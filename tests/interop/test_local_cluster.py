@@ -28,12 +28,12 @@ JOB = """
         task: WalkTask | JudgeTask | RewriteTask
         size_bytes: int = 0
 
-        def carry_out(self):
+        def execute(self):
             from pyspark import TaskContext
             if TaskContext.get().attemptNumber() == 0:
                 daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
                 os.kill(int(daemon.rpartition(")")[2].split()[1]), signal.SIGKILL)
-            return self.task.carry_out()
+            return self.task.execute()
 
     top = Path(sys.argv[1])
     (top / "t-0").mkdir()

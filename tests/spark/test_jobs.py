@@ -87,7 +87,7 @@ class Deadly:
 
     size_bytes: int = 0
 
-    def carry_out(self) -> None:
+    def execute(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 

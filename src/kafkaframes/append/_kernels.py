@@ -2,9 +2,9 @@
 
 Start reading at ``fast.py``, not here.
 
-1. ``take`` gets what was sent, and a desk (``desk.py``): addresses of functions, memory, settings as numbers. If it
-   answers ``IN_PLACE``, nothing at all is odd, and what goes into the log is at OUT_AT; if ``ANEW``, header, CRC and
-   stream are in order, and ``_kernels_rebuild.py`` goes on with the content.
+1. ``take`` gets what was sent, and a context (``context.py``): addresses of functions, memory, settings as numbers.
+   If it answers ``IN_PLACE``, nothing at all is odd, and what goes into the log is at OUT_AT; if ``ANEW``, header, CRC
+   and stream are in order, and ``_kernels_rebuild.py`` goes on with the content.
 2. ``ODD`` is no verdict: the general path (``validator.py``, which is the twin of these kernels) decides what Kafka
    would say. ``CAREFUL`` asks for the content, decompressed by ``codecs.decompress``; ``NO_ROOM`` and ``NO_OUT`` ask
    for more memory.
@@ -14,12 +14,14 @@ Start reading at ``fast.py``, not here.
 import numpy as np
 
 from kafkaframes.append._kernels_check import check_batch, check_row, check_set
-from kafkaframes.append._kernels_desk import (
+from kafkaframes.append._kernels_context import (
     ANEW,
     ANY_CODEC,
     APPEND_TIME,
+    BYTES,
     CAREFUL,
     CONTENT_AT,
+    CONTENT_GIVEN,
     CONTENT_SIZE,
     HELD_AT,
     HELD_END,
@@ -35,8 +37,6 @@ from kafkaframes.append._kernels_desk import (
     ODD,
     OUT_AT,
     OUT_SIZE,
-    READY,
-    SENT,
     TO_CODEC,
     TO_MAGIC,
     TRUSTED,
@@ -91,13 +91,13 @@ _NO = (np.int64(ODD), np.int64(0), np.int64(0), np.int64(0))
 
 
 @device
-def _is_usual_batch(sent, size, desk):
+def _is_usual_batch(sent, size, context):
     """Tell whether nothing about the header of a format 2 batch is odd, nor its CRC."""
     attributes, count = load_i16(sent, V2_ATTRIBUTES), load_i32(sent, V2_COUNT)
     last_delta = load_i32(sent, V2_DELTA)
     if attributes & _ODD_FLAGS or attributes & CODEC_MASK > ZSTD or load_i64(sent, 0) < 0 or count <= 0:
         return False
-    if last_delta + 1 != count and not (desk[TRUSTED] and last_delta >= 0):
+    if last_delta + 1 != count and not (context[TRUSTED] and last_delta >= 0):
         return False
     if load_i64(sent, V2_PRODUCER_ID) >= 0 and load_i32(sent, V2_BASE_SEQUENCE) < 0:
         return False
@@ -119,14 +119,14 @@ def _is_usual_wrapper(sent, size, header):
 
 
 @device
-def _header_size(sent, size, desk):
+def _header_size(sent, size, context):
     """Return what precedes the records of one batch or wrapper, 0 for messages in a row, ``CAREFUL`` for neither."""
-    if size < V0_HEADER + _LENGTHS or size > desk[MOST_BYTES]:
+    if size < V0_HEADER + _LENGTHS or size > context[MOST_BYTES]:
         return np.int64(CAREFUL)
     magic = load_u8(sent, AT_MAGIC)
     alone = load_i32(sent, AT_SIZE) + OVERHEAD == size
     if magic == 2:
-        return np.int64(V2_HEADER if alone and size >= V2_HEADER and _is_usual_batch(sent, size, desk) else CAREFUL)
+        return np.int64(V2_HEADER if alone and size >= V2_HEADER and _is_usual_batch(sent, size, context) else CAREFUL)
     header = V1_HEADER if magic else V0_HEADER
     if magic > 2 or size < header + _LENGTHS:
         return np.int64(CAREFUL)
@@ -136,17 +136,17 @@ def _header_size(sent, size, desk):
 
 
 @device
-def _open(sent, start, end, codec, magic, desk):
+def _open(sent, start, end, codec, magic, context):
     """Return where the records are: (status, address, start, end)."""
     if codec == 0:
         return np.int64(1), sent, np.int64(start), np.int64(end)
-    content = desk[CONTENT_AT]
-    if desk[READY] >= 0:
-        return np.int64(1), content, np.int64(0), desk[READY]
+    content = context[CONTENT_AT]
+    if context[CONTENT_GIVEN] >= 0:
+        return np.int64(1), content, np.int64(0), context[CONTENT_GIVEN]
     room = usual_room(end - start, LARGEST_OPENED)
-    if room > desk[CONTENT_SIZE]:
+    if room > context[CONTENT_SIZE]:
         return np.int64(NO_ROOM), content, np.int64(0), np.int64(room)
-    size = decompress_stream(codec, magic, sent, start, end, content, room, desk)
+    size = decompress_stream(codec, magic, sent, start, end, content, room, context)
     return np.int64(1 if size >= 0 else CAREFUL), content, np.int64(0), np.int64(size)
 
 
@@ -154,90 +154,90 @@ def _open(sent, start, end, codec, magic, desk):
 
 
 @device
-def _patch_batch(out, size, offset, largest, desk):
+def _patch_batch(out, size, offset, largest, context):
     """Write the offset and the leader epoch; the timestamp, its type and the CRC only if they change."""
     store_i64(out, 0, offset)
-    store_i32(out, V2_EPOCH, desk[LEADER_EPOCH])
-    if desk[APPEND_TIME] or largest != load_i64(out, V2_MAX_TIMESTAMP):
-        kind = LOG_APPEND_TIME if desk[APPEND_TIME] else 0
+    store_i32(out, V2_EPOCH, context[LEADER_EPOCH])
+    if context[APPEND_TIME] or largest != load_i64(out, V2_MAX_TIMESTAMP):
+        kind = LOG_APPEND_TIME if context[APPEND_TIME] else 0
         store_i16(out, V2_ATTRIBUTES, load_i16(out, V2_ATTRIBUTES) & _KEPT_FLAGS | kind)
         store_i64(out, V2_MAX_TIMESTAMP, largest)
         store_i32(out, V2_CRC, crc32c_of(out, V2_CRC_FROM, size))
 
 
 @device
-def _patch_wrapper(out, size, offset, largest, desk):
+def _patch_wrapper(out, size, offset, largest, context):
     """Write the offset, which is the last record's; the timestamp, its type and the CRC only if they change."""
     store_i64(out, 0, offset)
-    if desk[APPEND_TIME] or largest != load_i64(out, OLD_TIMESTAMP):
-        kind = LOG_APPEND_TIME if desk[APPEND_TIME] else 0
+    if context[APPEND_TIME] or largest != load_i64(out, OLD_TIMESTAMP):
+        kind = LOG_APPEND_TIME if context[APPEND_TIME] else 0
         store_i8(out, OLD_ATTRIBUTES, load_u8(out, OLD_ATTRIBUTES) & CODEC_MASK | kind)
         store_i64(out, OLD_TIMESTAMP, largest)
         store_i32(out, OLD_CRC, crc32_of(out, OLD_CRC_FROM, size))
 
 
 @device
-def _patch_row(out, size, offset, magic, desk):
+def _patch_row(out, size, offset, magic, context):
     """Write each message's offset; where the log gives the time, that, its type and the CRC."""
     position = np.int64(0)
     while position < size:
         stop = position + OVERHEAD + load_i32(out, position + AT_SIZE)
         store_i64(out, position, offset)
-        if magic and desk[APPEND_TIME]:
+        if magic and context[APPEND_TIME]:
             store_i8(out, position + OLD_ATTRIBUTES, LOG_APPEND_TIME)
-            store_i64(out, position + OLD_TIMESTAMP, desk[NOW_MS])
+            store_i64(out, position + OLD_TIMESTAMP, context[NOW_MS])
             store_i32(out, position + OLD_CRC, crc32_of(out, position + OLD_CRC_FROM, stop))
         position = stop
         offset += 1
 
 
 @device
-def _take_in_place(sent, size, magic, codec, content, start, end, offset, desk):
+def _take_in_place(sent, size, magic, codec, content, start, end, offset, context):
     """Check a set that has the log's format and codec, and give it offsets: (records, largest timestamp)."""
     if magic == 2:
         count = load_i32(sent, V2_COUNT)
         if load_i64(sent, 0) != 0 or load_i32(sent, V2_DELTA) + 1 != count:
             return np.int64(0), np.int64(0)
-        count, largest = check_batch(content, start, end, count, load_i64(sent, V2_BASE_TIMESTAMP), desk)
+        count, largest = check_batch(content, start, end, count, load_i64(sent, V2_BASE_TIMESTAMP), context)
     elif codec:
-        count, largest = check_set(content, start, end, load_i64(sent, 0), desk)
+        count, largest = check_set(content, start, end, load_i64(sent, 0), context)
     else:
-        count, largest = check_row(content, start, end, magic, desk)
+        count, largest = check_row(content, start, end, magic, context)
     if count == 0:
         return count, largest
-    if magic and desk[APPEND_TIME]:
-        largest = desk[NOW_MS]
-    copy_bytes(desk[OUT_AT], 0, sent, 0, size)
+    if magic and context[APPEND_TIME]:
+        largest = context[NOW_MS]
+    copy_bytes(context[OUT_AT], 0, sent, 0, size)
     if magic == 2:
-        _patch_batch(desk[OUT_AT], size, offset, largest, desk)
+        _patch_batch(context[OUT_AT], size, offset, largest, context)
     elif codec == 0:
-        _patch_row(desk[OUT_AT], size, offset, magic, desk)
+        _patch_row(context[OUT_AT], size, offset, magic, context)
     else:
-        _patch_wrapper(desk[OUT_AT], size, offset + count - 1, largest, desk)
+        _patch_wrapper(context[OUT_AT], size, offset + count - 1, largest, context)
     return count, largest
 
 
-@kernel(types.UniTuple(types.int64, 4)(SENT, types.int64, OUT_INT64S))
-def take(data, offset, desk):
+@kernel(types.UniTuple(types.int64, 4)(BYTES, types.int64, OUT_INT64S))
+def take(data, offset, context):
     """Take a set in place: (answer, records, largest timestamp, size); or what is asked for: (answer, bytes, 0, 0).
 
     ``ANEW`` says that it is opened, and that it cannot stay as it is.
     """
     sent, size = address_of(data), np.int64(len(data))
-    header = _header_size(sent, size, desk)
+    header = _header_size(sent, size, context)
     if header < 0 or offset < 0 or offset > MOST_MS:
         return _NO
-    if size > desk[OUT_SIZE]:
+    if size > context[OUT_SIZE]:
         return np.int64(NO_OUT), size, np.int64(0), np.int64(0)
     magic = load_u8(sent, AT_MAGIC)
     codec = load_u8(sent, V2_ATTRIBUTES + 1 if magic == 2 else OLD_ATTRIBUTES) & CODEC_MASK
-    status, content, start, end = _open(sent, header, size, codec, magic, desk)
+    status, content, start, end = _open(sent, header, size, codec, magic, context)
     if status < 0:
         return status, end, np.int64(0), np.int64(0)
-    target = codec if desk[TO_CODEC] == ANY_CODEC else desk[TO_CODEC]
-    if magic == desk[TO_MAGIC] and target == codec and (magic != 0 or codec == 0):
-        count, largest = _take_in_place(sent, size, magic, codec, content, start, end, offset, desk)
+    target = codec if context[TO_CODEC] == ANY_CODEC else context[TO_CODEC]
+    if magic == context[TO_MAGIC] and target == codec and (magic != 0 or codec == 0):
+        count, largest = _take_in_place(sent, size, magic, codec, content, start, end, offset, context)
         if count:
             return np.int64(IN_PLACE), count, largest, size
-    desk[HELD_AT], desk[HELD_START], desk[HELD_END] = content, start, end
+    context[HELD_AT], context[HELD_START], context[HELD_END] = content, start, end
     return np.int64(ANEW), np.int64(0), np.int64(0), np.int64(0)

@@ -6,7 +6,7 @@ they must be, timestamps lie in range. The general path (``validator.py``) is th
 
 import numpy as np
 
-from kafkaframes.append._kernels_desk import HIGHEST_MS, LOWEST_MS, NEED_KEY, NO_TIMESTAMP
+from kafkaframes.append._kernels_context import HIGHEST_MS, LOWEST_MS, NEED_KEY, NO_TIMESTAMP
 from kafkaframes.records._kernels_scan import (
     AT_MAGIC,
     AT_SIZE,
@@ -77,10 +77,10 @@ def _skip_record(address, position, end):
 
 
 @device
-def check_batch(address, start, end, count, base_timestamp, desk):
+def check_batch(address, start, end, count, base_timestamp, context):
     """Check the ``count`` records of a format 2 batch, from ``start`` to ``end``: (count, largest timestamp)."""
     position, largest = start, np.int64(NO_TIMESTAMP)
-    lowest, highest, need_key = desk[LOWEST_MS], desk[HIGHEST_MS], desk[NEED_KEY]
+    lowest, highest, need_key = context[LOWEST_MS], context[HIGHEST_MS], context[NEED_KEY]
     for number in range(count):
         fits, delta, offset_delta, key_length, position = _skip_record(address, position, end)
         if not fits or offset_delta != number or (need_key and key_length < 0):
@@ -95,10 +95,10 @@ def check_batch(address, start, end, count, base_timestamp, desk):
 
 
 @device
-def check_set(address, position, end, wrapper_offset, desk):
+def check_set(address, position, end, wrapper_offset, context):
     """Check the messages of a decompressed format 1 set, their own CRCs among them: (count, largest timestamp)."""
     number, largest = np.int64(0), np.int64(NO_TIMESTAMP)
-    lowest, highest, need_key = desk[LOWEST_MS], desk[HIGHEST_MS], desk[NEED_KEY]
+    lowest, highest, need_key = context[LOWEST_MS], context[HIGHEST_MS], context[NEED_KEY]
     while position < end:
         if end - position < V1_HEADER + 8:
             return _NO
@@ -128,10 +128,10 @@ def check_set(address, position, end, wrapper_offset, desk):
 
 
 @device
-def check_row(address, position, end, magic, desk):
+def check_row(address, position, end, magic, context):
     """Check messages of format 0 or 1 in a row, none of them compressed: (count, largest timestamp)."""
     number, largest = np.int64(0), np.int64(NO_TIMESTAMP)
-    lowest, highest, need_key = desk[LOWEST_MS], desk[HIGHEST_MS], desk[NEED_KEY]
+    lowest, highest, need_key = context[LOWEST_MS], context[HIGHEST_MS], context[NEED_KEY]
     header = V1_HEADER if magic else V0_HEADER
     while position < end:
         if end - position < header + 8:

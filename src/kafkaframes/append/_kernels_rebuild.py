@@ -10,9 +10,10 @@ Start reading at ``fast_rebuild.py``, not here.
 
 import numpy as np
 
-from kafkaframes.append._kernels_desk import (
+from kafkaframes.append._kernels_context import (
     ANY_CODEC,
     APPEND_TIME,
+    BYTES,
     COUNT,
     FIRST_MS,
     HELD_AT,
@@ -29,7 +30,6 @@ from kafkaframes.append._kernels_desk import (
     OUT_SIZE,
     PLAIN,
     REASSIGN,
-    SENT,
     TO_CODEC,
     TO_MAGIC,
     WRITTEN,
@@ -68,15 +68,15 @@ _NO = (np.int64(ODD), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
 
 
 @device
-def _can_be_written(sent, magic, codec, target, desk):
+def _can_be_written(sent, magic, codec, target, context):
     """Tell whether nothing stands against another format or codec."""
-    if magic == desk[TO_MAGIC] and target == codec and target == 0:
+    if magic == context[TO_MAGIC] and target == codec and target == 0:
         return False
     producer, epoch, transactional = np.int64(-1), np.int64(-1), np.int64(0)
     if magic == 2:
         producer, epoch = load_i64(sent, V2_PRODUCER_ID), load_i16(sent, V2_PRODUCER_EPOCH)
         transactional = load_i16(sent, V2_ATTRIBUTES) & TRANSACTIONAL
-    if desk[TO_MAGIC] < 2:
+    if context[TO_MAGIC] < 2:
         return transactional == 0 and producer < 0 and target != ZSTD
     if producer < 0:
         return transactional == 0 and producer == -1
@@ -84,100 +84,111 @@ def _can_be_written(sent, magic, codec, target, desk):
 
 
 @device
-def _write_batch_header(sent, magic, codec, size, offset, desk):
+def _write_batch_header(sent, magic, codec, size, offset, context):
     """Write the header of a format 2 batch whose records, ``size`` bytes, stand behind it at OUT_AT."""
-    out = desk[OUT_AT]
+    out = context[OUT_AT]
     transactional = load_i16(sent, V2_ATTRIBUTES) & TRANSACTIONAL if magic == 2 else 0
     store_i64(out, 0, offset)
     store_i32(out, AT_SIZE, V2_HEADER - OVERHEAD + size)
-    store_i32(out, V2_EPOCH, desk[LEADER_EPOCH])
+    store_i32(out, V2_EPOCH, context[LEADER_EPOCH])
     store_i8(out, AT_MAGIC, 2)
-    store_i16(out, V2_ATTRIBUTES, codec | transactional | (LOG_APPEND_TIME if desk[APPEND_TIME] else 0))
-    store_i32(out, V2_DELTA, desk[COUNT] - 1)
-    store_i64(out, V2_BASE_TIMESTAMP, desk[FIRST_MS])
-    store_i64(out, V2_MAX_TIMESTAMP, desk[LARGEST_MS])
+    store_i16(out, V2_ATTRIBUTES, codec | transactional | (LOG_APPEND_TIME if context[APPEND_TIME] else 0))
+    store_i32(out, V2_DELTA, context[COUNT] - 1)
+    store_i64(out, V2_BASE_TIMESTAMP, context[FIRST_MS])
+    store_i64(out, V2_MAX_TIMESTAMP, context[LARGEST_MS])
     if magic == 2:
         copy_bytes(out, V2_PRODUCER_ID, sent, V2_PRODUCER_ID, V2_COUNT - V2_PRODUCER_ID)
     else:
         store_i64(out, V2_PRODUCER_ID, -1)
         store_i16(out, V2_PRODUCER_EPOCH, -1)
         store_i32(out, V2_BASE_SEQUENCE, -1)
-    store_i32(out, V2_COUNT, desk[COUNT])
+    store_i32(out, V2_COUNT, context[COUNT])
     store_i32(out, V2_CRC, crc32c_of(out, V2_CRC_FROM, V2_HEADER + size))
 
 
 @device
-def _write_wrapper_header(header, codec, size, offset, desk):
+def _write_wrapper_header(header, codec, size, offset, context):
     """Write a wrapper's header: no key, the offset of the last record, the largest timestamp."""
-    out, magic = desk[OUT_AT], desk[TO_MAGIC]
-    store_i64(out, 0, offset + desk[COUNT] - 1)
+    out, magic = context[OUT_AT], context[TO_MAGIC]
+    store_i64(out, 0, offset + context[COUNT] - 1)
     store_i32(out, AT_SIZE, header - OVERHEAD + size)
     store_i8(out, AT_MAGIC, magic)
-    store_i8(out, OLD_ATTRIBUTES, codec | (LOG_APPEND_TIME if magic and desk[APPEND_TIME] else 0))
+    store_i8(out, OLD_ATTRIBUTES, codec | (LOG_APPEND_TIME if magic and context[APPEND_TIME] else 0))
     if magic:
-        store_i64(out, OLD_TIMESTAMP, desk[LARGEST_MS])
+        store_i64(out, OLD_TIMESTAMP, context[LARGEST_MS])
     store_i32(out, header - _LENGTHS, -1)
     store_i32(out, header - 4, size)
     store_i32(out, OLD_CRC, crc32_of(out, OLD_CRC_FROM, header + size))
 
 
-@kernel(types.UniTuple(types.int64, 5)(SENT, types.int64, OUT_INT64S))
-def rewrite(data, offset, desk):
+@kernel(types.UniTuple(types.int64, 5)(BYTES, types.int64, OUT_INT64S))
+def rewrite(data, offset, context):
     """Write the records of an opened set: (answer, records, largest timestamp, size, bytes that held them)."""
-    sent, content, start, end = address_of(data), desk[HELD_AT], desk[HELD_START], desk[HELD_END]
+    sent, content, start, end = address_of(data), context[HELD_AT], context[HELD_START], context[HELD_END]
     magic = load_u8(sent, AT_MAGIC)
     codec = load_u8(sent, V2_ATTRIBUTES + 1 if magic == 2 else OLD_ATTRIBUTES) & CODEC_MASK
-    target = codec if desk[TO_CODEC] == ANY_CODEC else desk[TO_CODEC]
-    if not _can_be_written(sent, magic, codec, target, desk):
+    target = codec if context[TO_CODEC] == ANY_CODEC else context[TO_CODEC]
+    if not _can_be_written(sent, magic, codec, target, context):
         return _NO
     from_count = load_i32(sent, V2_COUNT) if magic == 2 else np.int64(0)
     if magic == 2 and not can_hold(end - start, from_count):
         return _NO
-    header = np.int64(V2_HEADER if desk[TO_MAGIC] == 2 and target == 0 else 0)
+    header = np.int64(V2_HEADER if context[TO_MAGIC] == 2 and target == 0 else 0)
     room = header + room_for(end - start, from_count, magic)
-    if room > desk[OUT_SIZE]:
+    if room > context[OUT_SIZE]:
         return np.int64(NO_OUT), room, np.int64(0), np.int64(0), np.int64(0)
-    relative, out = desk[TO_MAGIC] == 1 and target != 0, desk[OUT_AT] + header
+    relative, out = context[TO_MAGIC] == 1 and target != 0, context[OUT_AT] + header
     if magic == 2:
         base_offset, base_timestamp = load_i64(sent, 0), load_i64(sent, V2_BASE_TIMESTAMP)
         count, largest, first, contiguous, size = rewrite_batch(
-            content, start, end, from_count, base_offset, base_timestamp, out, offset, relative, desk
+            content, start, end, from_count, base_offset, base_timestamp, out, offset, relative, context
         )
     else:
         wrapper_offset = load_i64(sent, 0) if codec else np.int64(-1)
         count, largest, first, contiguous, size = rewrite_messages(
-            content, start, end, magic, wrapper_offset, out, offset, relative, desk
+            content, start, end, magic, wrapper_offset, out, offset, relative, context
         )
     if count == 0:
         return _NO
-    if magic == desk[TO_MAGIC] and codec == target and magic and (contiguous or (magic == 2 and not desk[REASSIGN])):
+    if (
+        magic == context[TO_MAGIC]
+        and codec == target
+        and magic
+        and (contiguous or (magic == 2 and not context[REASSIGN]))
+    ):
         return _NO
-    desk[FIRST_MS], desk[COUNT] = first, count
-    desk[LARGEST_MS] = desk[NOW_MS] if desk[APPEND_TIME] else largest
-    reported = desk[NOW_MS] if desk[APPEND_TIME] else (largest if desk[TO_MAGIC] else np.int64(NO_TIMESTAMP))
+    context[FIRST_MS], context[COUNT] = first, count
+    context[LARGEST_MS] = context[NOW_MS] if context[APPEND_TIME] else largest
+    reported = context[NOW_MS] if context[APPEND_TIME] else (largest if context[TO_MAGIC] else np.int64(NO_TIMESTAMP))
     if target != 0:
         return np.int64(PLAIN), count, reported, size, end - start
     if header:
-        _write_batch_header(sent, magic, target, size, offset, desk)
-    return np.int64(WRITTEN if header + size <= desk[MOST_BYTES] else ODD), count, reported, header + size, end - start
+        _write_batch_header(sent, magic, target, size, offset, context)
+    return (
+        np.int64(WRITTEN if header + size <= context[MOST_BYTES] else ODD),
+        count,
+        reported,
+        header + size,
+        end - start,
+    )
 
 
-@kernel(types.int64(SENT, SENT, types.int64, types.int64, OUT_INT64S))
-def wrap(data, packed, codec, offset, desk):
+@kernel(types.int64(BYTES, BYTES, types.int64, types.int64, OUT_INT64S))
+def wrap(data, packed, codec, offset, context):
     """Put the compressed records behind a header; return the size of both, or ``ODD`` where a limit is exceeded.
 
     ``data`` is what was sent, to which ``rewrite`` has just answered ``PLAIN``.
     """
     sent, size = address_of(data), np.int64(len(packed))
-    magic = desk[TO_MAGIC]
+    magic = context[TO_MAGIC]
     header = np.int64(V2_HEADER if magic == 2 else (V1_HEADER if magic else V0_HEADER) + _LENGTHS)
-    if header + size > desk[MOST_BYTES]:
+    if header + size > context[MOST_BYTES]:
         return np.int64(ODD)
-    if header + size > desk[OUT_SIZE]:
+    if header + size > context[OUT_SIZE]:
         return np.int64(NO_OUT)
-    copy_bytes(desk[OUT_AT], header, address_of(packed), 0, size)
+    copy_bytes(context[OUT_AT], header, address_of(packed), 0, size)
     if magic == 2:
-        _write_batch_header(sent, load_u8(sent, AT_MAGIC), codec, size, offset, desk)
+        _write_batch_header(sent, load_u8(sent, AT_MAGIC), codec, size, offset, context)
     else:
-        _write_wrapper_header(header, codec, size, offset, desk)
+        _write_wrapper_header(header, codec, size, offset, context)
     return header + size

@@ -12,7 +12,7 @@ Start reading at ``fast_rebuild.py``, not here.
 
 import numpy as np
 
-from kafkaframes.append._kernels_desk import (
+from kafkaframes.append._kernels_context import (
     APPEND_TIME,
     HIGHEST_MS,
     LOWEST_MS,
@@ -103,17 +103,17 @@ def _skip_headers(address, position, end):
 
 
 @device
-def _is_late(timestamp, desk):
+def _is_late(timestamp, context):
     """Tell whether a timestamp is out of range."""
-    return timestamp != NO_TIMESTAMP and (timestamp < desk[LOWEST_MS] or timestamp > desk[HIGHEST_MS])
+    return timestamp != NO_TIMESTAMP and (timestamp < context[LOWEST_MS] or timestamp > context[HIGHEST_MS])
 
 
 @device
-def _write_message(source, key_at, key_size, value_at, value_size, timestamp, offset, out, start, desk):
+def _write_message(source, key_at, key_size, value_at, value_size, timestamp, offset, out, start, context):
     """Write one message of format 0 or 1 with its CRC."""
-    magic, attributes = desk[TO_MAGIC], np.int64(0)
-    if magic and desk[APPEND_TIME]:
-        attributes, timestamp = np.int64(LOG_APPEND_TIME), desk[NOW_MS]
+    magic, attributes = context[TO_MAGIC], np.int64(0)
+    if magic and context[APPEND_TIME]:
+        attributes, timestamp = np.int64(LOG_APPEND_TIME), context[NOW_MS]
     store_i64(out, start, offset)
     store_i8(out, start + AT_MAGIC, magic)
     store_i8(out, start + OLD_ATTRIBUTES, attributes)
@@ -143,12 +143,12 @@ def _write(
     to,
     offset,
     relative,
-    desk,
+    context,
 ):
     """Write one record at ``to``; return where the next goes. ``first`` is the first record's timestamp."""
-    if desk[TO_MAGIC] < 2:
+    if context[TO_MAGIC] < 2:
         offset = number if relative else offset + number
-        return _write_message(source, key_at, key_size, value_at, value_size, timestamp, offset, out, to, desk)
+        return _write_message(source, key_at, key_size, value_at, value_size, timestamp, offset, out, to, context)
     delta = timestamp - first
     size = 1 + varint_size(delta) + varint_size(number) + max(headers_size, 1)
     size += varint_size(key_size) + max(key_size, 0) + varint_size(value_size) + max(value_size, 0)
@@ -174,12 +174,12 @@ def room_for(size, count, magic):
 
 @device
 def can_hold(size, count):
-    """Tell whether so many bytes can be so many records of format 2."""
+    """Tell whether a section of this size can hold this number of records of format 2."""
     return count <= size // MIN_RECORD_BYTES
 
 
 @device
-def rewrite_batch(source, position, end, count, base_offset, base_timestamp, out, offset, relative, desk):
+def rewrite_batch(source, position, end, count, base_offset, base_timestamp, out, offset, relative, context):
     """Read the ``count`` records of a format 2 batch, and write each."""
     largest, first, to = np.int64(NO_TIMESTAMP), np.int64(0), np.int64(0)
     contiguous = np.int64(base_offset == 0)
@@ -193,16 +193,16 @@ def rewrite_batch(source, position, end, count, base_offset, base_timestamp, out
             return _NO
         status, offset_delta, position = read_varint(source, position, stop)
         timestamp = base_timestamp + delta
-        if status != OK or _is_late(timestamp, desk):
+        if status != OK or _is_late(timestamp, context):
             return _NO
         fits, key_at, key_size, position = _read_blob(source, position, stop)
-        if not fits or (desk[NEED_KEY] and key_size < 0):
+        if not fits or (context[NEED_KEY] and key_size < 0):
             return _NO
         fits, value_at, value_size, headers_at = _read_blob(source, position, stop)
         if not fits:
             return _NO
         fits, headers, position = _skip_headers(source, headers_at, stop)
-        if not fits or position != stop or (headers and desk[TO_MAGIC] < 2):
+        if not fits or position != stop or (headers and context[TO_MAGIC] < 2):
             return _NO
         if number == 0:
             first = timestamp
@@ -221,7 +221,7 @@ def rewrite_batch(source, position, end, count, base_offset, base_timestamp, out
             to,
             offset,
             relative,
-            desk,
+            context,
         )
         largest = max(largest, timestamp)
         if offset_delta != number:
@@ -232,7 +232,7 @@ def rewrite_batch(source, position, end, count, base_offset, base_timestamp, out
 
 
 @device
-def rewrite_messages(source, position, end, magic, wrapper_offset, out, offset, relative, desk):
+def rewrite_messages(source, position, end, magic, wrapper_offset, out, offset, relative, context):
     """Read messages of format 0 or 1 in a row, and write each; ``wrapper_offset`` is -1 without a wrapper."""
     header = V1_HEADER if magic else V0_HEADER
     number, largest, first, to = np.int64(0), np.int64(NO_TIMESTAMP), np.int64(0), np.int64(0)
@@ -251,10 +251,10 @@ def rewrite_messages(source, position, end, magic, wrapper_offset, out, offset, 
         if wrapper_offset >= 0 and inner_offset <= before:
             return _NO
         timestamp = load_i64(source, position + OLD_TIMESTAMP) if magic else np.int64(NO_TIMESTAMP)
-        if _is_late(timestamp, desk):
+        if _is_late(timestamp, context):
             return _NO
         key_at, key_size = position + header + 4, load_i32(source, position + header)
-        if key_size < -1 or key_size > stop - key_at - 4 or (desk[NEED_KEY] and key_size < 0):
+        if key_size < -1 or key_size > stop - key_at - 4 or (context[NEED_KEY] and key_size < 0):
             return _NO
         value_at = key_at + max(key_size, 0) + 4
         value_size = load_i32(source, value_at - 4)
@@ -277,7 +277,7 @@ def rewrite_messages(source, position, end, magic, wrapper_offset, out, offset, 
             to,
             offset,
             relative,
-            desk,
+            context,
         )
         largest = max(largest, timestamp)
         if inner_offset != number:

@@ -9,11 +9,11 @@ compares all that comes out.
 from __future__ import annotations
 
 from kafkaframes.append import _kernels as kernels
-from kafkaframes.append import _kernels_desk as places
-from kafkaframes.append.desk import Desk, borrow, give_back
+from kafkaframes.append import _kernels_context as places
+from kafkaframes.append.context import KernelContext, borrow, give_back
 from kafkaframes.append.result import Appended
-from kafkaframes.append.sent import codec_in, start_of_stream
 from kafkaframes.append.settings import AppendSettings
+from kafkaframes.append.stream import codec_in, start_of_stream
 from kafkaframes.records.codecs import decompress
 from kafkaframes.records.layout import BYTES_TO_MAGIC
 
@@ -23,38 +23,38 @@ _ODD: Answer = (places.ODD, 0, 0, 0)
 
 def take(data: bytes, offset: int, settings: AppendSettings) -> Appended | None:
     """Take an ordinary set; ``None`` where it needs a closer look."""
-    desk = borrow(settings)
+    context = borrow(settings)
     try:
-        found = kernels.take(data, offset, desk.words)
+        found = kernels.take(data, offset, context.words)
         if found[0] < 0:
-            found = _again(data, offset, desk, found)
+            found = _again(data, offset, context, found)
         answer, count, largest, size = found
         if answer == places.IN_PLACE:
-            records = bytes(desk.out[:size])
+            records = bytes(context.out[:size])
             return Appended(records, offset + count, True, largest, 0, settings.now_ms, size, 0, size)
-        return None if answer == places.ODD else _anew(data, offset, desk, settings)
+        return None if answer == places.ODD else _anew(data, offset, context, settings)
     finally:
-        desk.clear()
-        give_back(desk)
+        context.clear()
+        give_back(context)
 
 
-def _anew(data: bytes, offset: int, desk: Desk, settings: AppendSettings) -> Appended | None:
+def _anew(data: bytes, offset: int, context: KernelContext, settings: AppendSettings) -> Appended | None:
     from kafkaframes.append.fast_rebuild import rebuild  # its kernels are as many again, and often not needed
 
-    return rebuild(data, offset, desk, settings)
+    return rebuild(data, offset, context, settings)
 
 
-def _again(data: bytes, offset: int, desk: Desk, found: Answer) -> Answer:
+def _again(data: bytes, offset: int, context: KernelContext, found: Answer) -> Answer:
     """Give the kernel the memory or the content that it asks for, and try again."""
     while found[0] < 0:
         if found[0] == places.CAREFUL:
             content = _content(data)
             if content is None:
                 return _ODD
-            desk.show(content)
+            context.show(content)
         else:
-            desk.make_room(found[0], found[1])
-        found = kernels.take(data, offset, desk.words)
+            context.make_room(found[0], found[1])
+        found = kernels.take(data, offset, context.words)
     return found
 
 

@@ -53,7 +53,7 @@ class Rule:
         return self._do(f"error {code}", lambda request, _: failed(request, number))
 
     def delay(self, seconds: float) -> Self:
-        """Do it, and answer later: by real time, or by the broker's clock where that is frozen."""
+        """Handle the request, and answer later: by real time, or by the broker's clock where that is frozen."""
         return self._do(f"delayed {seconds} s", lambda request, go_on: self._later(seconds, go_on))
 
     def close(self) -> Self:
@@ -61,23 +61,23 @@ class Rule:
         return self._do("closed", _close)
 
     def drop_reply(self) -> Self:
-        """Do it, and close the connection instead of answering: what makes a producer send twice."""
+        """Handle the request, and close the connection instead of answering: what makes a producer send twice."""
         return self._do("done, and the reply dropped", _drop)
 
     def ignore(self) -> Self:
-        """Do nothing and never answer; the connection stays."""
+        """Leave the request unhandled and never answer; the connection stays."""
         return self._do("never answered", lambda request, go_on: Later())
 
     def corrupt(self) -> Self:
-        """Do it, and answer with records whose bytes were changed: a CRC does not fit."""
+        """Handle the request, and answer with records whose bytes were changed: a CRC does not fit."""
         return self._do("records corrupted", lambda request, go_on: flip_bytes(go_on()))
 
     def throttle(self, milliseconds: int) -> Self:
-        """Do it, and tell the client to send nothing for so long (KIP-219)."""
+        """Handle the request, and tell the client how long to send nothing (KIP-219)."""
         return self._do(f"throttled {milliseconds} ms", lambda request, go_on: _throttled(go_on(), milliseconds))
 
     def hold(self) -> Self:
-        """Do nothing until ``release``: requests of other connections overtake these."""
+        """Leave requests waiting until ``release``: requests of other connections overtake these."""
         return self._do("held", self._hold)
 
     def answer(self, make: Callable[[Request], Any]) -> Self:
@@ -100,7 +100,7 @@ class Rule:
     # ---------------------------------------------------------------------------------------------- to which
 
     def times(self, count: int) -> Self:
-        """Fit so many requests, and then no more."""
+        """Let the fault happen to the first ``count`` requests that fit, and to no later one."""
         self.left = count
         return self
 
@@ -109,7 +109,7 @@ class Rule:
         return self.times(1)
 
     def after(self, count: int) -> Self:
-        """Let so many requests that would fit pass first."""
+        """Let this number of requests that would fit pass first."""
         self.skip = count
         return self
 

@@ -4,7 +4,7 @@ Open addressing, ``PER_SLOT`` numbers a slot, two slots a cache line: where the 
 an empty slot), its hash, the last offset, the number of the last record. Keys stand there in full behind their size, so
 that two keys are the same only if their bytes are. A map of millions of keys is in no cache: slots and keys are fetched
 some records ahead. Arrays and integers in, integers out; the caller grows the arrays. The plain twin is
-``_reference.py``; one test runs both.
+``tests/cleaner/reference.py``; one test runs both.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kafkaframes.wire._kernels import address_of, copy_bytes, load_i64, load_u8
 ABSENT = -1
 PER_SLOT = 4
 SIZE_BYTES = 4  # before each key
-# At most so many of eight slots are in use.
+# The map grows when more than this number of each eight slots are in use.
 FULLEST = 5
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)

@@ -2,7 +2,7 @@
 
 A digest is two numbers: SipHash-1-3 with 128 bits under a key of the job, so that nobody can choose record keys that
 fall together. The lowest bit of the first says whether the record counts; the highest of the second are its bucket.
-Arrays and integers in, integers out. The plain twins are in ``_reference.py``; one test runs both.
+Arrays and integers in, integers out. The plain twins are in ``tests/cleaner/reference.py``; one test runs both.
 """
 
 import numpy as np

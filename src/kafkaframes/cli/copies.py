@@ -9,7 +9,7 @@ from kafkaframes.cli.text import say
 
 if TYPE_CHECKING:
     from kafkaframes.copies.decisions import Decision
-    from kafkaframes.copies.together import OneLog
+    from kafkaframes.copies.one_log import OneLog
     from kafkaframes.files.directory import LogDirectory
 
 MOST_DECISIONS = 20  # of one check are printed
@@ -40,7 +40,7 @@ def one_log(
 
     Directories that are no copies of one log stay as they are; why is said on standard error.
     """
-    from kafkaframes.copies.together import OneLog, one_log_of, refusal
+    from kafkaframes.copies.one_log import OneLog, one_log_of, refusal
 
     named = _named(paths)
     reason = refusal(directories, named)

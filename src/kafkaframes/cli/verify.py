@@ -25,7 +25,7 @@ from kafkaframes.cli.options import (
 )
 from kafkaframes.cli.text import console, say, show, size_text
 from kafkaframes.copies.decisions import Decision
-from kafkaframes.copies.together import OneLog
+from kafkaframes.copies.one_log import OneLog
 from kafkaframes.dump import verify
 from kafkaframes.dump.verify import Report, Task
 from kafkaframes.dump.verify_segment import SegmentFacts

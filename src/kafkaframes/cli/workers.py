@@ -52,7 +52,7 @@ def staying(
 
     Args:
         size_of, workers, label: see ``in_order``.
-        most: there will never be so many tasks at once, so more processes are not needed.
+        most: the largest number of tasks at once; more processes than that are not needed.
     """
     with ExitStack() as stack:
         pools: list[Executor] = []

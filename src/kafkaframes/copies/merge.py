@@ -293,7 +293,7 @@ class _Merger:
         return [self._place(owner, self.usable[owner], row), theirs]
 
     def _settle(self, conflict: Conflict) -> None:
-        """Do what a conflict's verdict says."""
+        """Take, drop or replace batches as a conflict's verdict says."""
         owner = int(self.choice.table[OWNER, conflict.chosen.start])
         places = self._places(conflict)
         theirs, ours = self.copies[conflict.copy].directory, self.copies[owner].directory

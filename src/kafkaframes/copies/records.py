@@ -129,8 +129,8 @@ def _in_copies(
     paths: list[str], options: ReadOptions, errors: list[ReadError], storage: Mapping[str, Any]
 ) -> Iterator[pa.RecordBatch]:
     """Read segments of several copies as one log, partition by partition."""
+    from kafkaframes.copies.one_log import copies_of, merge_found
     from kafkaframes.copies.reading import group
-    from kafkaframes.copies.together import copies_of, merge_found
     from kafkaframes.log.discover import discover
 
     directories = discover([view_object(path) for path in paths], options=storage)

@@ -3,7 +3,7 @@
 1. Arrays in, ``(status, size)`` out. No exceptions, no objects, no I/O.
 2. A value of a bytes column is ``size`` bytes of its data from ``start`` on; a negative size is null.
 3. The caller allocates ``out`` and ``ends``; where ``out`` is too small the status says so and nothing is lost.
-4. The plain-Python twin is ``_reference.py``; one test runs both.
+4. The plain-Python twin is ``tests/dump/reference.py``; one test runs both.
 
 A program is a table of ``(operation, a, b, c)``. It is run once a row:
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafkaframes.copies.decisions import Decision, by_severity
+from kafkaframes.copies.one_log import check_same_log, copies_of, merge_found
 from kafkaframes.copies.reading import group
-from kafkaframes.copies.together import check_same_log, copies_of, merge_found
 from kafkaframes.dump.files import DumpFile
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.filesystem import plain_path, split

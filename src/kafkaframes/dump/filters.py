@@ -86,7 +86,7 @@ NO_FILTER = Filter()
 
 @dataclass
 class Limited:
-    """At most so many records of what another selection wants, over all segments."""
+    """A limit on the number of records that another selection gives, over all segments."""
 
     selection: Selection
     left: int

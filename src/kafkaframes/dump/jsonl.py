@@ -56,7 +56,7 @@ class JsonOptions:
 
     Attributes:
         value_limit: bytes up to which a value is printed whole; None for all.
-        max_bytes: read no batch of a segment that ends beyond so many bytes.
+        max_bytes: read no batch of a segment that ends beyond this position.
         keep: which records; batches without any of them are left out.
     """
 

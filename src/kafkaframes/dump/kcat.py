@@ -137,7 +137,7 @@ class Range:
     """Which records ``-o`` asks for; None is no limit.
 
     Attributes:
-        start_offset: the first offset wanted; negative: so many before the end of the partition.
+        start_offset: the first offset wanted; a negative number counts back from the end of the partition.
         start_timestamp, end_timestamp: milliseconds; the first wanted, the first not wanted.
     """
 

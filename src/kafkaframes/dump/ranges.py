@@ -31,7 +31,7 @@ def wanted_files(files: list[DumpFile], conditions: Filter, *, limit: int | None
     Args:
         files: as ``files_to_dump`` found them.
         conditions: a negative ``from_offset`` counts from the end of each partition.
-        limit: so many records at most, over all files.
+        limit: the largest number of records, over all files.
     """
     budget = Limited(NO_FILTER, limit) if limit is not None else None
     for group in _by_directory(files).values():

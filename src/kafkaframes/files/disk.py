@@ -169,7 +169,7 @@ class OnlineDisk:
         self.failure: StorageError | None = None
 
     def effect(self, path: str, act: Callable[[], _Answer]) -> _Answer:
-        """Do one thing to the disk.
+        """Run one effect on the disk, unless one has failed before.
 
         Raises:
             StorageError: it failed, or something has failed before.

@@ -27,7 +27,7 @@ MOST_UNCHECKED_BYTES = 1 << 20  # asked for without a look at the file's size
 KEY_FILES = "key_files"  # the one option of a store that is ours: private keys of encrypted tiered segments
 FOLLOW_LINKS = "follow_links"  # an option of this machine's disk
 VIEW_MARK = "!/"  # in the path of a tiered segment's file: before it the object, behind it the file
-ReadAt = Callable[[int, int], bytes]  # position, length -> up to so many bytes, fewer where the file ends
+ReadAt = Callable[[int, int], bytes]  # position, length -> that many bytes, or fewer where the file ends
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,11 +63,12 @@ class SegmentReader:
         return HeaderWalk(self._read_at, size_bytes=segment.size_bytes, position=position, file=segment.path)
 
     def producer_headers(self, position: int = 0) -> Iterator[BatchHeader]:
-        """Yield the batches that a producer with an id wrote, and others now and then, the last of all among them.
+        """Yield the headers of all batches that a producer with an id wrote, and of the last batch of each window.
 
-        The headers are scanned in columns: where no producer has an id this costs next to nothing.
+        So the last header of all is always among them, and says where the segment ends. The headers are scanned in
+        columns: where no producer has an id, this costs next to nothing.
         """
-        from kafkaframes.files.scan import scan_segment  # numba: a look-up must not wait for it
+        from kafkaframes.files.scan import scan_segment  # kernels: a look-up must not wait for them
 
         size, path = self.segment.size_bytes, self.segment.path
         for window in scan_segment(self._read_at, size_bytes=size, position=position, file=path):

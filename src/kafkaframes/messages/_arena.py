@@ -108,7 +108,7 @@ class Arena:
         return ops.ravel()
 
     def _sizes(self, rows_by_level: Array, data: Array) -> Array:
-        """Return the bytes of each column's three buffers for so many rows and so much data."""
+        """Return the bytes of each column's three buffers for a number of rows and of bytes of data."""
         shape = self.shape
         rows = rows_by_level[shape.level]
         bits = (rows + 7) >> 3
@@ -157,7 +157,7 @@ class Arena:
         return lengths
 
     def _sizes_used(self, lengths: list[int]) -> Array:
-        """Return the bytes of each column's three buffers that so many rows have filled."""
+        """Return the bytes of each column's three buffers that a number of rows have filled."""
         rows = np.array(lengths, np.int64)
         shape = self.shape
         ends = np.zeros(len(self.data), np.int64)

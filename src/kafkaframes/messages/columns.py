@@ -178,7 +178,7 @@ def _run(arena: Arena, buf: Array, starts: Array, status: Array, positions: Arra
         consumed = int(starts[at] - starts[0])
         if what != kernels.DONE and needed > MAX_ROWS:
             if status[at] != kernels.OK:
-                raise OptionError("the defaults of so many messages do not fit into an Arrow array: split them")
+                raise OptionError("the defaults of all these messages do not fit into an Arrow array: split them")
             status[at] = kernels.TOO_MANY
         elif what == kernels.FULL_ROWS:
             arena.grow(at, consumed, level=place, rows=needed)

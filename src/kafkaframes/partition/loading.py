@@ -143,7 +143,7 @@ def _ends_whole(found: LogDirectory, plan: RecoveryPlan) -> bool:
 
 
 def apply_in_place(disk: Disk, recovered: Recovered) -> None:
-    """Do to a partition's directory what its recovery has worked out.
+    """Change a partition's directory as its recovery has worked out.
 
     Raises:
         StorageError: the disk fails; the next opening starts again and comes to the same result.

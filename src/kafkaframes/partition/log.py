@@ -273,7 +273,7 @@ class PartitionLog:
         flushing.flush_if_due(self.state, now_ms=now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """Do what is due by the clock: flush by time, retention, deletion of files, expiry of producers.
+        """Perform what is due by the clock: flush by time, retention, deletion of files, expiry of producers.
 
         Raises:
             StorageError: the disk fails.

@@ -135,7 +135,7 @@ class LogManager:
         return cut
 
     def tick(self, now_ms: int) -> None:
-        """Do what is due by the clock, for all logs; nothing once the directory is offline.
+        """Perform what is due by the clock, for all logs; nothing once the directory is offline.
 
         Raises:
             StorageError: the disk fails now.

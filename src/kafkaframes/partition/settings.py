@@ -27,7 +27,8 @@ class LogSettings:
             one, with the last offset of all and the position of the first.
         preallocate: the active ``.log`` is as large as a segment from the start, with zeros behind its batches.
         retention_bytes, retention_ms: -1 for no limit.
-        flush_messages, flush_ms: fsync after so many records, after so long; rolling and closing do anyhow.
+        flush_messages, flush_ms: how many records, and how many milliseconds, may wait for an fsync; rolling and
+            closing flush, too.
         cleanup_policy: ``delete``, ``compact`` or ``compact,delete``.
         compression_type, compression_level, message_timestamp_type: as in ``AppendSettings``.
         timestamp_before_max_ms, timestamp_after_max_ms: ``message.timestamp.before.max.ms`` and ``...after.max.ms``.

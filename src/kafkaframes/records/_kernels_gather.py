@@ -1,7 +1,7 @@
 """Copy keys, values and headers out of indexed records into Arrow's buffers (numba).
 
 Start reading at ``columns.py``, not here. ``gather_binary`` and ``index_headers`` have plain twins of the same name in
-``_reference.py``. Inside, arrays are addresses (``address_of``): arrays cost too much from call to call.
+``tests/records/reference.py``. Inside, arrays are addresses (``address_of``): arrays cost too much from call to call.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Cut bytes into batches and check their CRCs (numba). Start reading at ``scan.py``, not here.
 
 1. Arrays and integers in, numbers out. No exceptions, no objects, no I/O. Every array is made by the caller.
-2. Each kernel has a plain twin of the same name in ``_reference.py``; ``tests/records/test_twins.py`` runs both.
+2. Each kernel has a plain twin of the same name in ``tests/records/reference.py``; ``test_twins.py`` beside it runs
+   both.
 3. The numbers that the kernels of records share (rows of a scan's table, places in headers) stand here.
 """
 

@@ -103,7 +103,7 @@ def _is_right(codec: str, addresses: dict[int, int]) -> bool:
 
 
 def made_calls(words: int) -> Ints:
-    """Make an array of addresses with contexts of its own and so many words behind them, for a caller who keeps it."""
+    """Make an array of addresses, with contexts of its own and ``words`` more numbers, for a caller who keeps it."""
     return _made(functions(), words)
 
 

@@ -1,4 +1,7 @@
-"""Hash the keys of records (numba). Start reading at ``distinct.py``, not here; the plain twin is ``_reference.py``."""
+"""Hash the keys of records (numba). Start reading at ``distinct.py``, not here.
+
+The plain twin is in ``tests/report/reference.py``.
+"""
 
 import numpy as np
 

@@ -42,7 +42,7 @@ class Column(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """A label below the columns, ``at`` so many columns from the left; a ``minor`` one is left out on a phone."""
+    """A label below the columns, ``at`` columns from the left; a ``minor`` one is left out on a phone."""
 
     at: float
     label: str

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaframes.copies.decisions import Decision
+from kafkaframes.copies.one_log import copies_of, merge_found
 from kafkaframes.copies.pieces import Merged
 from kafkaframes.copies.reading import Found, group
-from kafkaframes.copies.together import copies_of, merge_found
 from kafkaframes.copies.view import View
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.directory import LogDirectory, Partition

@@ -38,7 +38,7 @@ class SizeReport:
 
     @classmethod
     def of(cls, sizes: Sizes) -> SizeReport:
-        """Make it."""
+        """Return what a report says of a histogram."""
         median, p90, p99 = (sizes.quantile(share) for share in (0.5, 0.9, 0.99))
         bins = [(one.low, one.high, one.count) for one in sizes.octaves()]
         return cls(len(sizes), sizes.total, sizes.smallest, sizes.largest, median, p90, p99, bins)

@@ -16,7 +16,7 @@ from kafkaframes.report.histograms import DAY, HOUR, MINUTE, SECOND, Ints, Times
 
 MOST_BUCKETS = 72
 _TAIL = 0.001  # of the records, on each side, may be left out ...
-_SQUEEZE = 8  # ... if that makes the timeline so many times shorter
+_SQUEEZE = 8  # ... if that makes the timeline this many times shorter
 LAST_MS = 253_402_300_799_000  # the end of the year 9999: no calendar goes on
 # Round widths in milliseconds; months and years follow, which have none.
 _STEPS = (

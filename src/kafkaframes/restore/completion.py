@@ -18,7 +18,7 @@ from kafkaframes.restore.settings import KRAFT, RestoreSettings
 
 GROUP_OFFSETS_CSV = "group-offsets.csv"
 _DEFAULT_OFFSETS_PARTITIONS = 50
-_PRODUCER_ID_BLOCK = 1000  # a broker asks the controller for so many at once
+_PRODUCER_ID_BLOCK = 1000  # a broker asks the controller for blocks of this size
 _OFFSETS_CONFIGS = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
 _LEAST = {"segment.bytes": 1 << 20}  # a 4.x broker does not start with a topic that has less (KIP-1030)
 _HOLD = {"retention.ms": "-1", "retention.bytes": "-1"}

@@ -69,12 +69,12 @@ def restore(
         _Job(found, settings, report, now_ms, new_id, storage).preview()
         return report
     atomic.refuse_inside(target, [*named, *(one.path for one in found)])
-    return carry_out(
+    return write_destination(
         report, lambda directory: _Job(found, settings, report, now_ms, new_id, storage).write(directory, run)
     )
 
 
-def carry_out(report: RestoreReport, write: Callable[[Path], None]) -> RestoreReport:
+def write_destination(report: RestoreReport, write: Callable[[Path], None]) -> RestoreReport:
     """Have ``write`` fill an empty directory, and put it in its place with the report; or return an earlier run's.
 
     Raises:

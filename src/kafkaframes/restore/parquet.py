@@ -26,7 +26,7 @@ from kafkaframes.files.row_counts import check_row_counts
 from kafkaframes.log.batch_builder import COLUMNS
 from kafkaframes.restore.completion import Completion
 from kafkaframes.restore.groups import Groups
-from kafkaframes.restore.job import carry_out
+from kafkaframes.restore.job import write_destination
 from kafkaframes.restore.metadata import SourceMetadata
 from kafkaframes.restore.partition import PartitionReport
 from kafkaframes.restore.plan import NewId, check_topic_name
@@ -115,7 +115,7 @@ def restore_parquet(
         report.partitions += run(restore_task, tasks)
         complete(directory, report, settings, now_ms=now_ms, new_id=new_id)
 
-    return carry_out(report, write)
+    return write_destination(report, write)
 
 
 def complete(directory: Path, report: RestoreReport, settings: RestoreSettings, *, now_ms: int, new_id: NewId) -> None:

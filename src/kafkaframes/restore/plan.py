@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafkaframes.copies.decisions import Decision
-from kafkaframes.copies.together import one_log_of
+from kafkaframes.copies.one_log import one_log_of
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.files import names
 from kafkaframes.files.directory import LogDirectory, Partition, partitions_of

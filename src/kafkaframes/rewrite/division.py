@@ -38,7 +38,7 @@ class DivideTask:
         """What that is worth in bytes to walk through."""
         return self.segment.size_bytes // _HEADERS_WEIGH
 
-    def carry_out(self) -> list[Boundary]:
+    def execute(self) -> list[Boundary]:
         """Return positions at which batches begin, each with an offset above all before it."""
         found: list[Boundary] = []
         wanted, highest = self.part_bytes, self.segment.base_offset - 1

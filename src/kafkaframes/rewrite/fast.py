@@ -82,7 +82,9 @@ class FastRewriter:
                 surprise = actions[stopped] != kernels.LEAVE
                 place = int(np.searchsorted(eligible, stopped + (slow if surprise else 1)))
                 row = int(eligible[place]) if place < len(eligible) else count
-                slow = 2 * slow if surprise else slow  # one is seldom alone: ask less and less often
+                slow = (
+                    2 * slow if surprise else slow
+                )  # batches that a kernel leaves come in runs: ask it less and less often
                 yield Run(stopped, row, None, 0)
 
     def _plan(self, batches: Batches) -> tuple[Int8s, Int8s, Int8s]:

@@ -277,7 +277,7 @@ def one_log(
 
 
 def _merged(found: Sequence[LogDirectory], storage: Mapping[str, Any] | None) -> Sequence[LogDirectory]:
-    from kafkaframes.copies.together import whole_log  # most jobs have one directory, and each worker imports this
+    from kafkaframes.copies.one_log import whole_log  # most jobs have one directory, and each worker imports this
 
     return whole_log(found, options=storage, join=True)
 

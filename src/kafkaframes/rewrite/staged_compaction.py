@@ -41,7 +41,7 @@ from kafkaframes.rewrite.stages import (
     Stage,
     Walked,
     WalkTask,
-    carry_out,
+    run_stage,
 )
 
 SCRATCH = ".kafkaframes-exchange"
@@ -91,8 +91,8 @@ class Split:
         sizes = [task.size_bytes for task in tasks]
         alone = len(tasks) == 1 or sum(sizes) <= self.here_bytes
         away = [place for place, size in enumerate(sizes) if not alone and size > self.here_bytes // 64]
-        answers = dict(zip(away, run(carry_out, [tasks[place] for place in away]) if away else (), strict=True))
-        return [answers[place] if place in answers else carry_out(task) for place, task in enumerate(tasks)]
+        answers = dict(zip(away, run(run_stage, [tasks[place] for place in away]) if away else (), strict=True))
+        return [answers[place] if place in answers else run_stage(task) for place, task in enumerate(tasks)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,19 +46,19 @@ _BYTES_BY_FACTS = 100
 
 
 class Stage(Protocol):
-    """A task of one step."""
+    """One task of one step of a staged compaction; it travels to whatever process runs it."""
 
     @property
     def size_bytes(self) -> int:
         """How much there is to read."""
 
-    def carry_out(self) -> object:
-        """Do it."""
+    def execute(self) -> object:
+        """Do the work of this task, and return what the next step needs of it."""
 
 
-def carry_out(task: Stage) -> object:
-    """Do a task; a function, so that runners can name it."""
-    return task.carry_out()
+def run_stage(task: Stage) -> object:
+    """Run a task: the function that runners (processes, Spark) are given."""
+    return task.execute()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class PlanTask:
         """Bytes of which the headers are read."""
         return self.partition.size_bytes
 
-    def carry_out(self) -> RoundPlan:
+    def execute(self) -> RoundPlan:
         """Return the plan."""
         return plan_round(self.filesystem, self.partition, self.settings)
 
@@ -161,7 +161,7 @@ class FactsTask:
         """Bytes to read."""
         return self.chunk.size_bytes
 
-    def carry_out(self) -> bool:
+    def execute(self) -> bool:
         """Collect and write them."""
         facts = Facts()
         for place, _, window in self.chunk.windows():
@@ -187,7 +187,7 @@ class FollowTask:
         """About those of the facts: 136 for a batch."""
         return sum(chunk.size_bytes for chunk in self.chunks) // _BYTES_BY_FACTS
 
-    def carry_out(self) -> list[CleanedTransactions]:
+    def execute(self) -> list[CleanedTransactions]:
         """Return how things stand at the beginning of each chunk."""
         transactions, found = CleanedTransactions(), []
         transactions.add(self.announced or ())
@@ -254,7 +254,7 @@ class WalkTask:
         """Bytes to read."""
         return self.chunk.size_bytes
 
-    def carry_out(self) -> Walked:
+    def execute(self) -> Walked:
         """Write entries and ledger."""
         chunk, facts = self.chunk, Facts()
         first = last = -1
@@ -296,7 +296,7 @@ class JudgeTask:
     end_bucket: int
     size_bytes: int
 
-    def carry_out(self) -> None:
+    def execute(self) -> None:
         """Write the verdicts."""
         entries = [(Path(path), runs) for path, runs in self.entries]
         with atomic.new_file(Path(self.verdicts), durable=False) as out:
@@ -357,7 +357,7 @@ class RewriteTask:
         """Bytes to read."""
         return self.chunk.size_bytes
 
-    def carry_out(self) -> Rewritten:
+    def execute(self) -> Rewritten:
         """Write the parts; without them the tally has the bytes that would be written."""
         made, filter_ = Rewritten(), self._filter()
         left = iter(self.chunk.sources)
@@ -409,7 +409,7 @@ class AssembleTask:
     settings: CleanerSettings
     size_bytes: int
 
-    def carry_out(self) -> int:
+    def execute(self) -> int:
         """Return the new segment's size in bytes."""
         path = Path(self.directory) / names.segment_file_name(self.base_offset, "log")
         tables = [np.load(Path(part.path).with_suffix(".npy")) for part in self.parts]
@@ -448,7 +448,7 @@ class CopyTask:
     rewritten: frozenset[int]
     size_bytes: int
 
-    def carry_out(self) -> None:
+    def execute(self) -> None:
         """Copy the files."""
         target = Path(self.directory)
         with atomic.writing(target):

@@ -63,7 +63,9 @@ OPTIONS: Final = (
     Option("api", str, "calls of this API only (name or number), with request and response as structs"),
     Option("ports", ports_of, "on which brokers listen: 9092,9094-9096; by default told by what is said"),
     Option("secrets", _boolean, "true shows credentials: SASL tokens, SCRAM, HMACs, passwords in configs"),
-    Option("minPartitions", _positive, "at least so many tasks; by default as many as are worth it, up to the cores"),
+    Option(
+        "minPartitions", _positive, "the least number of tasks; by default as many as are worth it, up to the cores"
+    ),
     Option("quietSeconds", _number, "streams: the newest file is read once nobody wrote to it for so long (10)"),
     Option("maxFilesPerTrigger", _positive, "streams: the most files of a micro-batch"),
 )

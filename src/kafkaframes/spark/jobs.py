@@ -65,7 +65,7 @@ def run_on_spark(
 
 
 def _slices(spark: SparkSession, count: int, total_bytes: int | None) -> int:
-    """Return in how many tasks of Spark's to put so many of ours."""
+    """Return among how many of Spark's tasks our tasks are shared out."""
     if total_bytes is None:
         return min(count, TASKS_AT_MOST)
     cores: int = spark.sparkContext.defaultParallelism

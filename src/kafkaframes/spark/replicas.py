@@ -15,9 +15,9 @@ from typing import Any
 
 from kafkaframes.copies.decisions import Decision, by_severity
 from kafkaframes.copies.healing import Alternate
+from kafkaframes.copies.one_log import merge_found
 from kafkaframes.copies.pieces import Merged, Piece, Stretch
 from kafkaframes.copies.reading import Found
-from kafkaframes.copies.together import merge_found
 from kafkaframes.copies.view import View
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.directory import LogDirectory

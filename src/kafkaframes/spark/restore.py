@@ -55,7 +55,7 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
         LogDirError: something else exists there, or the disk fails; nothing is left behind.
         KafkaframesError: a row cannot be written.
     """
-    from kafkaframes.restore.job import carry_out
+    from kafkaframes.restore.job import write_destination
     from kafkaframes.restore.parquet import complete
     from kafkaframes.restore.report import RestoreReport
     from kafkaframes.restore.rows import check_columns
@@ -77,7 +77,7 @@ def restore_log(df: DataFrame, to: str, **settings: Any) -> RestoreReport:
         _write_ids(directory, report)
         complete(directory, report, chosen, now_ms=time.time_ns() // 1_000_000, new_id=_new_id)
 
-    return carry_out(report, write)
+    return write_destination(report, write)
 
 
 def _arrow_schema(df: DataFrame) -> pa.Schema:

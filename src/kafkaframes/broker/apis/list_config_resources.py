@@ -19,7 +19,7 @@ _ALL = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
-    """List them."""
+    """List the resources of the types that are asked for."""
     if not broker.access.allows(request.session, "DESCRIBE_CONFIGS", "CLUSTER", "kafka-cluster"):
         return request.response(error_code=CODE["CLUSTER_AUTHORIZATION_FAILED"])
     kinds = set(request.body.resource_types or _ALL) if request.version else {CLIENT_METRICS}

@@ -209,7 +209,7 @@ class _Walked(NamedTuple):
 
 
 def _walk(read_at: ReadAt, base_offset: int, size_bytes: int, most_headers: int) -> _Walked:
-    """Do as ``valid_prefix`` says, and keep the headers of the good batches if there are not more than so many."""
+    """Answer as ``valid_prefix``, and keep the headers of the valid batches unless they are more than ``most_headers``."""
     end, next_offset, is_far = 0, base_offset, False
     headers: list[Batches] = []
     for window in scan_segment(read_at, size_bytes=size_bytes, whole=True):

@@ -96,7 +96,7 @@ def _drop_split(filesystem: FileSystem, draft: Draft, first: int) -> None:
 
 
 def _nothing_is_left(_filesystem: FileSystem, _draft: Draft, _opened: Opened, _recover: Recover) -> None:
-    """Do nothing: the swaps are in already."""
+    """Return at once: the swaps were put in before the log was loaded."""
 
 
 def _settle_but_swaps(_filesystem: FileSystem, draft: Draft) -> None:

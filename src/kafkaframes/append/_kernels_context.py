@@ -1,14 +1,14 @@
-"""What stands where on a desk (``desk.py``): the numbers that the kernels of this package share."""
+"""The places in a context (``context.py``) and the answers of the append kernels: numbers that all of them share."""
 
 from kafkaframes.records._kernels_codecs import CALLS
 from kafkaframes.wire._jit import types
 
 # Python's bytes as they are: an array made of them first would cost as much as the call.
-SENT = types.Bytes(types.uint8, 1, "C", readonly=True)
+BYTES = types.Bytes(types.uint8, 1, "C", readonly=True)
 # Behind the functions that ``decompress_stream`` calls: memory, the content if it is there already (its size, else -1),
 # the settings, where ``take`` has found the records, and what ``rewrite`` leaves for ``wrap``.
-CONTENT_AT, CONTENT_SIZE, OUT_AT, OUT_SIZE, READY = range(CALLS, CALLS + 5)
-SETTINGS = READY + 1
+CONTENT_AT, CONTENT_SIZE, OUT_AT, OUT_SIZE, CONTENT_GIVEN = range(CALLS, CALLS + 5)
+SETTINGS = CONTENT_GIVEN + 1
 (
     TO_MAGIC,
     TO_CODEC,

@@ -1,4 +1,4 @@
-"""Where the stream of one compressed batch or wrapper starts, and its codec."""
+"""The compressed stream in a batch, or in a message of format 0 or 1 that wraps others: where it starts, its codec."""
 
 from __future__ import annotations
 

@@ -1,52 +1,54 @@
-"""What the kernel of ``fast.py`` works with, in one array: C functions, memory, and the settings as numbers.
+"""The context of a call of the append kernels: C functions, memory and the append's settings, as numbers in one array.
 
-A desk serves one caller at a time: take it with ``borrow``, and ``give_back`` it. It keeps what one had it hold last,
-since under load many appends in a row share their settings.
+Making a context costs more than an append, so contexts are kept and used again: ``borrow`` takes an idle one (or makes
+one) for a single caller, ``give_back`` returns it. A context keeps the settings that were put into it last, because
+under load many appends in a row share them.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from kafkaframes.append import _kernels_desk as places
+from kafkaframes.append import _kernels_context as places
 from kafkaframes.append.settings import KEEP, REASSIGN, REJECT, AppendSettings
 from kafkaframes.records import native
 from kafkaframes.records.codecs import codec_of
 from kafkaframes.records.scan import Bytes
 
-# Of memory for content, and for what is written: at first, and at most between two calls. It is touched only as far as
-# it is used; the kernel asks for 32 times what a stream has, which is 32 MiB at a broker's usual limit for a batch.
+# How much memory a context has for decompressed content, and as much again for output: when it is made, and the most
+# that it keeps between two calls. Memory is touched only as far as it is used; for content the kernel asks for 32 times
+# the size of the compressed stream, which is 32 MiB at a broker's usual limit for a batch.
 USUAL_BYTES, MOST_KEPT_BYTES = 4 << 20, 40 << 20
 NO_TIMESTAMP = -1
 _LARGEST_INT32 = 2**31 - 1
-# Taking from and giving to a list is atomic, so threads share these.
-_idle: list[Desk] = []
+# The contexts that nobody uses. Taking from a list and adding to one is atomic, so threads share it.
+_idle: list[KernelContext] = []
 
 
-class Desk:
-    """One caller's.
+class KernelContext:
+    """The context of one caller of the kernels.
 
     Attributes:
-        words: what the kernel takes.
-        out: what it wrote.
+        words: the array that the kernels take; ``_kernels_context.py`` says what stands where.
+        out: the memory that the kernels write to.
     """
 
     def __init__(self) -> None:
         self.words = native.made_calls(places.OWN_WORDS)
         self._settings: AppendSettings | None = None
-        self.words[places.READY] = -1
+        self.words[places.CONTENT_GIVEN] = -1
         self._is_clear = True
         self._set_content(np.empty(USUAL_BYTES, np.uint8))
         self._set_out(USUAL_BYTES)
 
     def use(self, settings: AppendSettings) -> None:
-        """Put the settings on the desk, if they are not there."""
+        """Put an append's settings into the context, unless they are in it already."""
         if settings is not self._settings:
             self.words[places.SETTINGS : places.SETTINGS_END] = numbers_of(settings)
             self._settings = settings
 
     def make_room(self, answer: int, size: int) -> None:
-        """Have memory of ``size`` bytes where the kernel asked for it."""
+        """Allocate ``size`` bytes of the memory that a kernel's answer asks for: for content, or for output."""
         if answer == places.NO_ROOM:
             self._set_content(np.empty(size, np.uint8))
         else:
@@ -54,17 +56,17 @@ class Desk:
         self._is_clear = False
 
     def show(self, content: bytes | bytearray) -> None:
-        """Lay out content that needs no decompressing any more."""
+        """Give the kernels content that is decompressed already."""
         self._set_content(np.frombuffer(content, np.uint8))
-        self.words[places.READY] = len(content)
+        self.words[places.CONTENT_GIVEN] = len(content)
         self._is_clear = False
 
     def clear(self) -> None:
-        """Take away what was shown, and memory that is too large to be kept."""
+        """Remove content that was given, and memory that is too large to be kept until the next call."""
         if self._is_clear:
             return
-        if self.words[places.READY] >= 0 or self._content.size > MOST_KEPT_BYTES:
-            self.words[places.READY] = -1
+        if self.words[places.CONTENT_GIVEN] >= 0 or self._content.size > MOST_KEPT_BYTES:
+            self.words[places.CONTENT_GIVEN] = -1
             self._set_content(np.empty(USUAL_BYTES, np.uint8))
         if self.out.nbytes > MOST_KEPT_BYTES:
             self._set_out(USUAL_BYTES)
@@ -110,16 +112,16 @@ def range_of(settings: AppendSettings) -> tuple[int, int]:
     return min(max(lowest, 0), places.MOST_MS + 1), max(min(highest, places.MOST_MS), NO_TIMESTAMP)
 
 
-def borrow(settings: AppendSettings) -> Desk:
-    """Return a desk that nobody else has, with the settings on it."""
+def borrow(settings: AppendSettings) -> KernelContext:
+    """Return a context that no other caller uses, with the settings in it."""
     try:
-        desk = _idle.pop()
+        context = _idle.pop()
     except IndexError:
-        desk = Desk()
-    desk.use(settings)
-    return desk
+        context = KernelContext()
+    context.use(settings)
+    return context
 
 
-def give_back(desk: Desk) -> None:
-    """Let others have the desk."""
-    _idle.append(desk)
+def give_back(context: KernelContext) -> None:
+    """Return a context, so that other callers can use it."""
+    _idle.append(context)
