@@ -209,7 +209,7 @@ class _Walked(NamedTuple):
 
 
 def _walk(read_at: ReadAt, base_offset: int, size_bytes: int, most_headers: int) -> _Walked:
-    """Answer as ``valid_prefix``, and keep the headers of the valid batches unless they are more than ``most_headers``."""
+    """Answer as ``valid_prefix``, and keep the headers of the valid batches if there are at most ``most_headers``."""
     end, next_offset, is_far = 0, base_offset, False
     headers: list[Batches] = []
     for window in scan_segment(read_at, size_bytes=size_bytes, whole=True):
