@@ -133,18 +133,18 @@ def ask(*arguments):
 
 
 def test_the_command_writes_a_page_or_json(cluster, tmp_path):
-    page, data = tmp_path / "page.html", tmp_path / "data.json"
+    page, data = tmp_path.parent / f"{tmp_path.name}.html", tmp_path.parent / f"{tmp_path.name}.json"
     result = ask(cluster, "-o", page, "--generated-at", "2026-11-21T15:00:00")
     assert result.exit_code == 0, result.output
     assert "no damage found" in result.output
     assert "Read 2026-11-21 15:00 UTC" in page.read_text()
     assert ask(cluster, "-o", data, "--format", "json", "--workers", "2").exit_code == 0
     values = json.loads(data.read_text())
-    assert values["report_version"] == 1
+    assert values["report_version"] == 2
     assert values["sound"] is True
     printed = ask(cluster, "--format", "json", "--generated-at", "2026-11-21")
-    assert json.loads(printed.output)["generated_at"] == 1_795_219_200_000
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["data.json", "page.html"]
+    assert json.loads(printed.output)["generated_at_ms"] == 1_795_219_200_000
+    assert not [path for path in tmp_path.parent.iterdir() if path.name.endswith(".part")]
 
 
 def test_mistakes_are_told_before_anything_is_read(cluster, tmp_path):

@@ -5,7 +5,6 @@ Everything that is printed is made in ``kafkaframes.dump``; here flags become op
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -38,7 +37,7 @@ from kafkaframes.dump.jsonl import VALUE_LIMIT, JsonDump, JsonOptions
 from kafkaframes.dump.ranges import Wanted, wanted_files
 from kafkaframes.dump.styles import LATEST, STYLES
 from kafkaframes.dump.text import TextOptions, dump_text
-from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 from kafkaframes.files.atomic import refuse_inside
 
 FORMATS = ("text", "jsonl", "csv", "arrow")
@@ -134,12 +133,9 @@ def command(**given: Any) -> None:
     """
     options = _Options(given)
     report = Report()
-    try:
-        with _stream(given["output"]) as out:
-            _PRINTERS[options.printer](options, out, report)
-            out.flush()
-    except BrokenPipeError:  # the reader had enough: `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with _stream(given["output"]) as out:
+        _PRINTERS[options.printer](options, out, report)
+        out.flush()
     if report.faults:
         sys.exit(EXIT_FAULT)
 
@@ -171,6 +167,9 @@ class _Options:
             found, decisions = merge_files(found, self.paths, options=options)
             for line in decisions:
                 say(f"kafkaframes: {line}", err=True)
+        for one in found:
+            if not one.kind:
+                raise LogDirError("no file of a log: neither a segment, an index nor a snapshot", file=one.path)
         conditions = self.conditions if control else _without_control(self.conditions)
         return wanted_files(found, conditions, limit=self.given["count"])
 

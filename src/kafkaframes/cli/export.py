@@ -27,7 +27,7 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import printable, say, size_text
+from kafkaframes.cli.text import console, printable, say, size_text
 from kafkaframes.dump.filters import Filter, key_pattern
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.export.run import Outcome, export
@@ -216,16 +216,14 @@ def _tell(outcome: Outcome, *, as_json: bool) -> None:
 
 
 def _print(outcome: Outcome) -> None:
-    from rich.console import Console
-
     from kafkaframes.cli.summarize import WIDTH_IN_A_PIPE, tables_of
 
     summary = outcome.summary
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_IN_A_PIPE)
+    out = console(width=WIDTH_IN_A_PIPE)
     for part in tables_of(summary):
-        console.print(part)
+        out.print(part)
     resumed = f", {outcome.resumed:,} were done before" if outcome.resumed else ""
-    console.print(
+    out.print(
         f"{summary.records:,} records, of {outcome.records_read:,} read, {size_text(outcome.output_bytes)}, "
         f"in {summary.output}; "
         f"{outcome.exported - len(outcome.failed):,} segments in {summary.seconds:.1f} s{resumed}",
@@ -236,6 +234,6 @@ def _print(outcome: Outcome) -> None:
         from kafkaframes.cli.export_table import lines_of
 
         for line in lines_of(outcome.table):
-            console.print(printable(line), markup=False)
+            out.print(printable(line), markup=False)
     if outcome.failed:
-        console.print(f"{len(outcome.failed):,} segments are missing: run again to go on", style="bold red")
+        out.print(f"{len(outcome.failed):,} segments are missing: run again to go on", style="bold red")

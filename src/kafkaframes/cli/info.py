@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from kafkaframes.log.selection import selected
 if TYPE_CHECKING:
     from rich.console import Console
 
+EXIT_UNREAD = 1
 MOST_PARTITIONS = 60  # more are shown by topic, unless asked for
 _HEADINGS = ("topic", "partition", "segments", "size", "start", "end", "records", "codecs", "formats", "from", "to", "")
 _NARROWER = ((115, {"formats", "from"}), (95, {"segments"}))  # terminal width -> columns that are left out below it
@@ -209,19 +211,24 @@ def command(
     LOGDIR is a broker's log directory, a directory of them, a partition, a segment, a store of tiered segments, a
     pattern, or a URL of such. Where a partition is found more than once (several brokers or disks) its copies are
     merged and shown as one log, with what was decided.
+
+    Exit status: 0, or 1 where a segment cannot be read.
     """
     directories, decisions = selected(discover(paths, options=storage), topics, partitions), list[Decision]()
     if replicas == MERGE and has_copies(directories, paths):
         merged = one_log(directories, paths, check=False, options=storage)
         directories, decisions = merged.directories, merged.decisions
     found = _summaries(directories, deep=deep, jobs=jobs)
+    is_unread = any(segment.problem for _, summaries in found for one in summaries for segment in one.segments)
     if as_json:
         for directory, summaries in found:
             told = {"decisions": [one.as_json() for one in decisions]} if directory.path == ROOT else {}
             click.echo(json.dumps(_as_json(directory, summaries) | told))
-        return
-    out = console()
-    for directory, summaries in found:
-        _print(out, directory, summaries, by)
-    for line in decision_lines(decisions):
-        show(out, f"! {line}", style="yellow")
+    else:
+        out = console()
+        for directory, summaries in found:
+            _print(out, directory, summaries, by)
+        for line in decision_lines(decisions):
+            show(out, f"! {line}", style="yellow")
+    if is_unread:
+        sys.exit(EXIT_UNREAD)

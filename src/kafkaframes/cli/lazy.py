@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import os
 from collections.abc import Mapping
 from typing import Any
 
 import click
+
+from kafkaframes.files.names import printable
 
 EXIT_INTERRUPTED = 130
 
@@ -22,6 +26,9 @@ class LazyGroup(click.Group):
         """Run the command; Ctrl-C ends it with a shell's exit status, for 1 has a meaning of its own in many."""
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:  # who reads had enough: `| head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            ctx.exit(0)
         except KeyboardInterrupt:
             click.echo("kafkaframes: interrupted", err=True)
             ctx.exit(EXIT_INTERRUPTED)
@@ -37,6 +44,16 @@ class LazyGroup(click.Group):
         command = importlib.import_module(self._table[name][0]).command
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of the arguments; of a misspelt one the nearest is named."""
+        if args and args[0] not in self._table and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0].lower(), self._table, n=3, cutoff=0.5)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(self._table)}"
+            ctx.fail(f"no command {printable(args[0])}: {hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table's lines, importing nothing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ from kafkaframes.report.model import Report
 from kafkaframes.report.page import report_page
 from kafkaframes.report.survey import make_report
 
+EXIT_UNREAD = 1
 PAGE, JSON = "html", "json"
 _STANDARD_OUTPUT = "-"
 
@@ -114,7 +116,8 @@ def command(
     PATH is a broker's log directory, a directory of such, a partition, a segment, a pattern, a tiered store, or a
     URL of one of these. Give the directories of several brokers to compare their copies.
 
-    Exit status: 0 when the report was written, whatever it says; 2 when there is nothing to report on.
+    Exit status: 0 when the report was written, whatever damage it tells of; 1 when it was written and something could
+    not be read; 2 when there is nothing to report on.
 
     Example: kafkaframes report /var/lib/kafka/data -o report.html
     """
@@ -127,3 +130,5 @@ def command(
     _write(report_page(report) if kind == PAGE else json.dumps(report.as_json()), to)
     if to != _STANDARD_OUTPUT:
         say(_said(report, to))
+    if any(one.check == "unreadable" for one in report.findings):
+        sys.exit(EXIT_UNREAD)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import click
 from rich.markup import escape
 
 from kafkaframes.cli.options import reads, replicas_option, spark_storage
-from kafkaframes.cli.text import printable, size_text, time_text
+from kafkaframes.cli.text import console, printable, size_text, time_text
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.files.atomic import refuse_inside
 
@@ -48,17 +47,15 @@ def command(
 
     Example: kafkaframes summarize /var/lib/kafka/data --to out/orders -o subscribe=orders
     """
-    from rich.console import Console
-
     given = {"replicas": replicas} | dict(_pair(option) for option in options) | spark_storage(storage)
     _check_input(paths, given)
     _check_target(to, overwrite)
     if "://" not in to:
         refuse_inside(Path(to), paths)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH_IN_A_PIPE)
-    summary = _run(console, paths, to, overwrite=overwrite, master=master, options=given)
+    out = console(width=WIDTH_IN_A_PIPE)
+    summary = _run(out, paths, to, overwrite=overwrite, master=master, options=given)
     for part in render(summary):
-        console.print(part)
+        out.print(part)
 
 
 def _pair(option: str) -> tuple[str, str]:

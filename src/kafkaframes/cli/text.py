@@ -7,7 +7,7 @@ Names of topics and files, ids, and whatever else comes out of a log are somebod
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -28,12 +28,18 @@ def say(text: object = "", *, err: bool = False) -> None:
     click.echo("\n".join(map(printable, str(text).split("\n"))), err=err)
 
 
-def console(*, stderr: bool = False) -> Console:
-    """Return what prints tables and colours; in a pipe it is wide and plain."""
+def console(*, stderr: bool = False, width: int = _PIPED_WIDTH) -> Console:
+    """Return what prints tables and colours; in a pipe it is as wide as is said, and plain."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    return Console(highlight=False, stderr=stderr, width=None if stream.isatty() else _PIPED_WIDTH)
+    made = Console(highlight=False, stderr=stderr, width=None if stream.isatty() else width)
+    setattr(made, "on_broken_pipe", _closed)  # noqa: B010  # rich would exit with 1
+    return made
+
+
+def _closed() -> NoReturn:
+    raise BrokenPipeError
 
 
 def show(to: Console, text: object, **options: Any) -> None:

@@ -84,7 +84,8 @@ def _summary(report: Report) -> str:
         for severity in sorted(Severity, reverse=True)
         if by_severity[severity]
     )
-    verdict = "sound" if report.is_sound else "DAMAGED"
+    errors = {finding.check for finding in report.findings if finding.severity == Severity.ERROR}
+    verdict = "sound" if not errors else "UNREADABLE" if errors == {"unreadable"} else "DAMAGED"
     read = f"{report.partitions:,} partitions, {report.segments:,} segments, {report.batches:,} batches"
     return f"{verdict}: {read}, {size_text(report.size_bytes)}; {counts or 'nothing found'}"
 

@@ -55,7 +55,7 @@ class SegmentSummary:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return _fields(self) | {"codecs": dict(self.codecs), "magics": dict(self.magics)}
+        return _with_units(_fields(self) | {"codecs": dict(self.codecs), "magics": dict(self.magics)})
 
 
 @dataclass(slots=True)
@@ -96,7 +96,20 @@ class PartitionSummary:
         times = {"first_timestamp": first, "last_timestamp": last}
         mixes = {"codecs": dict(self.mix("codecs")), "magics": dict(self.mix("magics"))}
         segments = {"segments": [one.as_json() for one in self.segments]}
-        return _fields(self) | segments | totals | times | mixes
+        return _with_units(_fields(self) | totals | times | mixes) | segments
+
+
+_UNITS = {
+    "first_timestamp": "first_timestamp_ms",
+    "last_timestamp": "last_timestamp_ms",
+    "codecs": "codec_bytes",
+    "magics": "magic_bytes",
+}
+
+
+def _with_units(values: dict[str, Any]) -> dict[str, Any]:
+    """Return values under names that say their units; what is not known is None, never -1."""
+    return {_UNITS.get(name, name): None if value == UNKNOWN else value for name, value in values.items()}
 
 
 def _fields(value: SegmentSummary | PartitionSummary) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from kafkaframes.report.histograms import Sizes
 from kafkaframes.report.measure import Loss, Measure
 from kafkaframes.report.transactions import Transactions
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclass(slots=True)
@@ -265,9 +265,29 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        values = asdict(self)
+        values = _with_units(asdict(self))
         values["findings"] = [one.as_json() for one in self.findings]
         return {"report_version": FORMAT_VERSION, "sound": self.is_sound, **values}
+
+
+_IN_MILLISECONDS = {
+    "first": "first_timestamp_ms",
+    "last": "last_timestamp_ms",
+    "generated_at": "generated_at_ms",
+}
+_NONE_IS_NEGATIVE = frozenset((*_IN_MILLISECONDS, "producer_id", "epoch"))
+
+
+def _with_units(value: Any) -> Any:
+    """Return values of JSON under names that say their units; a timestamp or producer that is none is None, not -1."""
+    if isinstance(value, list | tuple):
+        return [_with_units(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        _IN_MILLISECONDS.get(name, name): None if one == -1 and name in _NONE_IS_NEGATIVE else _with_units(one)
+        for name, one in value.items()
+    }
 
 
 @dataclass(slots=True)

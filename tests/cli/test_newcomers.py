@@ -1,0 +1,86 @@
+"""What a newcomer meets: misspelt commands, pipes that close, files that are none, numbers in JSON."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import kafkaframes
+from kafkaframes.cli.main import cli
+
+LOG = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("infos", "did you mean info?"),
+        ("Verfy", "did you mean verify"),
+        ("dumplog", "did you mean dump-log?"),
+        ("xyzzy", "there are decode"),
+    ],
+)
+def test_a_misspelt_command_is_answered_with_the_nearest(typed, hint):
+    result = CliRunner().invoke(cli, [typed, "x"])
+    assert result.exit_code == 2
+    assert f"no command {typed}: " in result.stderr
+    assert hint in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["dump-log", "--deep-iteration"], ["info", "--deep"], ["verify", "--deep"], ["dump-log", "-J"]],
+    ids=" ".join,
+)
+def test_a_pipe_that_closes_is_no_error(command):
+    name, *options = command
+    words = f'"{sys.executable}" -m kafkaframes {name} "{LOG}" {" ".join(options)} | head -n 1; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(["bash", "-c", words], capture_output=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_file_that_is_none_of_a_logs_is_an_error():
+    result = CliRunner().invoke(cli, ["dump-log", "/etc/passwd"])
+    assert result.exit_code != 0
+    assert "no file of a log" in str(result.exception)
+
+
+@pytest.mark.parametrize("command", ["info", "verify", "report"])
+def test_what_cannot_be_read_is_not_called_damaged(tmp_path, monkeypatch, command):
+    """A disk that fails: root may read every file, so permissions would show nothing."""
+    log = tmp_path / "log" / "t-0"
+    log.mkdir(parents=True)
+    for kind in ("log", "index", "timeindex"):
+        (log / f"{0:020}.{kind}").write_bytes(kafkaframes.build_records([{"value": b"x"}]) if kind == "log" else b"")
+    real = os.open
+
+    def failing(path, *given, **more):
+        if str(path).endswith(".log"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(path, *given, **more)
+
+    monkeypatch.setattr(os, "open", failing)
+    options = ["-o", str(tmp_path / "r.html")] if command == "report" else []
+    result = CliRunner().invoke(cli, [command, str(tmp_path / "log"), *options, "--workers", "1"])
+    assert result.exit_code == 1
+    assert "DAMAGED" not in result.output
+    assert command == "report" or "unreadable" in result.output.lower()
+
+
+def test_numbers_in_json_have_units_and_null_for_none(tmp_path):
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020}.log").touch()
+    (said,) = json.loads(CliRunner().invoke(cli, ["info", str(tmp_path), "--json"]).stdout)["partitions"]
+    assert said["first_timestamp_ms"] is None
+    assert said["segments"][0]["last_offset"] is None
+    assert -1 not in [*said.values(), *said["segments"][0].values()]
+    whole = json.loads(CliRunner().invoke(cli, ["report", str(LOG), "--format", "json"]).stdout)
+    assert None in [one["first_timestamp_ms"] for one in whole["partitions"]]
+    assert -1 not in [one[name] for one in whole["partitions"] for name in ("first_timestamp_ms", "last_timestamp_ms")]
