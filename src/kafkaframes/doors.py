@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,22 +28,27 @@ def read_records(
     source: bytes | bytearray | memoryview | Path | Sequence[Path],
     *,
     columns: Sequence[str] | None = None,
-    mode: str = "PERMISSIVE",
+    mode: Literal["PERMISSIVE", "DROPMALFORMED", "FAILFAST"] = "PERMISSIVE",
     verify_crc: bool = True,
     control_records: bool = True,
     offsets: tuple[int | None, int | None] = (None, None),
     limit_bytes: int | None = None,
     key_files: Sequence[str] = (),
-    replicas: str = "merge",
+    replicas: Literal["merge", "all"] = "merge",
+    topics: Sequence[str] = (),
+    follow_links: bool = False,
 ) -> RecordBatches:
     """Return an iterator over the records of ``source`` as Arrow record batches of some megabytes.
 
+    >>> kafkaframes.read_records("/backup/kafka-logs", topics=["orders"]).to_pandas()  # doctest: +SKIP
+
     Args:
-        source: bytes, read by the rules of Kafka's memory iterator; or a path of a segment, or several, read by
-            those of its file iterator.
-        columns: ``offset, timestamp, timestamp_type, key, value, headers`` by default; also ``base_offset, position,
-            magic, codec, producer_id, producer_epoch, sequence, leader_epoch, transactional, control, crc_ok`` and the
-            others of ``kafkaframes.records.makers.COLUMNS``. A column that is not asked for costs nothing.
+        source: bytes, read by the rules of Kafka's memory iterator; or paths, URLs or patterns, read by those of its
+            file iterator: segments, partitions' directories, log directories, directories of such, tiered stores.
+        columns: ``offset, timestamp, timestamp_type, key, value, headers`` by default, and for directories
+            ``topic, partition`` before them. There are also ``base_offset, position, magic, codec, producer_id,
+            producer_epoch, sequence, leader_epoch, transactional, control, crc_ok, last_offset, batch_size,
+            delete_horizon, key_size, value_size``. A column that is not asked for costs nothing.
         mode: PERMISSIVE gives the records that Kafka would (those before the damage in a damaged batch), DROPMALFORMED
             leaves damaged batches out, FAILFAST raises at the first.
         verify_crc: whether a wrong CRC counts as damage. PERMISSIVE gives such a batch's records all the same.
@@ -54,9 +59,14 @@ def read_records(
             its ``.log`` object.
         replicas: ``merge`` makes one log of segments of one partition in several directories
             (docs/many-copies.md); ``all`` reads each file as it is.
+        topics: names or patterns of the topics that are wanted of directories; by default those that are not Kafka's
+            own.
+        follow_links: read what symbolic links in directories lead to; otherwise they are left out.
 
     Returns:
-        An iterator with ``schema``, and with ``errors``: what was damaged so far (file, position, reason).
+        An iterator with ``schema``, and with ``errors``: what was damaged so far (file, position, reason). It has
+        ``read_all()`` (a ``pa.Table``) and ``to_pandas()``, and is an Arrow stream: ``polars.from_arrow``, DuckDB and
+        pandas take it as it is.
 
     Raises:
         OptionError: a column or mode does not exist.
@@ -75,6 +85,8 @@ def read_records(
         limit_bytes=limit_bytes,
         key_files=key_files,
         replicas=replicas,
+        topics=topics,
+        follow_links=follow_links,
     )
 
 

@@ -1,29 +1,40 @@
-"""Records and batches of bytes in memory, of a segment, or of several segments."""
+"""Records and batches of bytes in memory, of segments, or of log directories with their topics and partitions."""
 
 from __future__ import annotations
 
+import difflib
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from kafkaframes.errors import DamagedChunkError, OptionError
-from kafkaframes.files.filesystem import KEY_FILES, VIEW_MARK, plain_path, split
+from kafkaframes.files.filesystem import FOLLOW_LINKS, KEY_FILES, VIEW_MARK, has_magic, plain_path, split
 from kafkaframes.files.findings import Severity
-from kafkaframes.files.names import printable
+from kafkaframes.files.names import INTERNAL_TOPICS, DirectoryName, TopicPartition, printable
 from kafkaframes.log.segment_runs import Gap, runs
 from kafkaframes.log.segment_source import damage_of, open_planned
 from kafkaframes.log.where import filesystem_for, object_view, view_object
 from kafkaframes.records.chunks import Memory, Source
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadError, ReadOptions, RecordReader
+from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.scan import FILE, MEMORY, as_array
 from kafkaframes.records.table import batches_table
+
+if TYPE_CHECKING:
+    from kafkaframes.copies.reading import Found
 
 log = logging.getLogger("kafkaframes.log")
 _LEVELS = {Severity.NOTE: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.WARNING}
 _IN_MEMORY = (bytes, bytearray, memoryview)
+_TOPIC_FIELDS = {
+    "topic": pa.field("topic", pa.string()),
+    "partition": pa.field("partition", pa.int32()),
+}
+TOPIC_COLUMNS = tuple(_TOPIC_FIELDS)  # of what is read from files: whose records they are
+_Piece = tuple[TopicPartition | None, pa.RecordBatch]
 
 
 class RecordBatches(Iterator[pa.RecordBatch]):
@@ -42,6 +53,23 @@ class RecordBatches(Iterator[pa.RecordBatch]):
     def __next__(self) -> pa.RecordBatch:
         return next(self._batches)
 
+    def read_all(self) -> pa.Table:
+        """Return what is left as one table: all of it in memory."""
+        return pa.Table.from_batches(list(self), schema=self.schema)
+
+    def to_pandas(self, **options: Any) -> Any:
+        """Return what is left as a pandas DataFrame.
+
+        Args:
+            options: of ``pyarrow.Table.to_pandas``.
+        """
+        return self.read_all().to_pandas(**options)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Hand what is left to whoever takes Arrow streams: polars, DuckDB, pandas (the Arrow PyCapsule interface)."""
+        reader = pa.RecordBatchReader.from_batches(self.schema, self)
+        return reader.__arrow_c_stream__(requested_schema)
+
 
 def read_records(
     source: Any,
@@ -54,11 +82,17 @@ def read_records(
     limit_bytes: int | None,
     key_files: Sequence[str] = (),
     replicas: str = "merge",
+    topics: Sequence[str] = (),
+    follow_links: bool = False,
 ) -> RecordBatches:
     """Read as ``kafkaframes.read_records`` says."""
-    storage = {KEY_FILES: tuple(key_files)}
+    storage: dict[str, Any] = {KEY_FILES: tuple(key_files)} | ({FOLLOW_LINKS: True} if follow_links else {})
+    named = [] if isinstance(source, _IN_MEMORY) else _named(source)
+    is_log = bool(topics) or any(_is_directory(path, storage) for path in named)
+    default = (*TOPIC_COLUMNS, *DEFAULT_COLUMNS) if is_log else DEFAULT_COLUMNS
+    wanted = _known(default if columns is None else columns, have_topics=bool(named))
     options = ReadOptions(
-        columns=DEFAULT_COLUMNS if columns is None else tuple(columns),
+        columns=tuple(name for name in wanted if name not in TOPIC_COLUMNS) or DEFAULT_COLUMNS[:1],  # to count rows by
         mode=mode,
         verify_crc=verify_crc,
         rules=MEMORY if isinstance(source, _IN_MEMORY) else FILE,
@@ -72,11 +106,54 @@ def read_records(
     batches = _in_memory(source, options.checked(), errors)
     if replicas not in ("merge", "all"):
         raise OptionError(f"no replicas {replicas!r}; there are merge, all")
-    if options.rules == FILE:
-        paths = _paths(source, storage)
-        read = _in_copies if replicas == "merge" and _are_copies(paths) else _in_files
-        batches = read(paths, options, errors, storage)
-    return RecordBatches(batches, options.schema, errors)
+    if options.rules == MEMORY:
+        return RecordBatches(batches, options.schema, errors)
+    paths = named if is_log else _paths(source, storage)
+    if is_log or (replicas == "merge" and _are_copies(paths)):
+        pieces = _in_log(paths, options, errors, storage, topics=topics, merge=replicas == "merge")
+    else:
+        pieces = _in_files(paths, options, errors, storage)
+    schema = pa.schema([_TOPIC_FIELDS.get(name) or options.schema.field(name) for name in wanted])
+    return RecordBatches((_with_topic(batch, of, schema) for of, batch in pieces), schema, errors)
+
+
+def _named(source: Any) -> list[str]:
+    return [os.fspath(path) for path in ([source] if isinstance(source, str | os.PathLike) else source)]
+
+
+def _is_directory(path: str, storage: Mapping[str, Any]) -> bool:
+    """Say whether a path is read as a log: a directory, or a pattern, which may match some."""
+    plain = plain_path(path)
+    found = None if VIEW_MARK in plain else filesystem_for(plain, options=storage).stat(plain)
+    return has_magic(plain) if found is None else found.is_directory
+
+
+def _known(columns: Sequence[str], *, have_topics: bool) -> tuple[str, ...]:
+    """Return the columns.
+
+    Raises:
+        OptionError: one does not exist; the nearest is named.
+    """
+    known = (*COLUMNS, *TOPIC_COLUMNS) if have_topics else tuple(COLUMNS)
+    for name in columns:
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise OptionError(f"no column {name!r}: {hint}there are {', '.join(known)}")
+    return tuple(columns)
+
+
+def _with_topic(batch: pa.RecordBatch, of: TopicPartition | None, schema: pa.Schema) -> pa.RecordBatch:
+    if not any(name in TOPIC_COLUMNS for name in schema.names):
+        return batch
+    count = batch.num_rows
+    topic, partition = (None, None) if of is None else (of.topic, of.partition)
+    made = {
+        "topic": pa.repeat(pa.scalar(topic, pa.string()), count),
+        "partition": pa.repeat(pa.scalar(partition, pa.int32()), count),
+    }
+    columns = [made[name] if name in made else batch.column(name) for name in schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _in_memory(source: Any, options: ReadOptions, errors: list[ReadError]) -> Iterator[pa.RecordBatch]:
@@ -85,10 +162,12 @@ def _in_memory(source: Any, options: ReadOptions, errors: list[ReadError]) -> It
 
 def _in_files(
     paths: list[str], options: ReadOptions, errors: list[ReadError], storage: Mapping[str, Any]
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[_Piece]:
     for path in paths:
+        name = DirectoryName.parse(split(split(path)[0])[1])
+        of = None if name is None else name.topic_partition
         with open_planned(path, options=storage) as segment:
-            yield from _in_segment(path, segment, options, errors, storage)
+            yield from ((of, batch) for batch in _in_segment(path, segment, options, errors, storage))
 
 
 def _in_segment(
@@ -125,39 +204,71 @@ def _are_copies(paths: list[str]) -> bool:
     return False
 
 
-def _in_copies(
-    paths: list[str], options: ReadOptions, errors: list[ReadError], storage: Mapping[str, Any]
-) -> Iterator[pa.RecordBatch]:
-    """Read segments of several copies as one log, partition by partition."""
-    from kafkaframes.copies.one_log import copies_of, merge_found
+def _in_log(
+    paths: list[str],
+    options: ReadOptions,
+    errors: list[ReadError],
+    storage: Mapping[str, Any],
+    *,
+    topics: Sequence[str],
+    merge: bool,
+) -> Iterator[_Piece]:
+    """Read log directories, or segments of several copies, partition by partition; copies as one log, or each."""
+    from kafkaframes.copies.one_log import copies_of
     from kafkaframes.copies.reading import group
     from kafkaframes.log.discover import discover
+    from kafkaframes.log.selection import selected
 
-    directories = discover([view_object(path) for path in paths], options=storage)
-    named = {one.directory for found in directories for one in found.partitions}
-    for copies in group(copies_of(directories, named)).values():
-        if len(copies) == 1:
-            segments = [segment.path for segment in copies[0].partition.segments]
-            yield from _in_files(segments, options, errors, storage)
-            continue
-        merged = merge_found(copies, check=True, scan=True)
-        for decision in merged.decisions:
-            log.log(_LEVELS[decision.severity], "%s", decision)
-        for path, damage in merged.lost_chunks():
-            if options.mode == "FAILFAST":
-                raise damage
-            errors.append(_error_of(path, damage))
-        least = max(merged.start_offset, options.first_offset or 0)
-        for piece in merged.pieces:
-            bounded = options._replace(first_offset=least) if piece.first_offset < least else options
-            path, at = merged.segment(piece.at).path, piece.at
-            with open_planned(path, at.end, options=storage) as segment:
-                yield from _in_segment(path, segment, bounded, errors, storage, start=at.start, end=at.end)
+    directories = selected(discover([view_object(path) for path in paths], options=storage), topics)
+    named = {plain_path(path).rstrip("/") for path in paths}
+    named |= {split(path)[0] for path in named if path.endswith(".log")}
+    whole = [
+        one
+        for one in copies_of(directories, named)
+        if topics or one.partition.topic not in INTERNAL_TOPICS or one.partition.directory in named
+    ]
+    groups = group(whole).values() if merge else [[one] for one in whole]
+    for copies in groups:
+        of = copies[0].partition.topic_partition
+        yield from ((of, batch) for batch in _in_partition(copies, options, errors, storage))
+
+
+def _in_partition(
+    copies: Sequence[Found], options: ReadOptions, errors: list[ReadError], storage: Mapping[str, Any]
+) -> Iterator[pa.RecordBatch]:
+    """Read the one copy of a partition, or several as one log; nothing below the log's start."""
+    from kafkaframes.copies.one_log import merge_found
+
+    if len(copies) == 1:
+        partition = copies[0].partition
+        bounded = _from_offset(options, partition.log_start_offset)
+        for path in (segment.path for segment in partition.segments):
+            with open_planned(path, options=storage) as segment:
+                yield from _in_segment(path, segment, bounded, errors, storage)
+        return
+    merged = merge_found(copies, check=True, scan=True)
+    for decision in merged.decisions:
+        log.log(_LEVELS[decision.severity], "%s", decision)
+    for path, damage in merged.lost_chunks():
+        if options.mode == "FAILFAST":
+            raise damage
+        errors.append(_error_of(path, damage))
+    least = max(merged.start_offset, options.first_offset or 0)
+    for piece in merged.pieces:
+        bounded = options._replace(first_offset=least) if piece.first_offset < least else options
+        path, at = merged.segment(piece.at).path, piece.at
+        with open_planned(path, at.end, options=storage) as segment:
+            yield from _in_segment(path, segment, bounded, errors, storage, start=at.start, end=at.end)
+
+
+def _from_offset(options: ReadOptions, start_offset: int) -> ReadOptions:
+    """Return options that leave out what lies below the log's start."""
+    least = max(start_offset, options.first_offset or 0)
+    return options._replace(first_offset=least) if least else options
 
 
 def _paths(source: Any, storage: Mapping[str, Any]) -> list[str]:
-    one = isinstance(source, str | os.PathLike)
-    return [object_view(os.fspath(path), options=storage) for path in ([source] if one else source)]
+    return [object_view(path, options=storage) for path in _named(source)]
 
 
 def read_batches(source: Any, *, key_files: Sequence[str] = ()) -> pa.Table:

@@ -24,6 +24,7 @@ from typing import Protocol
 from kafkaframes.copies.healing import Alternate
 from kafkaframes.errors import OptionError
 from kafkaframes.files.directory import Segment as StoredFiles
+from kafkaframes.files.names import INTERNAL_TOPICS as INTERNAL_TOPICS
 from kafkaframes.files.txn_index import AbortedTransaction
 from kafkaframes.spark.options import EARLIEST, LATEST, Assignment, PartitionOffsets, ReadOptions
 
@@ -33,9 +34,6 @@ NO_START, NO_END = -(2**63), 2**63 - 1
 
 # Topic.java of Kafka 4.3 and the remote log's own topic. Other names with two underscores are users' topics
 # (Debezium's heartbeats, for one).
-INTERNAL_TOPICS = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata", "__remote_log_metadata"}
-)
 
 
 @dataclass(frozen=True, slots=True)
