@@ -33,6 +33,7 @@ def read_records(
     control_records: bool = True,
     offsets: tuple[int | None, int | None] = (None, None),
     limit_bytes: int | None = None,
+    budget_bytes: int | None = None,
     key_files: Sequence[str] = (),
     replicas: Literal["merge", "all"] = "merge",
     topics: Sequence[str] = (),
@@ -55,6 +56,8 @@ def read_records(
         control_records: whether transaction markers and the like are among the records.
         offsets: give records from the first offset on, below the second only; None is no bound.
         limit_bytes: the largest size of a decompressed batch, 512 MiB by default; what is beyond is damage.
+        budget_bytes: the most memory for batches that are open at once, 256 MiB by default: their decompressed records
+            and what is kept of each; a batch that needs more is opened alone.
         key_files: private RSA keys (``path`` or ``id=path``) of encrypted tiered segments; such a segment is named by
             its ``.log`` object.
         replicas: ``merge`` makes one log of segments of one partition in several directories
@@ -83,6 +86,7 @@ def read_records(
         control_records=control_records,
         offsets=offsets,
         limit_bytes=limit_bytes,
+        budget_bytes=budget_bytes,
         key_files=key_files,
         replicas=replicas,
         topics=topics,

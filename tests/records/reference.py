@@ -35,6 +35,8 @@ from kafkaframes.records.reasons import (
     LEFT_OVER,
     LENGTH_MISMATCH,
     MORE,
+    MOST_HEADERS,
+    MOST_RECORDS,
     NEGATIVE_COUNT,
     NESTED,
     NULL_HEADER_KEY,
@@ -42,6 +44,8 @@ from kafkaframes.records.reasons import (
     PREMATURE_END,
     SMALL_INNER_SIZE,
     SMALL_SIZE,
+    TOO_MANY_HEADERS,
+    TOO_MANY_RECORDS,
     TORN,
     UNREADABLE_FIELD,
     WHOLE,
@@ -236,9 +240,14 @@ def _records_v2(batch: _Batch) -> Iterator[tuple[_Row, int]]:
     count = batch.header["count"]
     if count < 0:
         raise _DamagedError(NEGATIVE_COUNT)
-    position = batch.start
+    position, headers = batch.start, 0
     for done in range(count):
+        if done >= MOST_RECORDS:
+            raise _DamagedError(TOO_MANY_RECORDS)
         row, position = _record(batch, position)
+        headers += row.header_count
+        if headers > MOST_HEADERS:
+            raise _DamagedError(TOO_MANY_HEADERS)
         if done + 1 == count:
             if position != batch.end:
                 raise _DamagedError(LEFT_OVER)
@@ -282,6 +291,8 @@ def _inner_messages(batch: _Batch) -> list[tuple[int, int, int]]:
         position = at + size
     if batch.damaged:
         raise _DamagedError(DAMAGED_STREAM)
+    if len(found) > MOST_RECORDS:
+        raise _DamagedError(TOO_MANY_RECORDS)
     if not found:
         raise _DamagedError(EMPTY_SET)
     return found

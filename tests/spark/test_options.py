@@ -28,7 +28,13 @@ def test_names_count_in_any_letter_case(name, random):
     text |= {"startingoffsetsbytimestampstrategy": "latest", "isolation": "read_committed", "table": "batches"}
     text |= dict.fromkeys(("startingoffsetsbytimestamp", "endingoffsetsbytimestamp"), '{"t": {"0": 5}}')
     text |= dict.fromkeys(("startingtimestamp", "endingtimestamp", "maxoffsetspertrigger"), "5")
-    text |= {"maxbytespertrigger": "1m", "paths": '["/data"]', "minpartitions": "3", "maxbytesperpartition": "1m"}
+    text |= {
+        "budgetbytes": "64m",
+        "maxbytespertrigger": "1m",
+        "paths": '["/data"]',
+        "minpartitions": "3",
+        "maxbytesperpartition": "1m",
+    }
     value = text.get(name, "true")
     mixed = "".join(random.choice((c.upper(), c.lower())) for c in name)
     assert (

@@ -40,6 +40,7 @@ from kafkaframes.records.codecs import Codec
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, TRANSACTIONAL
+from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.rebuild import rows_of_index, with_names_as_text
 from kafkaframes.records.scan import Batches, as_array, scan_all
 
@@ -240,7 +241,7 @@ def _contiguous(decoded: Decoded, settings: AppendSettings) -> bool:
 
 def _keep(append: _Append) -> Appended:
     """Take the batches with the offsets that they have, which must increase and not lie below the log's end."""
-    decoded = Decoded.of(append.data, append.batches)
+    decoded = Decoded.of(append.data, append.batches, total_bytes=DEFAULT_LIMIT_BYTES)
     check(decoded, append.settings)
     if append.magic != append.settings.record_format or append.settings.codec != "producer":
         raise OptionError("on_noncontiguous='keep' copies batches: it needs their format, and codec='producer'")

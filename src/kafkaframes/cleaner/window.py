@@ -115,18 +115,19 @@ def windows(
     with filesystem.open(segment.path) as read_at:
         for window in scan_segment(read_at, size_bytes=size, position=start, whole=True, file=segment.path):
             if len(window.batches):
-                yield _decoded(segment, window, memory)
+                yield from _decoded(segment, window, memory)
             stop = window.batches.end
             if stop.corrupt or (stop.status == TORN and stop.position < size):
                 raise LogDirError(f"{stop.reason}: nothing was cleaned", position=stop.position, file=segment.path)
 
 
-def _decoded(segment: Segment, scanned: Window, memory: Recycler) -> DecodedWindow:
-    array, batches = as_array(scanned.data), scanned.in_data()
-    sections = decode.open_sections(array, batches, allocate=memory.array)
-    index = decode.index_records(batches, sections, allocate=memory.array)
-    owners = np.repeat(np.arange(len(batches)), index.rows)
-    starts = np.concatenate(([0], np.cumsum(index.rows)))
-    window = DecodedWindow(segment, array, batches, scanned.batches, sections, index, owners, starts)
-    window.check()
-    return window
+def _decoded(segment: Segment, scanned: Window, memory: Recycler) -> Iterator[DecodedWindow]:
+    array = as_array(scanned.data)
+    for part in decode.in_turn(array, scanned.in_data(), allocate=memory.array):
+        batches, index = part.batches, part.index
+        owners = np.repeat(np.arange(len(batches)), index.rows)
+        starts = np.concatenate(([0], np.cumsum(index.rows)))
+        in_file = scanned.batches.part(part.first, part.first + len(batches))
+        window = DecodedWindow(segment, array, batches, in_file, part.sections, index, owners, starts)
+        window.check()
+        yield window

@@ -80,6 +80,7 @@ def read_records(
     control_records: bool,
     offsets: tuple[int | None, int | None],
     limit_bytes: int | None,
+    budget_bytes: int | None = None,
     key_files: Sequence[str] = (),
     replicas: str = "merge",
     topics: Sequence[str] = (),
@@ -102,6 +103,8 @@ def read_records(
     )
     if limit_bytes is not None:
         options = options._replace(limit_bytes=limit_bytes)
+    if budget_bytes is not None:
+        options = options._replace(budget_bytes=budget_bytes)
     errors: list[ReadError] = []
     batches = _in_memory(source, options.checked(), errors)
     if replicas not in ("merge", "all"):

@@ -132,7 +132,9 @@ class JsonDump:
         reader = ChunkReader(self.file, self.options.max_bytes)
         for chunk in reader:
             self.faults += chunk.problems.values()
-            yield _chunk_lines(self.options.keep.apply(chunk), where, self.options)
+            for piece, has_begun in self.options.keep.apply(chunk).cut():
+                lines = _chunk_lines(piece, where, self.options)
+                yield lines[lines.index(b"\n") + 1 :] if has_begun else lines  # its batch's line is there already
             if self.options.keep.is_done(chunk):
                 return
         if reader.fault is not None:

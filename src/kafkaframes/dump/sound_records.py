@@ -1,4 +1,4 @@
-"""Which batches' records are sound beyond doubt, in columns: the others are read one by one, with words for the damage.
+"""Whether the records of batches are sound, in columns: however many there are, no Python object is made for one.
 
 Sound: the records can be read to their end, and of a compressed message of format 0 or 1 every inner CRC is right (the
 outer CRC does not replace them: brokers keep them as producers wrote them).
@@ -6,41 +6,69 @@ outer CRC does not replace them: brokers keep them as producers wrote them).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-import numpy.typing as npt
 
 from kafkaframes.records import decode, scan
 from kafkaframes.records.chunks import Chunk, pieces
-from kafkaframes.records.decode import Index, Sections
+from kafkaframes.records.decode import Part
 from kafkaframes.records.layout import CODEC_MASK
 from kafkaframes.records.scan import Batches, Bytes, Ints
 
 _PIECE_BYTES = 2 << 20  # decompressed at once
 _RATIO = 8.0  # how much larger than in the log they are taken to be
-UNSURE = -1
+UNKNOWN = -(2**63)
+_MOST_TOLD = 100  # wrong inner CRCs of one batch
 
 
-def count_sound(data: bytes | Bytes, batches: Batches) -> Ints:
-    """Return how many records each batch has, or ``UNSURE``: it is to be read one by one.
+class Judged(NamedTuple):
+    """What was found in batches.
+
+    Attributes:
+        rows: how many records of each can be read.
+        first_offsets: of the batches; ``UNKNOWN`` of a compressed message of format 0 or 1 without a readable record.
+        problems: why the records of a batch end before their time, by its number.
+        wrong: the offsets of inner messages whose CRC is wrong, the first of each batch, by its number.
+    """
+
+    rows: Ints
+    first_offsets: Ints
+    problems: dict[int, str]
+    wrong: dict[int, list[int]]
+
+
+def judge(data: bytes | Bytes, batches: Batches) -> Judged:
+    """Read the records of batches, in columns.
 
     Args:
         data: the bytes that ``batches`` was scanned from, each batch whole.
         batches: any; a message of format 0 or 1 that is not compressed has no CRC inside.
     """
-    counts: list[Ints] = [np.empty(0, np.int64)]
+    judged = Judged(np.zeros(len(batches), np.int64), batches.column("base_offset").copy(), {}, {})
+    first = 0
     for piece in pieces(Chunk(0, scan.as_array(data), batches), _RATIO, _PIECE_BYTES):
-        sections = decode.open_sections(piece.data, piece.batches)
-        index = decode.index_records(piece.batches, sections)
-        counts.append(np.where(_is_sound(piece.batches, sections, index), index.rows, UNSURE))
-    return np.concatenate(counts)
+        for part in decode.in_turn(piece.data, piece.batches):
+            _judge(part, first + part.first, judged)
+        first += len(piece.batches)
+    return judged
 
 
-def _is_sound(batches: Batches, sections: Sections, index: Index) -> npt.NDArray[np.bool_]:
-    sound: npt.NDArray[np.bool_] = index.statuses == 0
-    sound[list(sections.problems)] = False
+def _judge(part: Part, first: int, judged: Judged) -> None:
+    batches, sections, index = part.batches, part.sections, part.index
+    judged.rows[first : first + len(batches)] = index.rows
+    for row in {*sections.problems, *np.flatnonzero(index.statuses).tolist()}:
+        problem = decode.problem_of(row, index, sections)
+        if problem is not None:
+            judged.problems[first + row] = problem.reason
     wrappers = (batches.column("magic") < 2) & (batches.column("attributes") & CODEC_MASK != 0)
-    owners = np.repeat(np.arange(len(batches)), index.rows)
-    inner = np.flatnonzero(wrappers[owners])
-    right = scan.check_message_crcs(sections.buf, index.headers_at[inner])
-    sound[owners[inner[right == 0]]] = False
-    return sound
+    judged.first_offsets[first + np.flatnonzero(wrappers)] = UNKNOWN
+    starts = np.cumsum(index.rows) - index.rows
+    filled = np.flatnonzero(wrappers & (index.rows > 0))
+    judged.first_offsets[first + filled] = index.offsets[starts[filled]]
+    for row in filled.tolist():
+        chosen = slice(int(starts[row]), int(starts[row] + index.rows[row]))
+        right = scan.check_message_crcs(sections.buf, index.headers_at[chosen])
+        wrong = index.offsets[chosen][right == 0][:_MOST_TOLD].tolist()
+        if wrong:
+            judged.wrong[first + row] = wrong

@@ -108,7 +108,9 @@ def _records(dump: TextDump) -> Iterator[bytes]:
         if printed.deep and not printed.only_with_records:
             pairs, last_offset = not_consecutive(chunk, last_offset, from_zero=dump.style.counts_from_zero)
             findings.not_consecutive += pairs
-        yield java_bytes(chunk_text(options.keep.apply(chunk), printed))
+        for piece, has_begun in options.keep.apply(chunk).cut():
+            text = chunk_text(piece, printed)
+            yield java_bytes(text[text.index(b"\n") + 1 :] if has_begun else text)  # its batch's line is there already
         if options.keep.is_done(chunk):
             return
     if reader.fault is not None:

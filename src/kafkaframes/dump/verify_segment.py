@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from kafkaframes.dump.sound_records import UNSURE, count_sound
+from kafkaframes.dump.sound_records import UNKNOWN, Judged, judge
 from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.files.directory import Segment
 from kafkaframes.files.filesystem import FileSystem, ReadAt
@@ -43,6 +43,9 @@ PRODUCER_COLUMNS = (
     "attributes",
     "position",
 )
+
+# Records of control batches become Python objects; brokers do not compress them, and write a few at once.
+_MOST_CONTROL_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
@@ -143,27 +146,33 @@ def _read_records(window: Window, facts: SegmentFacts, deep: bool) -> None:
     facts.records += int(((magics < 2) & ~compressed & ~wanted).sum())
     positions, sizes = window.batches.column("position"), window.batches.column("size")
     rows = np.flatnonzero(wanted)
-    counts = count_sound(window.data, Batches(window.in_data().table[:, rows], window.batches.end))
+    judged = judge(window.data, Batches(window.in_data().table[:, rows], window.batches.end))
     is_control = (magics[rows] >= 2) & ((attributes[rows] & CONTROL) != 0)  # read for its markers, even if it is sound
-    is_done = (counts != UNSURE) & ~is_control
-    facts.records += int(counts[is_done & (magics[rows] < 2)].sum())
-    for row in rows[~is_done].tolist():
+    facts.records += int(judged.rows[magics[rows] < 2].sum())
+    for place in sorted({*judged.problems, *judged.wrong}):
+        if not is_control[place]:
+            _note_damage(judged, place, int(positions[rows[place]]), facts)
+    for row in rows[is_control].tolist():
         start = int(positions[row]) - window.start
         raw = window.data[start : start + int(sizes[row])].tobytes()
-        for batch in read_values(raw, rules=scan.FILE):
-            _note_batch(batch, int(positions[row]), facts)
+        for batch in read_values(raw, rules=scan.FILE, limit_bytes=_MOST_CONTROL_BYTES):
+            _note_control(batch, int(positions[row]), facts)
 
 
-def _note_batch(batch: Batch, position: int, facts: SegmentFacts) -> None:
-    facts.records += len(batch.records) if batch.magic < 2 else 0
+def _note_damage(judged: Judged, place: int, position: int, facts: SegmentFacts) -> None:
+    if place in judged.problems:
+        first = int(judged.first_offsets[place])
+        known = None if first == UNKNOWN else first
+        facts.error("records", judged.problems[place], position=position, offset=known)
+    for offset in judged.wrong.get(place, []):
+        message = "the CRC of a message inside a compressed one is not that of its bytes"
+        facts.error("inner-crc", message, position=position, offset=offset)
+
+
+def _note_control(batch: Batch, position: int, facts: SegmentFacts) -> None:
     if batch.damage is not None:
         facts.error("records", batch.damage.reason, position=position, offset=batch.base_offset)
-    for record in batch.records:
-        if record.crc_ok is False and batch.codec != "none":
-            message = "the CRC of a message inside a compressed one is not that of its bytes"
-            facts.error("inner-crc", message, position=position, offset=record.offset)
-    if batch.control:
-        _note_markers(batch, position, facts)
+    _note_markers(batch, position, facts)
 
 
 def _note_markers(batch: Batch, position: int, facts: SegmentFacts) -> None:

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from kafkaframes.records._kernels_scan import (
     APPEND_TIME,
     AT_MAGIC,
@@ -36,12 +38,16 @@ from kafkaframes.records.reasons import (
     FIELD_PAST_RECORD,
     LEFT_OVER,
     LENGTH_MISMATCH,
+    MOST_HEADERS,
+    MOST_RECORDS,
     NEGATIVE_COUNT,
     NESTED,
     NULL_HEADER_KEY,
     OFFSET_BELOW_INNER,
     PREMATURE_END,
     SMALL_INNER_SIZE,
+    TOO_MANY_HEADERS,
+    TOO_MANY_RECORDS,
     UNREADABLE_FIELD,
     WHOLE,
 )
@@ -174,9 +180,11 @@ def _index_v2(
         table[ATTRIBUTES, batch] & APPEND_TIME,
     )
     append_stamp = table[MAX_TIMESTAMP, batch]
-    position = start
+    position, headers = start, np.int64(0)
     while done < count:
         at = position
+        if done >= MOST_RECORDS:
+            return done, TOO_MANY_RECORDS, at
         if not lenient and done + 1 < count and end - at >= QUICK_BYTES:
             here, there = row + done, slot + done
             (
@@ -185,6 +193,9 @@ def _index_v2(
                 place, length,
             ) = quick_fields(buf, at, end)  # fmt: skip
             if stop >= 0 and (place == stop if length == 0 else headers_end_at(buf, place, stop, length)):
+                headers += length
+                if headers > MOST_HEADERS:
+                    return done, TOO_MANY_HEADERS, at
                 headers_at[there], header_counts[there] = place, length
                 offsets[here] = base + offset_delta
                 stamps[here] = append_stamp if append else stamp + stamp_delta
@@ -243,6 +254,9 @@ def _index_v2(
             status, position = _skip_headers(buf, position, stop, length)
             if status != WHOLE:
                 return done, status, at
+            headers += length
+            if headers > MOST_HEADERS:
+                return done, TOO_MANY_HEADERS, at
         if not lenient and position != stop:
             return done, LENGTH_MISMATCH, at
         if done + 1 == count:
@@ -300,6 +314,8 @@ def _walk_set(buf, start, end, damaged):
         position += OVERHEAD + size
     if damaged:
         return count, last, DAMAGED_STREAM
+    if count > MOST_RECORDS:
+        return count, last, TOO_MANY_RECORDS
     return count, last, EMPTY_SET if count == 0 else WHOLE
 
 

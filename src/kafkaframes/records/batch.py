@@ -27,6 +27,7 @@ from kafkaframes.records.layout import (
     TIMESTAMP_TYPES,
     TRANSACTIONAL,
 )
+from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.reasons import UNREADABLE_FIELD
 from kafkaframes.records.scan import MEMORY, Batches, Bytes, End, as_array, check_crcs, scan
 from kafkaframes.wire.checksum import crc32
@@ -184,7 +185,7 @@ def read_values(
     *,
     position: int = 0,
     rules: str = MEMORY,
-    limit_bytes: int = decode.DEFAULT_LIMIT_BYTES,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
     lenient: bool = False,
 ) -> Walk:
     """Walk the batches in ``data`` from ``position`` on, with their records.

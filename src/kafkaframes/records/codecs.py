@@ -19,6 +19,7 @@ from typing import NamedTuple
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records import _gzip, _lz4, _snappy, _zstd
 from kafkaframes.records._delivery import Decompressed, Stream, deliver, over_limit
+from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 
 __all__ = [
     "CODECS",
@@ -29,8 +30,6 @@ __all__ = [
     "compress",
     "decompress",
 ]
-
-DEFAULT_LIMIT_BYTES = 512 * 1024 * 1024
 
 
 class Codec(IntEnum):

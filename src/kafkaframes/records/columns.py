@@ -24,6 +24,7 @@ from kafkaframes.records.chunks import CHUNK_BYTES, Chunk, Chunks, Source, piece
 from kafkaframes.records.decode import Index, Ints32, Sections
 from kafkaframes.records.fused import READY, TOLD_CRC, TOLD_ROWS, TOLD_STATUS, TOLD_WHERE, ColumnMaker, Made
 from kafkaframes.records.layout import CONTROL
+from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, DEFAULT_LIMIT_BYTES
 from kafkaframes.records.makers import COLUMNS, Decoded, arrow_column, java_text_array
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.modes import DROPMALFORMED, FAILFAST, MODES, PERMISSIVE
@@ -75,6 +76,7 @@ class ReadOptions(NamedTuple):
         control_records: whether control records are among the records.
         first_offset, end_offset: records outside are left out; None is no bound. The end is exclusive.
         limit_bytes: the largest decompressed size of a batch.
+        budget_bytes: the most memory for batches that are open at once; a larger one is opened alone.
         chunk_bytes: how much is decoded at once, about.
         unwanted: says of each batch whether to leave it out unread (aborted transactions); None leaves none out.
         heal: given a chunk and its damaged batches, returns the chunk with those it could replace by whole ones (from
@@ -88,7 +90,8 @@ class ReadOptions(NamedTuple):
     control_records: bool = True
     first_offset: int | None = None
     end_offset: int | None = None
-    limit_bytes: int = decode.DEFAULT_LIMIT_BYTES
+    limit_bytes: int = DEFAULT_LIMIT_BYTES
+    budget_bytes: int = DEFAULT_BUDGET_BYTES
     chunk_bytes: int = CHUNK_BYTES
     unwanted: Callable[[Batches], npt.NDArray[np.bool_]] | None = None
     heal: Callable[[Chunk, npt.NDArray[np.bool_]], Chunk | None] | None = None
@@ -97,7 +100,7 @@ class ReadOptions(NamedTuple):
         """Return self.
 
         Raises:
-            OptionError: a column or the mode does not exist.
+            OptionError: a column or the mode does not exist, or a size is below 1.
         """
         unknown = [name for name in self.columns if name not in COLUMNS]
         if unknown:
@@ -106,6 +109,8 @@ class ReadOptions(NamedTuple):
             raise OptionError(f"no mode {self.mode!r}; there are {', '.join(MODES)}")
         if self.rules not in (MEMORY, FILE):
             raise OptionError(f"no rules {self.rules!r}; there are {MEMORY}, {FILE}")
+        if self.limit_bytes < 1 or self.budget_bytes < 1:
+            raise OptionError("limit_bytes and budget_bytes are at least 1")
         return self
 
     @property
@@ -213,9 +218,9 @@ class RecordReader:
 
     def _long(self, chunk: Chunk, *, is_healed: bool = False) -> Iterator[pa.RecordBatch]:
         for piece in pieces(chunk, self._ratio, self._target()):
-            found = self._decode(piece, is_healed=is_healed)
-            if found.index.offsets.size:
-                yield self._arrow(found)
+            for found in self._decode(piece, is_healed=is_healed):
+                if found.index.offsets.size:
+                    yield self._arrow(found)
 
     def _as_decoded(self, made: Made) -> Decoded:
         """Give a piece that is made already the form of one that is not."""
@@ -235,24 +240,31 @@ class RecordReader:
         arrays = [arrow_column(name, found) for name in self.options.columns]
         return pa.RecordBatch.from_arrays(arrays, names=list(self.options.columns))
 
-    def _decode(self, chunk: Chunk, *, is_healed: bool = False) -> Decoded:
-        """Decode a chunk the long way: decompress all, index all, and make of each column what is kept."""
-        options, batches, allocate = self.options, chunk.batches, self._memory.array
+    def _decode(self, chunk: Chunk, *, is_healed: bool = False) -> Iterator[Decoded]:
+        """Decode a chunk the long way: decompress, index, and make of each column what is kept."""
+        options, allocate = self.options, self._memory.array
         skip = self._unwanted(chunk)
-        sections = decode.open_sections(
-            chunk.data, batches, limit_bytes=options.limit_bytes, skip=skip, allocate=allocate
-        )
-        if sections.buf is not chunk.data:  # how large decompressed records are says how many to take next
-            self._ratio = max(sections.buf.size / max(int(batches.column("size").sum()), 1), 1.0)
-        valid = check_crcs(chunk.data, batches) if self._checks else None
-        index = decode.index_records(batches, sections, allocate=allocate)
-        found = Decoded(chunk, sections, index, valid, allocate)
-        bad = self._bad(found, skip)
-        whole = None if is_healed else self._healed(chunk, bad)
-        if whole is not None:
-            return self._decode(whole, is_healed=True)
-        damaged = self._told(found, bad)
-        return self._filtered(found, damaged if options.mode == DROPMALFORMED else None)
+        for part in decode.in_turn(
+            chunk.data,
+            chunk.batches,
+            limit_bytes=options.limit_bytes,
+            budget_bytes=options.budget_bytes,
+            skip=skip,
+            allocate=allocate,
+        ):
+            batches, opened = part.batches, part.sections
+            if opened.buf is not chunk.data:  # how large decompressed records are says how many to take next
+                held = int((opened.ends - opened.starts).sum())
+                self._ratio = max(held / max(int(batches.column("size").sum()), 1), 1.0)
+            valid = check_crcs(chunk.data, batches) if self._checks else None
+            found = Decoded(chunk._replace(batches=batches), opened, part.index, valid, allocate)
+            bad = self._bad(found, None if skip is None else skip[part.first : part.first + len(batches)])
+            whole = None if is_healed else self._healed(found.chunk, bad)
+            if whole is not None:
+                yield from self._decode(whole, is_healed=True)
+                continue
+            damaged = self._told(found, bad)
+            yield self._filtered(found, damaged if options.mode == DROPMALFORMED else None)
 
     def _unwanted(self, chunk: Chunk) -> npt.NDArray[np.bool_] | None:
         """Tell which batches need not even be decompressed."""

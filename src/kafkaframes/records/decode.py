@@ -7,7 +7,8 @@ timestamp and the places of its key, value and headers, checking what Kafka chec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,9 +27,11 @@ from kafkaframes.records.layout import (
     PLACE,
     ZSTD,
 )
+from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, DEFAULT_LIMIT_BYTES
 from kafkaframes.records.reasons import (
     CODEC_OF_LATER_FORMAT,
     DAMAGED_STREAM,
+    MOST_RECORDS,
     NULL_SET,
     RECORD_REASONS,
     SHORT_HEADER,
@@ -39,12 +42,16 @@ from kafkaframes.records.reasons import (
 )
 from kafkaframes.records.scan import Batches, Bytes, Ints
 
-DEFAULT_LIMIT_BYTES = codecs.DEFAULT_LIMIT_BYTES
+# What is held of each record and of each header beside its bytes: its index, and arrays that are made of that.
+RECORD_BYTES, HEADER_BYTES = 52, 48
 # The fewest bytes of one inner message of format 0 or 1: offset, size, and the least size.
 _FEWEST_MESSAGE_BYTES = 26
 # Memory is reserved, not touched, for records that are so many times as large as their batches.
 _USUAL_RATIO = 4
 
+NO_BUDGET = 1 << 62
+
+Piece = bytes | bytearray | memoryview
 Ints32 = npt.NDArray[np.int32]
 Allocate = Callable[[int, Any], npt.NDArray[Any]]
 
@@ -71,6 +78,11 @@ class Sections(NamedTuple):
     kinds: npt.NDArray[np.int8]
     problems: dict[int, Problem]
 
+    def part(self, first: int, last: int) -> Sections:
+        """Return what is said of the batches from ``first`` on, below ``last``."""
+        problems = {row - first: found for row, found in self.problems.items() if first <= row < last}
+        return Sections(self.buf, self.starts[first:last], self.ends[first:last], self.kinds[first:last], problems)
+
 
 class Index(NamedTuple):
     """One element a record, in order; ``rows``, ``statuses`` and ``wheres`` have one a batch.
@@ -90,6 +102,22 @@ class Index(NamedTuple):
     statuses: Ints
     wheres: Ints
 
+    def part(self, records: slice, batches: slice) -> Index:
+        """Return the index of some records, which are those of some batches."""
+        return Index(
+            self.offsets[records],
+            self.timestamps[records],
+            self.key_at[records],
+            self.key_size[records],
+            self.value_at[records],
+            self.value_size[records],
+            self.headers_at[records],
+            self.header_counts[records],
+            self.rows[batches],
+            self.statuses[batches],
+            self.wheres[batches],
+        )
+
     def take(self, keep: npt.NDArray[np.bool_], batch_of: Ints) -> Index:
         """Return the index of the records where ``keep`` is true; ``batch_of`` is each record's batch."""
         rows = np.bincount(batch_of[keep], minlength=self.rows.size)
@@ -97,11 +125,85 @@ class Index(NamedTuple):
         return self._replace(**per_record, rows=rows)
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Consecutive batches that are open together.
+
+    Attributes:
+        first: the number of the first of them among those that were asked for.
+        batches, sections, index: theirs alone.
+    """
+
+    first: int
+    batches: Batches
+    sections: Sections
+    index: Index
+
+
+def in_turn(
+    data: Bytes,
+    batches: Batches,
+    *,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    budget_bytes: int = DEFAULT_BUDGET_BYTES,
+    skip: npt.NDArray[np.bool_] | None = None,
+    allocate: Allocate = np.empty,
+) -> Iterator[Part]:
+    """Open and index batches, not more at once than a budget of memory holds; one that is larger is open alone.
+
+    Counted are the records, decompressed, with what is kept of each record and of each header. What a part says is
+    valid as long as ``allocate``'s memory is.
+
+    Args:
+        data, batches, limit_bytes, skip, allocate: as of ``open_sections``.
+        budget_bytes: the most bytes of all batches of a part.
+    """
+    sections = _sections(data, batches, skip)
+    first, held = 0, None
+    while first < len(batches):
+        sections, last, held = _open_some(
+            sections._replace(buf=data), batches, first, held, limit_bytes, budget_bytes, allocate
+        )
+        costs = sections.ends - sections.starts + RECORD_BYTES * most_rows(batches, sections)
+        for start, stop in _runs(costs, first, last, budget_bytes):
+            part = batches.part(start, stop)
+            opened = sections.part(start, stop)
+            index = index_records(part, opened, allocate=allocate)
+            yield from _by_headers(Part(start, part, opened, index), budget_bytes)
+        first = last
+
+
+def _runs(costs: Ints, first: int, last: int, budget: int) -> Iterator[tuple[int, int]]:
+    """Cut a range of batches where the sum of their costs would exceed the budget; each run has one at least."""
+    after = np.cumsum(costs[first:last])
+    start, before = first, 0
+    while start < last:
+        stop = max(first + int(np.searchsorted(after, before + budget, side="right")), start + 1)
+        yield start, stop
+        start, before = stop, int(after[stop - first - 1])
+
+
+def _by_headers(part: Part, budget: int) -> Iterator[Part]:
+    """Cut a part whose headers are more than the budget holds."""
+    counts, rows = part.index.header_counts, part.index.rows
+    if HEADER_BYTES * int(counts.sum(dtype=np.int64)) <= budget:
+        yield part
+        return
+    ends = np.cumsum(rows)
+    costs = HEADER_BYTES * np.diff(
+        np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))[np.concatenate(([0], ends))]
+    )
+    for start, stop in _runs(costs, 0, len(rows), budget):
+        index = part.index.part(slice(int(ends[start] - rows[start]), int(ends[stop - 1])), slice(start, stop))
+        yield Part(part.first + start, part.batches.part(start, stop), part.sections.part(start, stop), index)
+
+
 def open_sections(
     data: Bytes,
     batches: Batches,
     *,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    total_bytes: int = NO_BUDGET,
     skip: npt.NDArray[np.bool_] | None = None,
     allocate: Allocate = np.empty,
 ) -> Sections:
@@ -111,9 +213,20 @@ def open_sections(
         data: the bytes that ``batches`` was scanned from, each batch whole.
         batches: as ``scan`` returned them.
         limit_bytes: the largest decompressed size of one batch.
+        total_bytes: the largest of all together; a stream that exceeds it counts as damaged.
         skip: true for batches whose records nobody wants; they get no records and no problems.
         allocate: makes the array of decompressed records (``(size, dtype) -> array``, contents undefined).
     """
+    sections, start, held = _sections(data, batches, skip), 0, None
+    while start < len(batches):  # a budget without end: all at once
+        sections, start, held = _open_some(
+            sections, batches, start, held, limit_bytes, NO_BUDGET, allocate, total_bytes
+        )
+    return sections
+
+
+def _sections(data: Bytes, batches: Batches, skip: npt.NDArray[np.bool_] | None) -> Sections:
+    """Find where the bytes of each batch's records lie, compressed or not, and refuse what cannot be read."""
     magics, sizes, positions = batches.column("magic"), batches.column("size"), batches.column("position")
     numbers = batches.column("attributes") & CODEC_MASK
     starts = positions + np.where(magics >= 2, BATCH_V2.size, OVERHEAD_BYTES)
@@ -126,9 +239,7 @@ def open_sections(
         problem = _refusal(int(magics[row]), int(numbers[row]), int(sizes[row]))
         if problem is not None:
             _refuse(sections, row, problem)
-    if not ((numbers != 0) & (kinds != _kernels_index.SKIPPED)).any():
-        return sections
-    return _decompressed(sections, batches, limit_bytes, allocate)
+    return sections
 
 
 def _refuse(sections: Sections, row: int, status: int) -> None:
@@ -154,26 +265,55 @@ def _refusal(magic: int, codec: int, size: int) -> int | None:
     return CODEC_OF_LATER_FORMAT if codec == ZSTD else None
 
 
-def _decompressed(sections: Sections, batches: Batches, limit: int, allocate: Allocate) -> Sections:
-    """Put all records of the batches into one new array, the uncompressed ones copied between the others.
+def _open_some(
+    sections: Sections,
+    batches: Batches,
+    first: int,
+    held: Piece | None,
+    limit: int,
+    budget: int,
+    allocate: Allocate,
+    total: int = NO_BUDGET,
+) -> tuple[Sections, int, Piece | None]:
+    """Open batches from ``first`` on until their records exceed the budget; one batch at least.
 
-    The kernel opens batch after batch and stops only where one is odd, or where the array is too small.
+    All records are put into one new array, those of uncompressed batches copied between the others. The kernel opens
+    batch after batch and stops only where one is odd, or where the array is too small.
+
+    Args:
+        held: the records of batch ``first``, where they were decompressed already.
+
+    Returns:
+        The sections, the batch after the last that was opened, and that one's records if they are known already.
     """
+    codecs_used, count = batches.column("attributes") & CODEC_MASK, len(batches)
+    compressed = np.flatnonzero((codecs_used[first:] != 0) & (sections.kinds[first:] != _kernels_index.SKIPPED))
+    if not len(compressed):
+        return sections, count, None
     table = np.ascontiguousarray(batches.table)
     spans = sections.ends - sections.starts
-    room = _USUAL_RATIO * int(spans.sum()) + native.usual_room(int(spans.max()), limit)
-    arena, row, size = allocate(room, np.uint8), 0, 0
+    largest = native.usual_room(int(spans[first:].max()), limit)
+    room = min(_USUAL_RATIO * int(spans[first:].sum()), budget) + largest
+    arena, row, size = allocate(room, np.uint8), first, 0
     places = sections.starts, sections.ends, sections.kinds
     with native.borrowed() as calls:
         while True:
-            row, size, why = native.open_batches(sections.buf, table, row, *places, limit, arena, size, calls)
+            why = native.ODD
+            if held is None:
+                row, size, why = native.open_batches(sections.buf, table, row, *places, limit, arena, size, calls)
             if why == WHOLE:
-                return sections._replace(buf=arena[:size])
-            piece: bytes | bytearray | memoryview = b""
+                return sections._replace(buf=arena[:size]), count, None
+            piece: Piece = b""
             if why == native.ODD:
-                piece = _careful(sections, table, row, limit)
+                piece = _careful(sections, table, row, max(min(limit, total - size), 0)) if held is None else held
+                held = None
+                if row == first and len(piece) > budget:
+                    sections.starts[row], sections.ends[row] = 0, len(piece)
+                    return sections._replace(buf=np.frombuffer(piece, np.uint8)), row + 1, None
             needed = size + len(piece) + native.usual_room(int(spans[row]), limit)
             if needed > arena.size:
+                if row > first and needed > budget:
+                    return sections._replace(buf=arena[:size]), row, piece if why == native.ODD else None
                 grown = allocate(max(2 * arena.size, needed), np.uint8)
                 grown[:size] = arena[:size]
                 arena = grown
@@ -262,7 +402,7 @@ def most_rows(batches: Batches, sections: Sections) -> Ints:
     v2 = np.minimum(np.maximum(batches.column("count"), 0), spans // MIN_RECORD_BYTES + 1)
     most = np.where(batches.column("magic") >= 2, v2, spans // _FEWEST_MESSAGE_BYTES + 1)
     most[sections.kinds == _kernels_index.SKIPPED] = 0
-    return most
+    return np.minimum(most, MOST_RECORDS + 1)
 
 
 def problem_of(row: int, index: Index, sections: Sections) -> Problem | None:

@@ -30,7 +30,7 @@ def count_records(data: Bytes, batches: Batches) -> int:
     count = int(batches.column("count").sum(where=magic >= 2)) + int(((magic < 2) & ~wrapped).sum())
     if wrapped.any():
         sets = Batches(np.ascontiguousarray(batches.table[:, wrapped]), batches.end)
-        count += int(Decoded.of(data, sets).index.rows.sum())
+        count += sum(int(part.index.rows.sum()) for part in decode.in_turn(data, sets))
     return count
 
 
@@ -53,9 +53,15 @@ class Decoded:
     lenient: bool = False
 
     @classmethod
-    def of(cls, data: Bytes, batches: Batches, *, lenient: bool = False) -> Decoded:
-        """Decode the records of all batches; ``lenient`` as Kafka's iterator that skips keys and values."""
-        sections = decode.open_sections(data, batches)
+    def of(cls, data: Bytes, batches: Batches, *, lenient: bool = False, total_bytes: int | None = None) -> Decoded:
+        """Decode the records of all batches, at once.
+
+        Args:
+            data, batches: as for ``decode.open_sections``.
+            lenient: as Kafka's iterator that skips keys and values.
+            total_bytes: as for ``decode.open_sections``; None is no bound.
+        """
+        sections = decode.open_sections(data, batches, total_bytes=total_bytes or decode.NO_BUDGET)
         index = decode.index_records(batches, sections, lenient=lenient)
         owners = np.repeat(np.arange(len(batches)), index.rows)
         return cls(data, batches, sections, index, owners, np.concatenate(([0], np.cumsum(index.rows))), lenient)

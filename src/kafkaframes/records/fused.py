@@ -221,6 +221,9 @@ class ColumnMaker:
                 break
             if why == native.ODD:
                 piece = self._careful(state, plan)
+                is_large = piece.size > MOST_BYTES
+                if is_large:
+                    break
             elif plan[kernels.NEEDED_BYTES] > _MOST[why]:
                 is_large = True
                 break
@@ -243,10 +246,15 @@ class ColumnMaker:
         return Made(state, first, last, count, damaged, columns), last, is_large
 
     def _careful(self, state: State, plan: Ints) -> Bytes:
-        """Open the odd batch at which the kernel stopped as Kafka does; return its records."""
+        """Open the odd batch at which the kernel stopped as Kafka does; return its records.
+
+        Not more than a byte too many for the short way: whether they are damaged is then another's to say.
+        """
         row = int(plan[kernels.BATCH])
         one = Batches(state.table[:, row : row + 1], state.chunk.batches.end)
-        found = decode.open_sections(state.chunk.data, one, limit_bytes=self._limit)
+        found = decode.open_sections(state.chunk.data, one, limit_bytes=min(self._limit, MOST_BYTES + 1))
+        if found.ends[0] - found.starts[0] > MOST_BYTES:
+            return found.buf
         state.kinds[row] = found.kinds[0]
         if found.problems:
             state.problems[row] = found.problems[0]

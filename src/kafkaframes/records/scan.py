@@ -71,6 +71,10 @@ class Batches(NamedTuple):
     def __len__(self) -> int:
         return int(self.table.shape[1])
 
+    def part(self, first: int, last: int) -> Batches:
+        """Return the batches from number ``first`` on, below ``last``."""
+        return Batches(self.table[:, first:last], self.end)
+
     def column(self, name: str) -> Ints:
         """Return one field of all batches; -1 where a batch's format or its size lacks it."""
         row: Ints = self.table[PLACE[name]]

@@ -237,10 +237,12 @@ class _Watcher:
             self._found.transactional = np.concatenate(self._transactional, axis=1)
         return self._found
 
-    def _measure(self, chunk: Chunk) -> None:
-        batches, allocate = chunk.batches, self._memory.array
-        sections = decode.open_sections(chunk.data, batches, allocate=allocate)
-        index = decode.index_records(batches, sections, allocate=allocate)
+    def _measure(self, whole: Chunk) -> None:
+        for part in decode.in_turn(whole.data, whole.batches, allocate=self._memory.array):
+            self._measure_part(whole._replace(batches=part.batches), part.sections, part.index)
+
+    def _measure_part(self, chunk: Chunk, sections: decode.Sections, index: decode.Index) -> None:
+        batches = chunk.batches
         raw = sections.ends - sections.starts
         self._ratio = max(float(raw.sum()) / max(int(batches.column("size").sum()), 1), 1.0)
         valid = check_crcs(chunk.data, batches) != 0

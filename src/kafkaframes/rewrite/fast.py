@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from kafkaframes.records import native, native_compress
 from kafkaframes.records.codecs import Codec
-from kafkaframes.records.decode import DEFAULT_LIMIT_BYTES, Allocate
+from kafkaframes.records.decode import Allocate
 from kafkaframes.records.layout import CODEC_MASK
+from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.memory import lent_memory
 from kafkaframes.records.scan import Batches, Bytes, Ints
 from kafkaframes.rewrite import _kernels_rewrite as kernels

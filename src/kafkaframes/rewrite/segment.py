@@ -146,8 +146,13 @@ class _Rewrite:
             before = data[first : last + int(part.column("size")[-1])]
             self._report.batches_read += len(part)
             self._report.records += run.records
-            written = self._long_way(data, part, window.start) if run.written is None else run.written
-            self._write(written, before)
+            if run.written is not None:
+                self._write(run.written, before)
+                continue
+            for opened in decode.in_turn(data, part, allocate=self._fast.allocate):
+                first, last = (int(opened.batches.column("position")[row]) for row in (0, -1))
+                before = data[first : last + int(opened.batches.column("size")[-1])]
+                self._write(self._long_way(data, opened, window.start), before)
 
     def _write(self, written: Bytes, before: Bytes) -> None:
         """Write batches that were ``before``."""
@@ -163,10 +168,10 @@ class _Rewrite:
         report.batches_written += table.shape[1]
         report.changed = report.changed or len(written) != len(before) or not np.array_equal(written, before)
 
-    def _long_way(self, data: Bytes, batches: Batches, start: int) -> Bytes:
+    def _long_way(self, data: Bytes, part: decode.Part, start: int) -> Bytes:
         """Return batches that begin at ``start`` written anew."""
-        settings, report = self._task.settings, self._report
-        decoded = _decoded(data, batches, self._fast.allocate)
+        settings, report, batches = self._task.settings, self._report, part.batches
+        decoded = _decoded(data, part)
         bad = damaged_batches(decoded)
         positions = batches.column("position") + start
         if bad and settings.mode == FAILFAST:
@@ -184,10 +189,8 @@ class _Rewrite:
             raise
 
 
-def _decoded(data: Bytes, batches: Batches, allocate: decode.Allocate) -> Decoded:
-    """Decode a run into memory that the next one uses again: new memory is page faults."""
-    sections = decode.open_sections(data, batches, allocate=allocate)
-    index = decode.index_records(batches, sections, allocate=allocate)
+def _decoded(data: Bytes, part: decode.Part) -> Decoded:
+    batches, sections, index = part.batches, part.sections, part.index
     owners = np.repeat(np.arange(len(batches)), index.rows)
     return Decoded(data, batches, sections, index, owners, np.concatenate(([0], np.cumsum(index.rows))))
 

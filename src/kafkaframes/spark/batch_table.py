@@ -43,6 +43,7 @@ class Scanned:
         self.valid = check_crcs(chunk.data, chunk.batches).astype(bool) if options.verify_crc else None
         self.readable: Ints | None = None
         self.problems = {} if self.valid is None else dict.fromkeys(np.flatnonzero(~self.valid).tolist(), CRC_MISMATCH)
+        self._budget = options.budget_bytes
         if options.deep:
             self._open(chunk)
         outside = self.batches.column("last_offset") < piece.first_offset
@@ -53,13 +54,14 @@ class Scanned:
         self.kept: Ints = np.flatnonzero(~outside)
 
     def _open(self, chunk: Chunk) -> None:
-        sections = decode.open_sections(chunk.data, chunk.batches)
-        index = decode.index_records(chunk.batches, sections)
-        self.readable = index.rows
-        for row in {*sections.problems, *np.flatnonzero(index.statuses).tolist()}:
-            problem = decode.problem_of(row, index, sections)
-            if problem is not None:
-                self.problems[row] = problem.reason
+        rows: list[Ints] = [np.empty(0, np.int64)]
+        for part in decode.in_turn(chunk.data, chunk.batches, budget_bytes=self._budget):
+            rows.append(part.index.rows)
+            for row in {*part.sections.problems, *np.flatnonzero(part.index.statuses).tolist()}:
+                problem = decode.problem_of(row, part.index, part.sections)
+                if problem is not None:
+                    self.problems[part.first + row] = problem.reason
+        self.readable = np.concatenate(rows)
 
     def column(self, name: str) -> Ints:
         """Return one field of the headers of the kept batches."""

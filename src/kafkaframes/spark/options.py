@@ -17,6 +17,7 @@ from typing import Any
 from kafkaframes.errors import OptionError
 from kafkaframes.files.filesystem import FOLLOW_LINKS, KEY_FILES
 from kafkaframes.files.times import parse_time
+from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES
 from kafkaframes.spark.storage import NAMES as STORAGE_NAMES
 from kafkaframes.spark.storage import split_storage
 
@@ -66,6 +67,7 @@ class ReadOptions:
     deep: bool = False
     mode: str = "PERMISSIVE"
     verify_crc: bool = True
+    budget_bytes: int = DEFAULT_BUDGET_BYTES
     min_partitions: int = 1
     max_bytes_per_partition: int = DEFAULT_BYTES_PER_PARTITION
     max_offsets_per_trigger: int | None = None
@@ -358,6 +360,13 @@ _ROWS = (
         "mode", "mode", _one_of(MODES), "PERMISSIVE", "what to do with damage: PERMISSIVE, DROPMALFORMED or FAILFAST"
     ),
     Option("verifyCrc", "verify_crc", _boolean, "true", "checks each batch's checksum"),
+    Option(
+        "budgetBytes",
+        "budget_bytes",
+        parse_size,
+        "256m",
+        "the most memory of a task for batches that are open at once; one that needs more is opened alone",
+    ),
     Option(
         "keyFile",
         "key_files",

@@ -84,6 +84,7 @@ def record_options(piece: Slice, columns: Sequence[Column], options: ReadOptions
         columns=source_columns(columns),
         mode=options.mode,
         verify_crc=options.verify_crc,
+        budget_bytes=options.budget_bytes,
         rules=FILE,
         control_records=options.include_control,
         first_offset=None if piece.first_offset == NO_START else piece.first_offset,

@@ -1,0 +1,176 @@
+"""What is open at once is bounded, whatever a few kilobytes ask for: compressed batches, tiny records, headers.
+
+The large cases run in a process whose memory is limited (RLIMIT_AS), as ``prlimit --as`` does.
+"""
+
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.records import mutations
+
+import kafkaframes
+from kafkaframes.errors import OptionError
+from kafkaframes.records import decode
+from kafkaframes.records.reasons import MOST_HEADERS, MOST_RECORDS
+from kafkaframes.records.scan import FILE, as_array, scan_all
+
+TINY = b"\x0c\0\0\0\x01\x01\0"  # a record of seven bytes: no key, no value, no headers
+LIMITED = 5 << 29  # bytes of addresses: python, numba, pyarrow and what they load take 1 GiB of them
+
+
+def packed(*parts):
+    """Compress parts, each given as bytes and how often they are repeated."""
+    made = zstandard.ZstdCompressor(level=1).compressobj()
+    pieces = [made.compress(part * min(times, 1 << 16)) for part, n in parts for times in _runs(n)]
+    return b"".join(pieces) + made.flush()
+
+
+def _runs(times):
+    return [1 << 16] * (times >> 16) + ([times & 0xFFFF] if times & 0xFFFF else [])
+
+
+def large_value(size):
+    """A batch of one record whose value has so many bytes."""
+    head = b"\0\0\0\x01" + mutations.varint(size)
+    return packed((mutations.varint(len(head) + size + 1) + head, 1), (b"\0", size + 1))
+
+
+def many_headers(count):
+    head = b"\0\0\0\x01\x01" + mutations.varint(count)
+    return packed((mutations.varint(len(head) + 2 * count) + head, 1), (b"\0\0", count))
+
+
+def log_of(folder, payload, *, batches, count=1):
+    """A log directory of one segment of so many equal batches."""
+    path = folder / "t-0" / f"{0:020}.log"
+    path.parent.mkdir()
+    made = [
+        mutations.batch_v2(payload, count=count, base_offset=number * count, attributes=4) for number in range(batches)
+    ]
+    path.write_bytes(b"".join(made))
+    return path
+
+
+def limited(*arguments, size=LIMITED):
+    """Run Python within so many bytes of addresses; return what it printed."""
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size)),
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout + done.stderr
+
+
+READ = """
+import kafkaframes, sys
+reader = kafkaframes.read_records(sys.argv[1], columns=sys.argv[2].split(","))
+print(sum(batch.num_rows for batch in reader), [error.reason for error in reader.errors])
+"""
+SPARK = """
+import sys
+from tests.spark.test_reading import read
+print(len(read(sys.argv[1], "offset")))
+"""
+APPEND = """
+import sys
+from pathlib import Path
+from kafkaframes.append import AppendRefusedError, AppendSettings, validate_and_assign
+raw = Path(sys.argv[1]).read_bytes()
+for settings in (AppendSettings(), AppendSettings(codec="lz4"), AppendSettings(on_noncontiguous="keep")):
+    try:
+        print(validate_and_assign(raw, 0, settings).next_offset)
+    except AppendRefusedError as refused:
+        print(refused.code)
+"""
+
+
+@pytest.fixture(scope="module")
+def bombs(tmp_path_factory):
+    """Forty batches of 60 MiB, in a few kilobytes: 2.4 GiB if they were open together."""
+    return log_of(tmp_path_factory.mktemp("bombs"), large_value(60 << 20), batches=40)
+
+
+@pytest.mark.parametrize("columns", ["key_size", "offset,timestamp"])
+def test_batches_that_are_large_when_open_are_read_in_turn(bombs, columns):
+    assert limited("-c", READ, bombs, columns).startswith("40 []")
+
+
+@pytest.mark.parametrize("code", [SPARK, APPEND], ids=["spark", "append"])
+def test_spark_and_the_append_path_hold_no_more_than_the_budget(bombs, code):
+    assert limited("-c", code, bombs if code is APPEND else bombs.parent.parent)
+
+
+@pytest.mark.parametrize(
+    "command", [("verify", "--deep"), ("dump-log", "--deep-iteration"), ("recompress", "--codec", "lz4", "--to", "OUT")]
+)
+def test_commands_hold_no_more_than_the_budget(bombs, command, tmp_path):
+    given = [str(tmp_path / "out") if word == "OUT" else word for word in command]
+    source = bombs if command[0] == "dump-log" else bombs.parent.parent
+    assert limited("-m", "kafkaframes", given[0], source, *given[1:], size=2 * LIMITED)
+
+
+@pytest.mark.parametrize("columns", ["key_size", "offset,key,value,headers"])
+def test_tiny_records_are_bounded(tmp_path, columns):
+    count = MOST_RECORDS // 4
+    path = log_of(tmp_path, packed((TINY, count)), batches=6, count=count)
+    assert limited("-c", READ, path, columns).startswith(f"{6 * count} []")
+
+
+def test_a_batch_of_too_many_records_is_damage(tmp_path):
+    path = log_of(tmp_path, packed((TINY, MOST_RECORDS + 5)), batches=1, count=MOST_RECORDS + 5)
+    assert limited("-c", READ, path, "offset", size=2 * LIMITED).startswith(
+        f"{MOST_RECORDS} ['the batch has more than {MOST_RECORDS} records']"
+    )
+
+
+@pytest.mark.parametrize("columns", ["offset", "headers"])
+def test_headers_are_bounded(tmp_path, columns):
+    most = f"['the records of the batch have more than {MOST_HEADERS} headers']"
+    path = log_of(tmp_path, many_headers(MOST_HEADERS // 2), batches=4)
+    assert limited("-c", READ, path, columns).startswith("4 []")
+    path.write_bytes(mutations.batch_v2(many_headers(MOST_HEADERS + 1), count=1, attributes=4))
+    assert limited("-c", READ, path, columns).startswith(f"0 {most}")
+
+
+@given(st.integers(0, 1 << 40), st.sampled_from([1, 100, 2000, 30_000]))
+def test_every_budget_gives_the_same(seed, budget):
+    data = mutations.some_log(seed, damage=0.05)
+    batches = scan_all(as_array(data), rules=FILE)
+    sections = decode.open_sections(as_array(data), batches)
+    index = decode.index_records(batches, sections)
+    parts = list(decode.in_turn(as_array(data), batches, budget_bytes=budget))
+    assert [part.first for part in parts] == np.cumsum([0, *(len(part.batches) for part in parts)])[:-1].tolist()
+    for name in ("offsets", "timestamps", "rows", "statuses", "key_size", "value_size", "header_counts"):
+        joined = np.concatenate([getattr(part.index, name) for part in parts])
+        assert joined.tolist() == getattr(index, name).tolist()
+    problems = {part.first + row: problem for part in parts for row, problem in part.sections.problems.items()}
+    assert problems == sections.problems
+
+
+@given(st.integers(0, 1 << 40), st.sampled_from([1, 100, 2000, 30_000]))
+def test_every_budget_reads_the_same(seed, budget):
+    data = mutations.some_log(seed, damage=0.05)
+    columns = [*kafkaframes.read_records(b"").schema.names, "key_size", "base_offset"]
+    found = []
+    for options in ({}, {"budget_bytes": budget}):
+        reader = kafkaframes.read_records(data, columns=columns, **options)
+        found.append(
+            ([row for batch in reader for row in batch.drop_columns(["timestamp"]).to_pylist()], reader.errors)
+        )
+    assert found[0] == found[1]
+
+
+def test_a_budget_of_nothing_is_refused():
+    with pytest.raises(OptionError, match="at least 1"):
+        kafkaframes.read_records(b"", budget_bytes=0)
