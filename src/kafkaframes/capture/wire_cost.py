@@ -1,0 +1,103 @@
+"""What the bytes of real responses would be otherwise: the responses of captures and request logs, measured."""
+
+from __future__ import annotations
+
+import json
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kafkaframes.analysis.kip_636 import FLEXIBLE, Cost, Costs, Group, measure
+from kafkaframes.capture.bodies import RESPONSE, Decoded, is_known
+from kafkaframes.capture.calls import CallMaker, _Calls
+from kafkaframes.capture.columns import choose
+from kafkaframes.capture.packets import Ints, PacketReader
+from kafkaframes.capture.request_log import log_rows
+from kafkaframes.capture.streams import Pass, Streams
+from kafkaframes.capture.traffic import is_request_log
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.messages.headers import body_class
+
+_FLEXIBLE_HEADER, _HEADER = 5, 4  # correlation id, and an empty tag section
+
+
+class Task(NamedTuple):
+    """What one process or Spark task measures: some of the connections of some files."""
+
+    files: tuple[str, ...]
+    share: int = 0
+    shares: int = 1
+    ports: tuple[int, ...] = ()
+
+
+def measure_kip_636(task: Task) -> list[tuple[Group, Cost]]:
+    """Measure the responses of a task's share."""
+    costs = Costs()
+    logs = [path for path in task.files if is_request_log(path)]
+    captures = [path for path in task.files if path not in logs]
+    if captures:
+        packets = PacketReader(captures, share=task.share, shares=task.shares)
+        maker = CallMaker(choose("calls", ("clientId",)), captures)
+        for made in Streams(packets, ports=task.ports):
+            _measure_pass(made, maker, costs)
+    for path in logs[task.share :: task.shares]:
+        _measure_log(path, costs)
+    return list(costs.groups.items())
+
+
+def _measure_pass(made: Pass, maker: CallMaker, costs: Costs) -> None:
+    calls = _Calls(maker, made)
+    clients = calls.client_ids()
+    for key, version, rows in calls.groups(RESPONSE):
+        if not is_known(key, version, RESPONSE):
+            continue
+        names = clients.take(pa.array(rows)).fill_null("").dictionary_encode()
+        codes = names.indices.to_numpy()
+        for place, name in enumerate(names.dictionary.to_pylist()):
+            _measure_group(calls, key, version, rows[codes == place], name, costs)
+
+
+def _measure_group(calls: _Calls, key: int, version: int, rows: Ints, client: str, costs: Costs) -> None:
+    raw, starts = calls.bytes_of(RESPONSE, rows)
+    decoded = Decoded(raw, starts, key, version, RESPONSE)
+    good = decoded.errors.is_null().to_numpy(zero_copy_only=False)
+    header = _HEADER if body_class(key, RESPONSE).spec.header_version(version) == 0 else _FLEXIBLE_HEADER
+    sizes = np.diff(starts) - header
+    body = decoded.body if good.all() else decoded.body.filter(pa.array(good))
+    try:
+        found = measure(body, sizes[good], key, version)
+    except KafkaframesError:
+        found = {FLEXIBLE: Cost(unmeasured=len(rows))}
+    for kind, cost in found.items():
+        cost.unmeasured += int((~good).sum()) if kind != "raised" else 0
+        costs.add(Group(key, version, client, kind), cost)
+
+
+def _measure_log(path: str, costs: Costs) -> None:
+    """Measure the responses that a request log holds as JSON; the records in them are not there."""
+    for row in log_rows(path, secrets=True):
+        key, version = row["apiKey"], row["apiVersion"]
+        if row["response"] is None or key is None or not is_known(key, version, RESPONSE):
+            continue
+        client = row["clientId"] or ""
+        cls = body_class(key, RESPONSE)
+        try:
+            body = cls.from_json(_with_records(json.loads(row["response"])), version)
+            columns = cls.decode_columns([body.encode(version)], version)
+            found = measure(columns, None, key, version)
+        except (KafkaframesError, pa.ArrowInvalid, TypeError):
+            found = {FLEXIBLE: Cost(unmeasured=1)}
+        for kind, cost in found.items():
+            costs.add(Group(key, version, client, kind), cost)
+
+
+_SIZE_SUFFIX: Final = "SizeInBytes"
+
+
+def _with_records(value: object) -> object:
+    """Put empty records where a log has their size."""
+    if isinstance(value, dict):
+        named = {name: _with_records(one) for name, one in value.items() if not name.endswith(_SIZE_SUFFIX)}
+        return named | {name.removesuffix(_SIZE_SUFFIX): "" for name in value if name.endswith(_SIZE_SUFFIX)}
+    return [_with_records(one) for one in value] if isinstance(value, list) else value

@@ -1,0 +1,103 @@
+"""``kafkaframes analyze kip-636 CAPTURE|REQUEST_LOG...``: what errors as tagged fields would save on real traffic."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from kafkaframes.analysis.audit import api_name
+from kafkaframes.analysis.kip_636 import FLEXIBLE, INFLEXIBLE, RAISED, Costs, row_of
+from kafkaframes.capture.files import find_files
+from kafkaframes.capture.streams import ports_of
+from kafkaframes.capture.wire_cost import Task, measure_kip_636
+from kafkaframes.cli import workers
+from kafkaframes.cli.tables import print_table
+from kafkaframes.cli.text import say
+from kafkaframes.errors import OptionError
+
+_WORTH_A_TASK = 32 << 20
+_TITLES = {
+    FLEXIBLE: "Responses of flexible versions, with their errors as tags in place",
+    INFLEXIBLE: "Responses of versions that have no tags: as they are",
+    RAISED: "The same, raised to the newest version with tags",
+}
+
+
+@click.command("kip-636")
+@click.argument("paths", nargs=-1, required=True, metavar="INPUT...")
+@click.option("--ports", default="", metavar="PORTS", help="On which brokers listen: 9092,9094-9096.")
+@click.option("--by-client", is_flag=True, help="A line for each client, too.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, by API, version, client and kind.")
+@click.option("--spark", "on_spark", is_flag=True, help="Run on Spark, a task for each share of the connections.")
+@click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
+def command(
+    paths: tuple[str, ...], ports: str, by_client: bool, as_json: bool, on_spark: bool, jobs: int | None
+) -> None:
+    """Measure KIP-636 on real responses: bytes as they are, and with error codes and messages as tagged fields.
+
+    INPUT is a capture or a broker's request log. Each response is encoded again, at its own version; the size before
+    is checked against the wire (a request log has none, and no records). Break-even is the share of error codes that
+    would have to be set for the rewrite to save nothing.
+    """
+    files = tuple(find_files(paths))
+    try:
+        listening = ports_of(ports) if ports else ()
+    except ValueError:
+        raise OptionError(f"--ports {ports}: numbers and ranges are wanted") from None
+    size_bytes = sum(os.path.getsize(path) for path in files)
+    shares = max(min(jobs or os.cpu_count() or 1, -(-size_bytes // _WORTH_A_TASK)), 1)
+    tasks = [Task(files, share, shares, listening) for share in range(shares)]
+    costs = Costs()
+    for found in _run(tasks, size_bytes, on_spark=on_spark, jobs=jobs):
+        costs.merge(found)
+    if as_json:
+        for group, cost in sorted(costs.groups.items()):
+            say(json.dumps(row_of(cost, {"api": api_name(group.api_key), **group._asdict()})))
+        return
+    _print(costs, by_client=by_client)
+
+
+def _run(tasks: list[Task], size_bytes: int, *, on_spark: bool, jobs: int | None) -> Iterable[Any]:
+    if not on_spark:
+        share = size_bytes // len(tasks)
+        return workers.in_order(measure_kip_636, tasks, size_of=lambda _: share, workers=jobs, label="measuring")
+    from kafkaframes.spark.jobs import run_on_spark, session_at
+
+    with session_at("analyze kip-636", f"local[{jobs or os.cpu_count() or 1}]") as spark:
+        return list(run_on_spark(spark, measure_kip_636, tasks))
+
+
+def _print(costs: Costs, *, by_client: bool) -> None:
+    for kind, title in _TITLES.items():
+        chosen = Costs({group: cost for group, cost in costs.groups.items() if group.kind == kind})
+        if not chosen.groups:
+            continue
+        rows = [
+            [f"{api_name(key)} {version}", *_cells(cost)]
+            for (key, version), cost in sorted(chosen.by("api_key", "api_version").items())
+        ]
+        rows += [["all", *_cells(cost)] for cost in chosen.by("kind").values()]
+        say(f"{title}:")
+        print_table(["response", *_HEADS], rows)
+        if by_client:
+            clients = [[client or "-", *_cells(cost)] for (client,), cost in sorted(chosen.by("client").items())]
+            say(f"{title}, by client:")
+            print_table(["client", *_HEADS], clients)
+    unmeasured = sum(cost.unmeasured for cost in costs.groups.values())
+    checked = sum(cost.wire_known for group, cost in costs.groups.items() if group.kind != RAISED)
+    mismatched = sum(cost.mismatched for group, cost in costs.groups.items() if group.kind != RAISED)
+    say(f"{checked} sizes checked against the wire, {mismatched} differ; {unmeasured} responses could not be measured")
+
+
+_HEADS = ("count", "before", "after", "saved", "%", "codes", "set", "break-even")
+
+
+def _cells(cost: Any) -> list[str]:
+    share = 100 * cost.saved / cost.before if cost.before else 0.0
+    even = "-" if cost.break_even is None else f"{100 * cost.break_even:.0f} %"
+    numbers = (cost.responses, cost.before, cost.after, cost.saved)
+    return [*(str(one) for one in numbers), f"{share:.2f}", str(cost.codes), str(cost.codes_set), even]
