@@ -1,0 +1,46 @@
+"""``kafkaframes redact CAPTURE -o OUT``: a capture that can be shared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kafkaframes.capture.files import find_files
+from kafkaframes.capture.redaction import redact
+from kafkaframes.capture.streams import ports_of
+from kafkaframes.cli.text import say, size_text
+from kafkaframes.errors import OptionError
+
+
+@click.command("redact", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("paths", nargs=-1, required=True, metavar="CAPTURE...")
+@click.option("-o", "--output", required=True, metavar="OUT", help="The pcapng file to write; it must not exist.")
+@click.option("--keep-addresses", is_flag=True, help="Leave IP addresses as they are.")
+@click.option("--keep-client-ids", is_flag=True, help="Leave client ids as they are, for an audit by name.")
+@click.option("--ports", default="", metavar="PORTS", help="On which brokers listen: 9092,9094-9096.")
+def command(paths: tuple[str, ...], output: str, keep_addresses: bool, keep_client_ids: bool, ports: str) -> None:
+    """Write a capture without payloads, names and secrets; sizes, versions, times and errors stay.
+
+    Texts become others of the same length (the same one always the same), bytes become zeros, records keep their
+    batches' headers only. What client software says of itself is kept. Only Kafka's calls are written.
+
+    Example: kafkaframes redact trace.pcap -o for-the-ticket.pcapng
+    """
+    target = Path(output)
+    if target.exists():
+        raise OptionError(f"-o {output}: exists already")
+    try:
+        listening = ports_of(ports) if ports else ()
+    except ValueError:
+        raise OptionError(f"--ports {ports}: numbers and ranges are wanted") from None
+    files = find_files(paths)
+    part = target.with_name(f".{target.name}.part")
+    try:
+        with part.open("wb") as file:
+            done = redact(files, file, ports=listening, keep_addresses=keep_addresses, keep_client_ids=keep_client_ids)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+    zeroed = f"; {done.frames_zeroed} frames that cannot be read are zeros" if done.frames_zeroed else ""
+    say(f"{output}: {done.calls} calls, {size_text(done.bytes_written)}{zeroed}")
