@@ -100,6 +100,21 @@ def test_a_second_producer_of_a_transactional_id_fences_the_first(servers, topic
     assert read_all(servers, topic, isolation_level="read_committed")["value"].to_pylist() == [b"kept"]
 
 
+@pytest.mark.parametrize("commits", [True, False])
+def test_others_join_a_transaction_and_its_end_is_theirs(servers, topic, commits):
+    with Producer(servers, transactional_id=topic) as driver:
+        driver.begin_transaction()
+        identity = driver.share_transaction()
+        for partition in range(2):
+            task = Producer(servers, transactional_id=topic)
+            task.join_transaction(identity)
+            task.send(topic, b"%d" % partition, partition=partition).result()
+            task.close()
+        driver.commit_transaction() if commits else driver.abort_transaction()
+    found = read_all(servers, topic, isolation_level="read_committed")["value"].to_pylist()
+    assert sorted(found) == ([b"0", b"1"] if commits else [])
+
+
 def test_two_members_share_a_group_and_one_takes_over(servers, topic):
     async def play() -> None:
         async with AsyncProducer(servers) as producer:

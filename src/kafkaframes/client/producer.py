@@ -92,7 +92,9 @@ class AsyncProducer:
         wanted = self.settings.enable_idempotence
         if (wanted or self.settings.transactional_id is not None) and not can_number:
             raise OptionError("idempotence and transactions need brokers of 0.11 or later and record format 2")
-        if self.settings.transactional_id is not None or (
+        if self.transactions.has_joined:
+            pass
+        elif self.settings.transactional_id is not None or (
             wanted is not False and can_number and self.settings.required_acks == -1
         ):
             await self.transactions.init_producer_id()
@@ -356,6 +358,24 @@ class AsyncProducer:
     def producer(self) -> Producer:
         """Producer id and epoch, -1 where there are none."""
         return self._sender.producer
+
+    def share_transaction(self) -> Producer:
+        """Return what others need to join the transaction that is open; committing it commits what they wrote, too."""
+        return self.transactions.share()
+
+    async def join_transaction(self, producer: Producer) -> None:
+        """Write in a transaction that another producer of the same ``transactional_id`` has begun, and will end.
+
+        Nothing is fenced off. Sequences begin at 0 in each partition, so no two of those who join one transaction may
+        write to one partition: the broker would take the second for a repetition of the first.
+
+        Args:
+            producer: what ``share_transaction`` gave to the one who began it.
+        """
+        if self.settings.transactional_id is None:
+            raise OptionError("transactions need transactional_id")
+        self.transactions.join(producer)
+        await self.start()
 
     async def begin_transaction(self) -> None:
         """Begin a transaction (KIP-98)."""

@@ -13,6 +13,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from kafkaframes.client.admin import AsyncAdmin, ConfigEntry, GroupDescription, ListedGroup, NewTopic
+from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.batches import RecordMetadata
 from kafkaframes.client.consumer import AsyncConsumer, ConsumerRecord
 from kafkaframes.client.fetched import Fetched
@@ -97,6 +98,19 @@ class Producer:
     def partitions_for(self, topic: str) -> list[int]:
         """List the partitions of a topic."""
         return self._loop.call(self._twin.partitions_for(topic))
+
+    @property
+    def producer(self) -> ProducerIdentity:
+        """Producer id and epoch, -1 where there are none."""
+        return self._twin.producer
+
+    def share_transaction(self) -> ProducerIdentity:
+        """Return what others need to join the transaction that is open."""
+        return self._twin.share_transaction()
+
+    def join_transaction(self, producer: ProducerIdentity) -> None:
+        """Write in a transaction that another has begun; see ``AsyncProducer.join_transaction``."""
+        self._loop.call(self._twin.join_transaction(producer))
 
     def begin_transaction(self) -> None:
         """Begin a transaction."""

@@ -33,6 +33,8 @@ class Transactions:
         self._added: set[TopicPartition] = set()
         self._groups: set[str] = set()
         self._is_open = False
+        self.has_joined = False
+        self._is_shared = False
         self._fenced: BrokerError | None = None
         sender.renew = self.renew_epoch
 
@@ -66,6 +68,19 @@ class Transactions:
         return await self._cluster.retried(step)
 
     # ---------------------------------------------------------------------------------------------- transactions
+
+    def join(self, producer: Producer) -> None:
+        """Take part in a transaction that another has begun and will end."""
+        self._sender.transactional = True
+        self._sender.set_producer(producer)
+        self._is_open = self.has_joined = True
+
+    def share(self) -> Producer:
+        """Let others join the transaction that is open; its end is told to the coordinator whoever wrote in it."""
+        if not self._is_open:
+            raise OptionError("no transaction is open")
+        self._is_shared = True
+        return self._sender.producer
 
     def begin(self) -> None:
         """Begin one.
@@ -118,11 +133,13 @@ class Transactions:
         """
         if not self._is_open:
             raise OptionError("no transaction is open")
+        if self.has_joined:
+            raise OptionError("who began a transaction ends it, not one who has joined")
         if commit and self._sender.needs_new_epoch:
             raise BrokerError("a batch of this transaction was not written: abort it")
-        if self._added or self._groups:
+        if self._added or self._groups or self._is_shared:
             await self._end(commit)
-        self._is_open = False
+        self._is_open = self._is_shared = False
         self._added.clear()
         self._groups.clear()
         if self._sender.needs_new_epoch:

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from kafkaframes.spark.kafka_capture import KafkaCaptureDataSource
 from kafkaframes.spark.kafka_log import KafkaLogDataSource
+from kafkaframes.spark.kafka_topic import KafkaTopicDataSource
 
-SOURCES = (KafkaLogDataSource, KafkaCaptureDataSource)
+SOURCES = (KafkaLogDataSource, KafkaCaptureDataSource, KafkaTopicDataSource)

@@ -1,0 +1,131 @@
+"""``format("kafka-topic")``: live topics as rows, and rows into topics, without a jar.
+
+Thin on purpose, as ``kafka_log.py``, which says what Spark calls where: options, planning, reading and writing are
+plain Python in the files ``topic_*.py``. ``partitions`` asks the cluster when the first action needs it, so that a
+DataFrame is a snapshot of the offsets at that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
+
+from kafkaframes.errors import OptionError
+from kafkaframes.spark.columns import Column, choose_columns, ddl
+from kafkaframes.spark.topic_options import TopicOptions, TopicWriteOptions
+from kafkaframes.spark.topic_tasks import TopicPiece, read_piece
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+_OF_FILES: Final = frozenset({"file", "source", "position", "control"})  # columns that no topic has
+
+
+class KafkaTopicDataSource(DataSource):
+    """The data source ``kafka-topic``."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self._options = dict(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``format()``."""
+        return "kafka-topic"
+
+    def schema(self) -> str:
+        """Return the schema of Spark's Kafka source, or of the columns asked for."""
+        return ddl(_chosen(self._options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of a batch."""
+        return KafkaTopicReader(TopicOptions.parse(self._options, is_stream=False), _columns_of(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        """Return the reader of a stream."""
+        try:
+            from kafkaframes.spark.topic_stream import KafkaTopicStreamReader
+        except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
+            raise OptionError(f"kafka-topic as a stream needs Spark 4.2 or later ({error})") from error
+        return KafkaTopicStreamReader(TopicOptions.parse(self._options, is_stream=True), _columns_of(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the writer of a DataFrame.
+
+        Raises:
+            OptionError: mode overwrite; topics are appended to.
+        """
+        from kafkaframes.spark.topic_writer import KafkaTopicWriter
+
+        if overwrite:
+            raise OptionError('kafka-topic appends: df.write.format("kafka-topic").mode("append")')
+        return KafkaTopicWriter(TopicWriteOptions.parse(self._options), _types_of(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
+        """Return the writer of a stream: at least once; exactly once is ``kafkaframes.spark.write_topic``."""
+        from kafkaframes.spark.topic_stream_writer import KafkaTopicStreamWriter
+
+        return KafkaTopicStreamWriter(TopicWriteOptions.parse(self._options), _types_of(schema))
+
+
+class KafkaTopicReader(DataSourceReader):
+    """Plans in the planner process, reads in the workers."""
+
+    def __init__(self, options: TopicOptions, columns: tuple[Column, ...]) -> None:
+        self.options = options
+        self.columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        """Ask the cluster where partitions start and end, and share them out."""
+        from kafkaframes.spark.topic_planning import TopicLookups
+
+        with TopicLookups(self.options) as lookups:
+            partitions = lookups.partitions()
+            starts = lookups.check_kept(lookups.starts(partitions))
+            pieces: list[InputPartition] = [
+                TopicPiece(work) for work in lookups.ranges(starts, lookups.ends(partitions))
+            ]
+        return pieces or [TopicPiece(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task as Arrow batches of about 1 MB."""
+        yield from read_piece(partition, self.columns, self.options)
+
+
+def _chosen(options: Mapping[str, str]) -> tuple[Column, ...]:
+    parsed = TopicOptions.parse(options, is_stream=True) if _may_be_stream(options) else None
+    known = parsed or TopicOptions.parse(options, is_stream=False)
+    return _checked(choose_columns(known.columns, include_headers=known.include_headers))
+
+
+def _may_be_stream(options: Mapping[str, str]) -> bool:
+    """Tell whether a stream takes these options; ``schema`` is asked before Spark says which it is."""
+    return not any(name.lower().startswith("ending") for name in options)
+
+
+def _columns_of(schema: StructType) -> tuple[Column, ...]:
+    columns = _checked(choose_columns(schema.names))
+    for given, ours in zip(schema, columns, strict=True):
+        if given.dataType.simpleString() != ours.type.replace(" ", ""):
+            raise OptionError(f"schema: column {given.name} is {ours.type}, not {given.dataType.simpleString()}")
+    return columns
+
+
+def _checked(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    wrong = [column.name for column in columns if column.name in _OF_FILES]
+    if wrong:
+        raise OptionError(f"columns: {', '.join(wrong)} is of files; a topic has none")
+    return columns
+
+
+def _types_of(schema: StructType) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in schema}

@@ -1,0 +1,276 @@
+"""Options of ``format("kafka-topic")``: Spark's text in, one frozen value out. No pyspark, no I/O.
+
+Names, defaults, precedence and JSON forms are those of Spark's own Kafka source and sink
+(https://spark.apache.org/docs/latest/structured-streaming-kafka-integration.html). ``OPTIONS`` is the whole list; its
+rows are also what the documentation prints. ``kafka.*`` options are settings of our client under Kafka's names.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
+from kafkaframes.errors import OptionError
+from kafkaframes.spark import options as log_options
+from kafkaframes.spark.options import EARLIEST, LATEST, Assignment, Option, PartitionOffsets, parse_size
+
+# What Spark itself adds or uses: of streams, and of tables in a catalog.
+_SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname", "owner", "provider", "comment"})
+GROUP_PREFIX: Final = "group:"
+DELIVERIES: Final = ("at-least-once", "exactly-once")
+# What Spark's source and sink forbid, and why it has no meaning here either.
+FORBIDDEN: Final[Mapping[str, str]] = {
+    "kafka.group.id": "no group is joined; startingOffsets=group:NAME starts from a group's committed offsets",
+    "kafka.auto.offset.reset": "startingOffsets says where a query starts",
+    "kafka.enable.auto.commit": "offsets are in the query's checkpoint; commitGroup reports them to a group",
+    "kafka.key.deserializer": "keys are given as bytes; cast or decode them in the query",
+    "kafka.value.deserializer": "values are given as bytes; cast or decode them in the query",
+    "kafka.key.serializer": "keys are written as bytes or text; encode them in the query",
+    "kafka.value.serializer": "values are written as bytes or text; encode them in the query",
+    "kafka.interceptor.classes": "there are no Java classes here",
+    "kafka.partition.assignment.strategy": "no group is joined",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StartAtGroup:
+    """Start where a consumer group has committed, at the earliest offset where it has not."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOptions:
+    """What one ``load()`` asks for, checked; see ``spark.options.ReadOptions`` for the meaning of offsets."""
+
+    client: Mapping[str, Any]
+    subscribe: frozenset[str] | None = None
+    subscribe_pattern: re.Pattern[str] | None = None
+    assign: Assignment | None = None
+    starting: int | PartitionOffsets | StartAtGroup = EARLIEST
+    ending: int | PartitionOffsets = LATEST
+    starting_timestamp: int | None = None
+    starting_by_timestamp: PartitionOffsets | None = None
+    ending_timestamp: int | None = None
+    ending_by_timestamp: PartitionOffsets | None = None
+    no_match: str = "error"
+    fail_on_data_loss: bool = True
+    columns: tuple[str, ...] | None = None
+    include_headers: bool = False
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 15 * 60 * 1000
+    poll_timeout_ms: int = 120_000
+
+    @property
+    def read_committed(self) -> bool:
+        """Whether only what was committed is read (``kafka.isolation.level``)."""
+        return ConsumerSettings.of(self.client).isolation_level == "read_committed"
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, is_stream: bool) -> TopicOptions:
+        """Read options in any letter case.
+
+        Raises:
+            OptionError: an option is unknown, forbidden, has a bad value, or excludes another one; what is wanted.
+        """
+        client, given = _split(options, OPTIONS)
+        values: dict[str, Any] = {OPTIONS[name].field: _parsed(OPTIONS[name], text) for name, text in given.items()}
+        for name in ("retries", "retry_interval_ms", "group_prefix"):  # Spark's own, of no consequence here
+            values.pop(name, None)
+        chosen = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in given]
+        if len(chosen) != 1:
+            raise OptionError("kafka-topic wants one of subscribe, subscribePattern, assign" + _got(chosen))
+        if is_stream:
+            values.setdefault("starting", LATEST)
+            _check_stream(given)
+        found = cls(client=_checked_client(client, ConsumerSettings), **values)
+        if not is_stream and _starts_at_latest(found):
+            raise OptionError("startingOffsets: a batch read cannot start at latest (-1): earliest or JSON is wanted")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class TopicWriteOptions:
+    """What one write asks for, checked."""
+
+    client: Mapping[str, Any]
+    topic: str | None = None
+    delivery: str = "at-least-once"
+    sink: str = "sink"
+    include_headers: bool = field(default=False)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> TopicWriteOptions:
+        """Read options in any letter case.
+
+        Raises:
+            OptionError: as ``TopicOptions.parse``.
+        """
+        client, given = _split(options, WRITE_OPTIONS)
+        values = {WRITE_OPTIONS[name].field: _parsed(WRITE_OPTIONS[name], text) for name, text in given.items()}
+        if "message_format" in values:
+            client["message_format"] = values.pop("message_format")
+        return cls(client=_checked_client(client, ProducerSettings), **values)
+
+
+def _starting(text: str) -> int | PartitionOffsets | StartAtGroup:
+    if text.strip().lower().startswith(GROUP_PREFIX):
+        name = text.strip()[len(GROUP_PREFIX) :].strip()
+        if not name:
+            raise ValueError("the name of a group is wanted: group:NAME")
+        return StartAtGroup(name)
+    return log_options._starting(text)
+
+
+def _duration_ms(text: str) -> int:
+    """Return a duration as Spark writes them.
+
+    >>> _duration_ms("15m") == _duration_ms("900s") == _duration_ms("900000")
+    True
+    """
+    match = re.fullmatch(r"\s*(\d{1,12})\s*(ms|s|m|min|h|d)?\s*", text)
+    if match is None:
+        raise ValueError("a duration such as 900000, 900s or 15m is wanted")
+    factor = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+    return int(match[1]) * factor[match[2] or "ms"]
+
+
+_positive, _boolean, _one_of = log_options._positive, log_options._boolean, log_options._one_of
+_LOG = log_options.OPTIONS
+_ROWS: Final = (
+    _LOG["subscribe"],
+    _LOG["subscribepattern"],
+    _LOG["assign"],
+    Option(
+        "startingOffsets",
+        "starting",
+        _starting,
+        "latest (streams), earliest",
+        'earliest, latest (streams), {"orders": {"0": 23, "1": -2}}, or group:NAME',
+    ),
+    _LOG["endingoffsets"],
+    _LOG["startingtimestamp"],
+    _LOG["startingoffsetsbytimestamp"],
+    _LOG["startingoffsetsbytimestampstrategy"],
+    _LOG["endingtimestamp"],
+    _LOG["endingoffsetsbytimestamp"],
+    _LOG["failondataloss"],
+    _LOG["columns"],
+    _LOG["includeheaders"],
+    Option("minPartitions", "min_partitions", _positive, "", "cuts the input into at least about this many tasks"),
+    Option("maxRecordsPerPartition", "max_records_per_partition", _positive, "", "the most offsets of one task"),
+    _LOG["maxoffsetspertrigger"],
+    Option(
+        "minOffsetsPerTrigger",
+        "min_offsets_per_trigger",
+        _positive,
+        "",
+        "streams: wait until so many offsets are there, or maxTriggerDelay is over",
+    ),
+    Option("maxTriggerDelay", "max_trigger_delay_ms", _duration_ms, "15m", "the longest wait for minOffsetsPerTrigger"),
+    Option(
+        "maxBytesPerTrigger",
+        "max_bytes_per_trigger",
+        parse_size,
+        "",
+        "streams: about the most fetched bytes of a micro-batch, by the size of batches sampled",
+    ),
+    Option("kafkaConsumer.pollTimeoutMs", "poll_timeout_ms", _positive, "120000", "how long a task waits for records"),
+    Option("fetchOffset.numRetries", "retries", _positive, "3", "taken for Spark's sake: kafka.retries counts here"),
+    Option("fetchOffset.retryIntervalMs", "retry_interval_ms", _positive, "10", "likewise: kafka.retry.backoff.ms"),
+    Option("groupIdPrefix", "group_prefix", str, "", "taken for Spark's sake: no group is joined"),
+)
+OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in _ROWS}
+_WRITE_ROWS: Final = (
+    Option("topic", "topic", str, "", "the topic of all rows; without it each row's column topic counts"),
+    Option(
+        "delivery",
+        "delivery",
+        _one_of(DELIVERIES),
+        "at-least-once",
+        "exactly-once: a write is one Kafka transaction, which commits when all of Spark's tasks have succeeded",
+    ),
+    Option("sink", "sink", str, "sink", "exactly-once: names this sink among several of one query"),
+    Option("messageFormat", "message_format", int, "", "0, 1 or 2, for old brokers and their readers"),
+    Option("includeHeaders", "include_headers", _boolean, "false", "taken for Spark's sake: headers are written"),
+)
+WRITE_OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in _WRITE_ROWS}
+
+
+def _split(options: Mapping[str, str], known: Mapping[str, Option]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Tell the client's settings (``kafka.*``) from our own options."""
+    client: dict[str, Any] = {}
+    given: dict[str, str] = {}
+    for name, text in options.items():
+        lower = name.lower()
+        if lower in FORBIDDEN:
+            raise OptionError(f"option {name}: {FORBIDDEN[lower]}")
+        if lower.startswith("kafka."):
+            client[lower[len("kafka.") :]] = text
+        elif lower in known:
+            given[lower] = text
+        elif lower not in _SPARKS:
+            near = difflib.get_close_matches(lower, known, n=1, cutoff=0.6)
+            hint = f": did you mean {known[near[0]].name}?" if near else ""
+            raise OptionError(f"unknown option {name}{hint or '; kafka-topic knows ' + ', '.join(_names(known))}")
+    if "bootstrap.servers" not in client:
+        raise OptionError("option kafka.bootstrap.servers is missing: host:port, or several with commas")
+    return client, given
+
+
+def _names(known: Mapping[str, Option]) -> list[str]:
+    return [option.name for option in known.values()]
+
+
+def _checked_client(
+    client: dict[str, Any], settings: type[ConsumerSettings] | type[ProducerSettings]
+) -> dict[str, Any]:
+    """See that the client takes its settings.
+
+    Settings of the other side (a producer's of a reader), which Spark's connector passes over, are left out.
+    """
+    other = ProducerSettings if settings is ConsumerSettings else ConsumerSettings
+    kept: dict[str, Any] = {}
+    for name, text in client.items():
+        field_name = name.replace(".", "_")
+        if field_name in other.__dataclass_fields__ and field_name not in settings.__dataclass_fields__:
+            continue
+        kept[name] = text
+    try:
+        settings.of(kept)
+    except OptionError as error:
+        raise OptionError(f"option kafka.*: {error}") from None
+    return kept
+
+
+def _check_stream(given: Mapping[str, str]) -> None:
+    ends = [OPTIONS[name].name for name in given if name.startswith("ending")]
+    if ends:
+        raise OptionError(f"a stream has no end: {', '.join(ends)} is for batch reads")
+
+
+def _starts_at_latest(options: TopicOptions) -> bool:
+    by_time = options.starting_timestamp is not None or options.starting_by_timestamp is not None
+    if by_time or isinstance(options.starting, StartAtGroup):
+        return False
+    starting = options.starting
+    return starting == LATEST if isinstance(starting, int) else LATEST in starting.values()
+
+
+def _got(chosen: list[str]) -> str:
+    return f", not {' and '.join(chosen)} together" if chosen else ""
+
+
+def _parsed(option: Option, text: str) -> Any:
+    try:
+        return option.parse(text)
+    except ValueError as error:
+        raise OptionError(f"option {option.name}={text}: {error}") from None

@@ -1,0 +1,86 @@
+"""``spark.readStream.format("kafka-topic")``: live topics, followed. Needs Spark 4.2 or later.
+
+Thin: ``topic_following.py`` does the work; ``stream.py`` says how Spark treats such a reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from kafkaframes.spark.columns import Column
+from kafkaframes.spark.topic_following import TopicFollower, flat, nested
+from kafkaframes.spark.topic_options import TopicOptions
+from kafkaframes.spark.topic_planning import Offsets
+from kafkaframes.spark.topic_tasks import TopicPiece, read_piece
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class KafkaTopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches in the planner process, reads them in the workers."""
+
+    def __init__(self, options: TopicOptions, columns: tuple[Column, ...]) -> None:
+        self.options = options
+        self.columns = columns
+        self.goal: Offsets | None = None  # of Trigger.AvailableNow
+        self._follower: TopicFollower | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_follower": None}  # tasks need no connections of the planner's
+
+    @property
+    def follower(self) -> TopicFollower:
+        """What asks the cluster; it lives in the planner process."""
+        if self._follower is None:
+            self._follower = TopicFollower(self.options)
+        return self._follower
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name, as those below)
+        """Return where a query without a checkpoint starts."""
+        return nested(self.follower.start())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return what the options allow a micro-batch; Spark knows no limit of two kinds, ``latestOffset`` does."""
+        if self.options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self.options.max_offsets_per_trigger)
+        if self.options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self.options.max_bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Return where the next micro-batch ends."""
+        least = self.options.min_offsets_per_trigger is not None
+        limited = least or not isinstance(limit, ReadAllAvailable)
+        return nested(self.follower.latest(flat(start), goal=self.goal, limited=limited))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Return the ends of the topics, for the query's progress."""
+        return nested(self.follower.ends() if self.goal is None else self.goal)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the end of this run: what comes later is the next run's."""
+        self.goal = self.follower.ends()
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """Share out a micro-batch."""
+        return [TopicPiece(work) for work in self.follower.plan(flat(start), flat(end))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task as Arrow batches of about 1 MB."""
+        yield from read_piece(partition, self.columns, self.options)
+
+    def stop(self) -> None:
+        """End the connections."""
+        if self._follower is not None:
+            self._follower.close()

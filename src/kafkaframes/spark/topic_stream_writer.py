@@ -1,0 +1,41 @@
+"""``df.writeStream.format("kafka-topic")``: each micro-batch into topics, at least once, as Spark's own sink does.
+
+Spark makes this writer twice for each micro-batch, once for the tasks and once for the commit, so making it does
+nothing. For exactly once see ``topic_exactly_once.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from kafkaframes.errors import OptionError
+from kafkaframes.spark.topic_options import TopicWriteOptions
+from kafkaframes.spark.topic_writer import TaskSent, check_columns, send_rows
+
+
+class KafkaTopicStreamWriter(DataSourceStreamArrowWriter):
+    """One micro-batch's writer."""
+
+    def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
+        if options.delivery == "exactly-once":
+            raise OptionError(
+                "exactly-once needs rows that are shared out by topic partition: "
+                "kafkaframes.spark.write_topic(df, checkpoint=..., ...) does that"
+            )
+        check_columns(types, options)
+        self.options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send one task's rows, and wait until the brokers have them."""
+        context = TaskContext.get()
+        return TaskSent(context.partitionId() if context else 0, send_rows(self.options, iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        """Nothing: the records are there."""
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        """Nothing: what was written stays, and is written again by the next attempt."""

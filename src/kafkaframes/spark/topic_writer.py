@@ -1,0 +1,127 @@
+"""``df.write.format("kafka-topic")``: rows into topics; each task sends Arrow batches through a producer of its own.
+
+At least once, as Spark's own sink: a task that Spark repeats writes its rows again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from kafkaframes.client import Producer
+from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.spark.topic_options import TopicWriteOptions
+
+_TEXT: Final = ("binary", "string")
+COLUMN_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
+    "topic": ("string",),
+    "key": _TEXT,
+    "value": _TEXT,
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "partition": ("int",),
+    "timestamp": ("timestamp", "bigint"),
+}
+_BATCH: Final = {"batch_size": 1 << 18}
+
+
+@dataclass
+class TaskSent(WriterCommitMessage):
+    """What one task wrote: how many records to each topic partition."""
+
+    task: int
+    counts: dict[tuple[str, int], int]
+
+
+def check_columns(types: Mapping[str, str], options: TopicWriteOptions) -> None:
+    """See that rows can become records, before any task begins.
+
+    Raises:
+        OptionError: ``value`` or a topic is missing; a column is unknown, or of another type.
+    """
+    for name, kind in types.items():
+        if name not in COLUMN_TYPES:
+            raise OptionError(f"no column {name!r} in a record; there are {', '.join(COLUMN_TYPES)}")
+        if kind not in (*COLUMN_TYPES[name], "void"):
+            raise OptionError(f"column {name} is {kind}; {' or '.join(COLUMN_TYPES[name])} is wanted")
+    if "value" not in types:
+        raise OptionError("a column value is wanted")
+    if "topic" not in types and options.topic is None:
+        raise OptionError("no topic: give the option topic, or a column topic")
+
+
+class KafkaTopicWriter(DataSourceArrowWriter):
+    """One write; pickled to the tasks and to the commit."""
+
+    def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
+        if options.delivery == "exactly-once":
+            raise OptionError(
+                "delivery=exactly-once is for streams: kafkaframes.spark.write_topic(df, ...); "
+                "a batch write is at least once"
+            )
+        check_columns(types, options)
+        self.options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send one task's rows, and wait until the brokers have them."""
+        context = TaskContext.get()
+        return TaskSent(context.partitionId() if context else 0, send_rows(self.options, iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing: the records are there."""
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing: what was written stays, as with Spark's own connector."""
+
+
+def send_rows(options: TopicWriteOptions, rows: Iterator[pa.RecordBatch]) -> dict[tuple[str, int], int]:
+    """Send rows to their topics; return how many records each topic partition got."""
+    with open_producer(options) as producer:
+        return send_all(producer, options, rows)
+
+
+def open_producer(options: TopicWriteOptions, **settings: Any) -> Producer:
+    """Return a producer with large batches, unless the options say otherwise."""
+    defaults = {name: value for name, value in _BATCH.items() if name.replace("_", ".") not in options.client}
+    return Producer(**{**options.client, **defaults, **settings})
+
+
+def send_all(
+    producer: Producer, options: TopicWriteOptions, rows: Iterator[pa.RecordBatch]
+) -> dict[tuple[str, int], int]:
+    """Send rows through a producer; return how many records each topic partition got."""
+    counts: dict[tuple[str, int], int] = {}
+    for batch in rows:
+        if not batch.num_rows:
+            continue
+        sent = producer.send_arrow(_known(batch, options), topic=options.topic)
+        names = zip(sent["topic"].to_pylist(), sent["partition"].to_pylist(), strict=True)
+        for name, count in zip(names, sent["count"].to_pylist(), strict=True):
+            counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+def _known(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.RecordBatch:
+    """Return the columns that are written, in the types that the producer takes."""
+    arrays, names = [], []
+    for name in batch.schema.names:
+        column = batch.column(name)
+        if pa.types.is_null(column.type) or (name == "topic" and options.topic is not None):
+            continue
+        arrays.append(_milliseconds(column) if name == "timestamp" else column)
+        names.append(name)
+    if "topic" in names and batch.column("topic").null_count:
+        row = pc.index(batch.column("topic").is_null(), True).as_py()
+        raise EncodeError("no topic: give the option topic, or a column topic without nulls").within(row)
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _milliseconds(column: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(column.type):
+        return pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", tz=column.type.tz))
+    return column

@@ -1,0 +1,198 @@
+"""``format("kafka-topic")`` beside the embedded broker: batch and stream, both ways."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+
+pytestmark = pytest.mark.spark
+ROWS = 3_000
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with Broker() as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def topic(servers):
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name="flights", num_partitions=3)])
+    table = pa.table(
+        {
+            "key": [f"k{n % 100}" for n in range(ROWS)],
+            "value": [f"v{n}" for n in range(ROWS)],
+            "timestamp": pa.array([1_700_000_000_000 + n for n in range(ROWS)], pa.int64()),
+        }
+    )
+    with Producer(servers, compression_type="lz4", batch_size=4_000) as producer:
+        producer.send_arrow(table, topic="flights")
+    return "flights"
+
+
+def read(spark, servers, **options):
+    reader = spark.read.format("kafka-topic").option("kafka.bootstrap.servers", servers)
+    return reader.options(**options).load()
+
+
+def test_a_batch_has_the_columns_of_sparks_own_source_and_every_record(spark, servers, topic):
+    frame = read(spark, servers, subscribe=topic)
+    assert frame.schema.simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
+    )
+    rows = frame.selectExpr("CAST(value AS string) AS v", "partition", "offset").collect()
+    assert sorted(row.v for row in rows) == sorted(f"v{n}" for n in range(ROWS))
+    assert {row.partition for row in rows} == {0, 1, 2}
+
+
+def test_offsets_timestamps_pieces_and_columns(spark, servers, topic):
+    wanted = {topic: {"0": 10, "1": -2, "2": -2}}
+    ends = {topic: {"0": 20, "1": 5, "2": 0}}
+    frame = read(
+        spark,
+        servers,
+        subscribePattern="fli.*",
+        startingOffsets=json.dumps(wanted),
+        endingOffsets=json.dumps(ends),
+        columns="offset,partition,headers,magic",
+        minPartitions="4",
+    )
+    rows = sorted((row.partition, row.offset) for row in frame.collect())
+    assert rows == [(0, n) for n in range(10, 20)] + [(1, n) for n in range(5)]
+    assert {row.magic for row in frame.collect()} == {2}
+    by_time = read(spark, servers, subscribe=topic, startingTimestamp=str(1_700_000_000_000 + ROWS - 500))
+    assert by_time.count() == 500
+    split = read(spark, servers, subscribe=topic, minPartitions="9")
+    assert split.rdd.getNumPartitions() >= 8
+    assert split.count() == ROWS
+    few = read(spark, servers, assign=json.dumps({topic: [1]}), maxRecordsPerPartition="100")
+    assert few.rdd.getNumPartitions() > 5
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, "one of subscribe, subscribePattern, assign"),
+        ({"subscribe": "t", "assign": '{"t":[0]}'}, "not subscribe and assign together"),
+        ({"subscribe": "t", "startingOfsets": "earliest"}, "did you mean startingOffsets"),
+        ({"subscribe": "t", "kafka.group.id": "g"}, "startingOffsets=group:NAME"),
+        ({"subscribe": "t", "kafka.security.protocol": "SASL"}, "there are PLAINTEXT, SSL"),
+        ({"subscribe": "nothere"}, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ({"subscribe": "flights", "startingOffsets": "latest", "endingOffsets": "latest"}, "cannot start at latest"),
+        ({"subscribe": "flights", "startingOffsets": '{"flights":{"0":1}}'}, "says nothing of flights-1, flights-2"),
+        ({"assign": '{"flights":[7]}'}, "no topic partition flights-7"),
+    ],
+)
+def test_mistakes_are_said(spark, servers, topic, options, reason):
+    with pytest.raises(Exception, match=reason):
+        read(spark, servers, **options).count()
+
+
+def test_what_retention_took_is_an_error_or_left_out(spark, servers):
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name="kept", num_partitions=1)])
+        with Producer(servers) as producer:
+            producer.send_arrow(pa.table({"value": [str(n) for n in range(100)]}), topic="kept")
+        admin.delete_records({TopicPartition("kept", 0): 40})
+    options = {"subscribe": "kept", "startingOffsets": '{"kept":{"0":0}}'}
+    with pytest.raises(Exception, match="starts at 40 by now, offset 0 was to be read"):
+        read(spark, servers, **options).count()
+    assert read(spark, servers, **options, failOnDataLoss="false").count() == 60
+    assert read(spark, servers, subscribe="kept").count() == 60
+
+
+def test_read_committed_and_a_group_to_start_from(spark, servers):
+    with Producer(servers, transactional_id="kafka-topic-test") as producer:
+        for n in range(6):
+            producer.begin_transaction()
+            producer.send("paid", str(n), partition=0)
+            producer.flush()
+            producer.commit_transaction() if n % 2 else producer.abort_transaction()
+    committed = read(spark, servers, **{"subscribe": "paid", "kafka.isolation.level": "read_committed"})
+    assert sorted(row.value for row in committed.collect()) == [b"1", b"3", b"5"]
+    with Consumer(servers, group_id="seen") as consumer:
+        consumer.commit({TopicPartition("paid", 0): 7})
+    rest = read(spark, servers, subscribe="paid", startingOffsets="group:seen")
+    assert min(row.offset for row in rest.collect()) >= 7
+
+
+def test_rows_into_a_topic_and_back_as_they_were(spark, servers):
+    frame = spark.sql(
+        "SELECT CAST(id AS string) AS key, concat('v', id) AS value, "
+        "timestamp_millis(1700000000000 + id) AS timestamp, "
+        "array(named_struct('key', 'h', 'value', CAST('x' AS binary))) AS headers FROM range(500)"
+    )
+    writer = frame.write.format("kafka-topic").option("kafka.bootstrap.servers", servers)
+    writer.option("topic", "written").option("kafka.compression.type", "zstd").mode("append").save()
+    back = read(spark, servers, subscribe="written", includeHeaders="true").collect()
+    assert sorted(int(row.key) for row in back) == list(range(500))
+    assert all(row.value == b"v" + row.key for row in back)
+    assert {(one.key, bytes(one.value)) for row in back for one in row.headers} == {("h", b"x")}
+    assert min(row.timestamp.timestamp() for row in back) == 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("select", "options", "reason"),
+    [
+        ("1 AS value", {"topic": "t"}, "column value is int; binary or string is wanted"),
+        ("'v' AS value", {}, "give the option topic, or a column topic"),
+        ("'v' AS value, 1 AS other", {"topic": "t"}, "no column 'other'"),
+        ("'v' AS value", {"topic": "t", "tpoic": "x"}, "did you mean topic"),
+        ("'v' AS value", {"topic": "t", "delivery": "exactly-once"}, "write_topic"),
+    ],
+)
+def test_rows_that_are_no_records(spark, servers, select, options, reason):
+    writer = spark.sql(f"SELECT {select}").write.format("kafka-topic").option("kafka.bootstrap.servers", servers)
+    with pytest.raises(Exception, match=reason):
+        writer.options(**options).mode("append").save()
+
+
+def test_a_stream_goes_on_from_its_checkpoint(spark, servers, tmp_path):
+    def run() -> None:
+        stream = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
+        frame = stream.options(subscribe="followed", startingOffsets="earliest", maxOffsetsPerTrigger="40").load()
+        query = (
+            frame.selectExpr("value")
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .option("path", str(tmp_path / "out"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(60)
+
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name="followed", num_partitions=2)])
+        with Producer(servers) as producer:
+            producer.send_arrow(pa.table({"value": [f"a{n}" for n in range(100)]}), topic="followed")
+            run()
+            admin.create_partitions({"followed": 3})
+            late = pa.table({"value": [f"b{n}" for n in range(50)], "partition": pa.array([2] * 50, pa.int32())})
+            producer.partitions_for("followed")
+        with Producer(servers) as producer:
+            producer.send_arrow(late, topic="followed")
+        run()
+    values = [row.value for row in spark.read.parquet(str(tmp_path / "out")).collect()]
+    wanted = [f"a{n}".encode() for n in range(100)] + [f"b{n}".encode() for n in range(50)]
+    assert sorted(values) == sorted(wanted)
+    batches = [path for path in (tmp_path / "checkpoint" / "offsets").iterdir() if path.name.isdigit()]
+    assert len(batches) >= 4
+
+
+def test_a_stream_writes_topics_at_least_once(spark, servers, topic, tmp_path):
+    stream = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
+    frame = stream.options(subscribe=topic, startingOffsets="earliest").load().selectExpr("key", "value")
+    query = (
+        frame.writeStream.format("kafka-topic")
+        .option("kafka.bootstrap.servers", servers)
+        .option("topic", "copied")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(60)
+    assert read(spark, servers, subscribe="copied").count() == ROWS

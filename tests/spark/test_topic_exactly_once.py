@@ -1,0 +1,82 @@
+"""Each micro-batch in one transaction: failures and replays leave every row in the topic once."""
+
+import shutil
+
+import pyarrow as pa
+import pytest
+
+import kafkaframes
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, Consumer, NewTopic, Producer
+from kafkaframes.errors import OptionError
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with Broker() as broker:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(name="in", num_partitions=2), NewTopic(name="out", num_partitions=3)])
+        yield broker.bootstrap_servers
+
+
+def values(servers: str, topic: str, isolation: str = "read_committed") -> list[bytes]:
+    with Consumer(servers, isolation_level=isolation, auto_offset_reset="earliest") as consumer:
+        partitions = consumer.partitions_for(topic)
+        consumer.assign(partitions)
+        ends = consumer.end_offsets(partitions)
+        found = []
+        while any(consumer.position(one) < end for one, end in ends.items()):
+            found += consumer.fetch_arrow(2_000, columns=("value",))["value"].to_pylist()
+        return found
+
+
+def produce(servers: str, first: int, end: int) -> list[bytes]:
+    rows = [f"v{n}".encode() for n in range(first, end)]
+    with Producer(servers) as producer:
+        producer.send_arrow(pa.table({"key": rows, "value": rows}), topic="in")
+    return rows
+
+
+def run(spark, servers, checkpoint, *, failing: bool = False) -> None:
+    stream = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
+    frame = stream.options(subscribe="in", startingOffsets="earliest").load()
+    bad = "raise_error('a task fails')" if failing else "value"
+    frame = frame.selectExpr("key", f"CASE WHEN value = 'v7' THEN {bad} ELSE value END AS value")
+    options = {"kafka.bootstrap.servers": servers, "topic": "out"}
+    query = kafkaframes.spark.write_topic(frame, options, checkpoint=checkpoint, trigger={"availableNow": True})
+    assert query.awaitTermination(90)
+
+
+def test_a_failed_batch_and_one_that_is_repeated_after_its_commit(spark, servers, tmp_path):
+    checkpoint = tmp_path / "checkpoint"
+    wanted = produce(servers, 0, 60)
+    with pytest.raises(Exception, match="a task fails"):
+        run(spark, servers, str(checkpoint), failing=True)
+    assert values(servers, "out") == []
+    run(spark, servers, str(checkpoint))
+    assert sorted(values(servers, "out")) == sorted(wanted)
+    newest = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
+    for name in (str(newest), f".{newest}.crc"):  # as if the query had been killed before it noted its commit
+        (checkpoint / "commits" / name).unlink(missing_ok=True)
+    wanted += produce(servers, 60, 90)
+    run(spark, servers, str(checkpoint))
+    assert sorted(values(servers, "out")) == sorted(wanted)
+    shutil.rmtree(checkpoint)
+
+
+def test_a_batch_is_written_as_a_whole_or_not_at_all(spark, servers):
+    options = {"kafka.bootstrap.servers": servers, "topic": "whole"}
+    frame = spark.range(100).selectExpr("CAST(id AS string) AS value")
+    assert kafkaframes.spark.write_topic(frame, options) is None
+    broken = spark.range(100).selectExpr("IF(id = 99, raise_error('no'), CAST(id AS string)) AS value")
+    with pytest.raises(Exception, match="no"):
+        kafkaframes.spark.write_topic(broken, options)
+    assert sorted(map(int, values(servers, "whole"))) == list(range(100))
+
+
+def test_what_a_write_chooses_itself_is_refused(spark, servers):
+    options = {"kafka.bootstrap.servers": servers, "topic": "t", "kafka.acks": "1"}
+    with pytest.raises(OptionError, match=r"kafka\.acks"):
+        kafkaframes.spark.write_topic(spark.range(1).selectExpr("'v' AS value"), options)
