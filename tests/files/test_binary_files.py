@@ -1,7 +1,6 @@
 """Indexes and producer snapshots: what brokers wrote comes back byte for byte; anything else is refused with its
 place."""
 
-import doctest
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.files import offset_index, producer_snapshot, time_index, txn_index
+from kafkaframes.files import producer_snapshot
 from kafkaframes.files.names import FileName
 from kafkaframes.files.offset_index import OffsetIndex, OffsetPosition, read_offset_index, write_offset_index
 from kafkaframes.files.producer_snapshot import ProducerEntry, read_producer_snapshot, write_producer_snapshot
@@ -159,8 +158,3 @@ def test_an_offset_that_does_not_fit_is_not_written(offset):
 def test_a_position_that_does_not_fit_is_not_written():
     with pytest.raises(LogDirError, match="31 bits"):
         write_offset_index(OffsetIndex(50, np.array([51]), np.array([2**31])))
-
-
-@pytest.mark.parametrize("module", [offset_index, time_index, txn_index])
-def test_examples_in_the_docstrings_hold(module):
-    assert doctest.testmod(module).failed == 0

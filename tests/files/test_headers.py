@@ -1,6 +1,5 @@
 """Batch headers: the plain walk and the compiled scan see the same, on real logs and on any bytes."""
 
-import doctest
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from hypothesis import strategies as st
 
 from kafkaframes.dump.summary import glance, tasks_of, walk
 from kafkaframes.errors import LogDirError
-from kafkaframes.files import headers
 from kafkaframes.files.filesystem import LocalFileSystem
 from kafkaframes.files.headers import HeaderWalk, read_batch
 from kafkaframes.files.scan import scan_segment
@@ -107,7 +105,3 @@ def test_a_segment_that_vanished_is_a_problem_not_an_exception(tmp_path):
     path.unlink()
     for look in (glance, walk):
         assert str(path) in look(LocalFileSystem(), segment).problem
-
-
-def test_examples_in_the_docstrings_hold():
-    assert doctest.testmod(headers).failed == 0

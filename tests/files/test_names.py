@@ -1,20 +1,13 @@
 """Names of directories and files: taken apart, put together, and refused."""
 
-import doctest
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.files import filesystem, names
+from kafkaframes.files import names
 from kafkaframes.files.names import DirectoryName, FileName, TopicPartition
 
 UNIQUE_ID = "3a400b54ac4a47ee86e55390ecea333b"
-
-
-@pytest.mark.parametrize("module", [names, filesystem])
-def test_examples_in_the_docstrings_hold(module):
-    assert doctest.testmod(module).failed == 0
 
 
 @pytest.mark.parametrize(
