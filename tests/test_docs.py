@@ -42,3 +42,22 @@ def test_help_fits_a_terminal(name):
     for one in commands:
         lines = CliRunner().invoke(cli, [*one.split(), "--help"], terminal_width=80).output.splitlines()
         assert [line for line in lines if len(line) > 80] == [], one
+
+
+@pytest.mark.parametrize("page", ["DESIGN.md", "docs/contributing.md"])
+def test_files_that_a_page_of_the_house_names_are_there(page):
+    """A path with a folder is one of the package or of the checkout; names such as ``_name.py`` stand for any."""
+    text = (ROOT / page).read_text()
+    named = {
+        one for one in re.findall(r"`((?:src/)?[a-z_][a-z_0-9/.]*/[a-z_0-9.]*)`", text) if not one.startswith("..")
+    }
+    examples = ("greet", "_name", "/name.py", "dist/")  # of recipes, or made by a command
+    missing = [
+        one
+        for one in named
+        if not any(part in one for part in examples)
+        and not (ROOT / one).exists()
+        and not (ROOT / "src" / "kafkaframes" / one).exists()
+    ]
+    assert len(named) > 10
+    assert missing == []
