@@ -51,8 +51,27 @@ def test_the_example_mended():
 
 
 def test_versions_of_a_tag_are_not_optional_as_the_document_says():
-    with pytest.raises(SpecError, match="no versions"):
+    """The error proposes what the document means by that: all flexible versions, 9+ here."""
+    with pytest.raises(SpecError, match=r'tag 0 without taggedVersions: .* "taggedVersions": "9\+"') as caught:
         load_message(MENDED.replace(', "taggedVersions": "9+" }', " }"))
+    assert caught.value.path
+
+
+@pytest.mark.parametrize(
+    ("keys", "flexible", "proposal"),
+    [
+        ({"versions": "0+"}, "9+", '"taggedVersions": "9+"'),
+        ({"versions": "11+"}, "9+", '"taggedVersions": "11+"'),
+        ({}, "none", "no version that has the field is flexible"),
+        ({"versions": "0-3"}, "9+", "no version that has the field is flexible"),
+        ({"versions": "0-10"}, "9+", "must be open"),
+    ],
+)
+def test_the_versions_that_are_proposed_for_a_tag_are_flexible_and_have_the_field(keys, flexible, proposal):
+    top = {"apiKey": 1, "type": "request", "name": "FooRequest", "validVersions": "0-12", "flexibleVersions": flexible}
+    with pytest.raises(SpecError) as caught:
+        load_message(json.dumps({**top, "fields": [{"name": "U", "type": "int8", "tag": 0, **keys}]}))
+    assert proposal in str(caught.value)
 
 
 def response(message_default, versions):

@@ -265,9 +265,9 @@ def _field(value: Any, where: JsonPath, parents: tuple[str, ...]) -> FieldDecl:
     except SpecError as error:
         raise one.refusal(error.reason, "type") from None
     tagged = one.versions("taggedVersions") or Versions.NONE
-    versions = one.versions("versions")
+    versions, tag = one.versions("versions"), one.integer("tag", 32)
     if versions is None:
-        if tagged.is_empty:
+        if tagged.is_empty and tag is None:  # a tag without versions is for a rule that knows the flexible ones
             raise one.refusal(f"{name} has no versions: say in which versions it is, such as 0+")
         versions = tagged
     return FieldDecl(
@@ -277,7 +277,7 @@ def _field(value: Any, where: JsonPath, parents: tuple[str, ...]) -> FieldDecl:
         type=field_type,
         versions=versions,
         nullable_versions=one.versions("nullableVersions") or Versions.NONE,
-        tag=one.integer("tag", 32),
+        tag=tag,
         tagged_versions=tagged,
         flexible_versions=one.versions("flexibleVersions"),
         map_key=one.boolean("mapKey"),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from kafkaframes.spec.declared import ENTITY_TYPES, FieldDecl, StructDecl
 from kafkaframes.spec.defaults import NULL_TEXT, BadDefaultError, parse_default
 from kafkaframes.spec.registry import Message, Rule, Spoken
+from kafkaframes.spec.versions import Versions
 
 FIELD_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 
@@ -54,11 +55,26 @@ def _array_of_records(one: FieldDecl, _message: Message) -> Iterator[str]:
         yield "there are no arrays of records: use an array of structs with a records field"
 
 
-def _tag_pair(one: FieldDecl, _message: Message) -> Iterator[str]:
+def _tag_pair(one: FieldDecl, message: Message) -> Iterator[str]:
     if one.tag is None and not one.tagged_versions.is_empty:
         yield f"taggedVersions {one.tagged_versions} without a tag: give the field a tag, or drop taggedVersions"
     if one.tag is not None and one.tagged_versions.is_empty:
-        yield f'tag {one.tag} without taggedVersions: say from which version it is tagged, such as "2+"'
+        yield f"tag {one.tag} without taggedVersions: {_where_tagged(one, message)}"
+
+
+def _where_tagged(one: FieldDecl, message: Message) -> str:
+    """Propose the versions that KIP-482 means when a tag stands alone: all flexible ones that have the field."""
+    flexible = _flexible(one, message)
+    wanted = flexible if one.versions.is_empty else flexible.intersect(one.versions)
+    if wanted.is_empty:
+        return f"and no version that has the field is flexible (flexibleVersions {flexible})"
+    if not wanted.is_open:
+        return f"they must be open, and the versions of the field end: {one.versions}"
+    return f'the generator wants them told; in all flexible versions: "taggedVersions": "{wanted}"'
+
+
+def _flexible(one: FieldDecl, message: Message) -> Versions:
+    return message.flexible_versions if one.flexible_versions is None else one.flexible_versions
 
 
 def _tag_key(one: FieldDecl, _message: Message) -> Iterator[str]:
@@ -88,7 +104,7 @@ def _tag_subset(one: FieldDecl, _message: Message) -> Iterator[str]:
 
 
 def _tag_flexible(one: FieldDecl, message: Message) -> Iterator[str]:
-    flexible = message.flexible_versions if one.flexible_versions is None else one.flexible_versions
+    flexible = _flexible(one, message)
     if not flexible.covers(one.tagged_versions):
         yield f"taggedVersions {one.tagged_versions} must lie within the flexible versions, {flexible}"
 
