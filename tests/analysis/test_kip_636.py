@@ -7,14 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tests.messages.values import make_value
 
 from kafkaframes.analysis.kip_636 import FLEXIBLE, RAISED, Cost, Costs, measure, own_plan, tagged_plan
 from kafkaframes.capture.wire_cost import Task, measure_kip_636
 from kafkaframes.cli.analyze_kip_636 import command
-from kafkaframes.messages import message
+from kafkaframes.messages import class_of, message
 from kafkaframes.messages.columns import encode_columns
 from kafkaframes.messages.plan import plan_message
 from kafkaframes.spec import catalog
+from kafkaframes.spec.error_tags import Tagger
 from kafkaframes.spec.kip_636 import rewrite
 
 DATA = Path(__file__).parent.parent / "data"
@@ -43,6 +45,39 @@ def test_in_place_is_what_the_rewrite_gives_to_a_new_version():
 def columns(name, version, *values):
     cls = message(name)
     return cls.decode_columns([value.encode(version) for value in values], version)
+
+
+@pytest.mark.parametrize("api", [pytest.param(api, id=api.name) for api in catalog.apis() if api.key not in (17, 18)])
+def test_in_place_at_every_version_is_what_a_spec_with_tags_at_that_version_gives(api):
+    """Made the long way: another spec, another class, the value by its JSON."""
+    cls = message(api.response)
+    for version in api.versions:
+        if not cls.spec.is_flexible(version):
+            continue
+        other = class_of(Tagger(cls.spec, before=version, version=version, suffix=False).run())
+        values = [make_value(cls, version, seed) for seed in range(3)]
+        forms = [value.to_json(version, records="base64") for value in values]
+        cost = measure(columns(api.response, version, *values), None, api.key, version)[FLEXIBLE]
+        assert cost.before == sum(value.size(version) for value in values)
+        assert cost.after == sum(other.from_json(form, version).size(version) for form in forms)
+
+
+@pytest.mark.parametrize(("partitions", "before", "after"), [(100, 3319, 3019), (1000, 33020, 30020)])
+def test_produce_costs_what_kafkas_own_writers_take(partitions, before, after):
+    cls = message("ProduceResponse")
+    parts = [cls.PartitionProduceResponse(index=number) for number in range(partitions)]
+    value = cls(responses=[cls.TopicProduceResponse(name="t" * 10, partition_responses=parts)])
+    cost = measure(columns("ProduceResponse", 11, value), None, 0, 11)[FLEXIBLE]
+    assert (cost.before, cost.after) == (before, after)
+
+
+@pytest.mark.parametrize(("length", "more"), [(0, 2), (126, 2), (127, 3), (300, 3)])
+def test_a_message_that_is_set_costs_two_bytes_more_and_three_above_126(length, more):
+    cls = message("ProduceResponse")
+    for text, saved in ((None, 3), ("x" * length, 2 - more)):  # a code that is 0, and a message
+        part = cls.PartitionProduceResponse(error_message=text)
+        value = cls(responses=[cls.TopicProduceResponse(partition_responses=[part])])
+        assert measure(columns("ProduceResponse", 11, value), None, 0, 11)[FLEXIBLE].saved == saved
 
 
 def test_the_documents_numbers_for_offset_commit_and_heartbeat():

@@ -20,7 +20,8 @@ from kafkaframes.errors import EncodeError
 from kafkaframes.messages.columns import encode_columns
 from kafkaframes.messages.plan import FieldPlan, MessagePlan, StructPlan, plan_message
 from kafkaframes.spec import catalog
-from kafkaframes.spec.kip_636 import API_VERSIONS, FIELDS
+from kafkaframes.spec.error_tags import FIELDS
+from kafkaframes.spec.kip_636 import API_VERSIONS
 
 Ints = npt.NDArray[np.int64]
 FLEXIBLE, INFLEXIBLE, RAISED = "flexible", "inflexible", "raised"

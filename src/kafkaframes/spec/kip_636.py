@@ -22,43 +22,18 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kafkaframes.errors import SpecError
+from kafkaframes.spec.error_tags import Kept, TaggedField, Tagger
 from kafkaframes.spec.layout import Slot, layout
-from kafkaframes.spec.model import FieldSpec, MessageSpec, StructSpec
+from kafkaframes.spec.model import MessageSpec, StructSpec
 from kafkaframes.spec.versions import MAX_VERSION, Versions
 
 SASL_HANDSHAKE, API_VERSIONS = 17, 18
-#: Name of a field and its type: only a field that has both is an error code or message.
-FIELDS: Final = {"ErrorCode": "int16", "ErrorMessage": "string"}
-KINDS: Final = {"int16": "code", "string": "message"}
 _BY_DOCUMENT: Final = {
     SASL_HANDSHAKE: "the document leaves it out: clients up to 2.4 negotiate its version wrongly (KAFKA-9577)",
 }
 _BY_KIP_511: Final = {
     API_VERSIONS: "every client must be able to read its error code, whatever the version (KIP-511)",
 }
-
-Path = tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TaggedField:
-    """One field that became a tag.
-
-    Attributes:
-        message: the response's name; ``path`` the names of the fields that lead to it.
-        kind: ``code`` or ``message``.
-        tag: its number, from ``version`` on.
-        is_null_default_new: null was made its default.
-        arrays: how many arrays it stands in.
-    """
-
-    message: str
-    path: Path
-    kind: str
-    tag: int
-    version: int
-    is_null_default_new: bool
-    arrays: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +46,6 @@ class RewrittenApi:
     before: int
     version: int
     is_flexible_new: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What stays as it is, and why: a whole message (no path) or one field of it."""
-
-    message: str
-    path: Path
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +82,10 @@ def rewrite(specs: Mapping[str, MessageSpec], *, suffix: bool = False, as_writte
             kept.append(Kept(response.name, (), reason or "there is no request to it"))
             continue
         made = _Message(request, response, chosen)
-        kept += made.kept
-        if made.fields:
+        kept += made.tagger.kept
+        if made.tagger.fields:
             apis.append(made.api)
-            fields += made.fields
+            fields += made.tagger.fields
             out |= {one.name: one for one in (made.request, made.response)}
         else:
             kept.append(Kept(response.name, (), "no error code or message that is not tagged already"))
@@ -134,10 +100,6 @@ class _Choice:
     left_out: Mapping[int, str]
     raises_unstable: bool
 
-    def wants(self, one: FieldSpec) -> bool:
-        """Whether a field's name is one of those that are to be tagged."""
-        return any(one.name == name or (self.suffix and one.name.endswith(name)) for name in FIELDS)
-
     def reason_to_keep(self, request: MessageSpec | None, response: MessageSpec) -> str | None:
         """Say why an API is not rewritten; None if it is."""
         if response.is_removed or (request is not None and request.is_removed):
@@ -148,88 +110,22 @@ class _Choice:
 
 
 class _Message:
-    """The work on one API: ``request``, ``response`` and ``fields`` are the outcome."""
+    """The work on one API: ``request``, ``response``, ``api``, and the ``tagger`` that knows of fields."""
 
     def __init__(self, request: MessageSpec, response: MessageSpec, choice: _Choice) -> None:
-        self.choice = choice
         self.before = response.valid_versions.highest
         in_place = request.latest_version_unstable and not choice.raises_unstable
         self.version = self.before if in_place else self.before + 1
-        self.old = response
-        self.fields: list[TaggedField] = []
-        self.kept: list[Kept] = []
-        self.tagged: set[tuple[str, str]] = set()  # struct and field
-        self.structs: dict[str, StructSpec] = {}
-        top = self._struct(response.struct, (), 0)
-        if not self.fields:
+        self.tagger = Tagger(response, before=self.before, version=self.version, suffix=choice.suffix)
+        tagged = self.tagger.run()
+        if not self.tagger.fields:
             return
-        structs = {name: self.structs.get(name, one) for name, one in response.structs.items()}
-        self.response = self._raise(replace(response, struct=top, structs=structs))
-        self.request = self._raise(request)
-        self._check(response, self.response, self.tagged)
+        self.response, self.request = self._raise(tagged), self._raise(request)
+        self._check(response, self.response, self.tagger.tagged)
         self._check(request, self.request, set())
         is_new = self.response.is_flexible(self.version) and not response.is_flexible(self.before)
         key = response.api_key if response.api_key is not None else -1
         self.api = RewrittenApi(key, request.name, response.name, self.before, self.version, is_new)
-
-    # ---- the fields -----------------------------------------------------------------------------------------------
-
-    def _struct(self, struct: StructSpec, path: Path, arrays: int) -> StructSpec:
-        """Return a struct with its error fields tagged; structs within it go to ``structs``."""
-        free = max([one.tag for one in struct.fields if one.tag is not None], default=-1) + 1
-        fields = []
-        for one in struct.fields:
-            here = (*path, one.name)
-            tagged = one
-            if self.choice.wants(one) and self._can_be_tagged(one, here):
-                tagged = self._tag(one, free)
-                free += 1
-                null = tagged.default is None and one.default is not None
-                kind = KINDS[one.type.name]
-                self.tagged.add((struct.name, one.name))
-                self.fields.append(TaggedField(self.old.name, here, kind, free - 1, self.version, null, arrays))
-            fields.append(tagged)
-            if one.type.is_struct and one.is_present(self.before):
-                self._inner(one, here, arrays + one.type.is_array)
-        return replace(struct, fields=tuple(fields))
-
-    def _inner(self, one: FieldSpec, path: Path, arrays: int) -> None:
-        name = one.type.name
-        if name not in self.structs:  # a common struct is tagged once, wherever it is used
-            self.structs[name] = self.old.structs[name]  # while it is under way
-            self.structs[name] = self._struct(self.old.structs[name], path, arrays)
-
-    def _can_be_tagged(self, one: FieldSpec, path: Path) -> bool:
-        reason = None
-        if one.type.is_array or one.type.name not in KINDS:
-            reason = f"its type is {one.type}"
-        elif one.tag is not None:
-            reason = f"it is tag {one.tag} already"
-        elif not one.is_present(self.before):
-            reason = f"version {self.before} has it no more: its versions are {one.versions}"
-        elif one.map_key:
-            reason = "it is a key of its array, and a key cannot be tagged"
-        if reason is not None:
-            self.kept.append(Kept(self.old.name, path, reason))
-        return reason is None
-
-    def _tag(self, one: FieldSpec, tag: int) -> FieldSpec:
-        """Return a field as a tag from the new version on; null is its default where every version allows null."""
-        versions = Versions(one.versions.lowest, MAX_VERSION)
-        nullable = one.nullable_versions
-        if nullable.contains(self.before):
-            nullable = Versions(nullable.lowest, MAX_VERSION)
-        is_empty = one.default == ""
-        return replace(
-            one,
-            versions=versions,
-            nullable_versions=nullable,
-            tag=tag,
-            tagged_versions=Versions(self.version, MAX_VERSION),
-            default=None if is_empty and nullable.covers(versions) else one.default,
-        )
-
-    # ---- the version ----------------------------------------------------------------------------------------------
 
     def _raise(self, spec: MessageSpec) -> MessageSpec:
         """Return a spec with the new version, which is flexible."""
