@@ -129,7 +129,8 @@ def test_offsets(broker, version, commit_version):
         return answer.topics[0].partitions[0].error_code
 
     if commit_version < 5:
-        assert stage() == code("INVALID_TXN_STATE")  # the group is not part of the transaction yet
+        missing = "TRANSACTION_ABORTABLE" if commit_version == 4 else "INVALID_TXN_STATE"
+        assert stage() == code(missing)  # the group is not part of the transaction yet
         wrong = broker.send("AddOffsetsToTxn", version, **fields | {"producer_epoch": 5}).error_code
         assert wrong == code("PRODUCER_FENCED" if version >= 2 else "INVALID_PRODUCER_EPOCH")
         assert broker.send("AddOffsetsToTxn", version, **fields).error_code == 0

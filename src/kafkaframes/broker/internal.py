@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 from kafkaframes.append.settings import LARGEST_INT64
 from kafkaframes.broker.batches import build_batch, build_marker
-from kafkaframes.broker.topics import Partition
+from kafkaframes.broker.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, Partition
 from kafkaframes.partition.fetch import LOG_END
 from kafkaframes.partition.producers import COORDINATOR
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.scan import FILE
 
 _CHUNK_BYTES = 1 << 20
+_BASE_SEQUENCES = {GROUP_OFFSETS: 0, SHARE_GROUP_STATE: 0}  # what Kafka's coordinators of these write
 KeyValue = tuple[bytes | None, bytes | None]
 
 
@@ -93,6 +94,7 @@ class InternalTopics:
             timestamp_ms=self._now_ms(),
             producer_id=producer_id,
             producer_epoch=producer_epoch,
+            base_sequence=_BASE_SEQUENCES.get(topic, -1),
             transactional=transactional,
         )
         return self._append(self._partition_of(topic, partition), data)

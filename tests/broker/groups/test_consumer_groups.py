@@ -51,26 +51,26 @@ def indexes(answer: Beaten) -> list[int] | None:
 
 def test_a_member_joins_and_has_everything_at_once(bench):
     answer = beat(bench)
-    assert (answer.member_id, answer.epoch, answer.interval_ms, indexes(answer)) == ("m", 1, 5_000, [0, 1, 2, 3])
+    assert (answer.member_id, answer.epoch, answer.interval_ms, indexes(answer)) == ("m", 2, 5_000, [0, 1, 2, 3])
     assert bench.group().state_name == "Stable"
-    again = beat(bench, epoch=1)
-    assert (again.epoch, again.assignment) == (1, None)
+    again = beat(bench, epoch=2)
+    assert (again.epoch, again.assignment) == (2, None)
 
 
 def test_a_partition_goes_to_its_new_owner_when_the_old_one_has_given_it_up(bench):
     have = beat(bench).assignment
     second = beat(bench, "n")
-    assert (second.epoch, indexes(second)) == (2, [])
+    assert (second.epoch, indexes(second)) == (3, [])
     assert member(bench, "n").state is MemberState.UNRELEASED_PARTITIONS
-    told = beat(bench, epoch=1)
-    assert (told.epoch, len(told.assignment)) == (1, 2)
+    told = beat(bench, epoch=2)
+    assert (told.epoch, len(told.assignment)) == (2, 2)
     assert member(bench).state is MemberState.UNREVOKED_PARTITIONS
-    assert beat(bench, "n", 2).assignment is None  # it is not released yet
-    assert beat(bench, epoch=1, owned=have).assignment is None  # and says so
-    assert beat(bench, epoch=1).epoch == 1  # nothing is said, nothing is confirmed
-    done = beat(bench, epoch=1, owned=told.assignment)
-    assert done.epoch == 2
-    mine = beat(bench, "n", 2)
+    assert beat(bench, "n", 3).assignment is None  # it is not released yet
+    assert beat(bench, epoch=2, owned=have).assignment is None  # and says so
+    assert beat(bench, epoch=2).epoch == 2  # nothing is said, nothing is confirmed
+    done = beat(bench, epoch=2, owned=told.assignment)
+    assert done.epoch == 3
+    mine = beat(bench, "n", 3)
     assert mine.assignment == have - told.assignment
     assert bench.group().state_name == "Stable"
 
@@ -78,13 +78,13 @@ def test_a_partition_goes_to_its_new_owner_when_the_old_one_has_given_it_up(benc
 def test_an_answer_that_was_missed_is_given_again(bench):
     have = beat(bench).assignment
     beat(bench, "n")
-    told = beat(bench, epoch=1)
-    assert beat(bench, epoch=1, owned=told.assignment).epoch == 2
-    assert beat(bench, epoch=1, owned=told.assignment).epoch == 2  # it has not seen that
-    assert code_of(bench, "m", 1) == refusal.FENCED_MEMBER_EPOCH
-    assert code_of(bench, "m", 1, owned=have) == refusal.FENCED_MEMBER_EPOCH
-    assert code_of(bench, "m", 3) == refusal.FENCED_MEMBER_EPOCH
-    full = beat(bench, epoch=2, rebalance_timeout_ms=60_000, topics=["orders"], owned=told.assignment)
+    told = beat(bench, epoch=2)
+    assert beat(bench, epoch=2, owned=told.assignment).epoch == 3
+    assert beat(bench, epoch=2, owned=told.assignment).epoch == 3  # it has not seen that
+    assert code_of(bench, "m", 2) == refusal.FENCED_MEMBER_EPOCH
+    assert code_of(bench, "m", 2, owned=have) == refusal.FENCED_MEMBER_EPOCH
+    assert code_of(bench, "m", 4) == refusal.FENCED_MEMBER_EPOCH
+    full = beat(bench, epoch=3, rebalance_timeout_ms=60_000, topics=["orders"], owned=told.assignment)
     assert full.assignment == told.assignment
 
 
@@ -92,8 +92,8 @@ def test_a_member_that_leaves_gives_all_to_the_others(bench):
     beat(bench)
     beat(bench, "n")
     assert beat(bench, "n", -1) == Beaten("n", -1)
-    answer = beat(bench, epoch=1)
-    assert answer.epoch == 3
+    answer = beat(bench, epoch=2)
+    assert answer.epoch == 4
     assert beat(bench, "m", -1) == Beaten("m", -1)
     assert bench.group().state_name == "Empty"
     assert code_of(bench, "m", -1) == refusal.UNKNOWN_MEMBER_ID
@@ -106,7 +106,7 @@ def test_a_member_that_is_not_heard_of_is_given_up(bench):
         bench.clock.advance(20)
         beat(bench, epoch=member(bench).epoch, owned=member(bench).assigned)
     assert list(bench.group().members) == ["m"]
-    assert code_of(bench, "n", 2) == refusal.UNKNOWN_MEMBER_ID
+    assert code_of(bench, "n", 3) == refusal.UNKNOWN_MEMBER_ID
     assert len(member(bench).assigned) == 4
 
 
@@ -114,55 +114,55 @@ def test_a_member_that_does_not_give_up_in_time_is_given_up(bench):
     have = beat(bench).assignment
     beat(bench, "n")
     for _ in range(3):
-        beat(bench, epoch=1, owned=have)
-        beat(bench, "n", 2)
+        beat(bench, epoch=2, owned=have)
+        beat(bench, "n", 3)
         bench.clock.advance(20)
     assert list(bench.group().members) == ["n"]
-    assert len(beat(bench, "n", 2).assignment) == 4
+    assert len(beat(bench, "n", 3).assignment) == 4
 
 
 def test_another_subscription_is_another_assignment(bench):
     beat(bench)
-    answer = beat(bench, epoch=1, topics=["orders", "payments"])
-    assert (answer.epoch, len(answer.assignment)) == (2, 6)
-    fewer = beat(bench, epoch=2, topics=["payments"])
-    assert (fewer.epoch, len(fewer.assignment)) == (2, 2)  # first it gives up orders
-    assert beat(bench, epoch=2, owned=fewer.assignment).epoch == 3
+    answer = beat(bench, epoch=2, topics=["orders", "payments"])
+    assert (answer.epoch, len(answer.assignment)) == (3, 6)
+    fewer = beat(bench, epoch=3, topics=["payments"])
+    assert (fewer.epoch, len(fewer.assignment)) == (3, 2)  # first it gives up orders
+    assert beat(bench, epoch=3, owned=fewer.assignment).epoch == 4
 
 
 def test_topics_that_come_and_grow_are_seen_by_the_next_heartbeat(bench):
     beat(bench, topics=["orders", "later"])
     bench.topics.add("orders", 6)
-    assert len(beat(bench, epoch=1).assignment) == 6
+    assert len(beat(bench, epoch=2).assignment) == 6
     bench.topics.add("later", 1)
-    assert len(beat(bench, epoch=2).assignment) == 7
+    assert len(beat(bench, epoch=3).assignment) == 7
     del bench.topics.known["orders"]
-    assert len(beat(bench, epoch=3).assignment) == 1
+    assert len(beat(bench, epoch=4).assignment) == 1
 
 
 def test_a_pattern_is_all_topics_that_match_it(bench):
     assert len(beat(bench, topics=None, regex="orders|pay.*").assignment) == 6
     bench.topics.add("pay-2", 3)
-    assert len(beat(bench, epoch=1).assignment) == 9
+    assert len(beat(bench, epoch=2).assignment) == 9
     bench.restart()
     assert bench.group().regexes == {"orders|pay.*": {"orders", "payments", "pay-2"}}
     assert code_of(bench, "n", topics=None, regex="(?=x)") == refusal.INVALID_REGULAR_EXPRESSION
-    assert len(beat(bench, epoch=2, topics=["orders"], regex="").assignment) == 4
+    assert len(beat(bench, epoch=3, topics=["orders"], regex="").assignment) == 4
     assert bench.group().regexes == {}
 
 
 def test_a_static_member_comes_back_to_what_it_had(bench):
     beat(bench, instance_id="a")
     beat(bench, "n", instance_id="b")
-    told = beat(bench, epoch=1, instance_id="a")
-    beat(bench, epoch=1, instance_id="a", owned=told.assignment)
-    mine = beat(bench, "n", 2, instance_id="b").assignment
+    told = beat(bench, epoch=2, instance_id="a")
+    beat(bench, epoch=2, instance_id="a", owned=told.assignment)
+    mine = beat(bench, "n", 3, instance_id="b").assignment
     assert code_of(bench, "n2", instance_id="b") == refusal.UNRELEASED_INSTANCE_ID
     assert beat(bench, "n", -2, instance_id="b") == Beaten("n", -2)
     epoch = bench.group().epoch
     back = beat(bench, "n2", instance_id="b")
     assert (back.assignment, back.epoch, bench.group().epoch) == (mine, epoch, epoch)
-    assert code_of(bench, "n", 2, instance_id="b") == refusal.FENCED_INSTANCE_ID
+    assert code_of(bench, "n", 3, instance_id="b") == refusal.FENCED_INSTANCE_ID
     assert "n" not in bench.group().members
     bench.restart()
     assert beat(bench, "n2", epoch, instance_id="b").epoch == epoch
@@ -201,13 +201,13 @@ def test_requests_that_contradict_themselves_are_refused(bench, name, epoch, cha
 
 
 def test_members_of_no_group_and_of_other_groups_are_refused(bench):
-    assert code_of(bench, "m", 1) == refusal.GROUP_ID_NOT_FOUND
+    assert code_of(bench, "m", 2) == refusal.GROUP_ID_NOT_FOUND
     beat(bench)
-    assert code_of(bench, "n", 1) == refusal.UNKNOWN_MEMBER_ID
+    assert code_of(bench, "n", 2) == refusal.UNKNOWN_MEMBER_ID
     full = Bench(GroupSettings(consumer_max_size=1))
     beat(full)
     assert code_of(full, "n") == refusal.GROUP_MAX_SIZE_REACHED
-    assert beat(full).epoch == 1  # who is in may join again
+    assert beat(full).epoch == 2  # who is in may join again
 
 
 def test_version_0_gives_members_their_ids(bench):
@@ -218,14 +218,14 @@ def test_version_0_gives_members_their_ids(bench):
 def test_everything_is_there_after_a_restart(bench):
     beat(bench)
     beat(bench, "n", rack_id="r", assignor="range")
-    beat(bench, epoch=1)
+    beat(bench, epoch=2)
     before = bench.group()
     bench.restart()
     after = bench.group()
     for name in ("epoch", "assignment_epoch", "members", "targets", "static_members", "metadata_hash", "state_name"):
         assert getattr(after, name) == getattr(before, name), name
     kept = member(bench).assigned
-    assert beat(bench, epoch=1, owned=kept).epoch == 2
+    assert beat(bench, epoch=2, owned=kept).epoch == 3
     bench.clock.advance(50)
     assert bench.group().is_empty
 
@@ -249,7 +249,7 @@ def test_empty_groups_change_their_protocol_and_others_do_not(bench):
     where = TopicPartition("orders", 0)
     bench.coordinator.commit(Committer("g", joined.member_id, None, 1), {where: Offset(5)})
     bench.clock.advance(11)
-    assert beat(bench).epoch == 1
+    assert beat(bench).epoch == 2
     assert bench.coordinator.commits.fetch(Committer("g"), [where])[where].offset == 5
     assert bench.join()[0].error == refusal.INCONSISTENT_GROUP_PROTOCOL
     bench.restart()
@@ -264,7 +264,7 @@ def test_empty_groups_change_their_protocol_and_others_do_not(bench):
 def test_commits_and_fetches_name_the_epoch(bench):
     beat(bench)
     where = TopicPartition("orders", 0)
-    who = Committer("g", "m", None, 1)
+    who = Committer("g", "m", None, 2)
     assert bench.coordinator.commit(who, {where: Offset(5)}) == {where: 0}
     assert bench.coordinator.commits.fetch(who, [where])[where].offset == 5
     assert bench.coordinator.commits.fetch(Committer("g"), [where])[where].offset == 5

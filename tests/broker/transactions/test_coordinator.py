@@ -61,7 +61,7 @@ class Bench:
         return self.init()
 
     def add(self, who: ProducerIdentity, *partitions: TopicPartition) -> None:
-        self.coordinator.add_partitions("t", *who, partitions or (T0,))
+        self.coordinator.add_partitions("t", *who, partitions or (T0,), version=self.version)
 
     def end(self, who: ProducerIdentity, *, commit: bool = True, version: int | None = None) -> ProducerIdentity:
         version = self.version if version is None else version
@@ -155,6 +155,7 @@ def test_an_open_transaction_is_aborted_by_the_next_initialisation(bench):
     new = bench.init_again()
     ((where, commit, _, epoch, _),) = bench.markers
     assert (where, commit) == (T0, False)
+    assert (epoch, new.producer_epoch) == ((2, 3) if bench.version == 2 else (1, 2))
     assert old.producer_epoch < epoch < new.producer_epoch  # nobody else has the epoch of the marker
     assert code_of(bench.add, old) == refusal.PRODUCER_FENCED
     assert code_of(bench.end, old) == refusal.PRODUCER_FENCED

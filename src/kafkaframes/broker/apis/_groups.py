@@ -91,23 +91,25 @@ class OffsetRows:
         return NONE
 
     def answer(self, topic_type: Any, partition_type: Any, done: dict[TopicPartition, int] | int) -> list[Any]:
-        """Return the answer's topics, in the request's order.
+        """Return the answer's topics; those that were refused at once come first, as in Kafka's answers.
 
         Args:
             topic_type, partition_type: the structs.
             done: the code of each offset that could be committed, or one for all.
         """
-        topics = []
+        topics: list[Any] = []
         for topic in self._request.body.topics:
             name = self._names[topic.topic_id] if self._by_id else topic.name
-            rows = []
+            wrong, right = [], []
             for row in topic.partitions:
                 code = self.codes.get((self._key(topic), row.partition_index))
+                rows = right if code is None else wrong
                 if code is None:
                     code = done if isinstance(done, int) else done[TopicPartition(name, row.partition_index)]
                 rows.append(partition_type(partition_index=row.partition_index, error_code=code))
-            topics.append(topic_type(name=topic.name, topic_id=topic.topic_id, partitions=rows))
-        return topics
+            answer = topic_type(name=topic.name, topic_id=topic.topic_id, partitions=wrong + right)
+            topics.append((not wrong, answer))
+        return [one for _, one in sorted(topics, key=lambda pair: pair[0])]
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Iterator[tuple[str, list[int]]]:

@@ -93,19 +93,18 @@ def _why_not(request: Request, broker: BrokerState, where: TopicPartition) -> in
 
 
 def _rows(request: Request, topics: Any, codes: _Codes) -> list[Any]:
-    types = request.types
-    return [
-        types.AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
-                types.AddPartitionsToTxnPartitionResult(
-                    partition_index=index, partition_error_code=codes[TopicPartition(topic.name, index)]
-                )
-                for index in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+    """Return the answer's topics; what was not attempted comes after what was refused, as in Kafka's answers."""
+    types, not_tried = request.types, CODE["OPERATION_NOT_ATTEMPTED"]
+    found = []
+    for topic in topics:
+        places = [TopicPartition(topic.name, index) for index in topic.partitions]
+        places.sort(key=lambda where: codes[where] == not_tried)
+        rows = [
+            types.AddPartitionsToTxnPartitionResult(partition_index=where.partition, partition_error_code=codes[where])
+            for where in places
+        ]
+        found.append(types.AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=rows))
+    return found
 
 
 API = Api(

@@ -13,7 +13,7 @@ from typing import Any
 
 from kafkaframes.broker.api import Answer, Api
 from kafkaframes.broker.apis._groups import GROUP, error_of, refused
-from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import KafkaframesError
@@ -28,8 +28,6 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 def _deleted(request: Request, broker: BrokerState, name: str) -> Any:
     code, reason = refused(request, broker, GROUP, name, "DELETE"), None
-    if code == NONE and not name:
-        code = CODE["INVALID_GROUP_ID"]
     if code == NONE:
         try:
             broker.groups.delete_group(name)

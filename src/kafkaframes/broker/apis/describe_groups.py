@@ -14,7 +14,7 @@ from typing import Any
 
 from kafkaframes.broker.api import Answer, Api
 from kafkaframes.broker.apis._groups import GROUP, NOT_ASKED, refused
-from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.groups.refusal import RefusedError
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -31,8 +31,6 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 def _described(request: Request, broker: BrokerState, name: str) -> Any:
     types = request.types
     code = refused(request, broker, GROUP, name, "DESCRIBE")
-    if code == NONE and not name:
-        code = CODE["INVALID_GROUP_ID"]
     if code != NONE:
         return types.DescribedGroup(group_id=name, error_code=code)
     try:

@@ -30,23 +30,20 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         for topic in body.topics
         for row in topic.partitions
     }
+    there = [where for where, code in codes.items() if code == NONE]
     try:
-        codes |= broker.groups.commits.delete(body.group_id, [where for where, code in codes.items() if code == NONE])
+        codes |= broker.groups.commits.delete(body.group_id, there)
     except KafkaframesError as error:
         return request.response(error_code=error_of(error))
-    topics = [
-        types.OffsetDeleteResponseTopic(
-            name=topic.name,
-            partitions=[
-                types.OffsetDeleteResponsePartition(
-                    partition_index=row.partition_index,
-                    error_code=codes[TopicPartition(topic.name, row.partition_index)],
-                )
-                for row in topic.partitions
-            ],
-        )
-        for topic in body.topics
-    ]
+    topics = []
+    for topic in body.topics:
+        places = [TopicPartition(topic.name, row.partition_index) for row in topic.partitions]
+        places.sort(key=there.__contains__)  # those that are refused come first, as in Kafka's answers
+        rows = [
+            types.OffsetDeleteResponsePartition(partition_index=where.partition, error_code=codes[where])
+            for where in places
+        ]
+        topics.append(types.OffsetDeleteResponseTopic(name=topic.name, partitions=rows))
     return request.response(topics=topics)
 
 

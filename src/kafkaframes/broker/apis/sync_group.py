@@ -3,7 +3,7 @@
 Versions 0 to 5. A follower's answer waits for the leader's request; a rebalance in between ends it with
 REBALANCE_IN_PROGRESS. Who has joined and does not send it within the rebalance timeout is out.
 
-* v3+: static members. v5+: the protocol's type and name, which are checked where they are said.
+* v3+: static members. v5+: the protocol's type and name must be said, and are checked.
 
 Gaps: none known.
 """
@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from kafkaframes.broker.api import Answer, Api, Later
 from kafkaframes.broker.apis._groups import GROUP, refused
-from kafkaframes.broker.errors import NONE
+from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.groups.classic import SyncResult
 from kafkaframes.broker.groups.rebalance import Sync
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
+
+_FIRST_WITH_NAMES = 5
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -35,6 +37,8 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         )
 
     code = refused(request, broker, GROUP, body.group_id)
+    if code == NONE and request.version >= _FIRST_WITH_NAMES and None in (body.protocol_type, body.protocol_name):
+        code = CODE["INCONSISTENT_GROUP_PROTOCOL"]
     if code != NONE:
         reply(SyncResult(code))
         return later

@@ -3,7 +3,8 @@
 Versions 0 to 5. They are staged: OffsetFetch with ``require_stable`` answers UNSTABLE_OFFSET_COMMIT until the marker.
 
 * v2+: leader epochs. v3+: member, generation and instance id are checked (KIP-447).
-* v0 to v4: AddOffsetsToTxn must have added the group. v5+: it is added here (KIP-890).
+* v0 to v4: AddOffsetsToTxn must have added the group; v4 hears TRANSACTION_ABORTABLE if not, the others
+  INVALID_TXN_STATE. v5+: it is added here (KIP-890).
 * v6+: topic ids.
 
 Gaps: none known.
@@ -22,6 +23,7 @@ from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.files.names import TopicPartition
 
+_FIRST_ABORTABLE = 4
 _FIRST_WITH_IMPLICIT_ADD = 5
 _FIRST_WITH_IDS = 6
 _NOT_THE_CLIENT_S = {CODE["PRODUCER_FENCED"]: CODE["INVALID_PRODUCER_EPOCH"]}
@@ -49,12 +51,12 @@ def _staged(request: Request, broker: BrokerState, rows: OffsetRows) -> dict[Top
     where = offsets_partition(broker, body.group_id)
     try:
         if request.version >= _FIRST_WITH_IMPLICIT_ADD:
-            broker.transactions.add_partitions(body.transactional_id, *producer, [where])
+            broker.transactions.add_partitions(body.transactional_id, *producer, [where], version=2)
         else:
             broker.transactions.verify_partition(body.transactional_id, *producer, where)
     except KafkaframesError as error:
         code = _NOT_THE_CLIENT_S.get(error_of(error), error_of(error))
-        return code if request.version >= _FIRST_WITH_IMPLICIT_ADD else _NOT_ADDED.get(code, code)
+        return code if request.version >= _FIRST_ABORTABLE else _NOT_ADDED.get(code, code)
     who = Committer(body.group_id, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch)
     try:
         return broker.groups.commits.commit_in_transaction(who, rows.offsets, producer)  # type: ignore[no-any-return]

@@ -61,7 +61,7 @@ class JoinResult(NamedTuple):
     member_id: str = ""
     generation: int = -1
     protocol_type: str | None = None
-    protocol_name: str | None = ""
+    protocol_name: str | None = None
     leader: str = ""
     members: tuple[JoinedMember, ...] = ()
     skip_assignment: bool = False
@@ -291,7 +291,7 @@ class ClassicGroup:
         """Give a static member's place to the one that came back under another member id; fence the old one."""
         old = self.members.pop(old_id)
         old.stop_timer()
-        old.answer_join(JoinResult(refusal.FENCED_INSTANCE_ID, old_id, protocol_name=None))
+        old.answer_join(JoinResult(refusal.FENCED_INSTANCE_ID, old_id))
         old.answer_sync(SyncResult(refusal.FENCED_INSTANCE_ID))
         new = replace(old, member_id=new_id, deadline=None)
         self.members[new_id] = new

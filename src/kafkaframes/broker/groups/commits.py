@@ -157,8 +157,6 @@ class Commits:
         group = self.groups.get(who.group_id)
         if group is not None:
             group.check_fetch(who)
-        elif who.knows_epochs and who.generation >= 0:
-            raise RefusedError(refusal.GROUP_ID_NOT_FOUND)
         offsets = self.store.of_group(who.group_id)
         return {
             where: self._fetched(who.group_id, where, offsets.get(where), require_stable)

@@ -32,6 +32,7 @@ from kafkaframes.broker.groups.settings import GroupSettings
 from kafkaframes.errors import KafkaframesError
 
 _NONE = -1
+_FIRST_EPOCH = 2  # of a new group, as Kafka 4.3 counts
 
 
 class Topics(Protocol):
@@ -159,7 +160,10 @@ class ConsumerGroups:
             return None
         member = group.members[known]
         if member.epoch != LEAVE_STATIC:
-            reason = f"Static member {known} with instance id {beat.instance_id} has not been released."
+            reason = (
+                f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the"
+                f" instance id is owned by {known} member."
+            )
             raise RefusedError(refusal.UNRELEASED_INSTANCE_ID, reason)
         return member
 
@@ -173,7 +177,7 @@ class ConsumerGroups:
         plan.regexes = self._resolved(group, plan, members)
         plan.metadata_hash = self._hash(_all_topics(members.values(), plan.regexes))
         if has_changed or not group.epoch or plan.metadata_hash != group.metadata_hash or plan.regexes != group.regexes:
-            plan.epoch = group.epoch + 1
+            plan.epoch = group.epoch + 1 if group.epoch else _FIRST_EPOCH
             plan.records.append(rows.epoch_record(group.group_id, plan.epoch, plan.metadata_hash))
 
     def _resolved(
@@ -193,8 +197,13 @@ class ConsumerGroups:
     def _hash(self, names: Iterable[str]) -> int:
         """Return a number that tells subscribed topics from others: their names, ids and sizes."""
         known = [(name, self.topics.find(name)) for name in sorted(names)]
-        text = repr([(name, found[0].hex, found[1]) for name, found in known if found is not None])
-        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+        there = [(name, found[0].hex, found[1]) for name, found in known if found is not None]
+        text = repr(there)
+        return (
+            0
+            if not there
+            else int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+        )
 
     def _plan_targets(
         self,
@@ -351,7 +360,7 @@ def check(beat: Beat, *, may_lack_id: bool) -> None:
         (beat.instance_id == "", "InstanceId can't be empty."),
         (beat.rack_id == "", "RackId can't be empty."),
         (beat.epoch == LEAVE_STATIC and beat.instance_id is None, "InstanceId can't be null."),
-        (beat.epoch < LEAVE_STATIC, f"MemberEpoch is {beat.epoch}, but must be greater than or equal to -2."),
+        (beat.epoch < LEAVE_STATIC, "MemberEpoch is invalid."),
         (joins and beat.rebalance_timeout_ms == _NONE, "RebalanceTimeoutMs must be provided in first request."),
         (joins and (beat.owned is None or beat.owned), "TopicPartitions must be empty when (re-)joining."),
         (

@@ -219,7 +219,7 @@ class GroupCoordinator:
             before = [] if group is None else self._tombstones(group)
             group = ConsumerGroup(beat.group_id)
         if group is None:
-            raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} not found.")
+            raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Consumer group {beat.group_id} not found.")
         if not isinstance(group, ConsumerGroup):
             raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {beat.group_id} is not a consumer group.")
         if beat.epoch < 0:

@@ -124,11 +124,7 @@ class Rebalances:
 
     def _join_again(self, group: ClassicGroup, request: Join, reply: Callable[[JoinResult], None]) -> None:
         """Answer a known member: with the generation that it may have missed, or by a rebalance."""
-        try:
-            member = group.check_member(request.member_id, request.instance_id)
-        except RefusedError as refused:
-            reply(JoinResult(refused.code, request.member_id, protocol_name=None))
-            return
+        member = group.check_member(request.member_id, request.instance_id)
         is_leader = group.leader == member.member_id
         unchanged = member.protocols == request.protocols
         if group.state is GroupState.EMPTY:

@@ -175,14 +175,23 @@ class TransactionCoordinator:
     def _fence(self, one: Transaction) -> None:
         """Abort an open transaction whose producer is given up."""
         fenced = one.fenced()
-        self._end(fenced.prepared(commit=False, version=self.settings.transaction_version, now_ms=self.clock.now_ms))
+        self._end(fenced.prepared(commit=False, version=one.client_version, now_ms=self.clock.now_ms))
 
     # ---------------------------------------------------------------------------------------------- partitions
 
     def add_partitions(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, added: Collection[TopicPartition]
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        added: Collection[TopicPartition],
+        *,
+        version: int = 0,
     ) -> None:
         """Make partitions part of the transaction, which begins with the first of them.
+
+        Args:
+            version: of transactions: 2 where a request adds them that does something else (KIP-890).
 
         Raises:
             TransactionRefusedError: as Kafka refuses it.
@@ -191,7 +200,7 @@ class TransactionCoordinator:
         one = self._of_producer(transactional_id, producer_id, producer_epoch)
         if one.state is S.ONGOING and one.partitions.issuperset(added):
             return
-        self._put(one.with_partitions(frozenset(added), self.clock.now_ms))
+        self._put(one.with_partitions(frozenset(added), self.clock.now_ms, version=version))
 
     def verify_partition(
         self, transactional_id: str, producer_id: int, producer_epoch: int, where: TopicPartition
@@ -226,7 +235,7 @@ class TransactionCoordinator:
         where = TopicPartition(topic, partition)
         try:
             if may_add:
-                self.add_partitions(transactional_id, producer_id, producer_epoch, [where])
+                self.add_partitions(transactional_id, producer_id, producer_epoch, [where], version=2)
             else:
                 self.verify_partition(transactional_id, producer_id, producer_epoch, where)
         except TransactionRefusedError as refused:

@@ -68,7 +68,7 @@ class Transaction:
         partitions: of the open transaction.
         start_ms: when it began; -1 without.
         updated_ms: when anything changed last.
-        client_version: the transaction version by which the client ended it: 0, or 2 (KIP-890).
+        client_version: of transactions, by which the client adds and ends: 0, or 2 (KIP-890).
     """
 
     transactional_id: str
@@ -126,10 +126,11 @@ class Transaction:
 
     # ---------------------------------------------------------------------------------------------- the transaction
 
-    def with_partitions(self, added: frozenset[TopicPartition], now_ms: int) -> Transaction:
+    def with_partitions(self, added: frozenset[TopicPartition], now_ms: int, *, version: int = 0) -> Transaction:
         """Return it with more partitions; the first ones begin the transaction."""
         start_ms = self.start_ms if self.state is S.ONGOING else now_ms
-        return self._to(S.ONGOING, now_ms, partitions=self.partitions | added, start_ms=start_ms)
+        partitions = self.partitions | added
+        return self._to(S.ONGOING, now_ms, partitions=partitions, start_ms=start_ms, client_version=version)
 
     def prepared(
         self, *, commit: bool, version: int, now_ms: int, next_producer_id: int = NONE, is_nothing: bool = False
