@@ -100,7 +100,8 @@ class OffsetRows:
         topics: list[Any] = []
         for topic in self._request.body.topics:
             name = self._names[topic.topic_id] if self._by_id else topic.name
-            wrong, right = [], []
+            wrong: list[Any] = []
+            right: list[Any] = []
             for row in topic.partitions:
                 code = self.codes.get((self._key(topic), row.partition_index))
                 rows = right if code is None else wrong
