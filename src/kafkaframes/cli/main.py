@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "spec": ("kafkaframes.cli.spec", "message specs: list, show, diff, check, lint, guide, import"),
     "analyze": ("kafkaframes.cli.analyze", "what the wire format costs, and what it would cost otherwise"),
     "audit": ("kafkaframes.cli.audit", "which clients and logs an upgrade of the brokers would break"),
+    "record": ("kafkaframes.cli.record", "a proxy between clients and brokers that writes a capture"),
     "redact": ("kafkaframes.cli.redact", "a capture without payloads, names and secrets, to be shared"),
     "dump-log": ("kafkaframes.cli.dump_log", "print segments, indexes and snapshots, as Kafka does or as data"),
     "summarize": ("kafkaframes.cli.summarize", "read logs with Spark, write Parquet, print what was in them"),

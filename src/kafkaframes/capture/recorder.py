@@ -1,0 +1,224 @@
+"""Record what clients and brokers say: a proxy in between that writes a capture. No root, no libpcap; TLS may end here.
+
+A listener for each broker. Threads, two for each connection: each reads, writes the bytes into the file, and sends
+them on. A slow disk so makes everybody wait, and nothing is left out; ``on_slow`` is told. The file holds the brokers'
+real addresses, and their answers as they gave them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import IO, Final
+
+from kafkaframes.capture.relay import Address, Answers, Requests
+from kafkaframes.capture.writer import CaptureWriter, Conversation
+from kafkaframes.errors import OptionError
+
+CHUNK_BYTES: Final = 256 << 10
+SLOW_SECONDS: Final = 1.0
+CONNECT_SECONDS: Final = 10.0
+CLIENT, SERVER = 0, 1
+
+
+@dataclass
+class Settings:
+    """How to record.
+
+    Attributes:
+        host: where listeners are.
+        ports: their ports, the first for the first broker; when they are used up, any free ones.
+        upstream: the first broker.
+        server_tls: ends TLS for clients; None: they speak plain text.
+        upstream_tls: begins TLS to brokers.
+    """
+
+    host: str
+    ports: tuple[int, ...]
+    upstream: Address
+    server_tls: ssl.SSLContext | None = None
+    upstream_tls: ssl.SSLContext | None = None
+
+
+@dataclass
+class Counts:
+    """What was recorded so far."""
+
+    connections: int = 0
+    bytes: int = 0
+    refused: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Recorder:
+    """Runs until it is closed; everything that it opened is closed then."""
+
+    def __init__(
+        self, settings: Settings, out: IO[bytes], *, on_slow: Callable[[float], None] = lambda _: None
+    ) -> None:
+        self.settings, self.on_slow = settings, on_slow
+        self.counts = Counts()
+        self.listeners: dict[Address, socket.socket] = {}
+        self._writer = CaptureWriter(out, application="kafkaframes record")
+        self._out = out
+        self._file_lock, self._listener_lock = threading.Lock(), threading.Lock()
+        self._ports = list(settings.ports)
+        self._open: set[socket.socket] = set()
+        self._threads: list[threading.Thread] = []
+        self._closed = False
+
+    def start(self) -> Address:
+        """Listen for the first broker; return where."""
+        return self.local_of(self.settings.upstream)
+
+    def local_of(self, broker: Address, *, seen_as: str | None = None) -> Address:
+        """Return where a broker is found on this side; the first time that it is asked for, a listener is opened.
+
+        Raises:
+            OptionError: no listener can be opened.
+        """
+        with self._listener_lock:
+            listener = self.listeners.get(broker)
+            if listener is None:
+                listener = self.listeners[broker] = self._listen(broker)
+                self._run(self._accept, listener, broker)
+        host, port = listener.getsockname()[:2]
+        if host in ("0.0.0.0", "::") and seen_as is not None:
+            host = seen_as
+        return host, port
+
+    def _listen(self, broker: Address) -> socket.socket:
+        port = self._ports.pop(0) if self._ports else 0
+        family = socket.AF_INET6 if ":" in self.settings.host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((self.settings.host, port))
+            listener.listen(128)
+        except OSError as error:
+            listener.close()
+            raise OptionError(
+                f"cannot listen on {self.settings.host}:{port} for {broker[0]}:{broker[1]}: {error}"
+            ) from None
+        return listener
+
+    def _run(self, function: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=function, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self, listener: socket.socket, broker: Address) -> None:
+        while not self._closed:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            self._run(self._serve, client, broker)
+
+    def _serve(self, client: socket.socket, broker: Address) -> None:
+        """Record one connection."""
+        peer, own = client.getpeername()[:2], client.getsockname()[0]
+        try:
+            client = self._secured(client)
+            server = self._connected(broker)
+        except OSError:
+            with self.counts.lock:
+                self.counts.refused += 1
+            client.close()
+            return
+        with self.counts.lock:
+            self.counts.connections += 1
+            number = self.counts.connections
+        self._open.update((client, server))
+        real = server.getpeername()[:2]
+        talk = Conversation((peer[0], peer[1]), (real[0], real[1]), initial=number << 12)
+        self._record([talk.opening(time.time_ns())])
+        requests = Requests()
+        answers = Answers(requests, lambda address: self.local_of(address, seen_as=own))
+        other = threading.Thread(target=self._pump, args=(server, client, talk, SERVER, answers.feed), daemon=True)
+        other.start()
+
+        def passed(data: memoryview) -> list[memoryview]:
+            requests.feed(data)
+            return [data]
+
+        self._pump(client, server, talk, CLIENT, passed)
+        other.join()
+        self._open.difference_update((client, server))
+        client.close()
+        server.close()
+
+    def _secured(self, client: socket.socket) -> socket.socket:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.settings.server_tls is None:
+            return client
+        client.settimeout(CONNECT_SECONDS)
+        secured = self.settings.server_tls.wrap_socket(client, server_side=True)
+        secured.settimeout(None)
+        return secured
+
+    def _connected(self, broker: Address) -> socket.socket:
+        server = socket.create_connection(broker, CONNECT_SECONDS)
+        server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.settings.upstream_tls is not None:
+            server = self.settings.upstream_tls.wrap_socket(server, server_hostname=broker[0])
+        server.settimeout(None)
+        return server
+
+    def _pump(
+        self,
+        source: socket.socket,
+        target: socket.socket,
+        talk: Conversation,
+        side: int,
+        feed: Callable[[memoryview], Iterable[bytes | memoryview]],
+    ) -> None:
+        """Pass one direction on until it ends; what arrives is in the file before anybody else sees it."""
+        buffer = bytearray(CHUNK_BYTES)
+        view, reset = memoryview(buffer), False
+        try:
+            while got := source.recv_into(buffer):
+                self._record(list(talk.data(side, view[:got], time.time_ns())), got)
+                for piece in feed(view[:got]):
+                    target.sendall(piece)
+        except OSError:
+            reset = True
+        self._record([talk.closing(side, time.time_ns(), reset=reset)])
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR if reset else socket.SHUT_WR)
+
+    def _record(self, packets: list[bytes], size: int = 0) -> None:
+        started = time.monotonic()
+        with self._file_lock:
+            if not self._out.closed:
+                self._writer.write(*packets)
+        taken = time.monotonic() - started
+        if taken > SLOW_SECONDS:
+            self.on_slow(taken)
+        with self.counts.lock:
+            self.counts.bytes += size
+
+    def close(self) -> None:
+        """Stop listening, end all connections, write what is left."""
+        self._closed = True
+        for one in [*self.listeners.values(), *self._open]:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            if one in self.listeners.values():
+                one.close()
+        for thread in self._threads:
+            thread.join(2)
+        with self._file_lock:
+            self._out.flush()
+
+    def __enter__(self) -> Recorder:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

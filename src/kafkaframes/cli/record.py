@@ -1,0 +1,114 @@
+"""``kafkaframes record --listen :9092 --upstream host:9092 -o out.pcapng``: a proxy that writes a capture."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from pathlib import Path
+
+import click
+
+from kafkaframes.capture.recorder import Recorder, Settings
+from kafkaframes.cli.text import say, size_text
+from kafkaframes.errors import OptionError
+
+_WRITE_BUFFER = 8 << 20
+
+
+@click.command("record", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--listen", required=True, metavar="[HOST]:PORT[-PORT]", help="Where clients come; a range: for more brokers."
+)
+@click.option("--upstream", required=True, metavar="HOST:PORT", help="A broker; the others are found in its answers.")
+@click.option("-o", "--output", required=True, metavar="FILE", help="The pcapng file to write; it must not exist.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after so long; by default at Ctrl-C."
+)
+@click.option("--cert", metavar="PEM", help="Certificate (chain) with which TLS ends here.")
+@click.option("--key", metavar="PEM", help="Its private key, if it is not in the same file.")
+@click.option("--upstream-tls", is_flag=True, help="Speak TLS to the brokers.")
+@click.option("--upstream-ca", metavar="PEM", help="Whom to trust there; the system's list by default.")
+def command(
+    listen: str,
+    upstream: str,
+    output: str,
+    seconds: float | None,
+    cert: str | None,
+    key: str | None,
+    upstream_tls: bool,
+    upstream_ca: str | None,
+) -> None:
+    """Record traffic between clients and brokers, as a proxy: no root is needed, and no libpcap.
+
+    Point clients at --listen. A listener is opened for each broker, so that clients stay behind the recorder: only
+    the addresses of brokers in answers are replaced, and the file holds the originals. A slow disk makes everybody
+    wait; nothing is left out.
+
+    Example: kafkaframes record --listen :9093-9099 --upstream kafka-1:9092 -o trace.pcapng
+    """
+    host, ports = _listen(listen)
+    settings = Settings(
+        host, ports, _upstream(upstream), _server_tls(cert, key), _client_tls(upstream_tls, upstream_ca)
+    )
+    target = Path(output)
+    try:
+        file = target.open("xb", buffering=_WRITE_BUFFER)
+    except OSError as error:
+        raise OptionError(f"-o {output}: cannot be written: {error.strerror or error}") from None
+    with file:
+        recorder = Recorder(settings, file, on_slow=_tell_slow)
+        try:
+            local = recorder.start()
+            say(f"listening on {local[0]}:{local[1]} for {upstream}, writing {output}; Ctrl-C ends it", err=True)
+            threading.Event().wait(seconds)
+        finally:
+            recorder.close()
+    counts = recorder.counts
+    say(f"{output}: {counts.connections} connections, {size_text(counts.bytes)} recorded", err=True)
+    if counts.refused:
+        say(f"{counts.refused} connections could not be passed on", err=True)
+
+
+def _tell_slow(seconds: float) -> None:
+    say(f"kafkaframes: the disk took {seconds:.1f} s for one write; clients and brokers waited", err=True)
+
+
+def _listen(text: str) -> tuple[str, tuple[int, ...]]:
+    host, _, numbers = text.rpartition(":")
+    low, _, high = numbers.partition("-")
+    try:
+        ports = tuple(range(int(low), int(high or low) + 1))
+    except ValueError:
+        ports = ()
+    if not ports or not 0 <= ports[0] <= ports[-1] <= 65535:
+        raise OptionError(f"--listen {text}: HOST:PORT or HOST:PORT-PORT is wanted")
+    return host.strip("[]") or "0.0.0.0", ports
+
+
+def _upstream(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) <= 65535:
+        raise OptionError(f"--upstream {text}: HOST:PORT is wanted")
+    return host.strip("[]"), int(port)
+
+
+def _server_tls(cert: str | None, key: str | None) -> ssl.SSLContext | None:
+    if cert is None:
+        if key is not None:
+            raise OptionError("--key needs --cert")
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError) as error:
+        raise OptionError(f"--cert {cert}: {error}") from None
+    return context
+
+
+def _client_tls(wanted: bool, trusted: str | None) -> ssl.SSLContext | None:
+    if not wanted and trusted is None:
+        return None
+    try:
+        return ssl.create_default_context(cafile=trusted)
+    except (OSError, ssl.SSLError) as error:
+        raise OptionError(f"--upstream-ca {trusted}: {error}") from None
