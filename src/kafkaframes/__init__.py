@@ -3,7 +3,23 @@
 from typing import TYPE_CHECKING, Any
 
 from kafkaframes import spark
-from kafkaframes.doors import apis, build_records, message, read_batches, read_capture, read_records, restore_log
+from kafkaframes.doors import (
+    apis,
+    build_records,
+    compact_log,
+    convert_log,
+    log_info,
+    message,
+    read_batches,
+    read_capture,
+    read_records,
+    recompress_log,
+    repair_log,
+    report_log,
+    restore_log,
+    verify_log,
+)
+from kafkaframes.spark.export_log import export_log
 
 if TYPE_CHECKING:
     from kafkaframes.broker import Broker
@@ -12,12 +28,20 @@ __all__ = [
     "Broker",
     "apis",
     "build_records",
+    "compact_log",
+    "convert_log",
+    "export_log",
+    "log_info",
     "message",
     "read_batches",
     "read_capture",
     "read_records",
+    "recompress_log",
+    "repair_log",
+    "report_log",
     "restore_log",
     "spark",
+    "verify_log",
 ]
 __version__ = "0.1.0"
 

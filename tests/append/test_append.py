@@ -8,8 +8,8 @@ from tests.append.append_sets import sealed
 
 import kafkaframes
 from kafkaframes import log
-from kafkaframes.append import AppendRefusedError, AppendSettings, down_convert, validate_and_assign
-from kafkaframes.errors import OptionError
+from kafkaframes.append import AppendSettings, down_convert, validate_and_assign
+from kafkaframes.errors import AppendRefusedError, OptionError
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import BatchFields, build_batch, build_records
 from kafkaframes.records.codecs import codec_of, decompress

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.partition.builders import NOW_MS, batch, idempotent, lead, marker, new_log, transactional
 from tests.partition.memory_disk import MemoryDisk
 
-from kafkaframes.append import AppendRefusedError
-from kafkaframes.errors import OffsetOutOfRangeError, OptionError
+from kafkaframes.errors import AppendRefusedError, OffsetOutOfRangeError, OptionError
 from kafkaframes.files.names import segment_file_name
 from kafkaframes.partition import LogSettings, create_log, open_log
 from kafkaframes.partition.fetch import EARLIEST, LATEST, LOG_END, MAX_TIMESTAMP, TXN_COMMITTED

@@ -13,7 +13,7 @@ from tests.partition.builders import NOW_MS, batch, idempotent, marker, transact
 from tests.partition.memory_disk import MemoryDisk
 from tests.partition.workload import META, read_all
 
-from kafkaframes.append import AppendRefusedError
+from kafkaframes.errors import AppendRefusedError
 from kafkaframes.files.names import TopicPartition
 from kafkaframes.partition import LogSettings, PartitionLog, open_log_directory
 from kafkaframes.partition.append_info import headers_of, seen_of

@@ -1,17 +1,14 @@
 """The append path: what Kafka's LogValidator checks and changes before records go into a log (KIP-31)."""
 
 from kafkaframes.append.down_convert import DownConverted, down_convert
-from kafkaframes.append.refusal import AppendRefusedError, RecordRefusal
 from kafkaframes.append.result import Appended
 from kafkaframes.append.settings import AppendSettings
 from kafkaframes.append.validator import validate_and_assign
 
 __all__ = [
-    "AppendRefusedError",
     "AppendSettings",
     "Appended",
     "DownConverted",
-    "RecordRefusal",
     "down_convert",
     "validate_and_assign",
 ]

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkaframes.append import refusal
-from kafkaframes.append.refusal import AppendRefusedError, RecordRefusal
 from kafkaframes.append.settings import AS_KAFKA, KEEP, AppendSettings
 from kafkaframes.append.unreadable import Unreadable, unreadable_of
+from kafkaframes.errors import AppendRefusedError, RecordRefusal
 from kafkaframes.records.decoded import Decoded, Flags
 from kafkaframes.records.layout import CODEC_MASK, LOG_APPEND_TIME, MESSAGE_V0, OVERHEAD_BYTES
 from kafkaframes.records.scan import Ints, check_message_crcs

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkaframes.append.headers import refuse_corrupt
-from kafkaframes.append.refusal import AppendRefusedError
 from kafkaframes.append.unreadable import refused_for_damage
+from kafkaframes.errors import AppendRefusedError
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.decoded import Decoded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafkaframes.append.refusal import AppendRefusedError
+from kafkaframes.errors import AppendRefusedError
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, MIN_SIZE
 from kafkaframes.records.reasons import END_REASONS, HUGE_SIZE

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkaframes.append.refusal import AppendRefusedError, of_problem
+from kafkaframes.append.refusal import of_problem
+from kafkaframes.errors import AppendRefusedError
 from kafkaframes.records.batch import message_crc_fits
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.layout import CODEC_MASK, MESSAGE_V0, MESSAGE_V1, OVERHEAD_BYTES

@@ -30,11 +30,10 @@ from kafkaframes.append import patch
 from kafkaframes.append.checks import check
 from kafkaframes.append.fast import take
 from kafkaframes.append.headers import ensure_valid, source_codec
-from kafkaframes.append.refusal import AppendRefusedError
 from kafkaframes.append.result import Appended
 from kafkaframes.append.settings import KEEP, REASSIGN, REJECT, AppendSettings
 from kafkaframes.append.unreadable import refused_for_damage
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import AppendRefusedError, OptionError
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.decoded import Decoded

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaframes.append import AppendRefusedError
-from kafkaframes.errors import ERROR_CODES, KafkaframesError, OffsetOutOfRangeError, StorageError
+from kafkaframes.errors import ERROR_CODES, AppendRefusedError, KafkaframesError, OffsetOutOfRangeError, StorageError
 
 CODE: Final = {code.name: number for number, code in ERROR_CODES.items()}
 NONE: Final = 0

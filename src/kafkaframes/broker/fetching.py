@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kafkaframes.append import AppendRefusedError, down_convert
+from kafkaframes.append import down_convert
 from kafkaframes.broker.api import Later
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import AppendRefusedError, KafkaframesError
 from kafkaframes.files.txn_index import AbortedTransaction
 from kafkaframes.partition.fetch import HIGH_WATERMARK, LOG_END, TXN_COMMITTED
 from kafkaframes.records.layout import BYTES_TO_MAGIC

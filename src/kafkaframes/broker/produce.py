@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkaframes.append import AppendRefusedError, RecordRefusal
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import AppendRefusedError, KafkaframesError, RecordRefusal
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODEC_MASK, OVERHEAD_BYTES
 

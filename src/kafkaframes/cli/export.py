@@ -23,7 +23,6 @@ from kafkaframes.cli.options import (
     spark_storage,
     times_of,
     topic_option,
-    topics_option,
     with_options,
     workers_option,
 )
@@ -128,7 +127,7 @@ def _check_flags(given: dict[str, Any], *, to_table: bool) -> None:
 
 def _read_options(paths: Sequence[str], given: dict[str, Any], *, to_table: bool) -> ReadOptions:
     from kafkaframes.spark.export import check_accepted
-    from kafkaframes.spark.options import ReadOptions
+    from kafkaframes.spark.options import ReadOptions, topics_option
 
     options = {name: value for name, _, value in (_pair(option) for option in given["options"])}
     check_accepted(list(options), to_table=to_table)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import translate
 from functools import wraps
 from typing import Any, TypeVar
 
 import click
 
 from kafkaframes.cli.text import milliseconds, say
-from kafkaframes.files.filesystem import FOLLOW_LINKS, KEY_FILES, has_magic
+from kafkaframes.files.filesystem import FOLLOW_LINKS, KEY_FILES
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 MERGE, ALL = "merge", "all"
@@ -105,13 +104,6 @@ def spark_storage(storage: Mapping[str, Any]) -> dict[str, str]:
     """Return the same as options of ``kafka-log``."""
     found = {"keyFile": ",".join(storage[KEY_FILES])} if KEY_FILES in storage else {}
     return found | ({"followLinks": "true"} if storage.get(FOLLOW_LINKS) else {})
-
-
-def topics_option(topics: Sequence[str]) -> dict[str, str]:
-    """Return topics, names or patterns as a shell has them, as an option of ``kafka-log``."""
-    if not any(map(has_magic, topics)):
-        return {"subscribe": ",".join(topics)}
-    return {"subscribePattern": "|".join(map(translate, topics))}
 
 
 def tell_links(paths: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 """Every exception this package raises on purpose, and every error code a Kafka broker answers with."""
 
+from kafkaframes.errors.append import AppendRefusedError, RecordRefusal
 from kafkaframes.errors.codes import ERROR_CODES, ErrorCode, error_code
 from kafkaframes.errors.exceptions import (
     BrokerError,
@@ -20,6 +21,7 @@ from kafkaframes.errors.exceptions import (
 
 __all__ = [
     "ERROR_CODES",
+    "AppendRefusedError",
     "BrokerError",
     "CorruptRecordError",
     "DamagedChunkError",
@@ -32,6 +34,7 @@ __all__ = [
     "NetworkError",
     "OffsetOutOfRangeError",
     "OptionError",
+    "RecordRefusal",
     "SpecError",
     "StorageError",
     "TruncatedError",

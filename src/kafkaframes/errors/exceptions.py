@@ -9,6 +9,7 @@
     * LogDirError           a log directory, or a file in it, is not what its name says
         * DamagedChunkError     ... a piece of a tiered segment cannot be undone
         * StorageError          ... because the disk refused a write: it is full, forbidden, broken, or offline since
+    * AppendRefusedError    a broker would not append these records (append.py)
     * OffsetOutOfRangeError an offset lies outside of a partition's log
     * OptionError           the caller named an option, path or topic that does not fit
     * MissingExtraError     a feature needs a package that an extra of this one installs

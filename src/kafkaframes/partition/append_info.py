@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kafkaframes.append.headers import ensure_valid
-from kafkaframes.append.refusal import AppendRefusedError
 from kafkaframes.append.settings import LARGEST_INT64
+from kafkaframes.errors import AppendRefusedError
 from kafkaframes.files.headers import BatchHeader, parse_header
 from kafkaframes.log.transactions import markers_among
 from kafkaframes.partition.producers import Seen

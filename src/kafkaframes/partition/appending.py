@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafkaframes.append import AppendRefusedError
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import AppendRefusedError, OptionError
 from kafkaframes.files.headers import BatchHeader
 from kafkaframes.partition.append_info import LogAppendInfo, seen_of
 from kafkaframes.partition.flushing import flush, roll

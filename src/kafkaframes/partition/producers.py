@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafkaframes.append.refusal import AppendRefusedError
+from kafkaframes.errors import AppendRefusedError
 from kafkaframes.files.headers import BatchHeader
 from kafkaframes.files.producer_snapshot import ProducerEntry
 from kafkaframes.files.txn_index import AbortedTransaction

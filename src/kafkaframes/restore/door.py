@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,7 @@ def restore_log(
         LogDirError, OptionError, EncodeError: as ``job.restore`` and ``parquet.restore_parquet``.
     """
     named = [os.fspath(sources)] if isinstance(sources, str | os.PathLike) else [os.fspath(one) for one in sources]
-    chosen = settings if isinstance(settings, RestoreSettings) else RestoreSettings(**settings)
+    chosen = settings if isinstance(settings, RestoreSettings) else _settings(settings)
     options: dict[str, Any] = {"now_ms": time.time_ns() // 1_000_000, "new_id": _new_id, "run": run, "dry_run": dry_run}
     if kind == PARQUET or (kind == AUTO and is_parquet(named)):
         if len(named) != 1:
@@ -45,6 +47,22 @@ def restore_log(
 
         return restore_parquet(named[0], Path(to), chosen, **options)
     return restore(named, Path(to), chosen, storage=storage, **options)
+
+
+def _settings(given: Mapping[str, Any]) -> RestoreSettings:
+    """Return the settings.
+
+    Raises:
+        OptionError: one does not exist; the nearest is named.
+    """
+    known = [field.name for field in fields(RestoreSettings)]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise OptionError(
+                f"no setting {name}: {f'did you mean {near[0]}?' if near else 'there are ' + ', '.join(known)}"
+            )
+    return RestoreSettings(**given)
 
 
 def _new_id() -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafkaframes.files.row_counts import row_counts_text
 from kafkaframes.restore.groups import GroupsReport
 from kafkaframes.restore.partition import PartitionReport
 
@@ -50,6 +51,17 @@ class RestoreReport:
     def is_whole(self) -> bool:
         """Whether nothing is missing that the sources should have had."""
         return not self.bytes_lost and all(one["severity"] != "error" for one in self.decisions)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as values that JSON has."""
+        return self.as_json()
+
+    def __str__(self) -> str:
+        left_out = sum((one.records_left_out for one in self.partitions), Counter[str]())
+        read = sum(one.records_read for one in self.partitions)
+        written = sum(one.records_written for one in self.partitions)
+        where = "nothing was written" if self.dry_run else f"written to {self.destination}"
+        return f"{len(self.partitions):,} partitions, {row_counts_text(read, written, left_out)}\n{where}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as values that JSON has."""

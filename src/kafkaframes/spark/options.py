@@ -10,12 +10,13 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import translate
 from typing import Any
 
 from kafkaframes.errors import OptionError
-from kafkaframes.files.filesystem import FOLLOW_LINKS, KEY_FILES
+from kafkaframes.files.filesystem import FOLLOW_LINKS, KEY_FILES, has_magic
 from kafkaframes.files.times import parse_time
 from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES
 from kafkaframes.spark.storage import NAMES as STORAGE_NAMES
@@ -439,3 +440,12 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
     if not paths:
         raise OptionError('kafka-log needs a path: spark.read.format("kafka-log").load("/var/lib/kafka/data")')
     return tuple(paths)
+
+
+def topics_option(topics: Sequence[str]) -> dict[str, str]:
+    """Return topics, names or patterns as a shell has them, as an option of ``kafka-log``."""
+    if not topics:
+        return {}
+    if not any(map(has_magic, topics)):
+        return {"subscribe": ",".join(topics)}
+    return {"subscribePattern": "|".join(map(translate, topics))}

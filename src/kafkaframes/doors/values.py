@@ -1,4 +1,4 @@
-"""The public functions of the package, each importing its room only when it is called.
+"""The public functions on bytes, records and messages, each importing its room only when it is called.
 
 ``import kafkaframes`` must cost next to nothing (a test holds it under 100 ms and free of numba, pyarrow
 and pyspark), so the doors are thin: docstring, signature, one local import.
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kafkaframes.messages import Message
     from kafkaframes.messages.kafka import message as message
     from kafkaframes.messages.registry import Specs
-    from kafkaframes.restore.report import RestoreReport
     from kafkaframes.spec.catalog import Api
 
 Path = str | PathLike[str]
@@ -225,28 +224,6 @@ def build_records(
         control=control,
         delete_horizon_ms=delete_horizon_ms,
     )
-
-
-def restore_log(sources: Path | Sequence[Path], to: Path, **settings: Any) -> RestoreReport:
-    """Make a log directory that a real broker opens, of segments or of Parquet files.
-
-    With indexes, checkpoints, topic ids and committed offsets, and (``bootstrap="kraft"``) what a new single node
-    needs to know of its topics. ``to`` must not exist; it appears complete. The sources are only read. A DataFrame goes
-    through ``kafkaframes.spark.restore_log``.
-
-    Args:
-        sources: log directories, partitions or segments; or one Parquet file or directory.
-        to: the new log directory.
-        settings: as ``kafkaframes.restore.settings.RestoreSettings`` has them: ``topics``, ``topic_map``,
-            ``offsets="keep"`` or ``"reassign"``, ``from_offset``, ``until_timestamp_ms``, ``mode="DROPMALFORMED"``, ...
-
-    Raises:
-        LogDirError: something is damaged, cannot be read or written, or exists; nothing is left behind.
-        OptionError: there is nothing to restore, or a setting does not fit.
-    """
-    from kafkaframes.restore.door import restore_log as restore
-
-    return restore(sources, to, settings)
 
 
 if not TYPE_CHECKING:  # a type checker sees an overload for each name (messages/kafka.pyi)

@@ -1,0 +1,30 @@
+"""The public functions of the package, each importing its room only when it is called."""
+
+from kafkaframes.doors.jobs import (
+    compact_log,
+    convert_log,
+    log_info,
+    recompress_log,
+    repair_log,
+    report_log,
+    restore_log,
+    verify_log,
+)
+from kafkaframes.doors.values import apis, build_records, message, read_batches, read_capture, read_records
+
+__all__ = [
+    "apis",
+    "build_records",
+    "compact_log",
+    "convert_log",
+    "log_info",
+    "message",
+    "read_batches",
+    "read_capture",
+    "read_records",
+    "recompress_log",
+    "repair_log",
+    "report_log",
+    "restore_log",
+    "verify_log",
+]

@@ -1,0 +1,63 @@
+"""The refusal of records by the append path: an error with Kafka's exception and code (KIP-467)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkaframes.errors.exceptions import KafkaframesError
+
+# Kafka's exception -> the error code that a producer is answered with; any other is UNKNOWN_SERVER_ERROR.
+ERROR_CODES = {
+    "CorruptRecordException": "CORRUPT_MESSAGE",
+    "InvalidRecordException": "INVALID_RECORD",
+    "InvalidTimestampException": "INVALID_TIMESTAMP",
+    "RecordTooLargeException": "MESSAGE_TOO_LARGE",
+    "UnsupportedCompressionTypeException": "UNSUPPORTED_COMPRESSION_TYPE",
+    "UnsupportedForMessageFormatException": "UNSUPPORTED_FOR_MESSAGE_FORMAT",
+    "RecordBatchTooLargeException": "RECORD_LIST_TOO_LARGE",
+    "OutOfOrderSequenceException": "OUT_OF_ORDER_SEQUENCE_NUMBER",
+    "InvalidProducerEpochException": "INVALID_PRODUCER_EPOCH",
+    "InvalidTxnStateException": "INVALID_TXN_STATE",
+    "TransactionCoordinatorFencedException": "TRANSACTION_COORDINATOR_FENCED",
+}
+
+
+class RecordRefusal(NamedTuple):
+    """One record that is at fault: its place in its batch, an error code's name, and the reason."""
+
+    place: int
+    code: str
+    reason: str
+
+
+class AppendRefusedError(KafkaframesError):
+    """Records that Kafka's append path refuses.
+
+    Attributes:
+        exception: the name of the exception that Kafka throws, as brokers' logs have it.
+        code: the name of the error code that a producer is answered with.
+        record_errors: the records at fault, where the refusal is about records (KIP-467).
+        valid_bytes: the size in bytes of the whole, intact batches; ``None`` where one was not intact.
+    """
+
+    def __init__(self, exception: str, reason: str, *, record_errors: tuple[RecordRefusal, ...] = ()) -> None:
+        super().__init__(reason)
+        self.exception = exception
+        self.reason = reason
+        self.code = ERROR_CODES.get(exception, "UNKNOWN_SERVER_ERROR")
+        self.record_errors = record_errors
+        self.valid_bytes: int | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _again, (self.exception, self.reason, self.record_errors, self.valid_bytes)
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.reason}"
+
+
+def _again(
+    exception: str, reason: str, record_errors: tuple[RecordRefusal, ...], valid_bytes: int | None
+) -> AppendRefusedError:
+    error = AppendRefusedError(exception, reason, record_errors=record_errors)
+    error.valid_bytes = valid_bytes
+    return error

@@ -1,0 +1,111 @@
+"""The commands as functions: typed, with results that print well, are values for JSON, and say what the commands do."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import typing
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import kafkaframes
+from kafkaframes import doors, errors
+from kafkaframes.cli.main import cli
+from kafkaframes.doors.jobs import RestoreOptions
+from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.restore.settings import RestoreSettings
+
+SHOP = Path(__file__).parent / "data" / "examples" / "kafka-4.3"
+OLD = Path(__file__).parent / "data" / "examples" / "kafka-2.8-format-1"
+FUNCTIONS = [
+    "verify_log",
+    "convert_log",
+    "recompress_log",
+    "compact_log",
+    "repair_log",
+    "export_log",
+    "report_log",
+    "log_info",
+]
+
+
+def told_of(command, *arguments):
+    return json.loads(CliRunner().invoke(cli, [command, *map(str, arguments), "--workers", "1", "--json"]).stdout)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_is_typed_and_described(name):
+    function = getattr(kafkaframes, name)
+    assert name in kafkaframes.__all__
+    described = inspect.getdoc(function)
+    assert "Args:" in described
+    assert "Raises:" in described
+    for parameter in inspect.signature(function).parameters.values():
+        assert parameter.annotation is not inspect.Parameter.empty
+        assert parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        assert parameter.name in described
+
+
+def test_results_print_and_are_values(tmp_path):
+    results = {
+        "verify": kafkaframes.verify_log(SHOP),
+        "info": kafkaframes.log_info(SHOP, topics=["orders"]),
+        "report": kafkaframes.report_log(SHOP, to=tmp_path / "r.html"),
+        "convert": kafkaframes.convert_log(OLD, tmp_path / "v2", record_format=2),
+        "recompress": kafkaframes.recompress_log(SHOP, tmp_path / "gz", codec="gzip"),
+        "compact": kafkaframes.compact_log(SHOP, topics=["orders"]),
+        "repair": kafkaframes.repair_log(SHOP, tmp_path / "fixed"),
+        "export": kafkaframes.export_log(SHOP, tmp_path / "out", topics=["orders"]),
+        "restore": kafkaframes.restore_log(SHOP, tmp_path / "new", topics=("orders",), codec="lz4"),
+    }
+    for name, result in results.items():
+        json.dumps(result.to_dict())
+        assert len(str(result).splitlines()[-1]) > 10, name
+    assert (tmp_path / "r.html").read_text().startswith("<!doctype html")
+    assert "records read" in str(results["convert"])
+    assert "records read" in str(results["restore"])
+    assert results["export"].report.records_read == results["export"].to_dict()["records"]
+    assert repr(results["verify"]).startswith("sound: ")
+
+
+def test_they_say_what_the_commands_say(tmp_path):
+    assert kafkaframes.verify_log(SHOP, deep=True).to_dict() == told_of("verify", SHOP, "--deep")
+    assert kafkaframes.log_info(SHOP).to_dict()["partitions"] == told_of("info", SHOP)["partitions"]
+    mine = kafkaframes.recompress_log(SHOP, tmp_path / "a", codec="zstd").to_dict()
+    other = told_of("recompress", SHOP, "--codec", "zstd", "--to", tmp_path / "b")
+    assert mine["partitions"] == other["partitions"]
+    assert (
+        kafkaframes.compact_log(SHOP, topics=["orders"]).to_dict()["partitions"]
+        == (told_of("compact", SHOP, "--topic", "orders", "--dry-run")["partitions"])
+    )
+
+
+def test_mistakes_are_ours(tmp_path):
+    with pytest.raises(OptionError, match="only read"):
+        kafkaframes.report_log(SHOP, to=SHOP / "r.html")
+    with pytest.raises(OptionError, match="only read"):
+        kafkaframes.export_log(SHOP, SHOP / "out")
+    with pytest.raises(OptionError, match=r"no topic order: did you mean orders\?"):
+        kafkaframes.verify_log(SHOP, topics=["order"])
+    with pytest.raises(OptionError, match=r"no setting topic: did you mean topics\?"):
+        kafkaframes.restore_log(SHOP, tmp_path / "new", topic="orders")
+
+
+def test_the_settings_of_a_restore_are_those_that_are_typed():
+    assert set(typing.get_type_hints(RestoreOptions)) == {field.name for field in fields(RestoreSettings)}
+
+
+def test_errors_names_every_exception():
+    tree = [KafkaframesError]
+    for kind in tree:
+        tree += [one for one in kind.__subclasses__() if one.__module__.startswith("kafkaframes.")]
+    inside = ("kafkaframes.broker.",)  # the broker answers with codes; nobody outside meets its refusals
+    public = {one for one in tree if not one.__name__.startswith("_") and not one.__module__.startswith(inside)}
+    assert {one.__name__ for one in public} <= set(errors.__all__)
+
+
+def test_the_package_names_every_door():
+    assert set(doors.__all__) <= set(kafkaframes.__all__)
