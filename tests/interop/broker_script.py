@@ -1,0 +1,464 @@
+"""The same scripted requests to two brokers, answer beside answer: what differs, but for what may.
+
+A script is a list of steps: an API, a version, a body; the topics that it names are made by the script itself. Answers
+are compared as Kafka's JSON, after what no two clusters share (ids, ports, hosts, epochs of sessions, texts) is made
+equal. What is left is a difference; ``ALLOWED`` names those that we keep, each with its reason.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkaframes.connection import FrameReader
+from kafkaframes.messages import message
+from kafkaframes.messages.headers import decode_response, encode_request
+from kafkaframes.records.build import build_records
+from kafkaframes.spec.catalog import api as catalog_api
+
+NOW = 1_700_000_000_000
+# What two clusters never share, or what is words.
+UNEQUAL = re.compile(
+    r"(Host|Port|ClusterId|TopicId|ErrorMessage|BatchIndexErrorMessage|SessionId|LogDir|TotalBytes|UsableBytes"
+    r"|ControllerId|NodeId|LeaderId|BrokerId|ThrottleTimeMs|LogAppendTimeMs|ReplicaNodes|IsrNodes|ProducerId"
+    r"|CurrentLeader|NodeEndpoints|Rack|MemberId|UsableBytes|EligibleLeaderReplicas|LastKnownElr|PartitionSize|Leader"
+    r"|ClientHost|MemberEpoch|LastTimestamp|CoordinatorEpoch|OffsetLag)$"
+)
+
+
+@dataclass
+class Step:
+    """One request; ``late`` makes the body from what was answered before."""
+
+    name: str
+    version: int
+    body: Any
+    label: str = ""
+
+
+@dataclass
+class Difference:
+    """One place where the answers differ."""
+
+    step: Step
+    path: str
+    ours: Any
+    theirs: Any
+
+    def __str__(self) -> str:
+        return f"{self.step.name} v{self.step.version} {self.step.label}: {self.path}: {self.ours!r} != {self.theirs!r}"
+
+
+@dataclass
+class Client:
+    """A connection to one broker, opened anew when it was closed."""
+
+    port: int
+    peer: socket.socket | None = None
+    topic_ids: dict[str, Any] = field(default_factory=dict)
+
+    def ask(self, name: str, version: int, body: Any, *, timeout: float = 20.0) -> Any:
+        """Return the answer's body, or "closed"."""
+        frame = encode_request(body, version, correlation_id=1, client_id="differential")
+        if self.peer is None:
+            self.peer = socket.create_connection(("127.0.0.1", self.port), timeout)
+        frames = FrameReader()
+        try:
+            self.peer.sendall(len(frame).to_bytes(4, "big") + frame)
+            while (data := frames.next_frame()) is None:
+                received = self.peer.recv(1 << 20)
+                if not received:
+                    self.close()
+                    return "closed"
+                frames.receive_data(received)
+        except OSError as error:
+            self.close()
+            return "closed" if isinstance(error, ConnectionError) else f"{type(error).__name__}"
+        return decode_response(data, catalog_api(name).key, version).body
+
+    def close(self) -> None:
+        if self.peer is not None:
+            self.peer.close()
+        self.peer = None
+
+    def find_topics(self, version: int) -> None:
+        """Learn the ids of the topics."""
+        answer = self.ask("Metadata", min(version, 12), message("MetadataRequest")(topics=None))
+        self.topic_ids = {topic.name: topic.topic_id for topic in answer.topics}
+
+
+def ranges(client: Client) -> dict[str, tuple[int, int]]:
+    """Return the versions that a broker serves, by API name."""
+    answer = client.ask("ApiVersions", 0, message("ApiVersionsRequest")())
+    found = {}
+    for row in answer.api_keys:
+        try:
+            found[catalog_api(row.api_key).name] = (row.min_version, row.max_version)
+        except Exception:  # an API that the catalog does not know
+            continue
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ comparing
+
+
+def as_json(body: Any, version: int) -> Any:
+    if isinstance(body, str):
+        return body
+    return body.to_json(version, records="base64")
+
+
+def differences(step: Step, ours: Any, theirs: Any, path: str = "$") -> Iterator[Difference]:
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in sorted({*ours, *theirs}):
+            if not UNEQUAL.search(key[:1].upper() + key[1:]):
+                yield from differences(step, ours.get(key), theirs.get(key), f"{path}.{key}")
+    elif isinstance(ours, list) and isinstance(theirs, list):
+        if len(ours) != len(theirs):
+            yield Difference(step, f"{path}.length", len(ours), len(theirs))
+            return
+        for place, (one, other) in enumerate(zip(ordered(ours), ordered(theirs), strict=True)):
+            yield from differences(step, one, other, f"{path}[{place}]")
+    elif ours != theirs:
+        yield Difference(step, path, ours, theirs)
+
+
+def ordered(rows: list[Any]) -> list[Any]:
+    """Return rows in an order that does not depend on a hash table."""
+
+    def key(row: Any) -> str:
+        if not isinstance(row, dict):
+            return ""
+        return str([row.get(name) for name in ("name", "topic", "partitionIndex", "index", "partition", "groupId")])
+
+    return sorted(rows, key=key)
+
+
+def play(steps: list[Step], ours: Client, theirs: Client) -> tuple[list[Difference], int]:
+    """Send each step to both; return the differences, and how many steps there were."""
+    found: list[Difference] = []
+    for step in steps:
+        answers = []
+        for client in (ours, theirs):
+            body = step.body(client) if isinstance(step.body, Callable) else step.body
+            answers.append(as_json(client.ask(step.name, step.version, body), step.version))
+        found += differences(step, *answers)
+    return found, len(steps)
+
+
+# ------------------------------------------------------------------------------------------------ the script
+
+
+def versions(served: Mapping[str, tuple[int, int]], name: str) -> range:
+    low, high = served.get(name, (1, 0))
+    return range(low, high + 1)
+
+
+def requests(name: str) -> Any:
+    return message(f"{name}Request")
+
+
+def topics_steps(served: Mapping[str, tuple[int, int]]) -> Iterator[Step]:
+    types = requests("CreateTopics")
+    for version in versions(served, "CreateTopics"):
+        for label, topic in (
+            ("new", {"name": f"made-{version}", "num_partitions": 2, "replication_factor": 1}),
+            ("again", {"name": f"made-{version}", "num_partitions": 2, "replication_factor": 1}),
+            ("bad name", {"name": "a/b", "num_partitions": 1, "replication_factor": 1}),
+            ("dots", {"name": "..", "num_partitions": 1, "replication_factor": 1}),
+            ("no name", {"name": "", "num_partitions": 1, "replication_factor": 1}),
+            ("no partitions", {"name": "p0", "num_partitions": 0, "replication_factor": 1}),
+            ("no replicas", {"name": "r0", "num_partitions": 1, "replication_factor": 0}),
+            (
+                "bad config",
+                {
+                    "name": "c0",
+                    "num_partitions": 1,
+                    "replication_factor": 1,
+                    "configs": [types.CreatableTopicConfig(name="retention.ms", value="soon")],
+                },
+            ),
+            (
+                "unknown config",
+                {
+                    "name": "c1",
+                    "num_partitions": 1,
+                    "replication_factor": 1,
+                    "configs": [types.CreatableTopicConfig(name="no.such", value="1")],
+                },
+            ),
+        ):
+            yield Step("CreateTopics", version, types(topics=[types.CreatableTopic(**topic)], timeout_ms=10_000), label)
+    types = requests("CreatePartitions")
+    for version in versions(served, "CreatePartitions"):
+        for count in (3 + version, 2, -1, 0):
+            row = types.CreatePartitionsTopic(name="made-4", count=count, assignments=None)
+            yield Step("CreatePartitions", version, types(topics=[row], timeout_ms=10_000), f"to {count}")
+        row = types.CreatePartitionsTopic(name="none", count=3, assignments=None)
+        yield Step("CreatePartitions", version, types(topics=[row], timeout_ms=10_000), "unknown")
+
+
+def batches() -> list[tuple[str, int, bytes]]:
+    """Return sets of records: a name, their format, their bytes; right ones and wrong ones."""
+    found = []
+    columns = {"value": [b"a", b"bb", b"ccc"], "key": [b"k"] * 3, "timestamp": [NOW, NOW + 5, NOW + 3]}
+    for magic in (0, 1, 2):
+        for codec in ("none", "gzip", "snappy", "lz4") + (("zstd",) if magic == 2 else ()):
+            found.append((f"format {magic} {codec}", magic, build_records(columns, magic=magic, codec=codec)))
+    good = build_records(columns)
+    found += [
+        ("nothing", 2, b""),
+        ("two batches", 2, good + good),
+        ("crc", 2, good[:-1] + b"\xff"),
+        ("base offset", 2, build_records(columns, base_offset=7)),
+        ("torn", 2, good[:-5]),
+        ("short", 2, good[:10]),
+        ("no key", 2, build_records({"value": [b"x"]})),
+        ("large", 2, build_records({"value": [bytes(1_100_000)]})),
+        ("holes", 2, build_records({"value": [b"a", b"b"], "offset": [0, 4]})),
+        ("holes gzip", 2, build_records({"value": [b"a", b"b"], "offset": [0, 4]}, codec="gzip")),
+        ("holes 1", 1, build_records({"value": [b"a", b"b"], "offset": [0, 4]}, magic=1, codec="gzip")),
+        ("crc 1", 1, build_records(columns, magic=1)[:-1] + b"\xff"),
+        ("sequence without epoch", 2, build_records(columns, producer_id=3, producer_epoch=0, base_sequence=5)),
+        ("control", 2, build_records(columns, control=True)),
+    ]
+    return found
+
+
+def produce_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
+    types = requests("Produce")
+    for version in versions(served, "Produce"):
+        for topic in topics:
+            for label, magic, records in batches():
+                if magic == 2 and version < 3 and "format" not in label:
+                    continue
+                yield Step("Produce", version, _produce(types, version, topic, 0, records), f"{topic} {label}")
+        for label, topic, partition, acks in (
+            ("unknown topic", "none", 0, 1),
+            ("unknown partition", topics[0], 99, 1),
+            ("acks", topics[0], 0, 5),
+        ):
+            records = build_records({"value": [b"x"], "key": [b"k"]}, magic=2 if version > 2 else version // 2)
+            body = _produce(types, version, topic, partition, records, acks=acks)
+            yield Step("Produce", version, body, label)
+
+
+def _produce(types: Any, version: int, topic: str, partition: int, records: bytes, *, acks: int = -1) -> Any:
+    def make(client: Client) -> Any:
+        row = types.PartitionProduceData(index=partition, records=records)
+        ids = {"name": topic}
+        if version >= 13:
+            ids = {"topic_id": client.topic_ids[topic]} if topic in client.topic_ids else {}
+        return types(acks=acks, timeout_ms=5_000, topic_data=[types.TopicProduceData(**ids, partition_data=[row])])
+
+    return make
+
+
+def fetch_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
+    types = requests("Fetch")
+    for version in versions(served, "Fetch"):
+        for topic in topics:
+            for offset, size, isolation in (
+                (0, 1 << 20, 0),
+                (1, 1 << 20, 0),
+                (7, 300, 0),
+                (2, 1, 0),
+                (4, 0, 0),
+                (20, 1 << 16, 1),
+                (10_000_000, 100, 0),
+                (-1, 100, 0),
+            ):
+                yield Step(
+                    "Fetch",
+                    version,
+                    _fetch(types, version, topic, offset, size, isolation=isolation),
+                    f"{topic} at {offset}, {size} bytes",
+                )
+        yield Step("Fetch", version, _fetch(types, version, "none", 0, 100), "unknown topic")
+        yield Step("Fetch", version, _fetch(types, version, topics[0], 0, 100, partition=99), "unknown partition")
+        if version >= 9:
+            for epoch in (0, 5):
+                yield Step("Fetch", version, _fetch(types, version, topics[0], 0, 100, epoch=epoch), f"epoch {epoch}")
+        if version >= 7:
+            body = _fetch(types, version, topics[0], 0, 100, session=(77, 3))
+            yield Step("Fetch", version, body, "unknown session")
+
+
+def _fetch(
+    types: Any,
+    version: int,
+    topic: str,
+    offset: int,
+    size: int,
+    *,
+    isolation: int = 0,
+    partition: int = 0,
+    epoch: int = -1,
+    session: tuple[int, int] = (0, -1),
+) -> Any:
+    def make(client: Client) -> Any:
+        given = {"current_leader_epoch": epoch} if version >= 9 else {}
+        row = types.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=size, **given)
+        ids: dict[str, Any] = {"topic": topic}
+        if version >= 13:
+            ids = {"topic_id": client.topic_ids[topic]} if topic in client.topic_ids else {}
+        fields: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 0}
+        if version >= 3:
+            fields["max_bytes"] = 1 << 22
+        if version >= 4:
+            fields["isolation_level"] = isolation
+        if version >= 7:
+            fields["session_id"], fields["session_epoch"] = session
+        return types(topics=[types.FetchTopic(**ids, partitions=[row])], **fields)
+
+    return make
+
+
+def offsets_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
+    types = requests("ListOffsets")
+    for version in versions(served, "ListOffsets"):
+        for topic, partition in (*((topic, 0) for topic in topics), ("none", 0), (topics[0], 99)):
+            for timestamp in (-1, -2, -3, -4, -5, -6, -7, 0, NOW, NOW + 4, NOW + 5, NOW + 6, 2**62):
+                for isolation in (0, 1) if version >= 2 else (0,):
+                    row = types.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+                    if version == 0:
+                        row.max_num_offsets = 10
+                    fields = {"isolation_level": isolation} if version >= 2 else {}
+                    body = types(topics=[types.ListOffsetsTopic(name=topic, partitions=[row])], **fields)
+                    yield Step("ListOffsets", version, body, f"{topic} {timestamp} isolation {isolation}")
+    types = requests("OffsetForLeaderEpoch")
+    for version in versions(served, "OffsetForLeaderEpoch"):
+        for topic, partition, epoch in ((topics[0], 0, 0), (topics[0], 0, 1), (topics[0], 0, -1), ("none", 0, 0)):
+            row = types.OffsetForLeaderPartition(partition=partition, leader_epoch=epoch)
+            body = types(topics=[types.OffsetForLeaderTopic(topic=topic, partitions=[row])])
+            yield Step("OffsetForLeaderEpoch", version, body, f"{topic} epoch {epoch}")
+
+
+def metadata_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
+    types = requests("Metadata")
+    for version in versions(served, "Metadata"):
+        for names in (topics, ("none",), ("a/b",)):
+            rows = [types.MetadataRequestTopic(name=name) for name in names]
+            fields = {"allow_auto_topic_creation": False} if version >= 4 else {}
+            if version < 4 and names[0] not in topics:
+                continue
+            yield Step("Metadata", version, types(topics=rows, **fields), f"{names}")
+    for name in ("DescribeCluster", "DescribeTopicPartitions"):
+        types = requests(name)
+        for version in versions(served, name):
+            fields = {"topics": [types.TopicRequest(name=topics[0])]} if name == "DescribeTopicPartitions" else {}
+            yield Step(name, version, types(**fields))
+    types = requests("DescribeProducers")
+    for version in versions(served, "DescribeProducers"):
+        row = types.TopicRequest(name="none", partition_indexes=[0])
+        yield Step("DescribeProducers", version, types(topics=[row]), "unknown")
+    types = requests("FindCoordinator")
+    for version in versions(served, "FindCoordinator"):
+        for kind in (0, 1) if version else (0,):
+            fields = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
+            fields |= {"key_type": kind} if version else {}
+            yield Step("FindCoordinator", version, types(**fields), f"kind {kind}")
+
+
+def admin_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
+    types = requests("DeleteRecords")
+    for version in versions(served, "DeleteRecords"):
+        for topic, partition, offset in ((topics[0], 0, 2 + version), (topics[0], 0, 10**7), (topics[0], 0, -2), ("none", 0, 0)):
+            row = types.DeleteRecordsPartition(partition_index=partition, offset=offset)
+            body = types(topics=[types.DeleteRecordsTopic(name=topic, partitions=[row])], timeout_ms=5000)
+            yield Step("DeleteRecords", version, body, f"{topic} to {offset}")
+    types = requests("IncrementalAlterConfigs")
+    for version in versions(served, "IncrementalAlterConfigs"):
+        for kind, name, key, how, value in (
+            (2, topics[0], "retention.ms", 0, "1000000000"),
+            (2, topics[0], "retention.ms", 1, None),
+            (2, topics[0], "cleanup.policy", 2, "compact"),
+            (2, topics[0], "cleanup.policy", 3, "compact"),
+            (2, topics[0], "retention.ms", 2, "5"),
+            (2, topics[0], "retention.ms", 0, "x"),
+            (2, topics[0], "no.such", 0, "x"),
+            (2, "none", "retention.ms", 0, "1"),
+            (99, "x", "retention.ms", 0, "1"),
+        ):
+            row = types.AlterableConfig(name=key, config_operation=how, value=value)
+            body = types(resources=[types.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[row])])
+            yield Step("IncrementalAlterConfigs", version, body, f"{kind} {name} {key} {how} {value}")
+    types = requests("AlterConfigs")
+    for version in versions(served, "AlterConfigs"):
+        for name, key, value in ((topics[0], "segment.bytes", "1000000"), (topics[0], "x", "1"), ("none", "x", "1")):
+            row = types.AlterableConfig(name=key, value=value)
+            body = types(resources=[types.AlterConfigsResource(resource_type=2, resource_name=name, configs=[row])])
+            yield Step("AlterConfigs", version, body, f"{name} {key}")
+    types = requests("DescribeConfigs")
+    keys = ["retention.ms", "segment.bytes", "cleanup.policy", "max.message.bytes", "compression.type"]
+    for version in versions(served, "DescribeConfigs"):
+        for kind, name in ((2, topics[0]), (2, "none"), (99, "x")):
+            row = types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+            yield Step("DescribeConfigs", version, types(resources=[row]), f"{kind} {name}")
+    for name, fields in (
+        ("ElectLeaders", {"topic_partitions": None, "timeout_ms": 1000}),
+        ("ListPartitionReassignments", {"topics": None}),
+        ("DescribeAcls", {"resource_type_filter": 1, "operation": 1, "permission_type": 1}),
+        ("DescribeClientQuotas", {}),
+        ("DescribeUserScramCredentials", {"users": None}),
+        ("ListConfigResources", {"resource_types": [16]}),
+        ("SaslHandshake", {"mechanism": "PLAIN"}),
+        ("ListTransactions", {}),
+    ):
+        types = requests(name)
+        for version in versions(served, name):
+            given = dict(fields)
+            if name == "ListConfigResources" and version == 0:
+                given = {}
+            yield Step(name, version, types(**given))
+    types = requests("DeleteTopics")
+    for version in versions(served, "DeleteTopics"):
+        for name in (f"made-{version}", "none"):
+            fields = {"topics": [types.DeleteTopicState(name=name)]} if version >= 6 else {"topic_names": [name]}
+            yield Step("DeleteTopics", version, types(timeout_ms=10_000, **fields), name)
+
+
+TOPICS: dict[str, dict[str, str]] = {
+    "plain": {},
+    "compacted": {"cleanup.policy": "compact"},
+    "recoded": {"compression.type": "gzip"},
+    "stamped": {"message.timestamp.type": "LogAppendTime"},
+}
+
+
+def script(ours: Client, theirs: Client, *, formats: bool) -> tuple[list[Difference], int]:
+    """Play everything that both brokers serve; return the differences, and how many requests were sent to each."""
+    own, other = ranges(ours), ranges(theirs)
+    served = {
+        name: (max(own[name][0], other[name][0]), min(own[name][1], other[name][1])) for name in own if name in other
+    }
+    topics = dict(TOPICS)
+    if formats:
+        topics |= {f"format-{magic}": {"message.format.version": text} for magic, text in enumerate(("0.9.0", "0.10.2"))}
+    types = requests("CreateTopics")
+    for client in (ours, theirs):
+        rows = [
+            types.CreatableTopic(
+                name=name,
+                num_partitions=1,
+                replication_factor=1,
+                configs=[types.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+            )
+            for name, configs in topics.items()
+        ]
+        answer = client.ask("CreateTopics", 4, types(topics=rows, timeout_ms=20_000))
+        assert all(row.error_code == 0 for row in answer.topics), answer
+        client.find_topics(other["Metadata"][1])
+    names = tuple(topics)
+    steps = [
+        *topics_steps(served),
+        *produce_steps(served, names),
+        *fetch_steps(served, tuple(name for name in names if name != "stamped")),
+        *offsets_steps(served, tuple(name for name in names if name != "stamped")),
+        *metadata_steps(served, names),
+        *admin_steps(served, names),
+    ]
+    return play(steps, ours, theirs)
