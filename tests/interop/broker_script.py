@@ -7,6 +7,7 @@ equal. What is left is a difference; ``ALLOWED`` names those that we keep, each 
 
 from __future__ import annotations
 
+import base64
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import Any
 from kafkaframes.connection import FrameReader
 from kafkaframes.messages import message
 from kafkaframes.messages.headers import decode_response, encode_request
+from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
 from kafkaframes.spec.catalog import api as catalog_api
 
@@ -102,13 +104,68 @@ def ranges(client: Client) -> dict[str, tuple[int, int]]:
     return found
 
 
+# API, path and label of differences that stay -> why.
+ALLOWED: dict[tuple[str, str, str], str] = {
+    ("CreateTopics", r"configs\.length", ""): "a release has some settings more or less than the others",
+    (
+        "FindCoordinator",
+        r"(?i)errorCode",
+        "",
+    ): "a fresh Kafka makes internal topics first, and answers 15 until then",
+    ("Fetch", r"records\.length", r"0, 1048576|1, 1048576|20, 65536"): (
+        "down-conversion of a log with zstd in it: Kafka gives the first batch and stops (LazyDownConversionRecords "
+        "converts by chunks); here all batches before the zstd one are given"
+    ),
+    ("AlterConfigs", "errorCode", "none"): "a wrong setting of an unknown topic: Kafka looks at the setting first",
+    ("ElectLeaders", "length", ""): "Kafka's own internal topics are among the topics",
+}
+
+
+def is_allowed(difference: Difference) -> bool:
+    """Return whether a difference is one that stays."""
+    return any(
+        difference.step.name == name and re.search(path, difference.path) and re.search(label, difference.step.label)
+        for name, path, label in ALLOWED
+    )
+
+
 # ------------------------------------------------------------------------------------------------ comparing
 
 
 def as_json(body: Any, version: int) -> Any:
     if isinstance(body, str):
         return body
-    return body.to_json(version, records="base64")
+    return with_records(body.to_json(version, records="base64"))
+
+
+def with_records(value: Any) -> Any:
+    """Return JSON whose records are decoded: two libraries of one codec write different bytes for the same content."""
+    if isinstance(value, list):
+        return [with_records(one) for one in value]
+    if isinstance(value, dict):
+        return {key: decoded(one) if key == "records" else with_records(one) for key, one in value.items()}
+    return value
+
+
+def decoded(text: str | None) -> Any:
+    """Return the whole batches: their headers but for sizes and CRCs, and their records."""
+    if not text:
+        return text
+    return [
+        {
+            "magic": batch.magic,
+            "codec": batch.codec,
+            "baseOffset": batch.base_offset,
+            "lastOffset": batch.last_offset,
+            "leaderEpoch": batch.leader_epoch,
+            "maxTimestamp": batch.max_timestamp,
+            "timestampType": batch.timestamp_type,
+            "producer": (batch.producer_id, batch.producer_epoch, batch.base_sequence),
+            "records": [tuple(record[:5]) for record in batch.records],
+            "isWhole": batch.valid and batch.damage is None,
+        }
+        for batch in read_values(base64.b64decode(text))
+    ]
 
 
 def differences(step: Step, ours: Any, theirs: Any, path: str = "$") -> Iterator[Difference]:
@@ -207,7 +264,7 @@ def batches() -> list[tuple[str, int, bytes]]:
     columns = {"value": [b"a", b"bb", b"ccc"], "key": [b"k"] * 3, "timestamp": [NOW, NOW + 5, NOW + 3]}
     for magic in (0, 1, 2):
         for codec in ("none", "gzip", "snappy", "lz4") + (("zstd",) if magic == 2 else ()):
-            found.append((f"format {magic} {codec}", magic, build_records(columns, magic=magic, codec=codec)))
+            found.append((f"format {magic} {codec}", magic, build_records(columns, record_format=magic, codec=codec)))
     good = build_records(columns)
     found += [
         ("nothing", 2, b""),
@@ -220,8 +277,8 @@ def batches() -> list[tuple[str, int, bytes]]:
         ("large", 2, build_records({"value": [bytes(1_100_000)]})),
         ("holes", 2, build_records({"value": [b"a", b"b"], "offset": [0, 4]})),
         ("holes gzip", 2, build_records({"value": [b"a", b"b"], "offset": [0, 4]}, codec="gzip")),
-        ("holes 1", 1, build_records({"value": [b"a", b"b"], "offset": [0, 4]}, magic=1, codec="gzip")),
-        ("crc 1", 1, build_records(columns, magic=1)[:-1] + b"\xff"),
+        ("holes 1", 1, build_records({"value": [b"a", b"b"], "offset": [0, 4]}, record_format=1, codec="gzip")),
+        ("crc 1", 1, build_records(columns, record_format=1)[:-1] + b"\xff"),
         ("sequence without epoch", 2, build_records(columns, producer_id=3, producer_epoch=0, base_sequence=5)),
         ("control", 2, build_records(columns, control=True)),
     ]
@@ -241,7 +298,7 @@ def produce_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]
             ("unknown partition", topics[0], 99, 1),
             ("acks", topics[0], 0, 5),
         ):
-            records = build_records({"value": [b"x"], "key": [b"k"]}, magic=2 if version > 2 else version // 2)
+            records = build_records({"value": [b"x"], "key": [b"k"]}, record_format=2 if version > 2 else version // 2)
             body = _produce(types, version, topic, partition, records, acks=acks)
             yield Step("Produce", version, body, label)
 
@@ -366,10 +423,13 @@ def metadata_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...
 def admin_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
     types = requests("DeleteRecords")
     for version in versions(served, "DeleteRecords"):
-        for topic, partition, offset in ((topics[0], 0, 2 + version), (topics[0], 0, 10**7), (topics[0], 0, -2), ("none", 0, 0)):
-            row = types.DeleteRecordsPartition(partition_index=partition, offset=offset)
+        for topic, offset in ((topics[0], 2 + version), (topics[0], 10**7), (topics[0], -2), ("none", 0)):
+            row = types.DeleteRecordsPartition(partition_index=0, offset=offset)
             body = types(topics=[types.DeleteRecordsTopic(name=topic, partitions=[row])], timeout_ms=5000)
             yield Step("DeleteRecords", version, body, f"{topic} to {offset}")
+
+
+def config_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
     types = requests("IncrementalAlterConfigs")
     for version in versions(served, "IncrementalAlterConfigs"):
         for kind, name, key, how, value in (
@@ -388,7 +448,7 @@ def admin_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) 
             yield Step("IncrementalAlterConfigs", version, body, f"{kind} {name} {key} {how} {value}")
     types = requests("AlterConfigs")
     for version in versions(served, "AlterConfigs"):
-        for name, key, value in ((topics[0], "segment.bytes", "1000000"), (topics[0], "x", "1"), ("none", "x", "1")):
+        for name, key, value in ((topics[0], "segment.bytes", "2000000"), (topics[0], "x", "1"), ("none", "x", "1")):
             row = types.AlterableConfig(name=key, value=value)
             body = types(resources=[types.AlterConfigsResource(resource_type=2, resource_name=name, configs=[row])])
             yield Step("AlterConfigs", version, body, f"{name} {key}")
@@ -398,6 +458,9 @@ def admin_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) 
         for kind, name in ((2, topics[0]), (2, "none"), (99, "x")):
             row = types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
             yield Step("DescribeConfigs", version, types(resources=[row]), f"{kind} {name}")
+
+
+def last_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) -> Iterator[Step]:
     for name, fields in (
         ("ElectLeaders", {"topic_partitions": None, "timeout_ms": 1000}),
         ("ListPartitionReassignments", {"topics": None}),
@@ -421,6 +484,7 @@ def admin_steps(served: Mapping[str, tuple[int, int]], topics: tuple[str, ...]) 
             yield Step("DeleteTopics", version, types(timeout_ms=10_000, **fields), name)
 
 
+_FIRST_OF_KAFKA_4 = 4
 TOPICS: dict[str, dict[str, str]] = {
     "plain": {},
     "compacted": {"cleanup.policy": "compact"},
@@ -429,15 +493,15 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 
 
-def script(ours: Client, theirs: Client, *, formats: bool) -> tuple[list[Difference], int]:
+def script(ours: Client, theirs: Client) -> tuple[list[Difference], int]:
     """Play everything that both brokers serve; return the differences, and how many requests were sent to each."""
     own, other = ranges(ours), ranges(theirs)
     served = {
         name: (max(own[name][0], other[name][0]), min(own[name][1], other[name][1])) for name in own if name in other
     }
+    if served["Fetch"][0] >= _FIRST_OF_KAFKA_4:  # it names Produce 0 for librdkafka, and refuses it (KAFKA-18659)
+        served["Produce"] = (3, served["Produce"][1])
     topics = dict(TOPICS)
-    if formats:
-        topics |= {f"format-{magic}": {"message.format.version": text} for magic, text in enumerate(("0.9.0", "0.10.2"))}
     types = requests("CreateTopics")
     for client in (ours, theirs):
         rows = [
@@ -460,5 +524,7 @@ def script(ours: Client, theirs: Client, *, formats: bool) -> tuple[list[Differe
         *offsets_steps(served, tuple(name for name in names if name != "stamped")),
         *metadata_steps(served, names),
         *admin_steps(served, names),
+        *config_steps(served, names),
+        *last_steps(served, names),
     ]
     return play(steps, ours, theirs)

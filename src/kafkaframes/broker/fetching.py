@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from kafkaframes.append import down_convert
@@ -13,7 +13,7 @@ from kafkaframes.broker.topics import Partition
 from kafkaframes.errors import AppendRefusedError, KafkaframesError
 from kafkaframes.files.txn_index import AbortedTransaction
 from kafkaframes.partition.fetch import HIGH_WATERMARK, LOG_END, TXN_COMMITTED
-from kafkaframes.records.layout import BYTES_TO_MAGIC
+from kafkaframes.records.layout import BYTES_TO_MAGIC, OVERHEAD_BYTES
 
 READ_COMMITTED = 1
 _CONSUMER = -1
@@ -111,28 +111,43 @@ def _diverging(partition: Partition, asked: Any) -> Read | None:
 
 def _in_older_format(broker: BrokerState, partition: Partition, asked: Any, read: Read, magic: int) -> Read:
     """Write what was read in an older format, as brokers up to 3.9 do; losses are counted."""
-    if len(read.records) < BYTES_TO_MAGIC or not _needs_conversion(read.records, magic):
+    if len(read.records) < BYTES_TO_MAGIC:
+        return read._replace(records=b"")
+    if not _needs_conversion(read.records, magic):
         return read
     if not partition.may_down_convert:
         return Read(CODE["UNSUPPORTED_VERSION"])
-    try:
-        done = down_convert(read.records, magic, first_offset=asked.fetch_offset)
-    except AppendRefusedError as error:
-        return Read(code_of(error))
-    for what, times in done.lost.items():
-        broker.counters[f"lost {what}"] += times
-    broker.counters["down_converted_records"] += done.converted
-    return read._replace(records=done.records)
+    pieces: list[bytes] = []
+    for batch in _batches(read.records):
+        try:
+            done = down_convert(batch, magic, first_offset=asked.fetch_offset)
+        except AppendRefusedError as error:
+            if pieces:  # what comes before is given; the consumer meets the error when it asks from here
+                break
+            return Read(code_of(error))
+        pieces.append(done.records)
+        for what, times in done.lost.items():
+            broker.counters[f"lost {what}"] += times
+        broker.counters["down_converted_records"] += done.converted
+    return read._replace(records=b"".join(pieces))
+
+
+def _batches(records: bytes) -> Iterator[bytes]:
+    """Yield the whole batches, each for itself; a part of one at the end is left out."""
+    position = 0
+    while position + OVERHEAD_BYTES <= len(records):
+        end = position + OVERHEAD_BYTES + int.from_bytes(records[position + 8 : position + OVERHEAD_BYTES], "big")
+        if end > len(records):
+            return
+        yield records[position:end]
+        position = end
 
 
 def _needs_conversion(records: bytes, magic: int) -> bool:
-    """Return whether a batch among the records has a later format; formats change seldom within a log."""
-    position = 0
-    while position + BYTES_TO_MAGIC <= len(records):
-        if records[position + BYTES_TO_MAGIC - 1] > magic:
-            return True
-        position += 12 + int.from_bytes(records[position + 8 : position + 12], "big")
-    return False
+    """Return whether a batch among the records has a later format."""
+    if records[BYTES_TO_MAGIC - 1] > magic:
+        return True
+    return any(batch[BYTES_TO_MAGIC - 1] > magic for batch in _batches(records))
 
 
 class Wait:

@@ -17,6 +17,10 @@ _FIRST_WITH_ZSTD = 7
 _AT_CODEC = BATCH_V2.end_of("attributes") - 1
 
 
+# Refusals that are answered without the log's start (ReplicaManager.appendToLocalLog).
+_WITHOUT_START = frozenset({"CorruptRecordException", "RecordTooLargeException", "RecordBatchTooLargeException"})
+
+
 class Outcome(NamedTuple):
     """What a producer is told of one partition; the fields are ProduceResponse's."""
 
@@ -42,6 +46,8 @@ def check_form(version: int, records: bytes | None) -> Outcome | None:
     if records[BYTES_TO_MAGIC - 1] != 2:
         return refused("INVALID_RECORD", f"Produce {version} carries format 2, not {records[BYTES_TO_MAGIC - 1]}")
     size = int.from_bytes(records[8:OVERHEAD_BYTES], "big", signed=True) + OVERHEAD_BYTES
+    if size > len(records):
+        return refused("INVALID_RECORD", "the batch ends before its size says so")
     if size < len(records):
         return refused("INVALID_RECORD", f"Produce {version} carries exactly one batch for a partition, here are more")
     if version < _FIRST_WITH_ZSTD and len(records) > _AT_CODEC and records[_AT_CODEC] & CODEC_MASK == Codec.ZSTD:
@@ -63,7 +69,7 @@ def append(broker: BrokerState, partition: Partition, records: bytes, *, acks: i
     except AppendRefusedError as error:
         return Outcome(
             code_of(error),
-            log_start_offset=log.log_start_offset if error.record_errors else -1,
+            log_start_offset=-1 if error.exception in _WITHOUT_START else log.log_start_offset,
             record_errors=error.record_errors,
             error_message=error.reason,
         )

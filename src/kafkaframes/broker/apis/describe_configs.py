@@ -2,7 +2,7 @@
 
 Versions 0 to 4.
 
-* v0: is it the default? v1+: where a value comes from, and its synonyms if they are asked for.
+* v0: ``isDefault`` is always false, as Kafka answers. v1+: where a value comes from, and its synonyms if asked for.
 * v3+: the type of a value; documentation is always null.
 
 Gaps: documentation of settings; levels of loggers are nominal.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.configs import BY_DEFAULT, ConfigRow, rows_of
+from kafkaframes.broker.configs import ConfigRow, rows_of
 from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -45,7 +45,6 @@ def _row(request: Request, row: ConfigRow) -> Any:
         name=row.name,
         value=row.value,
         read_only=row.is_read_only,
-        is_default=row.source == BY_DEFAULT and request.version == 0,
         config_source=row.source,
         config_type=row.kind,
         synonyms=[types.DescribeConfigsSynonym(name=name, value=value, source=by) for name, value, by in synonyms],

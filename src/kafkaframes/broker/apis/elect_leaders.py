@@ -27,8 +27,9 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     if body.election_type not in (_PREFERRED, _UNCLEAN):
         return request.response(error_code=CODE["INVALID_REQUEST"])
     results = []
-    if body.topic_partitions is None:
-        return request.response(replica_election_results=[])  # Kafka names none that needed no election
+    if body.topic_partitions is None:  # Kafka names every topic, and no partition that needed no election
+        every = [request.types.ReplicaElectionResult(topic=name) for name in broker.topics]
+        return request.response(replica_election_results=every)
     for asked in body.topic_partitions:
         rows: list[Any] = [_row(request, broker, asked.topic, index) for index in asked.partitions]
         results.append(request.types.ReplicaElectionResult(topic=asked.topic, partition_result=rows))

@@ -34,6 +34,10 @@ _FIRST_BY_ID = 13
 _FIRST_WITH_LEADER = 12
 _FIRST_WITH_ENDPOINTS = 16
 _NO_LIMIT = 2**31 - 1
+# Kafka finds these before it reads, and its rows have an empty list of transactions then, and none otherwise.
+_WITHOUT_READING = frozenset(
+    {CODE["UNKNOWN_TOPIC_OR_PARTITION"], CODE["UNKNOWN_TOPIC_ID"], CODE["TOPIC_AUTHORIZATION_FAILED"]}
+)
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -155,7 +159,7 @@ class Fetch:
             high_watermark=read.high_watermark,
             last_stable_offset=read.last_stable_offset,
             log_start_offset=read.log_start_offset,
-            aborted_transactions=None,
+            aborted_transactions=[] if read.error_code in _WITHOUT_READING else None,
             records=read.records,
         )
         if self._request.body.isolation_level == READ_COMMITTED and read.aborted is not None:

@@ -25,7 +25,7 @@ from kafkaframes.errors import KafkaframesError
 from kafkaframes.partition.fetch import EARLIEST, LATEST, MAX_TIMESTAMP
 
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
-_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_SINCE = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _NONE = -1
 _FIRST_WITH_EPOCH = 4
 
@@ -38,21 +38,28 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         rows = []
         for one in asked.partitions:
             partition, code = None, found.code
-            if found.topic is not None:
+            if not _is_known(one.timestamp, request.version):
+                code = CODE["UNSUPPORTED_VERSION"]
+            elif found.topic is not None:
                 epoch = one.current_leader_epoch
                 partition, code = led_here(request, found.topic, one.partition_index, current_leader_epoch=epoch)
-            rows.append(_row(request, one, partition, code))
+            rows.append(_row(request, one, partition, code, broker.clock.now_ms))
         topics.append(request.types.ListOffsetsTopicResponse(name=asked.name, partitions=rows))
     return request.response(topics=topics)
 
 
-def _row(request: Request, asked: Any, partition: Partition | None, code: int) -> Any:
+def _is_known(timestamp: int, version: int) -> bool:
+    """Return whether a time is one, or a special one that the version knows."""
+    return timestamp >= 0 or version >= _SINCE.get(timestamp, version + 1)
+
+
+def _row(request: Request, asked: Any, partition: Partition | None, code: int, now_ms: int) -> Any:
     row = request.types.ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
     if partition is None:
         return row
     try:
         if request.version == 0:
-            row.old_style_offsets = _old_style(partition, asked.timestamp, asked.max_num_offsets)
+            row.old_style_offsets = _old_style(partition, asked.timestamp, asked.max_num_offsets, now_ms)
         else:
             _look_up(request, row, partition, asked.timestamp)
             if request.version < _FIRST_WITH_EPOCH:
@@ -64,9 +71,7 @@ def _row(request: Request, asked: Any, partition: Partition | None, code: int) -
 
 def _look_up(request: Request, row: Any, partition: Partition, timestamp: int) -> None:
     log = partition.log
-    if timestamp < 0 and request.version < _SINCE.get(timestamp, request.version + 1):
-        row.error_code = CODE["UNSUPPORTED_VERSION"]
-    elif timestamp == LATEST:
+    if timestamp == LATEST:
         committed = request.body.isolation_level == READ_COMMITTED
         row.offset = log.last_stable_offset if committed else log.high_watermark
         row.leader_epoch = partition.leader_epoch
@@ -91,18 +96,21 @@ def _end(request: Request, partition: Partition) -> int:
     return max(log.high_watermark, log.log_start_offset + 1)
 
 
-def _old_style(partition: Partition, timestamp: int, most: int) -> list[int]:
-    """Answer as brokers did before 0.10.1 (ReplicaManager.legacyFetchOffsetsBefore)."""
+def _old_style(partition: Partition, timestamp: int, most: int, now_ms: int) -> list[int]:
+    """Answer as brokers did before 0.10.1 (UnifiedLog.legacyFetchOffsetsBefore): the starts of segments, latest first.
+
+    The end of the log counts as one that is written just now, if there is anything in the last segment.
+    """
     log = partition.log
+    starts = [(max(base, log.log_start_offset), modified_ms) for base, modified_ms in log.segment_times()]
+    if log.log_end_offset > starts[-1][0]:
+        starts.append((log.log_end_offset, now_ms))
     if timestamp == EARLIEST:
-        return [log.log_start_offset][: max(most, 0)]
-    found = []
-    if timestamp == LATEST:
-        found = [log.high_watermark]
-    bases = [base for base, modified in log.segment_times() if timestamp == LATEST or modified <= timestamp]
-    found += sorted((max(base, log.log_start_offset) for base in bases), reverse=True)
-    distinct = list(dict.fromkeys(offset for offset in found if offset <= log.high_watermark))
-    return distinct[: max(most, 0)]
+        starts = starts[:1]
+    elif timestamp != LATEST:
+        starts = [start for start in starts if start[1] <= timestamp]
+    found = [min(offset, log.high_watermark) for offset, _ in reversed(starts)]
+    return list(dict.fromkeys(sorted(found, reverse=True)))[: max(most, 0)]
 
 
 API = Api(

@@ -23,7 +23,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Begin an exchange by the mechanism that the client has chosen."""
     session, offered = request.session, list(broker.credentials.mechanisms)
     if session.is_authenticated or "sasl" in session.memory:
-        return request.response(error_code=CODE["ILLEGAL_SASL_STATE"], mechanisms=offered)
+        return request.response(error_code=CODE["ILLEGAL_SASL_STATE"])
     if request.body.mechanism not in offered:
         session.memory["close"] = True
         return request.response(error_code=CODE["UNSUPPORTED_SASL_MECHANISM"], mechanisms=offered)

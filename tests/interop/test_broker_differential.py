@@ -1,0 +1,19 @@
+"""The embedded broker beside real ones: thousands of raw requests, each API at each version, answers field by field."""
+
+from __future__ import annotations
+
+from tests.interop.broker_script import Client, is_allowed, script
+
+from kafkaframes.broker import Broker
+
+PROPERTIES = {"auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": "0"}
+LEAST_REQUESTS = 2_000
+
+
+def test_answers_are_those_of_kafka(kafka, tmp_path):
+    with kafka(tmp_path, PROPERTIES) as node, Broker(config={"auto.create.topics.enable": False}) as broker:
+        theirs = Client(int(node.bootstrap.rpartition(":")[2]))
+        found, count = script(Client(broker.port), theirs)
+    assert count >= LEAST_REQUESTS
+    unexplained = [str(one) for one in found if not is_allowed(one)]
+    assert not unexplained, f"{len(unexplained)} of {count} requests:\n" + "\n".join(unexplained[:40])
