@@ -174,8 +174,7 @@ class TransactionCoordinator:
 
     def _fence(self, one: Transaction) -> None:
         """Abort an open transaction whose producer is given up."""
-        fenced = one.fenced()
-        self._end(fenced.prepared(commit=False, version=one.client_version, now_ms=self.clock.now_ms))
+        self._end(one.fenced(version=self.settings.transaction_version, now_ms=self.clock.now_ms))
 
     # ---------------------------------------------------------------------------------------------- partitions
 

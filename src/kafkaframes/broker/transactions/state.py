@@ -96,9 +96,21 @@ class Transaction:
 
     # ---------------------------------------------------------------------------------------------- InitProducerId
 
-    def fenced(self) -> Transaction:
-        """Return it with the epoch that nobody else has: the producer that has it now is fenced."""
-        return replace(self, producer_epoch=min(self.producer_epoch + 1, LARGEST_EPOCH), last_epoch=NONE)
+    def fenced(self, *, version: int, now_ms: int) -> Transaction:
+        """Return it aborted, with the epoch that nobody else has: the producer that has it now is fenced.
+
+        Since KIP-890 that producer may still ask for the next epoch, as long as nobody else has (KIP-588).
+
+        Args:
+            version: of transactions, the broker's own.
+        """
+        return self._to(
+            S.PREPARE_ABORT,
+            now_ms,
+            producer_epoch=min(self.producer_epoch + 1, LARGEST_EPOCH),
+            last_epoch=self.producer_epoch if version >= 2 else NONE,
+            client_version=version,
+        )
 
     def bumped(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> Transaction:
         """Return it for the next producer, or for the same one that asks for the next epoch (KIP-360).
