@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.broker import Broker
-from kafkaframes.broker.properties import is_known, read_properties
 from kafkaframes.errors import OptionError
+
+if TYPE_CHECKING:
+    from kafkaframes.broker import Broker
 
 
 @click.command("broker", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -42,6 +42,10 @@ def command(config: str | None, settings: tuple[str, ...], **given: Any) -> None
     kafkaframes broker --port 9092 --data-dir /var/lib/kafkaframes
     kafkaframes broker --serve /backup/kafka-logs
     """
+    import asyncio
+
+    from kafkaframes.broker import Broker
+
     known, unknown = _settings(config, settings)
     directory = known.pop("log.dirs", known.pop("log.dir", ""))
     if directory and not given["data_dir"] and not given["serve"]:
@@ -51,6 +55,8 @@ def command(config: str | None, settings: tuple[str, ...], **given: Any) -> None
 
 
 def _settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    from kafkaframes.broker.properties import is_known, read_properties
+
     known: dict[str, Any] = {}
     unknown: tuple[str, ...] = ()
     if config is not None:
@@ -64,6 +70,8 @@ def _settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, 
 
 
 async def _run(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) -> None:
+    import asyncio
+
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

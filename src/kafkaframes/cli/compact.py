@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cleaner.settings import CleanerSettings
 from kafkaframes.cli import rewriting
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say, size_text
@@ -61,6 +60,7 @@ def command(
 
     Example: kafkaframes compact /backup/kafka-logs --topic users --to /backup/compacted --prove-gone user-17
     """
+    from kafkaframes.cleaner.settings import CleanerSettings
     from kafkaframes.cli.rewriting import source_of
     from kafkaframes.rewrite.compaction import compact
     from kafkaframes.rewrite.compaction import prove_gone as prove

@@ -8,8 +8,8 @@ import click
 
 from kafkaframes.cli import rewriting
 from kafkaframes.errors import OptionError
-from kafkaframes.records.codecs import codec_of
-from kafkaframes.rewrite.settings import ON_LOSS, RewriteSettings
+
+ON_LOSS = ("error", "warn", "drop")
 
 
 @click.command("convert", context_settings={"help_option_names": ["-h", "--help"]})
@@ -52,6 +52,9 @@ def command(
 
     Example: kafkaframes convert /backup/kafka-logs --record-format v2 --to /backup/kafka-logs-v2
     """
+    from kafkaframes.records.codecs import codec_of
+    from kafkaframes.rewrite.settings import RewriteSettings
+
     record_format, to = _said(record_format, given)
     settings = RewriteSettings(
         record_format=rewriting.RECORD_FORMATS[record_format],

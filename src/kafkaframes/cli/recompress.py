@@ -7,8 +7,6 @@ from typing import Any
 import click
 
 from kafkaframes.cli import rewriting
-from kafkaframes.records.codecs import codec_of
-from kafkaframes.rewrite.settings import RewriteSettings
 
 
 @click.command("recompress", context_settings={"help_option_names": ["-h", "--help"]})
@@ -29,5 +27,8 @@ def command(
 
     Example: kafkaframes recompress /backup/kafka-logs --codec zstd --level 9 --to /backup/smaller
     """
+    from kafkaframes.records.codecs import codec_of
+    from kafkaframes.rewrite.settings import RewriteSettings
+
     settings = RewriteSettings(codec=codec_of(codec), level=level, batch_bytes=batch_bytes, mode=mode)
     rewriting.rewrite(sources, settings, **options)

@@ -6,9 +6,6 @@ from pathlib import Path
 
 import click
 
-from kafkaframes.capture.files import find_files
-from kafkaframes.capture.redaction import redact
-from kafkaframes.capture.streams import ports_of
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
 
@@ -27,6 +24,10 @@ def command(paths: tuple[str, ...], output: str, keep_addresses: bool, keep_clie
 
     Example: kafkaframes redact trace.pcap -o for-the-ticket.pcapng
     """
+    from kafkaframes.capture.files import find_files
+    from kafkaframes.capture.redaction import redact
+    from kafkaframes.capture.streams import ports_of
+
     target = Path(output)
     if target.exists():
         raise OptionError(f"-o {output}: exists already")

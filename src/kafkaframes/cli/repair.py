@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,8 +12,9 @@ from kafkaframes.cli import rewriting
 from kafkaframes.cli.options import json_option, master_option, tell_links, with_options, workers_option
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
-from kafkaframes.log.recovery.recover import RecoverySettings
-from kafkaframes.rewrite.repair_job import RepairReport, repair_in_place, repair_log
+
+if TYPE_CHECKING:
+    from kafkaframes.rewrite.repair_job import RepairReport
 
 
 def _print(report: RepairReport) -> None:
@@ -70,6 +72,9 @@ def command(
     one of them. Exit status: 0 done, 2 refused.
     """
     _check(to, backup, in_place=in_place, dry_run=dry_run)
+    from kafkaframes.log.recovery.recover import RecoverySettings
+    from kafkaframes.rewrite.repair_job import repair_in_place, repair_log
+
     tell_links([logdir])
     settings = RecoverySettings(time.time_ns() // 1_000_000, index_interval_bytes=index_interval_bytes)
     with rewriting.runner(master, jobs, label="repairing") as run:

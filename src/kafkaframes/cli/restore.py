@@ -16,11 +16,11 @@ from kafkaframes.cli.text import milliseconds, say, size_text
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.files.row_counts import row_counts_text
 from kafkaframes.records.modes import DROPMALFORMED, FAILFAST
-from kafkaframes.restore.kraft import DEFAULT_RELEASE, RELEASES
-from kafkaframes.restore.settings import ABORT, KEEP, KRAFT, NO_BOOTSTRAP, REASSIGN, RestoreSettings
+from kafkaframes.restore.names import ABORT, DEFAULT_RELEASE, KEEP, KRAFT, NO_BOOTSTRAP, REASSIGN, RELEASES
 
 if TYPE_CHECKING:
     from kafkaframes.restore.report import RestoreReport
+    from kafkaframes.restore.settings import RestoreSettings
 
 EXIT_LOST = 1
 
@@ -123,6 +123,8 @@ def command(
 
 
 def _settings(given: dict[str, Any]) -> RestoreSettings:
+    from kafkaframes.restore.settings import RestoreSettings
+
     given["record_format"] = rewriting.RECORD_FORMATS[given["record_format"]]
     ids_file, no_groups = given.pop("into_cluster_ids"), given.pop("no_groups")
     times = {name: given.pop(name) for name in ("from_time", "until_time")}

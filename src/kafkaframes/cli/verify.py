@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import Any
 
 import click
 
-from kafkaframes.cli import workers
-from kafkaframes.cli.copies import one_log
 from kafkaframes.cli.options import (
-    MERGE,
     json_option,
     master_option,
     reads,
@@ -23,90 +16,8 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-from kafkaframes.cli.text import console, say, show, size_text
-from kafkaframes.copies.decisions import Decision
-from kafkaframes.copies.one_log import OneLog
-from kafkaframes.dump import verify
-from kafkaframes.dump.verify import Report, Task
-from kafkaframes.dump.verify_segment import SegmentFacts
-from kafkaframes.files.directory import LogDirectory
-from kafkaframes.files.findings import Severity
-from kafkaframes.log.discover import discover
-from kafkaframes.log.selection import selected
 
 EXIT_DAMAGED = 1
-MOST_FINDINGS = 20  # of one check; --all shows the others
-_STYLES = {Severity.NOTE: "dim", Severity.WARNING: "yellow", Severity.ERROR: "bold red"}
-
-
-def _size(task: Task) -> int:
-    return task[1].size_bytes
-
-
-def _run(tasks: Iterable[Task], *, jobs: int | None) -> Iterator[SegmentFacts]:
-    return workers.in_order(verify.run_task, list(tasks), size_of=_size, workers=jobs, label="verifying")
-
-
-def _report(found: tuple[LogDirectory, ...], *, deep: bool, jobs: int | None, master: str | None) -> Report:
-    """Verify in processes of this machine, or on Spark; the report is the same."""
-    if master is None:
-        return verify.verify(found, deep=deep, run=partial(_run, jobs=jobs))
-    from kafkaframes.spark.jobs import run_on_spark, session_at
-
-    with session_at("kafkaframes verify", master) as spark:
-
-        def run(tasks: Iterable[Task]) -> Iterator[SegmentFacts]:
-            listed = list(tasks)
-            return run_on_spark(spark, verify.run_task, listed, total_bytes=sum(map(_size, listed)))
-
-        return verify.verify(found, deep=deep, run=run)
-
-
-def _print(report: Report, *, show_all: bool) -> None:
-    out = console()
-    shown: Counter[tuple[Severity, str]] = Counter()
-    for finding in report.findings:
-        kind = finding.severity, finding.check
-        shown[kind] += 1
-        if show_all or shown[kind] <= MOST_FINDINGS:
-            show(out, str(finding), style=_STYLES[finding.severity], soft_wrap=True)
-    for (severity, check), count in shown.items():
-        if count > MOST_FINDINGS and not show_all:
-            hidden = f"{severity.name.lower()}: {check}: and {count - MOST_FINDINGS:,} more (--all)"
-            show(out, hidden, style=_STYLES[severity], soft_wrap=True)
-    show(out, _summary(report), style="green" if report.is_sound else "bold red", soft_wrap=True)
-
-
-def _summary(report: Report) -> str:
-    by_severity = Counter(finding.severity for finding in report.findings)
-    counts = ", ".join(
-        f"{by_severity[severity]:,} {severity.name.lower()}{'' if by_severity[severity] == 1 else 's'}"
-        for severity in sorted(Severity, reverse=True)
-        if by_severity[severity]
-    )
-    errors = {finding.check for finding in report.findings if finding.severity == Severity.ERROR}
-    verdict = "sound" if not errors else "UNREADABLE" if errors == {"unreadable"} else "DAMAGED"
-    read = f"{report.partitions:,} partitions, {report.segments:,} segments, {report.batches:,} batches"
-    return f"{verdict}: {read}, {size_text(report.size_bytes)}; {counts or 'nothing found'}"
-
-
-def _lost(merged: OneLog) -> list[Decision]:
-    return [decision for decision in merged.decisions if decision.severity == Severity.ERROR]
-
-
-def _merged_json(merged: OneLog | None) -> dict[str, Any]:
-    if merged is None or not merged.merged:
-        return {}
-    whole = {"merged_partitions": len(merged.merged), "merged_is_whole": not _lost(merged)}
-    return whole | {"decisions": [decision.as_json() for decision in merged.decisions]}
-
-
-def _print_merged(merged: OneLog | None) -> None:
-    if merged is not None and merged.merged:
-        count = len(merged.merged)
-        lost = len({(one.topic_partition, one.first_offset) for one in _lost(merged)})
-        verdict = f"{lost:,} ranges of offsets are lost or undecided" if lost else "every offset is whole in some copy"
-        say(f"merged: {count:,} partitions of which there are several copies; {verdict}")
 
 
 @click.command("verify", context_settings={"help_option_names": ["-h", "--help"]})
@@ -116,19 +27,7 @@ def _print_merged(merged: OneLog | None) -> None:
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings, too.")
 @with_options(*selection_options, workers_option, master_option, json_option, replicas_option)
 @reads("paths")
-def command(
-    paths: tuple[str, ...],
-    deep: bool,
-    as_json: bool,
-    show_all: bool,
-    strict: bool,
-    jobs: int | None,
-    master: str | None,
-    replicas: str,
-    topics: tuple[str, ...],
-    partitions: tuple[int, ...],
-    storage: dict[str, Any],
-) -> None:
+def command(**given: Any) -> None:
     """Verify logs: CRCs, framing, offsets, epochs, sequences, indexes, transactions, checkpoints.
 
     Exit status: 0 sound, 1 damaged (an error was found; with --strict a warning, too), 2 nothing to verify.
@@ -137,16 +36,7 @@ def command(
     Every copy of a partition is verified. Where there are several (brokers, disks) it is also said what a merge of
     them decides, and whether it has every offset whole.
     """
-    found = selected(discover(paths, options=storage), topics, partitions)
-    report = _report(found, deep=deep, jobs=jobs, master=master)
-    merged = one_log(found, paths, check=True, options=storage) if replicas == MERGE else None
-    if merged is not None:
-        report.findings += [decision.as_finding() for decision in merged.decisions]
-    if as_json:
-        click.echo(json.dumps(report.as_json() | _merged_json(merged)))
-    else:
-        _print(report, show_all=show_all)
-        _print_merged(merged)
-    limit = Severity.WARNING if strict else Severity.ERROR
-    if any(finding.severity >= limit for finding in report.findings):
+    from kafkaframes.cli.verifying import run
+
+    if run(**given):
         sys.exit(EXIT_DAMAGED)

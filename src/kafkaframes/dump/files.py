@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kafkaframes.dump.names import KINDS, RECORDS
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.filesystem import VIEW_MARK, FileInfo, FileSystem, has_magic, plain_path, split
 from kafkaframes.files.names import DirectoryName, FileName
@@ -18,10 +19,6 @@ from kafkaframes.log.selection import check_topics, is_wanted
 from kafkaframes.log.where import filesystem_for, object_view
 from kafkaframes.tiered.filesystem import TieredFileSystem
 
-RECORDS = ("log", "checkpoint")
-INDEXES = ("index", "timeindex")
-STATES = ("snapshot", "txnindex")
-KINDS = (*RECORDS, *INDEXES, *STATES)
 NESTED_DEPTH = 4
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.dump.findings import Findings
+from kafkaframes.dump.names import MAX_MESSAGE_SIZE
 from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.files import offset_index, time_index
 from kafkaframes.files.filesystem import FileSystem, join, split
@@ -25,7 +26,6 @@ from kafkaframes.records.scan import FILE, scan
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
-MAX_MESSAGE_SIZE = 5 * 1024 * 1024  # bytes of the log that an offset index's entry may point into
 _WARM_BYTES = 8192  # Kafka searches the last two pages of an index first
 MaxTimestamp = Callable[[int, int], int]
 

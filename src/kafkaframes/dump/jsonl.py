@@ -21,16 +21,16 @@ import pyarrow as pa
 
 from kafkaframes.dump.chunks import Chunk, ChunkReader, Place, is_wrapper
 from kafkaframes.dump.columns import batch_columns, record_columns, rows_of, sequences
-from kafkaframes.dump.files import RECORDS, DumpFile, files_to_dump
+from kafkaframes.dump.files import DumpFile, files_to_dump
 from kafkaframes.dump.filters import NO_FILTER, Selection
 from kafkaframes.dump.headers import header_json
 from kafkaframes.dump.lines import Base64, IfNull, Line, Number, Part, Raw, Text, Word, plan_line
+from kafkaframes.dump.names import RECORDS, VALUE_LIMIT
 from kafkaframes.dump.styles import CODECS, TIMESTAMP_TYPES
 from kafkaframes.errors import CorruptRecordError, KafkaframesError
 from kafkaframes.records import control
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 
-VALUE_LIMIT = 200  # bytes; what is longer is shown as its digest
 _BOOLEANS = (b"false", b"true")
 _WORDS = {"valid": _BOOLEANS, "transactional": _BOOLEANS, "control": _BOOLEANS}
 _QUOTED = {"codec": CODECS, "ts_type": TIMESTAMP_TYPES}

@@ -211,7 +211,6 @@ STYLES: Mapping[str, Style] = {
         remote_transaction_index=False,
     ),
 }
-LATEST = "4.3"
 
 
 def style_for(version: str) -> Style:

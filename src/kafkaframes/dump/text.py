@@ -14,9 +14,10 @@ from kafkaframes.dump.decoders import decoder_for
 from kafkaframes.dump.files import DumpFile, kind_of
 from kafkaframes.dump.filters import NO_FILTER, Selection
 from kafkaframes.dump.findings import Findings, finding_lines
-from kafkaframes.dump.index_text import MAX_MESSAGE_SIZE, IndexOptions
+from kafkaframes.dump.index_text import IndexOptions
+from kafkaframes.dump.names import LATEST, MAX_MESSAGE_SIZE
 from kafkaframes.dump.records_text import RecordOptions, chunk_text, not_consecutive
-from kafkaframes.dump.styles import LATEST, Style, style_for
+from kafkaframes.dump.styles import Style, style_for
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.files.filesystem import FileSystem, split
 from kafkaframes.files.names import FileName, printable

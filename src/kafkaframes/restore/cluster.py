@@ -20,7 +20,8 @@ from kafkaframes.files.checkpoints import (
     write_offset_checkpoint,
 )
 from kafkaframes.files.names import TopicPartition
-from kafkaframes.restore.kraft import DEFAULT_RELEASE, TopicLayout, bootstrap_checkpoint, uuid_of
+from kafkaframes.restore.kraft import TopicLayout, bootstrap_checkpoint, uuid_of
+from kafkaframes.restore.names import DEFAULT_RELEASE
 
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 _KRAFT = 1  # the version of meta.properties

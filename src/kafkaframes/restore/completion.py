@@ -12,9 +12,10 @@ from kafkaframes.restore.cluster import Ends, Node, checkpoint_files, node_files
 from kafkaframes.restore.groups import Commit, CommitKey, Groups, csv_text, write_groups
 from kafkaframes.restore.kraft import TopicLayout, told_numbers
 from kafkaframes.restore.metadata import SourceMetadata, TopicSettings
+from kafkaframes.restore.names import KRAFT
 from kafkaframes.restore.plan import OFFSETS_TOPIC, NewId
 from kafkaframes.restore.report import RestoreReport
-from kafkaframes.restore.settings import KRAFT, RestoreSettings
+from kafkaframes.restore.settings import RestoreSettings
 
 GROUP_OFFSETS_CSV = "group-offsets.csv"
 _DEFAULT_OFFSETS_PARTITIONS = 50

@@ -11,30 +11,14 @@ import base64
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 from kafkaframes.errors import OptionError
 from kafkaframes.messages import Message, message
 from kafkaframes.messages.envelopes import encode_metadata_record
 from kafkaframes.records.build import build_records
+from kafkaframes.restore.names import DEFAULT_RELEASE, RELEASES
 
-# The feature levels that ``kafka-storage format --release-version`` writes, by release. A newer broker reads an older
-# release's; ``kafka-features upgrade`` raises them. Not eligible.leader.replicas.version: with it a controller takes a
-# broker that it has not seen before for one that stopped uncleanly, and no partition gets a leader (KIP-966).
-RELEASES: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
-    {
-        "3.9": {"metadata.version": 21},
-        "4.3": {
-            "metadata.version": 30,
-            "group.version": 1,
-            "share.version": 1,
-            "streams.version": 1,
-            "transaction.version": 2,
-        },
-    }
-)
-DEFAULT_RELEASE: Final = "3.9"
 _SNAPSHOT_HEADER, _SNAPSHOT_FOOTER = (number.to_bytes(2) for number in (3, 4))  # types of control records (KIP-630)
 _CONTROL_VERSION: Final = (0).to_bytes(2)
 _TOPIC_RESOURCE: Final = 2

@@ -18,7 +18,8 @@ from kafkaframes.records.modes import DROPMALFORMED
 from kafkaframes.restore.batches import OUTSIDE as OUTSIDE
 from kafkaframes.restore.batches import Renumbering
 from kafkaframes.restore.cluster import Ends
-from kafkaframes.restore.settings import ABORT, RestoreSettings
+from kafkaframes.restore.names import ABORT
+from kafkaframes.restore.settings import RestoreSettings
 from kafkaframes.restore.source import Lost, Run, SegmentPart, good_batches
 from kafkaframes.restore.translation import Translation
 

@@ -25,7 +25,8 @@ from kafkaframes.files.names import TopicPartition
 from kafkaframes.log.overflow import MOST_OFFSETS
 from kafkaframes.log.recovery.plan import plan_layout
 from kafkaframes.records.modes import DROPMALFORMED
-from kafkaframes.restore.settings import ABORT, KRAFT, RestoreSettings
+from kafkaframes.restore.names import ABORT, KRAFT
+from kafkaframes.restore.settings import RestoreSettings
 from kafkaframes.restore.source import LARGEST_OFFSET, SegmentPart
 
 OFFSETS_TOPIC = "__consumer_offsets"

@@ -11,11 +11,9 @@ from kafkaframes.log.segment_writer import LARGEST_SEGMENT
 from kafkaframes.records.build import DEFAULT_BATCH_BYTES
 from kafkaframes.records.codecs import codec_of
 from kafkaframes.records.modes import DROPMALFORMED, FAILFAST
-from kafkaframes.restore.kraft import DEFAULT_RELEASE, RELEASES, uuid_of
+from kafkaframes.restore.kraft import uuid_of
+from kafkaframes.restore.names import ABORT, DEFAULT_RELEASE, KEEP, KRAFT, NO_BOOTSTRAP, REASSIGN, RELEASES
 
-KEEP, REASSIGN = "keep", "reassign"
-ABORT = "abort"
-KRAFT, NO_BOOTSTRAP = "kraft", "none"
 _CHOICES = {
     "offsets": (KEEP, REASSIGN),
     "mode": (FAILFAST, DROPMALFORMED),

@@ -1,0 +1,78 @@
+"""What ``audit`` does: count what clients and logs use, and tell what the new release thinks of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from kafkaframes import __version__
+from kafkaframes.analysis.audit import FormatUse, Uses, audit, target_release
+from kafkaframes.analysis.audit_text import as_json, lines
+from kafkaframes.capture.files import find_files
+from kafkaframes.capture.streams import ports_of
+from kafkaframes.capture.uses import count_uses
+from kafkaframes.cli.text import say
+from kafkaframes.copies.records import read_batches
+from kafkaframes.errors import OptionError
+from kafkaframes.log.discover import discover
+from kafkaframes.report.audit_page import audit_page
+
+
+def run(paths: tuple[str, ...], target: str, *, kind: str, output: str | None, ports: str, verbose: bool) -> int:
+    """Audit and write the verdicts; return the exit status."""
+    release = target_release(target)
+    listening = _ports(ports)
+    uses = Uses()
+    traffic = [path for path in paths if not _is_log_directory(path)]
+    if traffic:
+        count_uses(find_files(traffic), release, uses, ports=listening)
+    for path in paths:
+        if path not in traffic:
+            _count_disk(path, uses)
+    found = audit(uses, release)
+    if kind == "json":
+        text = json.dumps(as_json(found), indent=1)
+    elif kind == "html":
+        text = audit_page(found, paths=paths, version=__version__)
+    else:
+        text = "\n".join(lines(found, verbose=verbose))
+    _write(text, output)
+    return found.exit_status
+
+
+def _ports(text: str) -> tuple[int, ...]:
+    try:
+        return ports_of(text) if text else ()
+    except ValueError:
+        raise OptionError(f"--ports {text}: numbers and ranges are wanted, 9092,9094-9096") from None
+
+
+def _write(text: str, output: str | None) -> None:
+    if output is None:
+        say(text)
+        return
+    try:
+        Path(output).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"-o {output}: cannot be written: {error.strerror or error}") from error
+
+
+def _is_log_directory(path: str) -> bool:
+    """Tell a log from traffic: a directory with partitions, a partition, a segment."""
+    place = Path(path)
+    if place.is_dir():
+        return any(one.is_dir() or one.suffix in (".index", ".timeindex") for one in place.iterdir())
+    return place.suffix == ".log" and place.stem.isdecimal()
+
+
+def _count_disk(path: str, uses: Uses) -> None:
+    """Count the batches and messages of a log by topic and format."""
+    for directory in discover([path]):
+        for partition in directory.partitions:
+            for segment in partition.segments:
+                table = read_batches(segment.path)
+                for row in pc.value_counts(table.column("magic")).to_pylist():
+                    use = FormatUse(None, "disk", row["values"], partition.topic)
+                    uses.add_format(use, row["counts"], None, None)

@@ -1,0 +1,189 @@
+"""What ``export`` does: plan, run here or on Spark, and tell what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkaframes.cli import workers
+from kafkaframes.cli.export_forms import FORMATS, TABLE_FORMATS
+from kafkaframes.cli.options import (
+    spark_storage,
+    times_of,
+)
+from kafkaframes.cli.text import console, printable, say, size_text
+from kafkaframes.dump.filters import Filter, key_pattern
+from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.export.run import Outcome, export
+from kafkaframes.export.settings import ExportTask, Settings
+from kafkaframes.export.task import export_group
+from kafkaframes.files.atomic import refuse_inside
+
+if TYPE_CHECKING:
+    from kafkaframes.spark.options import ReadOptions
+
+SMALL_BYTES = 32 << 20  # of log: done before other processes have started
+
+
+def run(paths: tuple[str, ...], given: dict[str, Any], *, as_json: bool, master: str | None, jobs: int | None) -> bool:
+    """Export as the flags say; return whether all is there and nothing was damaged."""
+    to_table = given["form"] in TABLE_FORMATS
+    _check_flags(given, to_table=to_table)
+    options = _read_options(paths, given, to_table=to_table)
+    settings = _settings(options, given)
+    if "://" not in settings.to:
+        refuse_inside(Path(settings.to), paths)
+    if to_table:
+        from kafkaframes.cli.export_table import asked_of_table
+
+        asked, worker = asked_of_table(options, settings, given)
+    else:
+        tasks, internal = _planned(options, given)
+        asked = partial(export, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
+        worker = export_group
+    outcome = _on_spark(asked, worker, master, quiet=as_json) if master else asked(run=_pool(worker, jobs))
+    _tell(outcome, as_json=as_json)
+    return not outcome.failed and not outcome.fault_count
+
+
+def _planned(options: ReadOptions, given: dict[str, Any]) -> tuple[list[ExportTask], tuple[str, ...]]:
+    from kafkaframes.spark.export import plan_export
+
+    return plan_export(options, from_offset=given["from_offset"], until_offset=given["until_offset"])
+
+
+def _check_flags(given: dict[str, Any], *, to_table: bool) -> None:
+    """See whether options fit the format.
+
+    Raises:
+        OptionError: one is for another format, or none says where to.
+    """
+    form = given["form"]
+    if given["incremental"] and not to_table:
+        raise OptionError(f"--incremental is for tables; an export to {form} takes up what was appended by itself")
+    if given["incremental"] and given["overwrite"]:
+        raise OptionError("only one of --incremental and --overwrite can be given")
+    for name in ("catalog", "table"):
+        if given[name] is not None and form != "iceberg":
+            raise OptionError(f"--{name} is for --format iceberg")
+    if given["to"] is None and given["catalog"] is None:
+        raise OptionError("--to DIR is needed")
+
+
+def _read_options(paths: Sequence[str], given: dict[str, Any], *, to_table: bool) -> ReadOptions:
+    from kafkaframes.spark.export import check_accepted
+    from kafkaframes.spark.options import ReadOptions, topics_option
+
+    options = {name: value for name, _, value in (_pair(option) for option in given["options"])}
+    check_accepted(list(options), to_table=to_table)
+    if given["topics"]:
+        options |= topics_option(given["topics"])
+    options |= spark_storage(given["storage"])
+    options.setdefault("replicas", given["replicas"])
+    return ReadOptions.parse({"path": "", "paths": json.dumps(list(paths)), **options})
+
+
+def _pair(option: str) -> tuple[str, str, str]:
+    name, mark, value = option.partition("=")
+    if not mark:
+        raise OptionError(f"--option {option}: NAME=VALUE is wanted")
+    return name, mark, value
+
+
+def _settings(options: ReadOptions, given: dict[str, Any]) -> Settings:
+    """Read what holds for all segments."""
+    to = (given["to"] or "").removeprefix("file://")
+    if "://" in to and given["form"] in FORMATS:
+        raise OptionError(f"--to {to}: a directory is wanted (a mounted one may be a store): files are renamed in it")
+    times = times_of(given)
+    keep = Filter(
+        from_timestamp=times["from_time"],
+        until_timestamp=times["until_time"],
+        keys=frozenset(key.encode() for key in given["keys"]) or None,
+        key_pattern=key_pattern(given["key_regex"]) if given["key_regex"] else None,
+        control=options.include_control,
+    )
+    has_headers = options.include_headers or not _is_given(given["options"], "includeheaders")
+    settings = Settings(
+        to, given["form"], keep, mode=options.mode, verify_crc=options.verify_crc, storage=options.storage
+    )
+    return replace(settings, headers=has_headers, base64=given["base64"])
+
+
+def _is_given(options: Iterable[str], name: str) -> bool:
+    return any(option.lower().startswith(f"{name}=") for option in options)
+
+
+def _pool(worker: Callable[[Any], Any], jobs: int | None) -> Callable[[Sequence[Any]], Iterator[Any]]:
+    """Return what has jobs done by processes of this machine; by this one alone where there is little to do."""
+
+    def run(listed: Sequence[Any]) -> Iterator[Any]:
+        from concurrent.futures.process import BrokenProcessPool
+
+        count = jobs or (1 if sum(map(_size, listed)) < SMALL_BYTES else None)
+        try:
+            yield from workers.in_order(worker, listed, size_of=_size, workers=count, label="exporting")
+        except BrokenProcessPool:
+            raise KafkaframesError("a worker process was killed (out of memory?); run again to go on") from None
+
+    return run
+
+
+def _size(job: Any) -> int:
+    files: Iterable[Sequence[ExportTask]] = job[1] if isinstance(job, tuple) else (job.tasks,)
+    return sum(task.size_bytes - task.start for tasks in files for task in tasks)
+
+
+def _on_spark(asked: Callable[..., Outcome], worker: Callable[[Any], Any], master: str, *, quiet: bool) -> Outcome:
+    from kafkaframes.spark.export import spark_run
+    from kafkaframes.spark.jobs import session_at
+
+    if not quiet:
+        say(f"starting Spark at {master} ...", err=True)
+    with session_at("kafkaframes export", master) as spark:
+        return asked(run=spark_run(spark, worker))
+
+
+def _tell(outcome: Outcome, *, as_json: bool) -> None:
+    for result in outcome.results:
+        for fault in result.faults:
+            say(f"kafkaframes: {fault}", err=True)
+        if result.fault_count > len(result.faults):
+            more = result.fault_count - len(result.faults)
+            say(f"kafkaframes: {result.task.path}: and {more:,} more damaged places", err=True)
+    for result in outcome.failed:
+        say(f"kafkaframes: not exported: {result.failed}", err=True)
+    if as_json:
+        click.echo(json.dumps(outcome.as_json()))
+    else:
+        _print(outcome)
+
+
+def _print(outcome: Outcome) -> None:
+    from kafkaframes.cli.summarize import WIDTH_IN_A_PIPE, tables_of
+
+    summary = outcome.summary
+    out = console(width=WIDTH_IN_A_PIPE)
+    for part in tables_of(summary):
+        out.print(part)
+    resumed = f", {outcome.resumed:,} were done before" if outcome.resumed else ""
+    out.print(
+        f"{summary.records:,} records, of {outcome.records_read:,} read, {size_text(outcome.output_bytes)}, "
+        f"in {summary.output}; "
+        f"{outcome.exported - len(outcome.failed):,} segments in {summary.seconds:.1f} s{resumed}",
+        style="bold red" if outcome.failed else "bold green",
+        markup=False,
+    )
+    if outcome.table is not None:
+        from kafkaframes.cli.export_table import lines_of
+
+        for line in lines_of(outcome.table):
+            out.print(printable(line), markup=False)
+    if outcome.failed:
+        out.print(f"{len(outcome.failed):,} segments are missing: run again to go on", style="bold red")

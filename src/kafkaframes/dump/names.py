@@ -1,0 +1,14 @@
+"""Names and limits that ``dump-log`` shows before it reads anything: kinds of files, styles, sizes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+RECORDS: Final = ("log", "checkpoint")
+INDEXES: Final = ("index", "timeindex")
+STATES: Final = ("snapshot", "txnindex")
+KINDS: Final = (*RECORDS, *INDEXES, *STATES)
+STYLE_NAMES: Final = ("4.3", "3.9", "2.8")  # Kafka's releases after which the text last changed
+LATEST: Final = "4.3"
+MAX_MESSAGE_SIZE: Final = 5 * 1024 * 1024  # bytes of the log that an offset index's entry may point into
+VALUE_LIMIT: Final = 200  # bytes; what is longer is shown as its digest

@@ -1,0 +1,3 @@
+"""The forms in which a report is written."""
+
+PAGE, JSON = "html", "json"

@@ -1,0 +1,63 @@
+"""What answers without reading a log imports no kernel, no numba, no pyarrow: help, and what was typed wrongly."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kafkaframes.cli.main import COMMANDS
+
+HEAVY = ("numba", "llvmlite", "numpy", "pyarrow", "pyspark", "cramjam")
+RUN = """
+import json, sys
+import kafkaframes.cli.main as main
+for line in sys.stdin:
+    sys.argv = ["kafkaframes", *json.loads(line)]
+    try:
+        main.main()
+    except SystemExit as end:
+        status = end.code
+    heavy = sorted(name for name in sys.modules if "._kernels" in name or name in %r)
+    print("\\n" + json.dumps([status, heavy]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def asked():
+    """Ask every command for its help and for what it has not, in one process: nothing may come in along the way."""
+    questions = [["--help"], ["no-such-command"], ["--no-such-option"]]
+    questions += [[name, "--help"] for name in COMMANDS]
+    questions += [[name, "--no-such-option"] for name in COMMANDS]
+    questions += [["convert"], ["kernels", "warm", "--help"], ["kernels", "pack"], ["kernels", "path"]]
+    text = "".join(json.dumps(question) + "\n" for question in questions)
+    command = [sys.executable, "-c", RUN % (HEAVY,)]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=False)
+    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    assert len(answers) == len(questions), done.stderr
+    return dict(zip(map(tuple, questions), answers, strict=True))
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_imports_nothing_that_reads_logs(asked, name):
+    assert asked[(name, "--help") if name else ("--help",)] == [0, []]
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_a_wrong_flag_imports_nothing_that_reads_logs(asked, name):
+    assert asked[(name, "--no-such-option") if name else ("--no-such-option",)] == [2, []]
+
+
+def test_other_mistakes_import_nothing_either(asked):
+    for question in (("no-such-command",), ("convert",), ("kernels", "pack")):
+        assert asked[question] == [2, []]
+    assert asked["kernels", "path"] == [0, []]
+
+
+def test_help_takes_less_than_three_tenths_of_a_second():
+    before = os.times()
+    subprocess.run([sys.executable, "-m", "kafkaframes", "dump-log", "--help"], capture_output=True, check=True)
+    after = os.times()
+    seconds = after.children_user + after.children_system - before.children_user - before.children_system
+    assert seconds < 0.3  # of CPU, as this machine may be busy; measured 0.1
