@@ -1,10 +1,12 @@
 """Decompressing without Python: what is accepted is what the careful path says, and no byte beyond is touched."""
 
+import itertools
 import random
 import struct
 import zlib
 
 import cramjam
+import lz4.frame
 import numpy as np
 import pytest
 import zstandard
@@ -259,11 +261,49 @@ def test_the_numbers_are_those_of_the_careful_path():
     assert kernels.LZ4_MAGIC.to_bytes(4, "big") == _lz4._MAGIC
     assert kernels.ZSTD_MAGIC.to_bytes(4, "big") == _zstd._MAGIC
     assert 1 << _zstd._LARGEST_WINDOW_LOG == kernels.ZSTD_WINDOW
-    for descriptor, size in _lz4._BLOCK_SIZES.items():
-        checksum = _lz4.header_checksum(bytes((kernels.LZ4_FLAGS, descriptor)))
-        assert kernels._largest_lz4_block(descriptor, checksum) == size
-        assert kernels._largest_lz4_block(descriptor, checksum ^ 1) == 0
-        assert kernels._lz4_checksum(descriptor) == checksum
+    assert (kernels.LZ4_BLOCK_CHECKSUMS, kernels.LZ4_CONTENT_SIZE, kernels.LZ4_CONTENT_CHECKSUM) == (
+        _lz4._BLOCK_CHECKSUMS,
+        _lz4._CONTENT_SIZE,
+        _lz4._CONTENT_CHECKSUM,
+    )
+    assert kernels.LZ4_FLAGS == _lz4._VERSION | _lz4._INDEPENDENT
+    assert kernels.LZ4_FIXED == 0xC0 | _lz4._INDEPENDENT | _lz4._RESERVED
     assert {codec.name: int(codec) for codec in COMPRESSING} == {
         name: getattr(kernels, name) for name in ("GZIP", "SNAPPY", "LZ4", "ZSTD")
     }
+
+
+# --------------------------------------------------------------------------------------------------- LZ4
+
+
+@pytest.mark.parametrize("flags", list(itertools.product([False, True], repeat=3)))
+@pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 100, 65_536, 65_540, 300_000])
+def test_frames_with_checksums_and_sizes_are_usual(flags, size):
+    """Those of aiokafka have checksums of their blocks, those of kafka-python the content's size."""
+    block_checksum, content_checksum, store_size = flags
+    for data in (text(size), random.Random(size).randbytes(size)):
+        for block_size in (4, 5, 6, 7):
+            frame = lz4.frame.compress(
+                data,
+                block_size=block_size,
+                block_linked=False,
+                block_checksum=block_checksum,
+                content_checksum=content_checksum,
+                store_size=store_size,
+            )
+            found = assert_no_other_verdict(Codec.LZ4, frame)
+            assert found == (data if size or not store_size else found)
+            for place in range(4, len(frame), max(len(frame) // 7, 1)):
+                wrong = bytearray(frame)
+                wrong[place] ^= 1 << (place % 8)
+                assert_no_other_verdict(Codec.LZ4, wrong)
+            for cut in (1, 4, 5, 8):
+                assert_no_other_verdict(Codec.LZ4, frame[:-cut])
+
+
+@given(st.binary(max_size=100), st.integers(0, 255), st.integers(0, 255))
+def test_any_header_of_a_frame_changes_no_verdict(data, flags, descriptor):
+    frame = lz4.frame.compress(data, block_linked=False, block_checksum=bool(flags & 16), store_size=False)
+    covered = bytes((flags, descriptor)) + (bytes(8) if flags & 8 else b"")
+    header = frame[:4] + covered + bytes((_lz4.header_checksum(covered),))
+    assert_no_other_verdict(Codec.LZ4, header + frame[7:])

@@ -25,6 +25,7 @@ from kafkaframes.records._kernels_scan import (
     V0_HEADER,
     V1_HEADER,
 )
+from kafkaframes.records._kernels_xxhash import load_le16, load_le32, xxh32
 from kafkaframes.records.layout import CODECS
 from kafkaframes.wire._jit import (
     BYTES,
@@ -40,7 +41,6 @@ from kafkaframes.wire._jit import (
     types,
 )
 from kafkaframes.wire._kernels import (
-    _address,
     address_of,
     copy_16,
     copy_bytes,
@@ -70,7 +70,10 @@ USUAL_SIZE, USUAL_RATIO = 65536, 32
 GZIP_HEADER, GZIP_SHORTEST = 0x1F8B0800, 18
 XERIAL_START, XERIAL_REST, XERIAL_HEADER = 0x82534E41, 0x50505900, 16
 SNAPPY_RATIO = 22
-LZ4_MAGIC, LZ4_FLAGS, LZ4_RAW = 0x04224D18, 0x60, 1 << 31
+LZ4_MAGIC, LZ4_RAW = 0x04224D18, 1 << 31
+# Of a frame's flags: version 1 and independent blocks must be there, reserved bits and a dictionary may not.
+LZ4_FLAGS, LZ4_FIXED = 0x60, 0xE3
+LZ4_BLOCK_CHECKSUMS, LZ4_CONTENT_SIZE, LZ4_CONTENT_CHECKSUM = 0x10, 0x08, 0x04
 ZSTD_MAGIC, ZSTD_CHECKSUM, ZSTD_SINGLE, ZSTD_ODD_FLAGS = 0x28B52FFD, 0x04, 0x20, 0x1B
 ZSTD_WINDOW, ZSTD_BLOCK, ZSTD_SHORTEST = 1 << 27, 1 << 17, 14
 
@@ -112,25 +115,6 @@ def call(name: str, count: int, bits: int) -> Any:
 
 _call_2, _call_3, _call_5 = (call(f"call_{count}", count, 64) for count in (2, 3, 5))
 _call_4_int, _call_7_int = (call(f"call_{count}_int", count, 32) for count in (4, 7))
-
-
-def _load_le(name: str, bits: int) -> Any:
-    """Make an intrinsic that loads one unsigned little-endian integer of up to 32 bits at any position."""
-
-    def typed(typingctx: Any, array: Any, position: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            place = _address(context, builder, signature.args[0], args[0], args[1])
-            value = builder.load(builder.bitcast(place, ir.IntType(bits).as_pointer()))
-            value.align = 1
-            return builder.zext(value, ir.IntType(64))
-
-        return I64(array, I64), code
-
-    typed.__name__ = name
-    return intrinsic(typed)
-
-
-_load_le16, _load_le32 = _load_le("load_le16", 16), _load_le("load_le32", 32)
 
 
 # ------------------------------------------------------------------------------------------------- snappy
@@ -186,12 +170,12 @@ def _unsnappy_block(data, position, end, out, size):
         elif tag & 3 == 2:
             if end - position < 2:
                 return ODD
-            offset = _load_le16(data, position)
+            offset = load_le16(data, position)
             position += 2
         else:
             if end - position < 4:
                 return ODD
-            offset = _load_le32(data, position)
+            offset = load_le32(data, position)
             position += 4
         if offset == 0 or offset > to or length > size - to:
             return ODD
@@ -244,49 +228,36 @@ def _unsnappy(data, start, end, out, room):
 
 
 @inlined
-def _largest_lz4_block(descriptor, checksum):
-    """Return the size by the block descriptor of a usual header, if its checksum is right; 0 otherwise."""
-    if descriptor == 0x40:
-        return 1 << 16 if checksum == 0x82 else 0
-    if descriptor == 0x50:
-        return 1 << 18 if checksum == 0xFB else 0
-    if descriptor == 0x60:
-        return 1 << 20 if checksum == 0x51 else 0
-    return 1 << 22 if descriptor == 0x70 and checksum == 0x73 else 0
-
-
-@inlined
-def _lz4_checksum(descriptor):
-    """Return the right checksum of a usual header."""
-    if descriptor == 0x40:
-        return 0x82
-    if descriptor == 0x50:
-        return 0xFB
-    return 0x51 if descriptor == 0x60 else 0x73
+def _largest_lz4_block(descriptor):
+    """Return the size that a block descriptor names; 0 for one that Kafka refuses."""
+    return np.int64(1) << (8 + (descriptor >> 3)) if descriptor & 0x0F == 0 and 0x40 <= descriptor <= 0x70 else 0
 
 
 @device
 def _unlz4(data, start, end, out, room, calls, magic):
-    """Decode a frame of independent blocks, without any checksum, up to its end mark; ignore what follows.
+    """Decode a frame of independent blocks up to its end mark; ignore what follows.
 
-    In format 0 the header's checksum is not looked at, as Kafka does not: its own writers had it wrong (KAFKA-3160).
+    Blocks' checksums are compared, a checksum of the content is stepped over, and so is the content's size, as Kafka
+    does. In format 0 the header's checksum is not looked at: Kafka's own writers had it wrong (KAFKA-3160).
     """
-    if calls[LZ4_DECOMPRESS] == 0 or end - start < 11:
+    if calls[LZ4_DECOMPRESS] == 0 or end - start < 11 or load_u32(data, start) != LZ4_MAGIC:
         return ODD
-    if load_u32(data, start) != LZ4_MAGIC or load_u8(data, start + 4) != LZ4_FLAGS:
+    flags = load_u8(data, start + 4)
+    largest = _largest_lz4_block(load_u8(data, start + 5))
+    position, size = start + 6 + (8 if flags & LZ4_CONTENT_SIZE else 0), np.int64(0)
+    if flags & LZ4_FIXED != LZ4_FLAGS or largest == 0 or position >= end:
         return ODD
-    descriptor = load_u8(data, start + 5)
-    largest = _largest_lz4_block(descriptor, load_u8(data, start + 6) if magic else _lz4_checksum(descriptor))
-    if largest == 0:
+    if magic and load_u8(data, position) != xxh32(data, start + 4, position) >> 8 & 0xFF:
         return ODD
-    position, size = start + 7, np.int64(0)
+    position += 1
+    checksum = 4 if flags & LZ4_BLOCK_CHECKSUMS else 0
     while end - position >= 4:
-        word = _load_le32(data, position)
-        if word == 0:
-            return size
+        word = load_le32(data, position)
         position += 4
+        if word == 0:
+            return size if flags & LZ4_CONTENT_CHECKSUM == 0 or end - position >= 4 else ODD
         length = word & ~LZ4_RAW
-        if length == 0 or length > largest or length > end - position:
+        if length == 0 or length > largest or length + checksum > end - position:
             return ODD
         found = length
         if word & LZ4_RAW:
@@ -301,6 +272,10 @@ def _unlz4(data, start, end, out, room, calls, magic):
                 return ODD
         size += found
         position += length
+        if checksum:
+            if load_le32(data, position) != xxh32(data, position - length, position):
+                return ODD
+            position += checksum
     return ODD
 
 
@@ -312,7 +287,7 @@ def _zstd_blocks(data, position, end, checksum, largest):
     """Count the blocks of a frame that ends exactly at ``end``; ``ODD`` for any other, or a block above ``largest``."""
     count = 0
     while end - position >= 3:
-        header = _load_le16(data, position) | load_u8(data, position + 2) << 16
+        header = load_le16(data, position) | load_u8(data, position + 2) << 16
         kind, size = header >> 1 & 3, header >> 3
         if kind == 3 or size > largest:
             return ODD
@@ -341,10 +316,10 @@ def _unzstd(data, start, end, out, room, calls):
         position += 1
     kind = flags >> 6
     if kind == 1:
-        size = _load_le16(data, position) + 256
+        size = load_le16(data, position) + 256
         position += 2
     elif kind == 2:
-        size = _load_le32(data, position)
+        size = load_le32(data, position)
         position += 4
     elif kind == 3:
         return ODD  # above 4 GiB
@@ -390,7 +365,7 @@ def _gunzip(data, start, end, out, room, calls):
     """
     if calls[GZIP_CONTEXT] == 0 or end - start < GZIP_SHORTEST or load_u32(data, start) != GZIP_HEADER:
         return ODD
-    if _load_le32(data, end - 4) > room:
+    if load_le32(data, end - 4) > room:
         return ODD
     told = address_of(calls) + 8 * SCRATCH
     failed = _call_7_int(

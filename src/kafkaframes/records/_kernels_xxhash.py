@@ -1,0 +1,74 @@
+"""XXH32, the checksum of LZ4 frames (numba), and little-endian integers. ``_kernels_codecs.py`` calls it.
+
+https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md; seed 0. Nothing is read beyond ``end``; sums are kept
+in 64-bit integers and cut to 32 bits wherever more would count.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kafkaframes.records._kernels_scan import I64
+from kafkaframes.wire._jit import device, inlined, intrinsic, ir
+from kafkaframes.wire._kernels import _address, load_u8
+
+_MASK = 0xFFFFFFFF
+_P1, _P2, _P3, _P4, _P5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
+
+
+def _load_le(name: str, bits: int) -> Any:
+    """Make an intrinsic that loads one unsigned little-endian integer of up to 32 bits at any position."""
+
+    def typed(typingctx: Any, array: Any, position: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            place = _address(context, builder, signature.args[0], args[0], args[1])
+            value = builder.load(builder.bitcast(place, ir.IntType(bits).as_pointer()))
+            value.align = 1
+            return builder.zext(value, ir.IntType(64))
+
+        return I64(array, I64), code
+
+    typed.__name__ = name
+    return intrinsic(typed)
+
+
+load_le16, load_le32 = _load_le("load_le16", 16), _load_le("load_le32", 32)
+
+
+@inlined
+def _rotate(value, bits):
+    return ((value << bits) | (value >> (32 - bits))) & _MASK
+
+
+@inlined
+def _round(lane, word):
+    """Mix one word into a lane; a product of two 32-bit numbers wraps at 2^64, which leaves its lower half right."""
+    return (_rotate((lane + word * _P2) & _MASK, 13) * _P1) & _MASK
+
+
+@device
+def xxh32(data, start, end):
+    """Return the checksum of the bytes from ``start`` to ``end``."""
+    position, size = start, end - start
+    value = np.int64(_P5)
+    if size >= 16:
+        one, two, three, four = np.int64((_P1 + _P2) & _MASK), np.int64(_P2), np.int64(0), np.int64(-_P1 & _MASK)
+        while end - position >= 16:
+            one = _round(one, load_le32(data, position))
+            two = _round(two, load_le32(data, position + 4))
+            three = _round(three, load_le32(data, position + 8))
+            four = _round(four, load_le32(data, position + 12))
+            position += 16
+        value = (_rotate(one, 1) + _rotate(two, 7) + _rotate(three, 12) + _rotate(four, 18)) & _MASK
+    value = (value + size) & _MASK
+    while end - position >= 4:
+        value = (_rotate((value + load_le32(data, position) * _P3) & _MASK, 17) * _P4) & _MASK
+        position += 4
+    while position < end:
+        value = (_rotate((value + load_u8(data, position) * _P5) & _MASK, 11) * _P1) & _MASK
+        position += 1
+    value = ((value ^ (value >> 15)) * _P2) & _MASK
+    value = ((value ^ (value >> 13)) * _P3) & _MASK
+    return value ^ (value >> 16)
