@@ -42,10 +42,19 @@ def _rotate(value, bits):
     return ((value << bits) | (value >> (32 - bits))) & _MASK
 
 
-@inlined
-def _round(lane, word):
-    """Mix one word into a lane; a product of two 32-bit numbers wraps at 2^64, which leaves its lower half right."""
-    return (_rotate((lane + word * _P2) & _MASK, 13) * _P1) & _MASK
+@intrinsic
+def _round(typingctx: Any, lane: Any, word: Any) -> Any:
+    """Mix one word into a lane, in 32 bits: in 64 the masks took a third of the time."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        narrow, wide = ir.IntType(32), ir.IntType(64)
+        old, more = (builder.trunc(one, narrow) for one in args)
+        mixed = builder.add(old, builder.mul(more, ir.Constant(narrow, _P2)))
+        left, right = (ir.Constant(narrow, bits) for bits in (13, 32 - 13))
+        rotated = builder.or_(builder.shl(mixed, left), builder.lshr(mixed, right))
+        return builder.zext(builder.mul(rotated, ir.Constant(narrow, _P1)), wide)
+
+    return I64(I64, I64), code
 
 
 @device
