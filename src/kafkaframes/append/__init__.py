@@ -4,11 +4,14 @@ from kafkaframes.append.down_convert import DownConverted, down_convert
 from kafkaframes.append.result import Appended
 from kafkaframes.append.settings import AppendSettings
 from kafkaframes.append.validator import validate_and_assign
+from kafkaframes.errors import AppendRefusedError, RecordRefusal
 
 __all__ = [
+    "AppendRefusedError",
     "AppendSettings",
     "Appended",
     "DownConverted",
+    "RecordRefusal",
     "down_convert",
     "validate_and_assign",
 ]
