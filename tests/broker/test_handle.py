@@ -18,6 +18,7 @@ from kafkaframes.broker.properties import read_properties
 from kafkaframes.connection import ClientConnection
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.messages import message
+from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
 
 
@@ -183,3 +184,59 @@ def test_the_command_says_where_it_listens_and_stops_with_0(tmp_path):
         assert process.wait(20) == 0
     assert "survives kill -9" in rest
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize(
+    ("release", "produce_range", "formats"),
+    [("0.10.2", (0, 2), {1}), ("1.1", (0, 5), {2}), ("2.8", (0, 9), {2}), ("3.9", (0, 11), {2}), ("4.3", (0, 13), {2})],
+)
+def test_a_release_is_played_with_exactly_its_versions(release, produce_range, formats):
+    with Broker(as_version=release) as broker:
+        answer = ask(broker.port, "ApiVersions", 0)
+        told = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        assert told[0] == produce_range
+        broker.append("orders", [{"value": b"x"}])
+        assert {batch.magic for batch in broker.call(lambda state: batches_of(state, "orders"))} == formats
+        if release == "4.3":
+            with pytest.raises(AssertionError, match="closed the connection"):
+                ask(broker.port, "Produce", 0)
+
+
+def batches_of(state, topic):
+    return list(read_values(state.topics[topic].partitions[0].log.read(0, max_bytes=1000).records))
+
+
+@pytest.mark.parametrize("release", ["0.8.2", "0.9"])
+def test_before_0_10_a_broker_closes_on_api_versions(release):
+    with Broker(as_version=release) as broker:
+        with pytest.raises(AssertionError, match="closed the connection"):
+            ask(broker.port, "ApiVersions", 0)
+        broker.append("orders", [{"value": b"x"}])
+        assert {batch.magic for batch in broker.call(lambda state: batches_of(state, "orders"))} == {0}
+
+
+def test_leaders_and_coordinators_move_between_virtual_nodes():
+    with Broker(nodes=2) as broker:
+        broker.create_topic("orders")
+        led = broker.call(lambda state: state.topics["orders"].partitions[0].leader_id)
+        broker.move_leader("orders", 0, 3 - led)
+        (topic,) = ask(broker.port, "Metadata", 9, topics=None).topics
+        assert (topic.partitions[0].leader_id, topic.partitions[0].leader_epoch) == (3 - led, 1)
+        for node in (1, 2):
+            broker.move_coordinator("g", node)
+            assert ask(broker.port, "FindCoordinator", 2, key="g", key_type=0).node_id == node
+        with pytest.raises(OptionError, match="no node 9"):
+            broker.move_leader("orders", 0, 9)
+
+
+def test_a_truncated_log_is_told_by_its_epochs():
+    with Broker() as broker:
+        broker.append("orders", [{"value": b"%d" % number} for number in range(5)], batch_records=1)
+        broker.truncate("orders", 0, 2)
+        broker.append("orders", [{"value": b"other"}])
+        assert [one.value for one in broker.records("orders")] == [b"0", b"1", b"other"]
+        types = message("OffsetForLeaderEpochRequest")
+        row = types.OffsetForLeaderPartition(partition=0, leader_epoch=0)
+        topics = [types.OffsetForLeaderTopic(topic="orders", partitions=[row])]
+        (found,) = ask(broker.port, "OffsetForLeaderEpoch", 3, topics=topics).topics[0].partitions
+        assert (found.leader_epoch, found.end_offset) == (0, 2)

@@ -12,12 +12,13 @@ from typing import Any, Self, TypeVar
 from kafkaframes.broker.assembly import open_broker
 from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.configs import check_topic_configs
-from kafkaframes.broker.dispatch import Dispatcher
+from kafkaframes.broker.dispatch import Dispatcher, Hook
 from kafkaframes.broker.faults import Faults, Rule
-from kafkaframes.broker.inspection import TopicInfo, records, report, topics
+from kafkaframes.broker.inspection import TopicInfo, partition_of, records, report, topics
 from kafkaframes.broker.journal import Journal
 from kafkaframes.broker.maintenance import Maintenance
 from kafkaframes.broker.nodes import Endpoint, Node, Nodes
+from kafkaframes.broker.releases import play
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.seeding import append_records
 from kafkaframes.broker.server import Listener, Server
@@ -52,6 +53,7 @@ class Broker:
         journal: remember requests and answers (``.journal``) and let faults be made (``.on``); without, ordinary
             requests take a shorter way.
         security: SASL, TLS and access rules; by default everybody may do everything.
+        as_version: a release of Kafka (``0.8.2`` ... ``4.3``): exactly its APIs and versions are told and served.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Broker:
         clock: Clock | None = None,
         journal: bool = True,
         security: Security | None = None,
+        as_version: str | None = None,
     ) -> None:
         if nodes < 1:
             raise OptionError(f"nodes is at least 1, not {nodes}")
@@ -83,6 +86,7 @@ class Broker:
         self._journal = Journal(lambda: self._clock.now_ms) if journal else None
         self._snapshot: Snapshot | None = None
         self._security = security or Security()
+        self._played = None if as_version is None else play(as_version, self._settings)
         self._faults = Faults(self._clock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -178,7 +182,7 @@ class Broker:
         )
         settings = self._settings
         self._server = Server(
-            Dispatcher(self._state, hooks=[] if self._journal is None else [self._journal, self._faults]),
+            self._dispatcher(self._state),
             self._clock,
             max_request_bytes=settings.number("socket.request.max.bytes"),
             max_sasl_bytes=settings.number("sasl.server.max.receive.size"),
@@ -193,6 +197,13 @@ class Broker:
             self._state.logs.abandon()
             self._server = self._state = None
             raise
+
+    def _dispatcher(self, state: BrokerState) -> Dispatcher:
+        hooks: list[Hook] = [] if self._journal is None else [self._journal, self._faults]
+        if self._played is None:
+            return Dispatcher(state, hooks=hooks)
+        state.advertised = self._played.advertised
+        return Dispatcher(state, apis=self._played.apis, hooks=hooks)
 
     async def _listen(self) -> None:
         assert self._server is not None
@@ -353,6 +364,50 @@ class Broker:
         """
         _ = self.journal
         return self._faults.on(api, **wanted)
+
+    def move_leader(self, topic: str, partition: int, node_id: int) -> None:
+        """Let another virtual node lead a partition, in a new leader epoch; clients learn it by asking.
+
+        Raises:
+            OptionError: there is no such partition or node.
+        """
+
+        def move(state: BrokerState) -> None:
+            if node_id not in state.nodes.by_id:
+                raise OptionError(f"there is no node {node_id} among {', '.join(map(str, state.nodes.by_id))}")
+            state.move_leader(partition_of(state, topic, partition), node_id)
+
+        self.call(move)
+
+    def move_coordinator(self, key: str, node_id: int, *, kind: str = "group") -> None:
+        """Let another virtual node coordinate a group (``kind="group"``) or a transactional id (``"transaction"``).
+
+        Raises:
+            OptionError: there is no such node or kind.
+        """
+        kinds = {"group": 0, "transaction": 1, "share": 2}
+
+        def move(state: BrokerState) -> None:
+            if node_id not in state.nodes.by_id or kind not in kinds:
+                raise OptionError(f"no node {node_id}, or no kind {kind!r} among {', '.join(kinds)}")
+            state.nodes.coordinators[kinds[kind], key] = node_id
+
+        self.call(move)
+
+    def truncate(self, topic: str, partition: int, offset: int) -> None:
+        """Cut a partition's log as an unclean election does: what follows ``offset`` is lost, in a new leader epoch.
+
+        Raises:
+            OptionError: there is no such partition, or the offset is negative.
+        """
+
+        def cut(state: BrokerState) -> None:
+            found = partition_of(state, topic, partition)
+            state.logs.truncate_to(found.topic_partition, offset, now_ms=state.clock.now_ms)
+            found.log.update_high_watermark(found.log.log_end_offset)
+            state.move_leader(found, found.leader_id)
+
+        self.call(cut)
 
     def clear_faults(self) -> None:
         """Remove every rule."""

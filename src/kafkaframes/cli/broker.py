@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.option(
     "--config", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="A server.properties of Kafka's."
 )
+@click.option("--as-version", metavar="RELEASE", help="Serve exactly what a release of Kafka does: 0.8.2 ... 4.3.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker's setting (may be repeated).")
 def command(config: str | None, settings: tuple[str, ...], **given: Any) -> None:
     """Run one node that speaks Kafka's protocol: for development, tests, replays and migrations.

@@ -1,0 +1,46 @@
+"""A broker as a release of Kafka: exactly the APIs and versions that it serves, and its record format."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from kafkaframes.broker.api import Api
+from kafkaframes.broker.settings import BrokerSettings
+from kafkaframes.broker.table import all_apis
+from kafkaframes.spec.releases import release
+
+_FORMAT = "log.message.format.version"
+
+
+class Played(NamedTuple):
+    """What a release serves here: ``apis`` by key, and what ApiVersions says of it."""
+
+    apis: dict[int, Api]
+    advertised: dict[int, tuple[int, int]]
+
+
+def play(name: str, settings: BrokerSettings) -> Played:
+    """Return the APIs of a release, as far as they are served here; a topic is written in its format by default.
+
+    Raises:
+        OptionError: no such release is known.
+    """
+    chosen = release(name)
+    settings.given.setdefault(_FORMAT, _format_of(chosen.name))
+    apis, advertised = {}, {}
+    for key, said in chosen.apis().items():
+        api = all_apis().get(key)
+        if api is None:
+            continue
+        low, high = max(said.accepted.lowest, api.range[0]), min(said.accepted.highest, api.range[1])
+        if low <= high:
+            apis[key] = replace(api, versions=(low, high))
+            advertised[key] = said.advertised.lowest, min(said.advertised.highest, high)
+    return Played(apis, advertised)
+
+
+def _format_of(name: str) -> str:
+    """Return the ``message.format.version`` that a release writes by default."""
+    numbers = tuple(int(part) for part in name.split(".")[:3])
+    return "3.0-IV1" if numbers >= (3,) else ".".join(str(number) for number in numbers)
