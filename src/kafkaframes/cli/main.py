@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "record": ("kafkaframes.cli.record", "a proxy between clients and brokers that writes a capture"),
     "redact": ("kafkaframes.cli.redact", "a capture without payloads, names and secrets, to be shared"),
     "dump-log": ("kafkaframes.cli.dump_log", "print segments, indexes and snapshots, as Kafka does or as data"),
+    "grep": ("kafkaframes.cli.grep", "records in whose key, value or headers something is found"),
     "summarize": ("kafkaframes.cli.summarize", "read logs with Spark, write Parquet, print what was in them"),
     "export": ("kafkaframes.cli.export", "records to Parquet, Arrow, CSV or JSON; goes on after a stop"),
     "info": ("kafkaframes.cli.info", "what is in a log: topics, offsets, sizes, codecs, times"),

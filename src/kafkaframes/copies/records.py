@@ -117,7 +117,7 @@ def read_records(
     else:
         pieces = _in_files(paths, options, errors, storage)
     schema = pa.schema([_TOPIC_FIELDS.get(name) or options.schema.field(name) for name in wanted])
-    return RecordBatches((_with_topic(batch, of, schema) for of, batch in pieces), schema, errors)
+    return RecordBatches((with_topic(batch, of, schema.names) for of, batch in pieces), schema, errors)
 
 
 def _named(source: Any) -> list[str]:
@@ -146,17 +146,18 @@ def _known(columns: Sequence[str], *, have_topics: bool) -> tuple[str, ...]:
     return tuple(columns)
 
 
-def _with_topic(batch: pa.RecordBatch, of: TopicPartition | None, schema: pa.Schema) -> pa.RecordBatch:
-    if not any(name in TOPIC_COLUMNS for name in schema.names):
+def with_topic(batch: pa.RecordBatch, of: TopicPartition | None, columns: Sequence[str]) -> pa.RecordBatch:
+    """Return the columns that are wanted of a batch: its own, and whose records they are."""
+    if not any(name in TOPIC_COLUMNS for name in columns):
         return batch
-    count = batch.num_rows
     topic, partition = (None, None) if of is None else (of.topic, of.partition)
     made = {
-        "topic": pa.repeat(pa.scalar(topic, pa.string()), count),
-        "partition": pa.repeat(pa.scalar(partition, pa.int32()), count),
+        "topic": pa.repeat(pa.scalar(topic, pa.string()), batch.num_rows),
+        "partition": pa.repeat(pa.scalar(partition, pa.int32()), batch.num_rows),
     }
-    columns = [made[name] if name in made else batch.column(name) for name in schema.names]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    chosen = {name: made[name] if name in made else batch.column(name) for name in columns}
+    fields = [_TOPIC_FIELDS.get(name) or batch.schema.field(name) for name in columns]
+    return pa.RecordBatch.from_arrays(list(chosen.values()), schema=pa.schema(fields))
 
 
 def _in_memory(source: Any, options: ReadOptions, errors: list[ReadError]) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,155 @@
+"""``kafkaframes grep PATTERN LOG...``: the records of a log in whose key, value or headers something is found."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+import pyarrow as pa
+
+from kafkaframes.cli.options import (
+    json_option,
+    range_options,
+    reads,
+    replicas_option,
+    selection_options,
+    times_of,
+    with_options,
+)
+from kafkaframes.cli.text import printable, say, time_text
+from kafkaframes.copies.follow import Follower
+from kafkaframes.copies.records import read_records
+from kafkaframes.dump.search import HEADERS, KEY, PLACES, VALUE, Pattern, matching
+from kafkaframes.files.filesystem import FOLLOW_LINKS, KEY_FILES
+
+EXIT_NOTHING, EXIT_DAMAGED = 1, 2
+COLUMNS = ("topic", "partition", "offset", "timestamp", "timestamp_type", KEY, VALUE, HEADERS)
+POLL_SECONDS = 1.0
+
+
+@click.command("grep", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("pattern")
+@click.argument("paths", nargs=-1, required=True, metavar="LOGDIR...")
+@click.option("-F", "--fixed-strings", "is_plain", is_flag=True, help="PATTERN is plain text, no regular expression.")
+@click.option("-i", "--ignore-case", "ignores_case", is_flag=True, help="Small and capital letters are the same.")
+@click.option("--in", "places", type=click.Choice(PLACES), multiple=True, help="Where to look; everywhere by default.")
+@click.option("-c", "--count", "counts", is_flag=True, help="Print how many records there are, not the records.")
+@click.option("-m", "--max-count", "most", type=click.IntRange(1), help="So many records at most.")
+@click.option("--follow", is_flag=True, help="Go on with what is appended, until Ctrl-C.")
+@with_options(*selection_options, *range_options, json_option, replicas_option)
+@reads("paths")
+def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: bool, **given: Any) -> None:
+    """Print the records of Kafka logs in whose key, value or headers PATTERN is found.
+
+    PATTERN is a regular expression (RE2's), or plain text with -F. LOGDIR is a log directory, a partition, a segment, a
+    pattern, a tiered store, or a URL of such. Each record is a line: topic-partition@offset, its time, key and value;
+    with --json an object, keys and values in base64.
+
+    Exit status: 0 found; 1 not found; 2 refused, or damage was met (it is told on standard error).
+
+    \b
+    kafkaframes grep order-17 /backup/kafka-logs --topic orders
+    kafkaframes grep -F '"status":"failed"' /var/lib/kafka/data --in value --from-time 2026-01-31 --follow
+    """
+    sought = Pattern.of(pattern, is_plain=is_plain, ignores_case=ignores_case)
+    places = given["places"] or PLACES
+    found = 0
+    errors: list[Any] = []
+    for batch in _batches(paths, given, errors):
+        rows = matching(_in_times(batch, given), sought, places)
+        rows = rows if given["most"] is None else rows.slice(0, given["most"] - found)
+        found += rows.num_rows
+        if rows.num_rows and not given["counts"]:
+            _print(rows, as_json=given["as_json"])
+        if given["most"] is not None and found >= given["most"]:
+            break
+    if given["counts"]:
+        click.echo(json.dumps({"records": found}) if given["as_json"] else f"{found}")
+    for error in errors:
+        say(f"kafkaframes: {error.as_exception()}", err=True)
+    if errors or not found:
+        sys.exit(EXIT_DAMAGED if errors else EXIT_NOTHING)
+
+
+def _batches(paths: Sequence[str], given: dict[str, Any], errors: list[Any]) -> Iterator[pa.RecordBatch]:
+    """Yield the records of the topics and offsets that are asked for; with ``--follow`` without end."""
+    options: dict[str, Any] = {
+        "columns": COLUMNS,
+        "mode": "PERMISSIVE",
+        "verify_crc": True,
+        "control_records": False,
+        "offsets": (given["from_offset"], given["until_offset"]),
+        "limit_bytes": None,
+    }
+    partitions = pa.array(given["partitions"], pa.int32())
+    if given["follow"]:
+        follower = Follower(paths, given["topics"], given["partitions"], storage=given["storage"], **options)
+        while True:
+            yield from follower.new()
+            errors += follower.errors
+            for error in follower.errors:
+                say(f"kafkaframes: {error.as_exception()}", err=True)
+            follower.errors.clear()
+            sys.stdout.flush()
+            time.sleep(POLL_SECONDS)
+    storage = given["storage"]
+    read = read_records(
+        list(paths),
+        key_files=storage.get(KEY_FILES, ()),
+        follow_links=bool(storage.get(FOLLOW_LINKS)),
+        replicas=given["replicas"],
+        topics=given["topics"],
+        **options,
+    )
+    for batch in read:
+        yield batch.filter(pa.compute.is_in(batch.column("partition"), partitions)) if given["partitions"] else batch
+    errors += read.errors
+
+
+def _in_times(batch: pa.RecordBatch, given: dict[str, Any]) -> pa.RecordBatch:
+    times = times_of(given)
+    stamps = batch.column("timestamp").view(pa.int64())
+    if times["from_time"] is not None:
+        batch = batch.filter(pa.compute.greater_equal(stamps, times["from_time"]))
+        stamps = batch.column("timestamp").view(pa.int64())
+    if times["until_time"] is not None:
+        batch = batch.filter(pa.compute.less(stamps, times["until_time"]))
+    return batch
+
+
+def _print(rows: pa.RecordBatch, *, as_json: bool) -> None:
+    stamps = rows.column("timestamp").view(pa.int64()).to_pylist()
+    names = ("topic", "partition", "offset", KEY, VALUE, HEADERS)
+    for stamp, *row in zip(stamps, *(rows.column(name).to_pylist() for name in names), strict=True):
+        topic, partition, offset, key, value, headers = row
+        if as_json:
+            click.echo(json.dumps(_object(topic, partition, offset, stamp, key, value, headers or [])))
+            continue
+        click.echo(f"{topic}-{partition}@{offset} {time_text(stamp)} {_text(key)} {_text(value)}")
+
+
+def _text(raw: bytes | None) -> str:
+    return "(null)" if raw is None else printable(raw.decode("utf-8", "backslashreplace"))
+
+
+def _object(
+    topic: str, partition: int, offset: int, stamp: int, key: bytes | None, value: bytes | None, headers: list[Any]
+) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
+        "timestamp_ms": stamp if stamp >= 0 else None,
+        "key": _base64(key),
+        "value": _base64(value),
+        "headers": [{"key": one["key"], "value": _base64(one["value"])} for one in headers],
+    }
+
+
+def _base64(raw: bytes | None) -> str | None:
+    return None if raw is None else b64encode(raw).decode()
