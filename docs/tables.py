@@ -6,8 +6,10 @@ python docs/tables.py
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import kafkaframes
 from kafkaframes.copies.decisions import CHECKS
@@ -16,6 +18,8 @@ from kafkaframes.records.layout import CODECS
 from kafkaframes.spark.columns import BATCHES, INTERNAL, RECORDS, SEGMENTS, SPARKS_OWN, choose_columns
 from kafkaframes.spark.options import OPTIONS
 from kafkaframes.spark.storage import NAMES
+from kafkaframes.spark.topic_options import OPTIONS as TOPIC_OPTIONS
+from kafkaframes.spark.topic_options import WRITE_OPTIONS as TOPIC_WRITE_OPTIONS
 from kafkaframes.spark.write_options import WRITE_OPTIONS
 
 FORMATS = {0: "before 0.10", 1: "0.10", 2: "since 0.11"}
@@ -85,11 +89,12 @@ def _tried(magic: int, codec: str) -> str:
 
 READING = ROOT / "docs" / "reading-logs.md"
 WRITING = ROOT / "docs" / "writing-logs.md"
+LIVE = ROOT / "docs" / "live-topics.md"
 
 
-def write_options_table() -> str:
-    """One row for each option of a write."""
-    body = [(f"`{o.name}`", f"`{o.default}`" if o.default else "", o.meaning) for o in WRITE_OPTIONS.values()]
+def write_options_table(options: Mapping[str, Any] = WRITE_OPTIONS) -> str:
+    """One row for each option of a write, or of others that are declared alike."""
+    body = [(f"`{o.name}`", f"`{o.default}`" if o.default else "", o.meaning) for o in options.values()]
     return rows(("option", "default", "meaning"), body)
 
 
@@ -103,6 +108,8 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "formats": (ROOT / "README.md", formats_table),
     "options": (READING, options_table),
     "write-options": (WRITING, write_options_table),
+    "topic-options": (LIVE, partial(write_options_table, TOPIC_OPTIONS)),
+    "topic-write-options": (LIVE, partial(write_options_table, TOPIC_WRITE_OPTIONS)),
     "columns": (READING, records_table),
     "batches": (READING, batches_table),
     "internal": (READING, internal_table),

@@ -38,6 +38,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compact": ("kafkaframes.cli.compact", "Kafka's log compaction offline, and the proof that a key is gone"),
     "restore": ("kafkaframes.cli.restore", "a log directory that a real broker opens, from segments or Parquet"),
     "broker": ("kafkaframes.cli.broker", "an embedded broker: in memory, on a directory, or serving a backup"),
+    "produce": ("kafkaframes.cli.produce", "lines, JSON lines, Parquet or Arrow into a topic"),
+    "consume": ("kafkaframes.cli.consume", "the records of a topic, in kcat's formats, as JSON lines or Arrow"),
+    "topics": ("kafkaframes.cli.topics", "list, create, describe and delete topics"),
+    "groups": ("kafkaframes.cli.groups", "consumer groups: what they committed, how far behind they are; reset"),
+    "configs": ("kafkaframes.cli.configs", "show and change settings of topics and brokers"),
     "kernels": ("kafkaframes.cli.kernels", "the compiled parts: which are ready, where, and how others get them"),
     "doctor": ("kafkaframes.cli.doctor", "print what was found on this machine and what to do about it"),
 }

@@ -234,7 +234,7 @@ class AsyncProducer:
 
         Args:
             table: ``key`` and ``value`` (binary or string), and where they are there ``headers`` (list of
-                struct<key, value>), ``timestamp`` (ms or an Arrow timestamp; now where there is none), ``partition``,
+                struct<key, value>), ``timestamp`` (ms or an Arrow timestamp; null and absent are now), ``partition``,
                 and ``topic``.
             topic: of all rows.
 
@@ -295,10 +295,7 @@ class AsyncProducer:
             keys = blobs_of("key", rows.column("key"))
             assign_by_key(keys, np.full(rows.num_rows, count, np.int64), partitions)
         partitions[partitions < 0] = np.random.default_rng().integers(count)
-        kept = rows.select([name for name in _ROW_COLUMNS if name in rows.schema.names])
-        if "timestamp" not in kept.schema.names:
-            now = pa.array(np.full(rows.num_rows, int(time.time() * 1000), np.int64))
-            kept = pa.RecordBatch.from_arrays([*kept.columns, now], names=[*kept.schema.names, "timestamp"])
+        kept = _with_times(rows.select([name for name in _ROW_COLUMNS if name in rows.schema.names]))
         if count == 1 or (len(partitions) and (partitions == partitions[0]).all()):
             return [(TopicPartition(topic, int(partitions[0])), kept)] if len(partitions) else []
         order = np.argsort(partitions, kind="stable")
@@ -411,6 +408,23 @@ class AsyncProducer:
 
 
 _ROW_COLUMNS: Final = ("key", "value", "headers", "timestamp")
+
+
+def _with_times(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Give rows without a timestamp that of now."""
+    now = int(time.time() * 1000)
+    if "timestamp" not in rows.schema.names:
+        column = pa.array(np.full(rows.num_rows, now, np.int64))
+        return pa.RecordBatch.from_arrays([*rows.columns, column], names=[*rows.schema.names, "timestamp"])
+    column = rows.column("timestamp")
+    if not column.null_count:
+        return rows
+    if pa.types.is_null(column.type):
+        column = column.cast(pa.int64())
+    is_instant = pa.types.is_timestamp(column.type)
+    value = pa.scalar(now, pa.timestamp("ms", tz=column.type.tz)).cast(column.type) if is_instant else now
+    arrays = [pc.fill_null(column, value) if name == "timestamp" else rows.column(name) for name in rows.schema.names]
+    return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
 
 
 def _bytes(value: bytes | str | None) -> bytes | None:

@@ -1,0 +1,220 @@
+"""``kafkaframes consume``: the records of a topic, as text in kcat's formats, JSON lines, or an Arrow stream."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+import pyarrow as pa
+
+from kafkaframes.cli.connecting import connecting, settings_of
+from kafkaframes.client import Consumer, TopicPartition
+from kafkaframes.dump.kcat import LETTERS, Range, parse_offsets
+from kafkaframes.errors import OptionError
+
+_MOST = 2**63 - 1
+_TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|([^%\\]+)|(.)", re.DOTALL)
+_ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
+_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+Row = dict[str, Any]
+Writer = Callable[[Row], bytes]
+
+
+@click.command("consume", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.argument("topic")
+@connecting
+@click.option("-p", "--partition", "partitions", multiple=True, type=click.IntRange(0), help="Only this partition.")
+@click.option("-o", "offsets", multiple=True, default=("beginning",), help="kcat's: beginning, end, N, -N, s@MS, e@MS.")
+@click.option("-c", "count", type=click.IntRange(0), help="So many records at most.")
+@click.option("-e", "--exit", "ends", is_flag=True, help="End at what is the end now. Default: wait for more.")
+@click.option("-f", "pattern", metavar="FORMAT", help=r"kcat's: %t %p %o %T %k %K %s %S %h, \n, \xHH.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("values", "jsonl", "arrow")),
+    default="values",
+    show_default=True,
+    help="A value a line; an object a line, bytes in base64; an Arrow stream.",
+)
+@click.option("-g", "--group", metavar="GROUP", help="As a member of a group, which goes on where it was.")
+@click.option("--read-committed", is_flag=True, help="No record of an aborted or open transaction.")
+def command(topic: str, servers: str | None, properties: tuple[str, ...], **given: Any) -> None:
+    r"""Print the records of TOPIC.
+
+    \b
+    kafkaframes consume orders -e
+    kafkaframes consume orders -f '%t/%p@%o %T %k: %s\n' -o -10 -e
+    kafkaframes consume orders --format jsonl -o s@1760000000000
+    """
+    settings = settings_of(servers, properties)
+    settings["isolation.level"] = "read_committed" if given["read_committed"] else "read_uncommitted"
+    asked = parse_offsets(given["offsets"])
+    if given["group"] is not None:
+        settings |= {"group.id": given["group"], "auto.offset.reset": _reset(asked)}
+    write = None if given["form"] == "arrow" and not given["pattern"] else _writer(given["pattern"], given["form"])
+    with Consumer(**settings) as consumer:
+        tables = _tables(consumer, topic, asked, given)
+        if write is None:
+            _write_arrow(tables)
+        else:
+            _write_rows(tables, write)
+
+
+def _reset(asked: Range) -> str:
+    return "latest" if asked.start_offset == _MOST else "earliest"
+
+
+def _tables(consumer: Consumer, topic: str, asked: Range, given: dict[str, Any]) -> Iterator[pa.Table]:
+    """Yield what is asked for, until there is enough or (with -e) the end."""
+    places = _places(consumer, topic, given["partitions"])
+    ends = _ends(consumer, places, asked) if given["ends"] or asked.end_timestamp is not None else None
+    if given["group"] is not None:
+        consumer.subscribe([topic])
+    else:
+        consumer.assign(_starts(consumer, places, asked))
+    left = given["count"]
+    while left is None or left > 0:
+        if ends is not None and _is_through(consumer, ends):
+            return
+        table = _before(consumer.fetch_arrow(500, columns=_COLUMNS), ends)
+        if left is not None:
+            table = table.slice(0, left)
+            left -= table.num_rows
+        if table.num_rows:
+            yield table
+
+
+def _places(consumer: Consumer, topic: str, wanted: tuple[int, ...]) -> list[TopicPartition]:
+    known = consumer.partitions_for(topic)
+    missing = [number for number in wanted if TopicPartition(topic, number) not in known]
+    if missing:
+        raise OptionError(f"topic {topic} has no partition {missing[0]}, it has {len(known)}")
+    return [one for one in known if not wanted or one.partition in wanted]
+
+
+def _starts(consumer: Consumer, places: list[TopicPartition], asked: Range) -> dict[TopicPartition, int]:
+    first, last = consumer.beginning_offsets(places), consumer.end_offsets(places)
+    if asked.start_timestamp is not None:
+        found = consumer.offsets_for_times(dict.fromkeys(places, asked.start_timestamp))
+        return {one: at.offset if at.offset >= 0 else last[one] for one, at in found.items()}
+    if asked.start_offset is None:
+        return first
+    wanted = asked.start_offset
+    return {one: min(max(wanted if wanted >= 0 else last[one] + wanted, first[one]), last[one]) for one in places}
+
+
+def _ends(consumer: Consumer, places: list[TopicPartition], asked: Range) -> dict[TopicPartition, int]:
+    last = consumer.end_offsets(places)
+    if asked.end_timestamp is None:
+        return last
+    found = consumer.offsets_for_times(dict.fromkeys(places, asked.end_timestamp))
+    return {one: at.offset if at.offset >= 0 else last[one] for one, at in found.items()}
+
+
+def _is_through(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
+    held = consumer.assignment()
+    return bool(held) and all(consumer.position(one) >= ends.get(one, 0) for one in held)
+
+
+def _before(table: pa.Table, ends: dict[TopicPartition, int] | None) -> pa.Table:
+    """Leave out what lies behind the ends."""
+    if ends is None or not table.num_rows:
+        return table
+    numbers, offsets = table["partition"].to_pylist(), table["offset"].to_pylist()
+    by_number = {one.partition: end for one, end in ends.items()}
+    keep = [offset < by_number.get(number, _MOST) for number, offset in zip(numbers, offsets, strict=True)]
+    return table if all(keep) else table.filter(pa.array(keep))
+
+
+def _write_rows(tables: Iterator[pa.Table], write: Writer) -> None:
+    out = sys.stdout.buffer
+    for table in tables:
+        milliseconds = table["timestamp"].cast(pa.int64())
+        rows = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", milliseconds).to_pylist()
+        out.write(b"".join(map(write, rows)))
+        out.flush()
+
+
+def _write_arrow(tables: Iterator[pa.Table]) -> None:
+    from pyarrow import ipc
+
+    writer = None
+    for table in tables:
+        writer = writer or ipc.new_stream(sys.stdout.buffer, table.schema)
+        writer.write_table(table)
+    if writer is not None:
+        writer.close()
+
+
+# ------------------------------------------------------------------------------------------------------------ a record
+
+
+def _writer(pattern: str | None, form: str) -> Writer:
+    if pattern is not None:
+        parts = list(_parts(pattern))
+        return lambda row: b"".join(part if isinstance(part, bytes) else part(row) for part in parts)
+    if form == "jsonl":
+        return _json_line
+    return lambda row: (row["value"] or b"") + b"\n"
+
+
+def _parts(pattern: str) -> Iterator[bytes | Writer]:
+    for token in _TOKEN.finditer(pattern):
+        letter, hexadecimal, escaped, plain, _ = token.groups()
+        if letter in _RENDER:
+            yield _RENDER[letter]
+        elif hexadecimal:
+            yield bytes.fromhex(hexadecimal)
+        elif escaped in _ESCAPES:
+            yield _ESCAPES[escaped]
+        elif plain:
+            yield plain.encode()
+        else:
+            known = " ".join(f"%{one}" for one in LETTERS)
+            raise OptionError(f"unknown {token[0]!r} in the format {pattern!r} (known: {known})")
+
+
+def _size(value: bytes | None) -> int:
+    return -1 if value is None else len(value)
+
+
+def _header_pairs(row: Row) -> bytes:
+    pairs = ((one["key"], one["value"]) for one in row["headers"] or ())
+    return b",".join(name.encode() + b"=" + (b"NULL" if value is None else value) for name, value in pairs)
+
+
+_RENDER: dict[str, Writer] = {
+    "t": lambda row: str(row["topic"]).encode(),
+    "p": lambda row: b"%d" % row["partition"],
+    "o": lambda row: b"%d" % row["offset"],
+    "T": lambda row: b"%d" % row["timestamp"],
+    "k": lambda row: row["key"] or b"",
+    "K": lambda row: b"%d" % _size(row["key"]),
+    "s": lambda row: row["value"] or b"",
+    "S": lambda row: b"%d" % _size(row["value"]),
+    "R": lambda row: _size(row["value"]).to_bytes(4, signed=True),
+    "h": _header_pairs,
+    "%": lambda row: b"%",
+}
+
+
+def _json_line(row: Row) -> bytes:
+    found = {
+        "topic": row["topic"],
+        "partition": row["partition"],
+        "offset": row["offset"],
+        "timestamp_ms": row["timestamp"],
+        "key": _text(row["key"]),
+        "value": _text(row["value"]),
+        "headers": [[one["key"], _text(one["value"])] for one in row["headers"] or ()],
+    }
+    return json.dumps(found, separators=(",", ":")).encode() + b"\n"
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()

@@ -1,0 +1,154 @@
+"""``kafkaframes produce``: lines, JSON lines or an Arrow or Parquet file into a topic."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import click
+import pyarrow as pa
+
+from kafkaframes.cli.connecting import connecting, settings_of
+from kafkaframes.cli.text import say
+from kafkaframes.client import Producer
+from kafkaframes.errors import OptionError
+
+_AT_ONCE = 10_000
+_SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("partition", pa.int32()),
+        ("timestamp", pa.int64()),
+    ]
+)
+
+
+@click.command("produce", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.argument("topic")
+@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False))
+@connecting
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("lines", "jsonl", "parquet", "arrow")),
+    default="lines",
+    show_default=True,
+    help="What is read: each line a value; what consume --format jsonl writes; a file with columns key, value ...",
+)
+@click.option("-K", "delimiter", metavar="TEXT", help="lines: what stands between key and value.")
+@click.option("-p", "--partition", type=click.IntRange(0), help="Of every record; default: by its key.")
+@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="lines: of every record.")
+@click.option("-z", "--codec", type=click.Choice(("none", "gzip", "snappy", "lz4", "zstd")), default="none")
+@click.option("--record-format", type=click.IntRange(0, 2), help="0 or 1 for old brokers and their readers.")
+def command(topic: str, file: str | None, servers: str | None, properties: tuple[str, ...], **given: Any) -> None:
+    r"""Write records into TOPIC, from FILE or standard input.
+
+    \b
+    echo hello | kafkaframes produce greetings
+    kafkaframes produce orders -K : -z zstd < orders.txt
+    kafkaframes consume orders -e --format jsonl | kafkaframes produce copy --format jsonl
+    kafkaframes produce orders orders.parquet --format parquet
+    """
+    settings = settings_of(servers, properties) | {"compression.type": given["codec"]}
+    if given["record_format"] is not None:
+        settings["message_format"] = given["record_format"]
+    count = 0
+    with Producer(**settings) as producer:
+        for table in _tables(file, given):
+            if given["partition"] is not None:
+                table = _in_partition(table, given["partition"])
+            producer.send_arrow(table, topic=topic)
+            count += table.num_rows
+    say(f"{count:,} records written to {topic}", err=True)
+
+
+def _tables(file: str | None, given: dict[str, Any]) -> Iterator[pa.Table]:
+    form = given["form"]
+    if form in ("parquet", "arrow"):
+        if file is None:
+            raise OptionError(f"--format {form} reads a file: name it")
+        yield from _file_tables(file, form)
+        return
+    stream: BinaryIO = sys.stdin.buffer if file is None else open(file, "rb")  # noqa: SIM115  # closed below
+    with stream:
+        read = _json_row if form == "jsonl" else _line_reader(given)
+        rows: list[dict[str, Any]] = []
+        for number, line in enumerate(stream, 1):
+            rows.append(read(line.rstrip(b"\n"), number))
+            if len(rows) == _AT_ONCE:
+                yield pa.Table.from_pylist(rows, _SCHEMA)
+                rows = []
+        if rows:
+            yield pa.Table.from_pylist(rows, _SCHEMA)
+
+
+def _file_tables(file: str, form: str) -> Iterator[pa.Table]:
+    known = set(_SCHEMA.names)
+    try:
+        if form == "parquet":
+            from pyarrow import parquet
+
+            batches = parquet.ParquetFile(file).iter_batches()
+        else:
+            from pyarrow import ipc
+
+            batches = iter(ipc.open_file(file).to_batches() if _is_file(file) else ipc.open_stream(file))
+        for batch in batches:
+            yield pa.Table.from_batches([batch]).select([name for name in batch.schema.names if name in known])
+    except pa.ArrowInvalid as error:
+        raise OptionError(f"{file} is no {form} file: {error}") from None
+
+
+def _is_file(file: str) -> bool:
+    with open(file, "rb") as opened:
+        return opened.read(6) == b"ARROW1"
+
+
+def _line_reader(given: dict[str, Any]) -> Any:
+    headers = []
+    for one in given["headers"]:
+        name, equals, value = one.partition("=")
+        if not equals:
+            raise OptionError(f"-H {one}: NAME=VALUE is wanted")
+        headers.append({"key": name, "value": value.encode()})
+    delimiter = None if given["delimiter"] is None else given["delimiter"].encode()
+
+    def read(line: bytes, number: int) -> dict[str, Any]:
+        key, value = None, line
+        if delimiter:
+            key, found, value = line.partition(delimiter)
+            if not found:
+                raise OptionError(f"line {number} has no {given['delimiter']!r} between key and value")
+        return {"key": key, "value": value, "headers": headers}
+
+    return read
+
+
+def _json_row(line: bytes, number: int) -> dict[str, Any]:
+    """Read what ``consume --format jsonl`` writes; offset and topic are given anew."""
+    try:
+        found = json.loads(line)
+        return {
+            "key": _bytes(found.get("key")),
+            "value": _bytes(found.get("value")),
+            "headers": [{"key": name, "value": _bytes(value)} for name, value in found.get("headers") or ()],
+            "timestamp": found.get("timestamp_ms"),
+        }
+    except (ValueError, AttributeError, TypeError, binascii.Error) as error:
+        raise OptionError(f"line {number} is no record in JSON (key, value and headers in base64): {error}") from None
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text, validate=True)
+
+
+def _in_partition(table: pa.Table, partition: int) -> pa.Table:
+    column = pa.array([partition] * table.num_rows, pa.int32())
+    kept = table.drop_columns(["partition"]) if "partition" in table.schema.names else table
+    return kept.append_column("partition", column)
