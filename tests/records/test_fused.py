@@ -147,7 +147,7 @@ def test_pieces_are_about_as_large_as_they_should_be():
 
 def test_a_column_that_is_kept_does_not_change():
     data = b"".join(some_log(seed) for seed in range(4))
-    options = ReadOptions(columns=tuple(fused.READY), chunk_bytes=3000)
+    options = ReadOptions(columns=tuple(fused.FUSED_COLUMNS), chunk_bytes=3000)
     kept = list(RecordReader(Memory(as_array(data)), options))
     again = [batch.to_pylist() for batch in RecordReader(Memory(as_array(data)), options)]
     assert len(kept) > 5

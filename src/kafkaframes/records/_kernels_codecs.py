@@ -344,11 +344,11 @@ def _unzstd(data, start, end, out, room, calls):
 @device
 def _unzstd_stream(data, start, end, out, room, calls):
     """Decode one frame of several blocks."""
-    context, told = calls[ZSTD_CONTEXT], address_of(calls) + 8 * SCRATCH
+    context, scratch = calls[ZSTD_CONTEXT], address_of(calls) + 8 * SCRATCH
     _call_2(calls[ZSTD_RESET], context, 1)
     calls[SCRATCH], calls[SCRATCH + 1], calls[SCRATCH + 2] = out, room, 0
     calls[SCRATCH + 3], calls[SCRATCH + 4], calls[SCRATCH + 5] = data + start, end - start, 0
-    if _call_3(calls[ZSTD_STREAM], context, told, told + 24) != 0 or calls[SCRATCH + 5] != end - start:
+    if _call_3(calls[ZSTD_STREAM], context, scratch, scratch + 24) != 0 or calls[SCRATCH + 5] != end - start:
         return ODD
     return calls[SCRATCH + 2]
 
@@ -367,9 +367,9 @@ def _gunzip(data, start, end, out, room, calls):
         return ODD
     if load_le32(data, end - 4) > room:
         return ODD
-    told = address_of(calls) + 8 * SCRATCH
+    scratch = address_of(calls) + 8 * SCRATCH
     failed = _call_7_int(
-        calls[GZIP_DECOMPRESS], calls[GZIP_CONTEXT], data + start, end - start, out, room, told, told + 8
+        calls[GZIP_DECOMPRESS], calls[GZIP_CONTEXT], data + start, end - start, out, room, scratch, scratch + 8
     )  # fmt: skip
     if failed or calls[SCRATCH] != end - start:
         return ODD

@@ -117,13 +117,13 @@ FEWEST_MESSAGE_BYTES = 26
     BAD,
     OPENED_ROW,
     OPENED_SIZE,
-    # Told when the kernel stops for want of room.
+    # Set when the kernel stops for want of room.
     NEEDED_ROWS,
     NEEDED_BYTES,
     WORDS,
 ) = range(40)
-# Rows of ``told``.
-TOLD_ROWS, TOLD_STATUS, TOLD_WHERE, TOLD_CRC = range(4)
+# Rows of ``outcomes``: how many records of a batch were read, why no more, where that was, whether its CRC is right.
+OUTCOME_ROWS, OUTCOME_STATUS, OUTCOME_WHERE, OUTCOME_CRC = range(4)
 INDEX_BYTES = 3 * (8 + 4)  # of ``scratch``, for each record of the largest batch
 
 
@@ -248,11 +248,11 @@ def _most_rows(table, batch, span, kind):
 
 
 @kernel(I64(OUT_INT64S, BYTES, BYTES, TABLE, INT8S, OUT_TABLE, OUT_BYTES, OUT_BYTES, OUT_BYTES, OUT_INT64S))
-def read_columns(plan, source, piece, table, kinds, told, slab, scratch, opened, calls):
+def read_columns(plan, source, piece, table, kinds, outcomes, slab, scratch, opened, calls):
     """Read batches from ``plan[BATCH]`` on; return why it stopped there.
 
     ``slab`` holds all buffers of the columns; ``piece`` the records of the batch ``plan[PIECE_ROW]``, which was odd.
-    ``told`` gets for each batch its records, why they ended, where, and whether its CRC is right.
+    ``outcomes`` gets for each batch its records, why they ended, where, and whether its CRC is right.
     Ordinary records go from their bytes to the columns at once; from the first other one of a batch on, they are
     indexed with all care in ``scratch`` and then copied. Each buffer of bytes has room for ``BYTES_ROOM``, which is
     compared with the size of all records read, and for ``SLACK_BYTES`` more; the others have room for ``ROWS_ROOM``.
@@ -288,7 +288,7 @@ def read_columns(plan, source, piece, table, kinds, told, slab, scratch, opened,
         store_item_32(content_to, 0, 0)
     while batch < last and (spans < goal or row == 0):
         if wanted & WANT_CRC:
-            told[TOLD_CRC, batch] = crc_is_right(source, table, batch)
+            outcomes[OUTCOME_CRC, batch] = crc_is_right(source, table, batch)
         magic, kind = table[MAGIC, batch], kinds[batch]
         position = table[POSITION, batch] + (V2_HEADER if magic >= 2 else OVERHEAD)
         end = table[POSITION, batch] + table[SIZE, batch]
@@ -397,8 +397,12 @@ def read_columns(plan, source, piece, table, kinds, told, slab, scratch, opened,
                 store_item_32(types_at, here, kind_of_stamp)
         for place in range(names_before, name_end):
             name_bits |= load_u8(name_data, place)
-        told[TOLD_ROWS, batch], told[TOLD_STATUS, batch], told[TOLD_WHERE, batch] = done, status, where
-        if status != WHOLE or (wanted & WANT_CRC and told[TOLD_CRC, batch] == 0):
+        outcomes[OUTCOME_ROWS, batch], outcomes[OUTCOME_STATUS, batch], outcomes[OUTCOME_WHERE, batch] = (
+            done,
+            status,
+            where,
+        )
+        if status != WHOLE or (wanted & WANT_CRC and outcomes[OUTCOME_CRC, batch] == 0):
             bad += 1
         spans += span
         batch += 1

@@ -58,18 +58,21 @@ def _zstd(data, size, out, room, calls):
     """Write one frame as a stream of unknown length writes it."""
     if calls[ZSTD_CONTEXT] == 0:
         return ODD
-    context, told = calls[ZSTD_CONTEXT], address_of(calls) + 8 * SCRATCH
+    context, scratch = calls[ZSTD_CONTEXT], address_of(calls) + 8 * SCRATCH
     _call_2(calls[ZSTD_RESET], context, _ZSTD_SESSION)
     calls[SCRATCH], calls[SCRATCH + 1], calls[SCRATCH + 2] = out, room, 0
     calls[SCRATCH + 3], calls[SCRATCH + 4], calls[SCRATCH + 5] = data, size, 0
     while calls[SCRATCH + 5] < size:
         before = calls[SCRATCH + 5]
-        if _call_4(calls[ZSTD_STREAM], context, told, told + 24, _ZSTD_CONTINUE) < 0 or calls[SCRATCH + 5] == before:
+        if (
+            _call_4(calls[ZSTD_STREAM], context, scratch, scratch + 24, _ZSTD_CONTINUE) < 0
+            or calls[SCRATCH + 5] == before
+        ):
             return ODD
     left = np.int64(1)
     while left:
         before = calls[SCRATCH + 2]
-        left = _call_4(calls[ZSTD_STREAM], context, told, told + 24, _ZSTD_END)
+        left = _call_4(calls[ZSTD_STREAM], context, scratch, scratch + 24, _ZSTD_END)
         if left < 0 or (left and calls[SCRATCH + 2] == before):
             return ODD
     return calls[SCRATCH + 2]

@@ -3,7 +3,7 @@
 1. Arrays and integers in, numbers out. No exceptions, no objects, no I/O. Every array is made by the caller.
 2. ``index_records`` finds each record's offset, timestamp and the places of its key, value and headers, and checks what
    Kafka checks. Inside, the bytes are an address (``address_of``): arrays cost too much from call to call.
-3. Its plain twin is in ``_reference.py``; ``tests/records/test_twins.py`` runs both.
+3. Its plain twin is in ``tests/records/reference.py``; ``tests/records/test_twins.py`` runs both.
 """
 
 from __future__ import annotations

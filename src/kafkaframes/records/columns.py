@@ -22,7 +22,15 @@ from kafkaframes.records import decode
 from kafkaframes.records._kernels_index import SKIPPED
 from kafkaframes.records.chunks import CHUNK_BYTES, Chunk, Chunks, Source, pieces
 from kafkaframes.records.decode import Index, Ints32, Sections
-from kafkaframes.records.fused import READY, TOLD_CRC, TOLD_ROWS, TOLD_STATUS, TOLD_WHERE, ColumnMaker, Made
+from kafkaframes.records.fused import (
+    FUSED_COLUMNS,
+    OUTCOME_CRC,
+    OUTCOME_ROWS,
+    OUTCOME_STATUS,
+    OUTCOME_WHERE,
+    ColumnMaker,
+    Made,
+)
 from kafkaframes.records.layout import CONTROL
 from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, DEFAULT_LIMIT_BYTES
 from kafkaframes.records.makers import COLUMNS, Decoded, arrow_column, java_text_array
@@ -149,7 +157,7 @@ class RecordReader:
         self._maker = None if _NEED_SIZES.intersection(options.columns) else self._made_for(options)
         self._is_bounded = options.first_offset is not None or options.end_offset is not None
         self._names = tuple(options.columns)
-        self._ready = READY.issuperset(self._names)
+        self._is_fused = FUSED_COLUMNS.issuperset(self._names)
 
     def _made_for(self, options: ReadOptions) -> ColumnMaker:
         return ColumnMaker(
@@ -195,13 +203,13 @@ class RecordReader:
         if whole is not None:
             yield from self._long(whole, is_healed=True)
             return
-        self._told(found, bad)
+        self._report_damaged(found, bad)
         if made.records:
             drops = None if bad is None or self.options.mode != DROPMALFORMED else found.of_batch(bad)
             yield from self._within(self._arrow(found), made, drops)
 
     def _batch_of(self, made: Made) -> pa.RecordBatch:
-        if not self._ready:
+        if not self._is_fused:
             return self._arrow(self._as_decoded(made))
         return pa.RecordBatch.from_arrays([made.columns[name] for name in self._names], schema=self.schema)
 
@@ -226,9 +234,9 @@ class RecordReader:
         """Give a piece that is made already the form of one that is not."""
         chunk = made.chunk
         sections = Sections(chunk.data, _NO_INTS, _NO_INTS, made.kinds, made.problems)
-        rows, statuses, wheres = (made.told(what) for what in (TOLD_ROWS, TOLD_STATUS, TOLD_WHERE))
+        rows, statuses, wheres = (made.outcome(what) for what in (OUTCOME_ROWS, OUTCOME_STATUS, OUTCOME_WHERE))
         index = Index(made.offsets, made.timestamps, *_NO_PLACES, rows, statuses, wheres)
-        found = Decoded(chunk, sections, index, made.told(TOLD_CRC) if self._checks else None, self._memory.array)
+        found = Decoded(chunk, sections, index, made.outcome(OUTCOME_CRC) if self._checks else None, self._memory.array)
         found.made = made.columns
         return found
 
@@ -263,7 +271,7 @@ class RecordReader:
             if whole is not None:
                 yield from self._decode(whole, is_healed=True)
                 continue
-            damaged = self._told(found, bad)
+            damaged = self._report_damaged(found, bad)
             yield self._filtered(found, damaged if options.mode == DROPMALFORMED else None)
 
     def _unwanted(self, chunk: Chunk) -> npt.NDArray[np.bool_] | None:
@@ -298,7 +306,7 @@ class RecordReader:
         """Return a chunk with batches of another copy in place of damaged ones; None where that is not to be had."""
         return None if bad is None or self.options.heal is None else self.options.heal(chunk, bad)
 
-    def _told(self, found: Decoded, bad: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
+    def _report_damaged(self, found: Decoded, bad: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
         """Report what is damaged; return which batches are."""
         for row in [] if bad is None else np.flatnonzero(bad).tolist():
             problem = decode.problem_of(row, found.index, found.sections)

@@ -46,7 +46,7 @@ from kafkaframes.records.scan import Batches, Bytes, Ints
 RECORD_BYTES, HEADER_BYTES = 52, 48
 # The fewest bytes of one inner message of format 0 or 1: offset, size, and the least size.
 _FEWEST_MESSAGE_BYTES = 26
-# Memory is reserved, not touched, for records that are so many times as large as their batches.
+# Memory is reserved, not touched, for records that are this many times as large as their batches.
 _USUAL_RATIO = 4
 
 NO_BUDGET = 1 << 62

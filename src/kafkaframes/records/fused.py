@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kafkaframes.records import _kernels_columns as kernels
 from kafkaframes.records import decode, native
-from kafkaframes.records._kernels_columns import TOLD_CRC, TOLD_ROWS, TOLD_STATUS, TOLD_WHERE
+from kafkaframes.records._kernels_columns import OUTCOME_CRC, OUTCOME_ROWS, OUTCOME_STATUS, OUTCOME_WHERE
 from kafkaframes.records._kernels_gather import SLACK_BYTES
 from kafkaframes.records._kernels_index import SKIPPED, WHOLE_DATA
 from kafkaframes.records.chunks import Chunk
@@ -24,11 +24,20 @@ from kafkaframes.records.decode import Allocate, Problem
 from kafkaframes.records.layout import PLACE
 from kafkaframes.records.scan import Batches, Bytes, Ints
 
-__all__ = ["READY", "TOLD_CRC", "TOLD_ROWS", "TOLD_STATUS", "TOLD_WHERE", "ColumnMaker", "Made", "State"]
+__all__ = [
+    "FUSED_COLUMNS",
+    "OUTCOME_CRC",
+    "OUTCOME_ROWS",
+    "OUTCOME_STATUS",
+    "OUTCOME_WHERE",
+    "ColumnMaker",
+    "Made",
+    "State",
+]
 
 # The columns that are made here.
-READY = frozenset({"offset", "timestamp", "timestamp_type", "key", "value", "headers"})
-# Records are read in pieces of about so many bytes: with the columns made of them they stay in the cache.
+FUSED_COLUMNS = frozenset({"offset", "timestamp", "timestamp_type", "key", "value", "headers"})
+# Records are read in pieces of about this size: with the columns made of them they stay in the cache.
 TARGET_BYTES = 1 << 20
 # Larger batches go the long way, which makes no buffers for the worst case.
 MOST_BYTES = 16 << 20
@@ -78,20 +87,34 @@ _ROOMS = (
 
 
 class State(NamedTuple):
-    """A chunk's batches, what the kernel needs to know of them, and what it says: a column of ``told`` a batch."""
+    """A chunk's batches while they are read.
+
+    Attributes:
+        chunk: the batches and their bytes.
+        table: their headers, as the kernel takes them.
+        kinds: what the data of each batch is, or that it is skipped.
+        outcomes: what the kernel says of each batch; its rows are the ``OUTCOME_*`` of the kernel's file.
+        problems: what was wrong with batches, by their numbers.
+        end: the byte behind the last batch.
+    """
 
     chunk: Chunk
     table: Ints
     kinds: npt.NDArray[np.int8]
-    told: Ints
+    outcomes: Ints
     problems: dict[int, Problem]
     end: int
 
 
 class Made(NamedTuple):
-    """A piece: the batches from ``first`` on, below ``last``, and the columns made of their records, so many.
+    """The columns that were made of the records of some batches of a chunk.
 
-    ``damaged`` says whether there is anything to report.
+    Attributes:
+        state: of the chunk.
+        first, last: the batches, by their numbers in the chunk; the last is exclusive.
+        records: how many records they gave.
+        damaged: whether there is anything to report.
+        columns: by name.
     """
 
     state: State
@@ -130,14 +153,14 @@ class Made(NamedTuple):
     def _numbers(self, name: str) -> Ints:
         return np.frombuffer(self.columns[name].buffers()[1] if self.records else b"", np.int64)
 
-    def told(self, what: int) -> Ints:
-        """What the kernel said of each batch."""
-        row: Ints = self.state.told[what, self.first : self.last]
+    def outcome(self, what: int) -> Ints:
+        """Return one of the ``OUTCOME_*`` numbers for each batch."""
+        row: Ints = self.state.outcomes[what, self.first : self.last]
         return row
 
 
 class Layout:
-    """Where in a block of memory each buffer stands, for so many rows and bytes of records."""
+    """Where in a block of memory each buffer stands, given a number of rows and of bytes of records."""
 
     def __init__(self, wanted: int, rows: int, size: int) -> None:
         self.rows, self.bytes = rows, size
@@ -179,7 +202,7 @@ class ColumnMaker:
         self._layout = Layout(self._wanted, 0, 0)
 
     def _lay_out(self, rows: int, size: int) -> None:
-        """Make room for so many rows and bytes of records."""
+        """Make room for a number of rows and of bytes of records."""
         self._layout = Layout(self._wanted, max(size // _BYTES_OF_A_ROW, rows + 1), size)
         self._scratch = self._allocate(self._layout.rows * kernels.INDEX_BYTES, np.uint8)
 
@@ -214,7 +237,7 @@ class ColumnMaker:
         block, is_large = self._allocate(self._layout.total, np.uint8), False
         while True:
             why = kernels.read_columns(
-                *(plan, state.chunk.data, piece, state.table, state.kinds, state.told),
+                *(plan, state.chunk.data, piece, state.table, state.kinds, state.outcomes),
                 *(block, self._scratch, self._opened, calls),
             )
             if why == kernels.DONE or (why == kernels.FULL and plan[kernels.ROW]):
@@ -231,18 +254,18 @@ class ColumnMaker:
                 self._opened = self._allocate(2 * int(plan[kernels.NEEDED_BYTES]), np.uint8)
             else:
                 block = self._with_more_room(plan)
-        told = plan.tolist()
-        last, count = told[kernels.BATCH], told[kernels.ROW]
+        numbers = plan.tolist()
+        last, count = numbers[kernels.BATCH], numbers[kernels.ROW]
         if last == first:
             return None, last, is_large
         stored = (state.end if last == len(state.kinds) else int(state.table[_POSITION, last])) - int(
             state.table[_POSITION, first]
         )
-        self._ratio = max(told[kernels.SPANS] / stored, 0.01)
-        columns = self._columns(_Cut(pa.py_buffer(block), self._layout.places), count, told) if count else {}
+        self._ratio = max(numbers[kernels.SPANS] / stored, 0.01)
+        columns = self._columns(_Cut(pa.py_buffer(block), self._layout.places), count, numbers) if count else {}
         if why == kernels.FULL and self._layout.bytes < 2 * self._target:
             self._lay_out(0, 2 * self._target)
-        damaged = bool(told[kernels.BAD] or state.problems)
+        damaged = bool(numbers[kernels.BAD] or state.problems)
         return Made(state, first, last, count, damaged, columns), last, is_large
 
     def _careful(self, state: State, plan: Ints) -> Bytes:
@@ -270,7 +293,7 @@ class ColumnMaker:
         plan[kernels.SPANS] = 0
         return self._allocate(self._layout.total, np.uint8)
 
-    def _columns(self, cut: _Cut, count: int, told: list[int]) -> dict[str, pa.Array]:
+    def _columns(self, cut: _Cut, count: int, numbers: list[int]) -> dict[str, pa.Array]:
         names, columns = self._names, {}
         for name, place, width in _PLAIN:
             if name in names or width == 8:
@@ -278,18 +301,18 @@ class ColumnMaker:
                 columns[name] = pa.Array.from_buffers(self._types[name], count, buffers, 0)
         for name, places, end, nulls in _BINARY:
             if name in names:
-                columns[name] = cut.binary(_BYTES, places, count, told[end], told[nulls])
+                columns[name] = cut.binary(_BYTES, places, count, numbers[end], numbers[nulls])
         if "headers" in names:
-            columns["headers"] = self._headers(cut, count, told)
+            columns["headers"] = self._headers(cut, count, numbers)
         return columns
 
-    def _headers(self, cut: _Cut, count: int, told: list[int]) -> pa.Array:
-        headers, size, of_type = told[kernels.HEADERS], told[kernels.NAME_END], self._types["headers"]
-        if told[kernels.NAME_BITS] < 0x80:  # ASCII needs no further look
+    def _headers(self, cut: _Cut, count: int, numbers: list[int]) -> pa.Array:
+        headers, size, of_type = numbers[kernels.HEADERS], numbers[kernels.NAME_END], self._types["headers"]
+        if numbers[kernels.NAME_BITS] < 0x80:  # ASCII needs no further look
             names = cut.binary(_TEXT, _NAMES, headers, size, 0)
         else:
             names = self._text(cut.binary(_BYTES, _NAMES, headers, size, 0))
-        contents = cut.binary(_BYTES, _CONTENTS, headers, told[kernels.CONTENT_END], told[kernels.CONTENT_NULLS])
+        contents = cut.binary(_BYTES, _CONTENTS, headers, numbers[kernels.CONTENT_END], numbers[kernels.CONTENT_NULLS])
         pairs = pa.Array.from_buffers(of_type.value_type, headers, [None], 0, 0, [names, contents])
         return pa.Array.from_buffers(of_type, count, [None, cut(kernels.AT_LISTS, 4 * count + 4)], 0, 0, [pairs])
 

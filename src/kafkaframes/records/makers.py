@@ -1,7 +1,7 @@
 """The columns that records can be read into: names, Arrow types, and how each is made of the index of records.
 
 What is not asked for costs nothing: a column is made by its own function in ``COLUMNS``, and keys, values and headers
-are copied only then. The six columns of ``fused.READY`` are mostly made there, together, and only found here.
+are copied only then. The six columns of ``fused.FUSED_COLUMNS`` are mostly made there, together, and only found here.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Decoded:
         return found
 
     def kept(self, keep: npt.NDArray[np.bool_]) -> Decoded:
-        """Return the records where ``keep`` is true; what is told of their batches stays what it was."""
+        """Return the records where ``keep`` is true; what is said of their batches stays what it was."""
         kept = Decoded(self.chunk, self.sections, self.index.take(keep, self.owners), self.valid, self.allocate)
         kept.base_offsets = self.base_offsets
         return kept

@@ -62,12 +62,12 @@ def batches_table(source: Source, *, rules: str, start: int = 0, end: int | None
     assert chunks.end is not None
     if chunks.end.status == CUT:
         raise LogDirError(chunks.end.reason, position=chunks.end.position, file=source.name)
-    told = {
+    metadata = {
         "end_position": str(chunks.end.position),
         "end_reason": chunks.end.reason,
         "end_corrupt": str(chunks.end.corrupt).lower(),
     }
-    return pa.Table.from_batches(found, schema=SCHEMA).replace_schema_metadata(told)
+    return pa.Table.from_batches(found, schema=SCHEMA).replace_schema_metadata(metadata)
 
 
 def _rows(chunks: Chunks) -> Iterator[pa.RecordBatch]:

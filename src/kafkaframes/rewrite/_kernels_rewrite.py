@@ -67,9 +67,9 @@ from kafkaframes.wire._kernels import address_of, copy_bytes, crc32_of, crc32c_o
 # What becomes of a batch: nothing, or one that is the same, that has other compression (format 2), that is new (format
 # 2), a new wrapper, or messages by themselves.
 LEAVE, COPY, RECOMPRESS, BUILD, WRAP, UNWRAP = range(6)
-# What a run tells: the row that it ended before, the bytes that it wrote, their records, and why (0: it is done).
+# The answer of a run: the row that it ended before, the bytes that it wrote, their records, and why (0: it is done).
 ROW, BYTES_WRITTEN, RECORDS, WHY = range(4)
-TOLD = 4
+ANSWER_WORDS = 4
 _LARGEST_RECORD = 36  # of a record beside its key and value: five varints of 5 bytes, one of 10, the attributes
 _FEWEST_BYTES = MESSAGE_V0.size + 8  # of a message of format 0 or 1
 
@@ -266,9 +266,9 @@ def _span(stamps, rows):
 def rewrite_batches(
     buf, table, first, last, actions, magics, codecs, limit,
     opened, plain, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
-    out, reading, writing, told,
+    out, reading, writing, answer,
 ):  # fmt: skip
-    """Write the batches of rows ``first`` to ``last`` one after the other into ``out`` and fill ``told``.
+    """Write the batches of rows ``first`` to ``last`` one after the other into ``out`` and fill ``answer``.
 
     ``actions``, ``magics`` and ``codecs`` say what becomes of each; ``opened`` and ``plain`` are for one batch's
     records, as they were and as they will be; the eight arrays behind them for their index. The run ends before the
@@ -277,7 +277,7 @@ def rewrite_batches(
     """
     data, to, fresh, row = address_of(buf), address_of(out), address_of(plain), first
     size, records = np.int64(0), np.int64(0)
-    told[WHY] = 0
+    answer[WHY] = 0
     while row < last:
         action, codec, attributes = actions[row], codecs[row], table[ATTRIBUTES, row]
         at, whole, magic = table[POSITION, row], table[SIZE, row], np.int64(magics[row])
@@ -330,9 +330,9 @@ def rewrite_batches(
                     copy_bytes(to, size, fresh, 0, length)
                     found = length
         if found < 0:
-            told[WHY] = why
+            answer[WHY] = why
             break
         size += found
         records += rows
         row += 1
-    told[ROW], told[BYTES_WRITTEN], told[RECORDS] = row, size, records
+    answer[ROW], answer[BYTES_WRITTEN], answer[RECORDS] = row, size, records

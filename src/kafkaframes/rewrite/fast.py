@@ -56,7 +56,7 @@ class FastRewriter:
         self.allocate = allocate
         self._settings = settings
         self._calls = reading, writing
-        self._told: Ints = np.zeros(kernels.TOLD, np.int64)
+        self._answer: Ints = np.zeros(kernels.ANSWER_WORDS, np.int64)
         self._opened, self._plain = (allocate(_MOST_OPENED_BYTES, np.uint8) for _ in range(2))
         self._out: Bytes = allocate(_OUT_BYTES, np.uint8)
         self._index = _arrays(allocate)
@@ -74,7 +74,7 @@ class FastRewriter:
         step = count if self._settings.level is None else _SLOW_BATCHES
         while row < count:
             self._run(data, batches, row, min(row + step, count), actions, magics, codecs)
-            stopped, size, records, why = self._told.tolist()
+            stopped, size, records, why = self._answer.tolist()
             if stopped > row:
                 yield Run(row, stopped, self._out[:size], records)
                 slow = 1 if stopped - row > slow else slow
@@ -83,9 +83,8 @@ class FastRewriter:
                 surprise = actions[stopped] != kernels.LEAVE
                 place = int(np.searchsorted(eligible, stopped + (slow if surprise else 1)))
                 row = int(eligible[place]) if place < len(eligible) else count
-                slow = (
-                    2 * slow if surprise else slow
-                )  # batches that a kernel leaves come in runs: ask it less and less often
+                # Batches that the kernel leaves come in runs, so it is asked less and less often.
+                slow = 2 * slow if surprise else slow
                 yield Run(stopped, row, None, 0)
 
     def _plan(self, batches: Batches) -> tuple[Int8s, Int8s, Int8s]:
@@ -119,7 +118,7 @@ class FastRewriter:
             *self._index,
             self._out,
             *self._calls,
-            self._told,
+            self._answer,
         )
 
 
