@@ -332,6 +332,7 @@ def _prove_response(buf, extents, extent, last, at, frames, first, requests, scr
     place = at
     before = -1
     here = extent
+    counted = 0
     for step in range(3):
         address, got = _peek(buf, extents, here, last, place, 8, scratch)
         if got < 8:
@@ -358,9 +359,11 @@ def _prove_response(buf, extents, extent, last, at, frames, first, requests, scr
             return FOUND
         before = correlation
         place = end
+        counted += 1
         while here < last and extents[here, E_END] <= place:
             here += 1
-    return FOUND if before >= 0 and place == extents[last - 1, E_END] and extents[extent, E_OFFSET] == at else NOWHERE
+    is_chain = counted == 3 or (before >= 0 and place == extents[last - 1, E_END])
+    return FOUND if is_chain and extents[extent, E_OFFSET] == at else NOWHERE
 
 
 @device
@@ -767,7 +770,8 @@ def _decide(buf, rows, extents, bounds, connections, connection, apis, ports, se
             if not waiting:
                 connections[connection, PROTOCOL] = OTHER
                 return
-            continue
+            if first + 1 == last and not settings[S_FLUSH]:
+                continue
         found, where = _search(buf, extents, first, last, at, 0, 0, frames, 0, 0, apis, scratch, parsed)
         far = where - at + (1 << 40) if found == MAYBE else where - at
         if found != NOWHERE:
@@ -786,7 +790,7 @@ def _decide(buf, rows, extents, bounds, connections, connection, apis, ports, se
     for side in range(2):
         first = bounds[2 * side]
         last = bounds[2 * side + 1]
-        if client == side or first == last or waiting or best >= 0:
+        if client == side or first == last or best >= 0 or (waiting and not settings[S_FLUSH]):
             continue
         found, where = _search(
             buf, extents, first, last, extents[first, E_OFFSET], 1, 0, frames, 0, 0, apis, scratch, parsed

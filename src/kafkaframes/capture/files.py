@@ -6,13 +6,16 @@ import glob
 import io
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final
 
 from kafkaframes.errors import DecodeError, OptionError
 
+_CHUNK: Final = 256 << 10
+_MOST_AT_ONCE: Final = 4 << 20  # bytes that one piece of input may become at once
 _GZIP, _ZSTD, _LZ4 = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
 CAPTURE_NAME: Final = re.compile(r"\.(pcap|pcapng|cap|ntar|dmp)(\.?\d+)?(\.(gz|zst|zstd|lz4))?$|\.pcap", re.IGNORECASE)
 LOG_NAME: Final = re.compile(r"\.log([.-][\w.-]+)?(\.gz|\.zst)?$", re.IGNORECASE)
@@ -73,9 +76,7 @@ def open_bytes(path: str) -> Iterator[IO[bytes]]:
 
 def _decompressed(raw: IO[bytes], head: bytes) -> IO[bytes]:
     if head.startswith(_GZIP):
-        from isal import igzip
-
-        return igzip.IGzipFile(fileobj=raw, mode="rb")  # type: ignore[no-any-return]
+        return Gunzip(raw)  # type: ignore[return-value]
     if head == _ZSTD:
         import zstandard
 
@@ -85,6 +86,65 @@ def _decompressed(raw: IO[bytes], head: bytes) -> IO[bytes]:
 
         return lz4.frame.LZ4FrameFile(raw, mode="rb")  # type: ignore[no-any-return]
     return raw
+
+
+class Gunzip:
+    """Reads gzip, of several members too; what breaks off gives all bytes up to there, and then an error."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        from isal import isal_zlib
+
+        self._raw = raw
+        self._new: Callable[[], Any] = partial(isal_zlib.decompressobj, wbits=31)
+        self._member: Any = self._new()
+        self._input = b""
+        self._whole = True  # nothing of a member is outstanding
+        self._ready = memoryview(b"")
+
+    def read(self, size: int = -1) -> bytes:
+        """Return up to ``size`` bytes, fewer at the end only.
+
+        Raises:
+            EOFError: the data break off.
+        """
+        out = bytearray()
+        while size < 0 or len(out) < size:
+            view = bytearray(_CHUNK if size < 0 else min(size - len(out), _CHUNK))
+            got = self.readinto(memoryview(view))
+            if not got:
+                break
+            out += view[:got]
+        return bytes(out)
+
+    def readinto(self, view: memoryview) -> int:
+        """Fill a part of ``view``; 0 at the end."""
+        while not len(self._ready):
+            if not self._more():
+                return 0
+        size = min(len(view), len(self._ready))
+        view[:size] = self._ready[:size]
+        self._ready = self._ready[size:]
+        return size
+
+    def _more(self) -> bool:
+        """Decompress some; tell whether there may be more."""
+        if not self._input:
+            self._input = self._raw.read(_CHUNK)
+            if not self._input:
+                if not self._whole:
+                    self._whole = True
+                    raise EOFError("the gzip data end too early")
+                return False
+        if self._member.eof:
+            self._member = self._new()
+        self._whole = False
+        self._ready = memoryview(self._member.decompress(self._input, _MOST_AT_ONCE))
+        if self._member.eof:
+            self._whole = True
+            self._input = self._member.unused_data.lstrip(b"\0")
+        else:
+            self._input = self._member.unconsumed_tail
+        return True
 
 
 def is_compressed(path: str) -> bool:

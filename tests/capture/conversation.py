@@ -1,0 +1,75 @@
+"""A conversation whose calls are known, as segments that a test may cut, mix, repeat and drop."""
+
+from __future__ import annotations
+
+import struct
+
+from kafkaframes.capture.layout import ACK, PSH
+from kafkaframes.capture.writer import Conversation, _record, file_header
+from kafkaframes.messages import message
+from kafkaframes.messages.headers import encode_request, encode_response
+from kafkaframes.records.build import build_records
+
+CLIENT, SERVER = 0, 1
+START = 1_700_000_000_000_000_000
+
+
+def framed(data):
+    return struct.pack(">i", len(data)) + data
+
+
+def produce(acks):
+    records = build_records([{"key": b"k", "value": b"v" * 20}] * 2)
+    data = [{"name": "orders", "partitionData": [{"index": 0, "records": ""}]}]
+    body = message("ProduceRequest").from_json(
+        {"transactionalId": None, "acks": acks, "timeoutMs": 1000, "topicData": data}, 7
+    )
+    body.topic_data[0].partition_data[0].records = records
+    return body
+
+
+def calls():
+    """Yield (API key, version, request body, response body or None)."""
+    yield (
+        18,
+        3,
+        message("ApiVersionsRequest")(client_software_name="soft", client_software_version="1"),
+        message("ApiVersionsResponse")(),
+    )
+    yield 3, 5, message("MetadataRequest")(topics=[]), message("MetadataResponse")(controller_id=1)
+    yield 0, 7, produce(1), message("ProduceResponse")()
+    yield 0, 7, produce(0), None
+    yield 12, 4, message("HeartbeatRequest")(group_id="g", member_id="m"), message("HeartbeatResponse")(error_code=27)
+    yield 10, 1, message("FindCoordinatorRequest")(key="g"), message("FindCoordinatorResponse")(host="h", port=1)
+
+
+def streams(client_id="tester"):
+    """Return the bytes of both sides, and of each call (key, version, correlation id, request size, response size)."""
+    asked, answered, known = b"", b"", []
+    for number, (key, version, request, response) in enumerate(calls(), 100):
+        one = framed(encode_request(request, version, correlation_id=number, client_id=client_id))
+        other = b"" if response is None else framed(encode_response(response, version, correlation_id=number))
+        known.append((key, version, number, len(one) - 4, len(other) - 4 if other else None, len(asked), len(answered)))
+        asked, answered = asked + one, answered + other
+    return asked, answered, known
+
+
+class Tape:
+    """Packets of one connection, in the order in which they are recorded."""
+
+    def __init__(self, *, initial=0, opening=True):
+        self.talk = Conversation(("10.0.0.1", 50000), ("10.0.0.2", 9092), initial=initial)
+        self.time = START
+        self.parts = [file_header("test")]
+        if opening:
+            self.parts.append(self.talk.opening(self.time))
+
+    def segment(self, side, offset, data):
+        self.time += 1_000_000
+        packet = self.talk._packet(side, self.talk.at(offset), self.talk.at(0), PSH | ACK, data)
+        self.parts.append(_record(self.time, packet))
+        return self
+
+    def write(self, path):
+        path.write_bytes(b"".join(self.parts))
+        return str(path)

@@ -1,0 +1,70 @@
+"""Mutilated captures: rows and named gaps, or one clear error; nothing is allocated for a length that is not there."""
+
+from __future__ import annotations
+
+import random
+import resource
+import struct
+from pathlib import Path
+
+import pytest
+from tests.capture.conversation import CLIENT, Tape, streams
+from tests.fuzz.captures import CAPTURES, check, damage, unpacked
+
+from kafkaframes.capture.reader import CaptureOptions, read_capture
+
+DATA = Path(__file__).parent.parent / "data" / "captures"
+LARGEST_GROWTH = 400 << 20
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_damaged_files_give_rows_or_one_error(seed, tmp_path):
+    random_ = random.Random(seed)
+    check(damage(bytearray(unpacked(CAPTURES[seed % len(CAPTURES)])[:20_000]), random_), random_, tmp_path)
+
+
+def test_a_file_that_is_cut_anywhere_is_read_up_to_there(tmp_path):
+    raw = unpacked(DATA / "raw-resets-broker43.pcap")
+    path, last = tmp_path / "x.pcap", 0
+    for size in [*range(24, 400, 37), *range(400, len(raw), 997), len(raw)]:
+        path.write_bytes(raw[:size])
+        found = read_capture(str(path), CaptureOptions(columns=("apiName",)))
+        count = sum(batch.num_rows for batch in found)
+        assert count >= last
+        last = count
+        assert all("ends inside a packet" in problem.reason for problem in found.problems)
+    assert last == 28
+
+
+def test_damage_in_the_middle_is_named_and_what_follows_is_read(tmp_path):
+    raw = bytearray(unpacked(DATA / "raw-resets-broker43.pcap"))
+    at = 24
+    while at < 5000:
+        at += 16 + int.from_bytes(raw[at + 8 : at + 12], "little")
+    raw[at : at + 16] = b"\xff" * 16
+    path = tmp_path / "x.pcap"
+    path.write_bytes(raw)
+    gaps = read_capture(str(path), CaptureOptions(table="gaps")).read_all().to_pylist()
+    assert any(row["connection"] is None and "damaged" in row["reason"] for row in gaps)
+    assert 15 < read_capture(str(path)).read_all().num_rows <= 28
+
+
+@pytest.mark.parametrize("size", [2**31 - 1, -1, 0, 3, 104857600, 104857601])
+def test_lengths_that_lie_cost_nothing(size, tmp_path):
+    asked, _, known = streams()
+    tape = (
+        Tape().segment(CLIENT, 0, asked).segment(CLIENT, len(asked), struct.pack(">i", size) + b"\0\3\0\5" + bytes(50))
+    )
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = read_capture(tape.write(tmp_path / "x.pcapng"), CaptureOptions(columns=("correlationId",))).read_all()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < LARGEST_GROWTH >> 10
+    assert {call[2] for call in known} <= set(found.column(0).to_pylist())
+
+
+def test_gzip_that_breaks_off_is_named(tmp_path):
+    raw = (DATA / "sasl-raw-tokens-broker39.pcap.gz").read_bytes()
+    path = tmp_path / "x.pcap.gz"
+    path.write_bytes(raw[: len(raw) // 2])
+    found = read_capture(str(path))
+    assert 0 < found.read_all().num_rows < 290
+    assert any("break off" in problem.reason for problem in found.problems)

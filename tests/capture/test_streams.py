@@ -1,0 +1,148 @@
+"""TCP as it comes: a known conversation cut, mixed, repeated, overlapped and with holes at every byte of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.capture.conversation import CLIENT, SERVER, Tape, streams
+
+from kafkaframes.capture.reader import CaptureOptions, read_capture
+
+ASKED, ANSWERED, KNOWN = streams()
+COLUMNS = (
+    "apiKey", "apiVersion", "correlationId", "requestSizeBytes", "responseSizeBytes", "requestOffset",
+    "responseOffset", "requestState", "responseState",
+)  # fmt: skip
+STEP = 7
+
+
+def found(path, **options):
+    rows = read_capture(path, CaptureOptions(columns=COLUMNS, **options)).read_all().to_pylist()
+    return [tuple(row[name] for name in COLUMNS) for row in rows]
+
+
+def expected():
+    return sorted(
+        (
+            key,
+            version,
+            number,
+            asked,
+            answered,
+            at,
+            None if answered is None else place,
+            "whole",
+            "none" if answered is None else "whole",
+        )
+        for key, version, number, asked, answered, at, place in KNOWN
+    )
+
+
+def both(path, tape, **options):
+    return sorted(found(tape.write(path), **options), key=lambda row: row[2])
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "x.pcapng"
+
+
+def by_number(rows):
+    return sorted(rows, key=lambda row: row[2])
+
+
+def test_cut_at_every_byte(path):
+    for cut in range(0, len(ASKED), 3):
+        tape = Tape().segment(CLIENT, 0, ASKED[:cut]).segment(CLIENT, cut, ASKED[cut:])
+        back = min(cut, len(ANSWERED))
+        tape.segment(SERVER, 0, ANSWERED[:back]).segment(SERVER, back, ANSWERED[back:])
+        assert both(path, tape) == by_number(expected()), cut
+
+
+def test_a_byte_at_a_time_and_numbers_that_wrap(path):
+    tape = Tape(initial=2**32 - 60)
+    for at in range(len(ASKED)):
+        tape.segment(CLIENT, at, ASKED[at : at + 1])
+    for at in range(len(ANSWERED)):
+        tape.segment(SERVER, at, ANSWERED[at : at + 1])
+    assert both(path, tape) == by_number(expected())
+    assert both(path, tape, window_bytes=2000) == by_number(expected())
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_mixed_repeated_and_overlapping_segments(tmp_path_factory, data):
+    """Segments that cover a stream, in any order, with whatever overlap, and some twice."""
+    path = tmp_path_factory.mktemp("mixed") / "x.pcapng"
+    pieces = []
+    for side, stream in ((CLIENT, ASKED), (SERVER, ANSWERED)):
+        at = 0
+        while at < len(stream):
+            size = data.draw(st.integers(1, 120))
+            back = data.draw(st.integers(0, min(at, 40)))
+            pieces.append((side, at - back, stream[at - back : at + size]))
+            at += size
+    pieces += data.draw(st.lists(st.sampled_from(pieces), max_size=5))
+    tape = Tape()
+    for piece in data.draw(st.permutations(pieces)):
+        tape.segment(*piece)
+    assert both(path, tape) == by_number(expected())
+
+
+@pytest.mark.parametrize("size", [1, 5, 60])
+@pytest.mark.parametrize("side", [CLIENT, SERVER])
+def test_a_hole_at_every_byte_loses_nothing_else_and_invents_nothing(path, side, size):
+    """Calls that the hole does not touch are whole; what is given as whole was said."""
+    stream = (ASKED, ANSWERED)[side]
+    for at in range(0, len(stream) - size, STEP):
+        tape = Tape()
+        for one, data in ((CLIENT, ASKED), (SERVER, ANSWERED)):
+            if one != side:
+                tape.segment(one, 0, data)
+                continue
+            tape.segment(one, 0, data[:at])
+            edges = _frame_edges(data, at + size)
+            for start, end in pairwise(edges):
+                tape.segment(one, start, data[start:end])
+        rows = found(tape.write(path))
+        whole = {row for row in rows if row[7] == "whole" and row[8] in ("whole", "none")}
+        assert whole <= set(expected()), at
+        for call in KNOWN:
+            begins, length = (call[5], call[3]) if side == CLIENT else (call[6], call[4] or -4)
+            touched = begins < at + size and at < begins + length + 4
+            if not touched:
+                assert any(row[2] == call[2] and row[7] == "whole" for row in rows), (at, call)
+
+
+def _frame_edges(stream, start):
+    """Return where frames start from ``start`` on, as a sender writes them."""
+    edges, at = [], 0
+    while at < len(stream):
+        if at > start:
+            edges.append(at)
+        at += 4 + int.from_bytes(stream[at : at + 4], "big")
+    return [start, *edges, len(stream)]
+
+
+def test_a_connection_that_began_before(path):
+    """No SYN, and the first frame is only half there: what follows is found."""
+    for lost in range(1, KNOWN[0][3], 5):
+        tape = Tape(opening=False)
+        edges = _frame_edges(ASKED, lost)
+        for start, end in pairwise(edges):
+            tape.segment(CLIENT, start, ASKED[start:end])
+        tape.segment(SERVER, 0, ANSWERED)
+        numbers = {row[2] for row in found(tape.write(path)) if row[7] == "whole"}
+        assert numbers == {call[2] for call in KNOWN[1:]}, lost
+
+
+def test_one_direction_only(path):
+    assert [row[:4] for row in by_number(found(Tape().segment(CLIENT, 0, ASKED).write(path)))] == [
+        call[:4] for call in KNOWN
+    ]
+    answers = found(Tape().segment(SERVER, 0, ANSWERED).write(path))
+    assert {row[2] for row in answers} == {call[2] for call in KNOWN if call[4] is not None}
+    assert all(row[7] == "missing" and row[0] is None for row in answers)

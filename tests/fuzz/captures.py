@@ -1,0 +1,93 @@
+"""Feed damaged captures to the reader for a while: rows, named gaps or one clear error, never a crash or a hang.
+
+Run: python tests/fuzz/captures.py [--seconds 60] [--seed 1]
+
+Targets: the container (pcap, pcapng), packets (link layers, IP, TCP), streams and frames, by changes anywhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from kafkaframes.capture.files import open_bytes  # noqa: E402
+from kafkaframes.capture.reader import CaptureOptions, read_capture  # noqa: E402
+from kafkaframes.errors import KafkaframesError  # noqa: E402
+
+CAPTURES = sorted((ROOT / "tests" / "data" / "captures").glob("*.pcap*"))
+MOST_BYTES = 60_000
+TABLES = ("calls", "connections", "gaps", "packets", "records")
+
+
+def unpacked(path: Path) -> bytes:
+    with open_bytes(str(path)) as file:
+        return file.read(MOST_BYTES)
+
+
+def damage(raw: bytearray, random_: random.Random) -> bytes:
+    """Change, drop, repeat or insert a few bytes; numbers become large, negative or 0."""
+    for _ in range(random_.randrange(1, 8)):
+        place = random_.randrange(len(raw))
+        how = random_.randrange(5)
+        if how == 0:
+            raw[place] = random_.choice((0, 1, 0x7F, 0x80, 0xFF, random_.randrange(256)))
+        elif how == 1:
+            raw[place : place + 4] = random_.choice((b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", bytes(4), b"\0\0\0\x04"))
+        elif how == 2:
+            del raw[place : place + random_.randrange(1, 60)]
+        elif how == 3:
+            raw[place:place] = raw[max(place - 80, 0) : place]
+        else:
+            raw[place:place] = random_.randbytes(random_.randrange(1, 9))
+    return bytes(raw[: random_.randrange(len(raw) + 1)] if random_.randrange(5) == 0 else raw)
+
+
+def check(raw: bytes, random_: random.Random, folder: Path) -> None:
+    """Read it as every table, with some window; what comes is rows or an error of ours."""
+    path = folder / "x.pcap"
+    path.write_bytes(raw)
+    window = random_.choice((300, 5000, 1 << 20))
+    ports = random_.choice(((), (19500, 19510, 19512)))
+    try:
+        for table in TABLES:
+            read_capture(
+                str(path), CaptureOptions(table=table, window_bytes=window, ports=ports)
+            ).read_all().to_pylist()
+    except KafkaframesError as error:
+        if str(path) not in str(error):
+            raise AssertionError(f"an error that does not name the file: {error}") from error
+
+
+def main() -> None:
+    """Fuzz until the time is over; on a failure the seed and the run are told, and the file is kept."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    random_ = random.Random(options.seed)
+    originals = [unpacked(path) for path in CAPTURES]
+    stop, runs, slowest = time.monotonic() + options.seconds, 0, 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        while time.monotonic() < stop:
+            raw = damage(bytearray(random_.choice(originals)), random_)
+            started = time.monotonic()
+            try:
+                check(raw, random_, Path(folder))
+            except BaseException:
+                Path("failed.pcap").write_bytes(raw)
+                print(f"seed {options.seed}, run {runs}: kept as failed.pcap")
+                raise
+            runs += 1
+            slowest = max(slowest, time.monotonic() - started)
+    print(f"{runs} damaged captures, the slowest took {slowest:.2f} s")
+
+
+if __name__ == "__main__":
+    main()
