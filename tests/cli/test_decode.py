@@ -1,11 +1,13 @@
 """decode, encode, diff, spec show-codec: what a person sees, whole and broken."""
 
+import base64
 import json
 
 import pytest
 from click.testing import CliRunner
 from tests.messages.values import make_value
 
+import kafkaframes
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import DecodeError, EncodeError, OptionError
 from kafkaframes.messages import message
@@ -143,3 +145,41 @@ def test_show_codec_prints_the_functions():
     assert "def read_MetadataResponseTopic_array(buf, p, end, count):" in text
     assert "def write_MetadataResponse(o, put):" in text
     compile(text, "codec", "exec")
+
+
+def test_records_are_known_by_their_magic_and_drawn_byte_by_byte(tmp_path):
+    path = tmp_path / "batch"
+    path.write_bytes(kafkaframes.build_records({"value": [b"v", b"w"], "timestamp": [1000, 1300]}, codec="gzip"))
+    code, text, _ = run("decode", str(path))
+    assert code == 0, text
+    assert "batches[0].attributes" in text
+    assert "# batches[0].records, decompressed:" in text
+    assert "300 -> 1300  zig-zag of 600, 11011000 00000100" in text
+    assert "zig-zag" not in run("decode", str(path), "--depth", "1")[1]
+
+
+def test_damaged_records_are_drawn_up_to_the_damage(tmp_path):
+    data = bytearray(kafkaframes.build_records({"value": [b"v", b"w"]}))
+    data[61] = 0x7F  # a negative length
+    (tmp_path / "batch").write_bytes(data)
+    code, text, error = run("decode", str(tmp_path / "batch"), "--records")
+    assert code != 0
+    assert isinstance(error, DecodeError)
+    assert "wrong: the bytes give" in text
+    assert "bytes not understood" in text
+
+
+def test_batches_inside_a_produce_request_unfold():
+    records = kafkaframes.build_records({"value": [b"hello"]})
+    partition = {"index": 0, "records": base64.b64encode(records).decode()}
+    topic = {"name": "t", "partitionData": [partition]}
+    form = {"transactionalId": None, "acks": 1, "timeoutMs": 5, "topicData": [topic]}
+    body = message("ProduceRequest").from_json(form, 9).encode(9)
+    plain = run("decode", body.hex(), "--message", "ProduceRequest", "--version", "9")[1]
+    assert "value_length" not in plain
+    code, text, _ = run("decode", body.hex(), "--message", "ProduceRequest", "--version", "9", "--depth", "2")
+    assert code == 0, text
+    assert "batches[0].records[0].value_length" in text
+    start = body.index(records)
+    assert f"{start:08x}  00 00 00 00 00 00 00 00" in text
+    assert "0 -> 0  zig-zag of 0, 00000000" in text

@@ -10,6 +10,7 @@ import click
 
 from kafkaframes.cli.frames import annotate, read_bytes, which_message
 from kafkaframes.messages.annotate import Annotated, Run
+from kafkaframes.records.annotate import HEADERS, RECORDS, Drawing, are_records, draw_records
 
 _BYTES_A_LINE: Final = 16
 _MOST_LINES: Final = 4  # of one run; --all shows every byte
@@ -22,30 +23,77 @@ _MOST_LINES: Final = 4  # of one run; --all shows every byte
     "--json", "as_json", is_flag=True, help="print Kafka's JSON form instead, records as base64, with unknown tags"
 )
 @click.option("--all", "show_all", is_flag=True, help="every byte of long values")
-def command(source: str, as_json: bool, show_all: bool, **which: Any) -> None:
-    """Print what each byte of a frame or a message is.
+@click.option("--records", is_flag=True, help="the bytes are batches or a message set, as in a segment")
+@click.option(
+    "--depth",
+    type=click.IntRange(0, 2),
+    help="records: 1 draws the headers of batches, 2 the records in them; default: 2, inside messages 0",
+)
+def command(source: str, as_json: bool, show_all: bool, records: bool, depth: int | None, **which: Any) -> None:
+    """Print what each byte of a frame, a message or a batch of records is.
 
     A request names itself (with or without its size); a response takes --api and --version, any body --message and
-    --version. Broken bytes are shown up to the break; the exit status is then 2.
+    --version. Batches and message sets are known by their magic and their CRC (--records: also damaged ones); each
+    varint is shown with the number whose zig-zag value it is, and its bits. With --depth those inside Produce and Fetch
+    are drawn too. Broken bytes are shown up to the break; the exit status is then 2.
     """
     data = read_bytes(source)
+    if records or (not as_json and not which["api"] and not which["name"] and are_records(data)):
+        drawings = draw_records(data, depth=RECORDS if depth is None else max(depth, HEADERS))
+        _print_drawings(drawings, show_all=show_all)
+        return
     annotated = annotate(data, **which)
     if as_json:
         forms = {name: value.to_json(version, records="base64") for name, version, value in annotated.values}
         click.echo(json.dumps(forms, indent=2, ensure_ascii=False))
     else:
-        for line in dump_lines(data, annotated, show_all=show_all):
+        for line in dump_lines(data, annotated, show_all=show_all, depth=depth or 0):
             click.echo(line)
     if annotated.error is not None:
         raise annotated.error
 
 
-def dump_lines(data: bytes, annotated: Annotated, *, show_all: bool = False) -> Iterator[str]:
-    """Yield the lines of the dump: position, bytes, field, value."""
+def _print_drawings(drawings: list[Drawing], *, show_all: bool) -> None:
+    for line in drawing_lines(drawings, show_all=show_all):
+        click.echo(line)
+    for drawing in drawings:
+        if drawing.error is not None:
+            raise drawing.error
+
+
+def drawing_lines(drawings: list[Drawing], *, start: int = 0, show_all: bool = False) -> Iterator[str]:
+    """Yield the lines of drawn records; positions of the first drawing count from ``start``."""
+    for number, drawing in enumerate(drawings):
+        if drawing.title:
+            yield f"# {drawing.title}"
+        first = 0 if number else start
+        width = min(max((len(run.path) for run in drawing.runs), default=0), 70)
+        for run in drawing.runs:
+            yield from _lines(
+                drawing.data[run.start : run.end], first + run.start, f"{run.path:<{width}}  {run.words}", show_all
+            )
+        if drawing.error is not None and drawing.position < len(drawing.data):
+            rest = drawing.data[drawing.position :]
+            at = first + drawing.position
+            shown = rest[:_BYTES_A_LINE].hex(" ")
+            yield f"{at:08x}  {shown:<47}  ... {len(rest)} bytes not understood: {drawing.error}"
+        elif drawing.error is not None:
+            yield f"          {drawing.error}"
+
+
+def dump_lines(data: bytes, annotated: Annotated, *, show_all: bool = False, depth: int = 0) -> Iterator[str]:
+    """Yield the lines of the dump: position, bytes, field, value; with a depth, records are drawn as well."""
     for name, version, _ in annotated.values:
         yield f"# {name} version {version}"
     paths = max((len(_label(run)) for run in annotated.runs), default=0)
     for run in annotated.runs:
+        if depth and run.what == "records" and run.value:
+            held = data[run.end - len(run.value) : run.end]
+            yield from _lines(
+                data[run.start : run.end - len(held)], run.start, f"{_label(run)}  {len(held)} bytes", False
+            )
+            yield from drawing_lines(draw_records(held, depth=depth), start=run.end - len(held), show_all=show_all)
+            continue
         yield from _run_lines(data, run, min(paths, 70), show_all)
     if annotated.error is not None:
         rest = data[annotated.position :]
@@ -60,11 +108,15 @@ def _label(run: Run) -> str:
 
 
 def _run_lines(data: bytes, run: Run, width: int, show_all: bool) -> Iterator[str]:
-    raw = data[run.start : run.end]
+    return _lines(data[run.start : run.end], run.start, f"{_label(run):<{width}}  {run.text()}", show_all)
+
+
+def _lines(raw: bytes, start: int, words: str, show_all: bool) -> Iterator[str]:
+    """Yield the lines of some bytes that stand at ``start``, with what they are beside the first."""
     lines = [raw[at : at + _BYTES_A_LINE] for at in range(0, len(raw), _BYTES_A_LINE)] or [b""]
     shown = lines if show_all else lines[:_MOST_LINES]
     for index, line in enumerate(shown):
-        text = f"{run.start + index * _BYTES_A_LINE:08x}  {line.hex(' '):<47}"
-        yield f"{text}  {_label(run):<{width}}  {run.text()}" if index == 0 else text.rstrip()
+        text = f"{start + index * _BYTES_A_LINE:08x}  {line.hex(' '):<47}"
+        yield f"{text}  {words}" if index == 0 else text.rstrip()
     if len(shown) < len(lines):
         yield f"          ... {len(raw) - len(shown) * _BYTES_A_LINE} bytes more"

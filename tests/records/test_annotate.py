@@ -1,0 +1,90 @@
+"""What is drawn of batches: every byte once, what the reader reads, and an end at the damage."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.records import mutations
+
+import kafkaframes
+from kafkaframes.records.annotate import HEADERS, RECORDS, are_records, draw_records
+from kafkaframes.records.batch import read_values
+
+VECTORS = sorted((Path(__file__).parent.parent / "data" / "records").glob("*.bin"))
+
+
+def assert_drawn(data, depth=RECORDS):
+    """Runs follow each other without gaps; where there is no error they reach the end."""
+    drawings = draw_records(data, depth=depth)
+    for drawing in drawings:
+        for before, run in itertools.pairwise(drawing.runs):
+            assert before.end == run.start
+        assert all(0 <= run.start < run.end <= len(drawing.data) for run in drawing.runs)
+        assert drawing.error is not None or drawing.position == len(drawing.data)
+    return drawings
+
+
+def drawn(data, **options):
+    drawings = assert_drawn(data, **options)
+    return {run.path: run.words for drawing in drawings for run in drawing.runs}
+
+
+def test_a_varint_is_shown_with_its_zig_zag_value_and_its_bits():
+    data = kafkaframes.build_records({"value": [b"v", b"w"], "timestamp": [1000, 1300]}, base_offset=7)
+    found = drawn(data)
+    assert found["batches[0].records[1].timestamp_delta"] == "300 -> 1300  zig-zag of 600, 11011000 00000100"
+    assert found["batches[0].records[1].offset_delta"] == "1 -> 8  zig-zag of 2, 00000010"
+    assert found["batches[0].records[0].key_length"] == "-1  zig-zag of 1, 00000001"
+    assert found["batches[0].crc"].endswith("(right)")
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("record_format", [0, 1, 2])
+def test_all_records_are_drawn_whatever_the_codec(record_format, codec):
+    if codec == "zstd" and record_format < 2:
+        return
+    values = [b"value %d" % number * number for number in range(40)]
+    data = kafkaframes.build_records({"value": values}, codec=codec, record_format=record_format, batch_records=20)
+    drawings = assert_drawn(data)
+    assert [drawing.error for drawing in drawings] == [None] * len(drawings)
+    lengths = [run for one in drawings for run in one.runs if run.path.endswith(".value_length")]
+    wrappers = 2 if record_format < 2 and codec != "none" else 0
+    assert len(lengths) == 40 + wrappers
+    assert are_records(data)
+
+
+def test_depth_leaves_records_as_bytes():
+    data = kafkaframes.build_records({"value": [b"v"] * 9}, codec="gzip")
+    (drawing,) = assert_drawn(data, HEADERS)
+    assert drawing.runs[-1].path == "batches[0].records"
+
+
+@pytest.mark.parametrize("path", VECTORS, ids=lambda path: path.stem)
+def test_vectors_are_drawn_up_to_their_damage(path):
+    assert_drawn(path.read_bytes())
+
+
+@given(st.integers(0, 1 << 40))
+def test_damage_that_the_reader_finds_is_drawn_as_damage(seed):
+    data = mutations.some_batch_v2(mutations.random.Random(seed), 0, damage=0.3)
+    (batch,) = read_values(data)
+    errors = [drawing.error for drawing in assert_drawn(data) if drawing.error is not None]
+    left_over = batch.damage is not None and "left" in batch.damage.reason  # drawn as bytes behind the last record
+    assert bool(errors) == (batch.damage is not None) or left_over
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_drawn_or_refused(data):
+    assert_drawn(data)
+    are_records(data)
+
+
+@given(st.integers(0, 1 << 40), st.integers(0, 3))
+def test_any_cut_of_a_log_is_drawn(seed, flips):
+    choose = mutations.random.Random(seed)
+    data = bytearray(mutations.some_log(seed))
+    for _ in range(flips):
+        data[choose.randrange(len(data))] ^= 1 << choose.randrange(8)
+    assert_drawn(bytes(data[: choose.randrange(len(data) + 1)]))
