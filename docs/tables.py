@@ -5,6 +5,7 @@ python docs/tables.py
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import kafkaframes
+from kafkaframes.broker.table import all_apis
 from kafkaframes.copies.decisions import CHECKS
 from kafkaframes.errors import EncodeError
 from kafkaframes.records.layout import CODECS
@@ -24,6 +26,10 @@ from kafkaframes.spark.write_options import WRITE_OPTIONS
 
 FORMATS = {0: "before 0.10", 1: "0.10", 2: "since 0.11"}
 ROOT = Path(__file__).parents[1]
+_SPEC = importlib.util.spec_from_file_location("migration_story", Path(__file__).with_name("migration_story.py"))
+assert _SPEC is not None and _SPEC.loader is not None  # noqa: PT018
+migration_story = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(migration_story)
 
 
 def rows(header: tuple[str, ...], body: list[tuple[str, ...]]) -> str:
@@ -104,6 +110,29 @@ def decisions_table() -> str:
     return rows(("check", "severity", "meaning"), body)
 
 
+def broker_apis_table() -> str:
+    """One row for each API that the embedded broker serves: its file says all of it."""
+    body = []
+    for api in all_apis().values():
+        low, high = api.range
+        notes = "; ".join(f"{versions}: {note}" for versions, note in api.notes.items())
+        told = "" if api.is_advertised else " (not advertised at first)"
+        gaps = "; ".join(api.gaps) or "none known"
+        body.append((f"{api.name} ({api.key})", f"{low}-{high}{told}", api.tier, api.behaviour, notes, gaps))
+    return rows(("API", "versions", "tier", "behaviour", "by version", "gaps"), body)
+
+
+def migration_table() -> str:
+    """One row for each step of KIP-31's migration, played against the embedded broker."""
+    body = [
+        (f"`{step.topic_format}`", f"V{step.producer}", f"V{step.consumer}", *map(str, step[3:]))
+        for step in migration_story.play()
+    ]
+    return rows(
+        ("message.format.version", "producer", "consumer", "bytes recompressed", "records down-converted"), body
+    )
+
+
 TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "formats": (ROOT / "README.md", formats_table),
     "options": (READING, options_table),
@@ -115,6 +144,8 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "internal": (READING, internal_table),
     "segments": (READING, segments_table),
     "storage": (READING, storage_table),
+    "broker-apis": (ROOT / "docs" / "broker-support.md", broker_apis_table),
+    "migration": (ROOT / "docs" / "migration.md", migration_table),
     "decisions": (ROOT / "docs" / "many-copies.md", decisions_table),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, Self, TypeVar
@@ -305,6 +306,27 @@ class Broker:
             state.create_topic(name, partitions, given)
 
         self.call(create)
+
+    def configure_topic(self, name: str, **configs: str | int | bool) -> None:
+        """Change settings of a topic; names are Kafka's with ``_`` for ``.``.
+
+        Raises:
+            OptionError: there is no such topic or setting.
+        """
+
+        def configure(state: BrokerState) -> None:
+            if name not in state.topics:
+                raise OptionError(f"no topic {name!r} here; there are {', '.join(state.topics) or 'none'}")
+            topic = state.topics[name]
+            wanted = topic.configs | {key.replace("_", "."): _text(value) for key, value in configs.items()}
+            check_topic_configs(state.settings, wanted)
+            state.configure_topic(topic, wanted)
+
+        self.call(configure)
+
+    def counters(self) -> Counter[str]:
+        """Return what was counted so far, by name: ``recompressed_bytes``, ``down_converted_records``, ``lost ...``."""
+        return self.call(lambda state: Counter(state.counters))
 
     def append(
         self, topic: str, records: Sequence[Mapping[str, Any]], *, partition: int = 0, batch_records: int = 1_000

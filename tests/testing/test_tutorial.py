@@ -1,0 +1,22 @@
+"""The tutorial of docs/testing.md is executed as it stands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
+EXAMPLES = 5
+
+
+def test_every_example_of_the_page_passes(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (tmp_path / "test_page.py").write_text("\n".join(blocks))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    if "kafkaframes" not in entry_points(group="pytest11").names:
+        command += ["-p", "kafkaframes.testing.plugin"]
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    assert f"{EXAMPLES} passed" in done.stdout, done.stdout
