@@ -14,6 +14,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from kafkaframes.kernels import demand, places, stock
 from kafkaframes.spark import java
 
 LOGS = Path(__file__).parents[2] / "examples" / "logs" / "kafka-4.3"
@@ -89,10 +90,12 @@ def standalone_cluster(tmp_path: Path) -> Iterator[str]:
     logs = []
     try:
         for number, command in enumerate(commands):
-            log = tmp_path / f"{number}.log"
+            log, home = tmp_path / f"{number}.log", tmp_path / f"home-{number}"
+            home.mkdir()  # as on a machine that has never seen this package
             logs.append(log)
             out = log.open("w")
-            processes.append(subprocess.Popen([SPARK_CLASS, *command], env=environment(), stdout=out, stderr=out))
+            own = environment() | {"HOME": str(home), "TMPDIR": str(home), "XDG_CACHE_HOME": ""}
+            processes.append(subprocess.Popen([SPARK_CLASS, *command], env=own, stdout=out, stderr=out))
             out.close()
         deadline = time.monotonic() + 90
         while logs[0].read_text().count("Registering worker") < 2:
@@ -106,10 +109,18 @@ def standalone_cluster(tmp_path: Path) -> Iterator[str]:
             process.wait(30)
 
 
-def test_a_standalone_cluster_of_two_workers_reads_every_record(standalone_cluster):
-    settings = "{'spark.driver.host': '127.0.0.1', 'spark.executor.memory': '512m', 'spark.cores.max': '2'}"
-    out = run(f"master={standalone_cluster!r}, config={settings}")
+@pytest.mark.parametrize("shipped", ["true", "false"])
+def test_a_standalone_cluster_of_two_workers_with_empty_homes_reads_every_record(standalone_cluster, tmp_path, shipped):
+    demand.make(stock.modules(), folder=places.cache_folder(), say=demand.tell)  # what the driver has to send
+    settings = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": "2"}
+    settings["spark.kafkaframes.shipKernels"] = shipped
+    out = run(f"master={standalone_cluster!r}, config={settings!r}")
     assert f"records {ORDERS} topics 1" in out
+    said = [path.read_text() for path in tmp_path.glob("worker-*/app-*/*/stderr")]
+    assert said
+    compiled = [text for text in said if "compiling kernels" in text]
+    assert bool(compiled) == (shipped == "false")
+    assert bool(list(tmp_path.glob("home-*/.cache/kafkaframes/*.so"))) == (shipped == "false")
 
 
 def test_spark_connect_reads_every_record():

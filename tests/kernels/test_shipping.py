@@ -1,0 +1,81 @@
+"""Kernels that travel with a Spark session: what is sent, and where a worker finds it (tests/interop: a cluster)."""
+
+import sys
+import zipfile
+from types import SimpleNamespace
+
+import pytest
+
+from kafkaframes.kernels import places, ready, stock
+from kafkaframes.spark import builder, shipping
+
+
+class Context:
+    """What is used of Spark's."""
+
+    def __init__(self, master="spark://host:7077"):
+        self.master = master
+        self.listArchives = []
+
+    def addArchive(self, path):  # noqa: N802
+        self.listArchives.append(path)
+
+
+def session(master="spark://host:7077", **settings):
+    return SimpleNamespace(sparkContext=Context(master), conf=settings)
+
+
+def test_the_archive_holds_every_unit_that_is_ready_and_is_sent_once():
+    spark = session()
+    if not [unit for unit in stock.units() if unit.file is not None and unit.file.is_file()]:
+        pytest.skip("nothing is compiled on this machine")
+    assert shipping.ship(spark)
+    assert shipping.ship(spark)
+    (sent,) = spark.sparkContext.listArchives
+    path, _, name = sent.partition("#")
+    assert name == shipping.NAME
+    with zipfile.ZipFile(path) as archive:
+        assert set(archive.namelist()) <= {places.file_name(module) for module in stock.modules()}
+        assert archive.namelist()
+
+
+def test_it_is_not_sent_if_it_is_not_wanted():
+    spark = session(**{shipping.SETTING: "false"})
+    assert not shipping.ship(spark)
+    assert not spark.sparkContext.listArchives
+
+
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
+def test_executors_on_this_machine_are_sent_nothing(master):
+    spark = session(master)
+    builder._ship_if_far(spark)
+    assert not spark.sparkContext.listArchives
+
+
+@pytest.fixture
+def worker(monkeypatch, tmp_path):
+    """A Python worker of Spark's, as far as one can tell."""
+    files = SimpleNamespace(_is_running_on_worker=True, getRootDirectory=lambda: str(tmp_path))
+    monkeypatch.setitem(sys.modules, "pyspark.core.files", SimpleNamespace(SparkFiles=files))
+    ready.forget()
+    yield files
+    monkeypatch.undo()
+    ready.forget()
+
+
+def test_a_worker_looks_where_spark_has_unpacked_the_archive(worker, tmp_path):
+    assert all(place.source != "what Spark was sent along" for place in places.places())
+    (tmp_path / shipping.NAME).mkdir(mode=0o755)
+    ready.forget()
+    (found,) = [place for place in places.places() if place.source == "what Spark was sent along"]
+    assert found.folder == tmp_path / shipping.NAME
+    assert found.refused is None
+    (tmp_path / shipping.NAME).chmod(0o777)
+    ready.forget()
+    (found,) = [place for place in places.places() if place.source == "what Spark was sent along"]
+    assert "0777" in found.refused
+
+
+def test_a_driver_does_not_look_there(worker):
+    worker._is_running_on_worker = False
+    assert shipping.unpacked() is None
