@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from kafkaframes.broker.state import FSYNC, BrokerState
+from kafkaframes.errors import StorageError
 from kafkaframes.partition import Flush
+
+_LOG = logging.getLogger(__name__)
 
 
 class GroupCommit:
@@ -15,7 +19,7 @@ class GroupCommit:
     def __init__(self, broker: BrokerState, loop: asyncio.AbstractEventLoop) -> None:
         self._broker = broker
         self._loop = loop
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: list[tuple[Callable[[], None], Callable[[], None]]] = []
         self._running: asyncio.Task[None] | None = None
         self.is_enabled = broker.durability == FSYNC
 
@@ -24,9 +28,9 @@ class GroupCommit:
         """Whether something was appended, or is being flushed, that an answer could acknowledge."""
         return self.is_enabled and bool(self._broker.unflushed or self._running)
 
-    def when_flushed(self, call: Callable[[], None]) -> None:
-        """Call ``call`` once everything that is appended now is on the disk."""
-        self._waiting.append(call)
+    def when_flushed(self, call: Callable[[], None], fail: Callable[[], None]) -> None:
+        """Call ``call`` once everything that is appended now is on the disk; ``fail`` if the disk has failed."""
+        self._waiting.append((call, fail))
         if self._running is None:
             self._running = self._loop.create_task(self._run())
 
@@ -34,16 +38,25 @@ class GroupCommit:
         try:
             while self._waiting:
                 waiting, self._waiting = self._waiting, []
-                partitions, self._broker.unflushed = self._broker.unflushed, set()
-                begun = [(one.log, one.log.begin_flush()) for one in partitions if not one.is_offline]
-                if begun:
-                    await self._loop.run_in_executor(None, _run, [flush for _, flush in begun])
-                for log, flush in begun:
-                    log.finish_flush(flush.offset, now_ms=self._broker.clock.now_ms)
-                for call in waiting:
-                    call()
+                is_flushed = await self._flush()
+                for call, fail in waiting:
+                    (call if is_flushed else fail)()
         finally:
             self._running = None
+
+    async def _flush(self) -> bool:
+        """Put what was appended on the disk; False if the disk fails: the log directory is offline then."""
+        partitions, self._broker.unflushed = self._broker.unflushed, set()
+        try:
+            begun = [(one.log, one.log.begin_flush()) for one in partitions if not one.is_offline]
+            if begun:
+                await self._loop.run_in_executor(None, _run, [flush for _, flush in begun])
+        except StorageError:
+            _LOG.exception("the disk failed: nothing that waits for it is acknowledged")
+            return False
+        for log, flush in begun:
+            log.finish_flush(flush.offset, now_ms=self._broker.clock.now_ms)
+        return True
 
     async def close(self) -> None:
         """Wait for the flush that is on its way."""

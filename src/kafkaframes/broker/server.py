@@ -217,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send(buffers)
             self._pump()
 
-        self._server.commit.when_flushed(go_on)
+        self._server.commit.when_flushed(go_on, self.abort)
 
     def _send(self, buffers: Buffers) -> None:
         if buffers and self.transport is not None and not self.transport.is_closing():

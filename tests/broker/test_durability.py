@@ -1,0 +1,162 @@
+"""What was acknowledged is there: after ``kill -9`` under load, after a torn tail, and never if the disk has failed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.assembly import open_broker
+from kafkaframes.connection import ClientConnection
+from kafkaframes.files.disk import LocalDisk
+from kafkaframes.files.memory_disk import MemoryDisk
+from kafkaframes.messages import message
+from kafkaframes.records.batch import read_values
+from kafkaframes.records.build import build_records
+
+
+def frame_of(number, producer_id, topic="orders"):
+    types = message("ProduceRequest")
+    records = build_records(
+        {"value": [b"%d" % number]},
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=number if producer_id >= 0 else -1,
+    )
+    row = types.PartitionProduceData(index=0, records=records)
+    return types(acks=-1, topic_data=[types.TopicProduceData(name=topic, partition_data=[row])])
+
+
+def ask(port, body, version):
+    connection = ClientConnection()
+    connection.send_request(body, version)
+    with socket.create_connection(("127.0.0.1", port), 5) as peer:
+        peer.sendall(connection.data_to_send())
+        while (frame := connection.next_response()) is None:
+            data = peer.recv(1 << 16)
+            if not data:
+                raise ConnectionError("closed")
+            connection.receive_data(data)
+    return frame.body
+
+
+class Writer(threading.Thread):
+    """Sends numbers until the broker is gone; remembers what was acknowledged."""
+
+    def __init__(self, port, producer_id, first):
+        super().__init__(daemon=True)
+        self.port, self.producer_id, self.next = port, producer_id, first
+        self.acknowledged = []
+
+    def run(self):
+        try:
+            while True:
+                answer = ask(self.port, frame_of(self.next, self.producer_id), 9)
+                assert answer.responses[0].partition_responses[0].error_code == 0
+                self.acknowledged.append(self.next)
+                self.next += 1
+        except OSError:
+            return
+
+
+def start(directory):
+    command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0", "--data-dir", str(directory)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ})
+    return process, int(re.search(r":(\d+)$", process.stderr.readline().strip())[1])
+
+
+def test_kill_9_under_load_loses_nothing_that_was_acknowledged_and_doubles_nothing(tmp_path):
+    acknowledged, producer_id, first = [], None, 0
+    for _ in range(2):
+        process, port = start(tmp_path)
+        try:
+            ask(
+                port,
+                message("MetadataRequest")(topics=[message("MetadataRequest").MetadataRequestTopic(name="orders")]),
+                4,
+            )
+            if producer_id is None:
+                producer_id = ask(port, message("InitProducerIdRequest")(transactional_id=None), 1).producer_id
+            writer = Writer(port, producer_id, first)
+            writer.start()
+            deadline = time.monotonic() + 30
+            while len(writer.acknowledged) < 15 and time.monotonic() < deadline:
+                time.sleep(0.01)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait(20)
+            process.stderr.close()
+        writer.join(10)
+        acknowledged += writer.acknowledged
+        first = writer.next  # the one that was on its way is sent again: it may be there already
+    assert len(acknowledged) > 20
+    with Broker(data_dir=tmp_path) as broker:
+        there = [int(record.value) for record in broker.records("orders")]
+    assert set(acknowledged) <= set(there)
+    assert len(there) == len(set(there))
+    assert there == sorted(there)
+
+
+@pytest.mark.parametrize("rest", [b"", bytes(100), b"\xff" * 40], ids=["cut", "zeros", "ones"])
+def test_a_tail_torn_at_every_byte_leaves_the_batches_before_it(rest):
+    disk = MemoryDisk()
+    state = open_broker(data_dir="/data", disk=disk)
+    log = state.create_topic("orders", 1).partitions[0].log
+    for number in range(4):
+        data = build_records({"value": [b"%d" % number]})
+        log.append_as_leader(data, leader_epoch=0, now_ms=state.clock.now_ms)
+    state.logs.abandon()
+    path = f"/data/orders-0/{0:020}.log"
+    whole = disk.read(path)
+    size = len(whole) // 4
+    for cut in range(2 * size, len(whole)):
+        file = disk.open_file(path)
+        file.truncate(0)
+        file.write(0, whole[:cut] + rest)
+        count = next(n for n in (4, 3, 2) if (whole[:cut] + rest).startswith(whole[: n * size]))  # zeros may be right
+        again = open_broker(data_dir="/data", disk=disk)
+        log = again.topics["orders"].partitions[0].log
+        assert log.log_end_offset == log.high_watermark == count
+        found = read_values(log.read(0, max_bytes=1 << 20).records)
+        assert [one.records[0].value for one in found] == [b"%d" % number for number in range(count)]
+        again.logs.abandon()
+
+
+class FailingDisk(LocalDisk):
+    """A disk whose ``fsync`` fails once it is told to."""
+
+    is_broken = False
+
+    def open_file(self, path):
+        file, disk = super().open_file(path), self
+        fsync = file.fsync
+
+        def failing():
+            if disk.is_broken and path.endswith(".log"):
+                raise OSError(5, "Input/output error")
+            fsync()
+
+        file.fsync = failing
+        return file
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_what_the_disk_did_not_take_is_not_acknowledged(tmp_path, monkeypatch):
+    monkeypatch.setattr("kafkaframes.files.disk.LocalDisk", FailingDisk)
+    broker = Broker(data_dir=tmp_path, durability="fsync", journal=False).start()
+    broker.create_topic("orders")
+    assert ask(broker.port, frame_of(0, -1), 9).responses[0].partition_responses[0].error_code == 0
+    monkeypatch.setattr(FailingDisk, "is_broken", True)
+    with pytest.raises(OSError, match=r"closed|reset"):
+        ask(broker.port, frame_of(1, -1), 9)
+    answer = ask(broker.port, frame_of(2, -1), 9)
+    assert answer.responses[0].partition_responses[0].error_code == 56  # KAFKA_STORAGE_ERROR
+    broker.kill()
