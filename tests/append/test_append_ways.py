@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.append.append_sets import NOW, a_set, some_settings
 from tests.append.append_sets import sealed as sealed_again
+from tests.records.borders import FIRST, columns_at_borders
 from tests.records.guarded import Guarded
 
 from kafkaframes.append import (
@@ -259,3 +260,19 @@ def test_what_does_not_shrink_gets_room_for_its_header():
     sent = build_records({"value": [random.Random(4).randbytes(5_000_000)], "timestamp": [NOW]}, batch_bytes=1 << 24)
     for codec in (*CODECS, "zstd"):
         assert_one_answer(sent, 50, AppendSettings(codec=codec, now_ms=NOW))
+
+
+@pytest.mark.parametrize("record_format", [1, 2])
+@pytest.mark.parametrize("codec", ["none", "gzip", "lz4"])
+def test_both_ways_at_every_border_of_a_length_a_count_and_a_delta(record_format, codec):
+    """In place, and written anew (another codec, format 1 as 2), each more than once."""
+    for what, columns in columns_at_borders(headers=record_format == 2):
+        sent = build_records(columns, record_format=record_format, codec=codec, batch_bytes=1 << 24)
+        for settings in (
+            AppendSettings(record_format=record_format, now_ms=FIRST),
+            AppendSettings(record_format=2, codec="lz4" if codec != "lz4" else "gzip", now_ms=FIRST),
+        ):
+            closely = answer_of(sent, 63, settings, validate_closely)
+            assert closely.records, what
+            for _ in range(2):
+                assert answer_of(sent, 63, settings) == closely, what

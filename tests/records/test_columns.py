@@ -8,11 +8,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.records.borders import columns_at_borders
 
 import kafkaframes
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.records import layout
 from kafkaframes.records.batch import read_values
+from kafkaframes.records.build import build_records
 from kafkaframes.records.chunks import Chunks, Memory
 from kafkaframes.records.columns import ReadOptions, RecordReader
 from kafkaframes.records.makers import COLUMNS
@@ -93,6 +95,17 @@ def assert_same(data, *, rules=MEMORY, chunk_bytes=1 << 20):
 @pytest.mark.parametrize("rules", [MEMORY, FILE])
 def test_columns_say_what_the_values_say(path, rules):
     assert_same(path.read_bytes(), rules=rules)
+
+
+@pytest.mark.parametrize("record_format", [0, 1, 2])
+def test_columns_say_what_the_values_say_at_every_border_of_a_length_a_count_and_a_delta(record_format):
+    for what, columns in columns_at_borders(headers=record_format == 2):
+        if record_format == 0:
+            columns = {name: column for name, column in columns.items() if name != "timestamp"}
+        data = build_records(columns, record_format=record_format, batch_bytes=1 << 24)
+        assert not assert_same(data), what
+        found = [row["value"] for row in rows_of_values(data, MEMORY)]
+        assert found == columns["value"], what
 
 
 def test_there_are_vectors():

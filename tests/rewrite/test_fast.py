@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.records import streams
+from tests.records.borders import columns_at_borders
 from tests.records.guarded import Guarded
 
 from kafkaframes.errors import EncodeError, LogDirError
@@ -309,3 +310,16 @@ def test_a_wrong_message_in_a_wrapper_is_damage(magic, wanted):
     kept, report, _ = rewritten(good + bad, dataclasses.replace(to, mode="PERMISSIVE"))
     assert kept.endswith(bad)
     assert [position for position, _ in report.damaged] == [len(good)]
+
+
+@pytest.mark.parametrize("record_format", [0, 1, 2])
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_both_ways_at_every_border_of_a_length_a_count_and_a_delta(record_format, codec):
+    settings = [RewriteSettings(record_format=2, codec=None), RewriteSettings(record_format=2, codec=Codec.GZIP)]
+    for what, columns in columns_at_borders(headers=record_format == 2):
+        if record_format == 0:
+            columns = {name: column for name, column in columns.items() if name != "timestamp"}
+        data = build_records(columns, record_format=record_format, codec=codec, batch_bytes=1 << 24)
+        for one in settings:
+            short, long = both_ways(data, one)
+            assert short == long, what
