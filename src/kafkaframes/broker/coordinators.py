@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID, uuid4
 
 from kafkaframes.broker.groups.coordinator import GroupCoordinator
 from kafkaframes.broker.groups.ports import Record, Timer
 from kafkaframes.broker.groups.settings import GroupSettings
-from kafkaframes.broker.state import BrokerState
-from kafkaframes.broker.topics import GROUP_OFFSETS, TRANSACTION_STATE
+from kafkaframes.broker.groups.share_state import ShareKey, ShareStates
+from kafkaframes.broker.state import BrokerState, text_of_id
+from kafkaframes.broker.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from kafkaframes.broker.transactions.coordinator import TransactionCoordinator, TransactionSettings
 from kafkaframes.files.names import TopicPartition
 
@@ -90,6 +92,21 @@ class LifeClock:
         return self.state.clock.call_later(delay_ms, call_if_open)
 
 
+@dataclass(slots=True)
+class ShareCoordinator:
+    """What share groups need beside their members.
+
+    Attributes:
+        states: where each group stands in each partition.
+        sessions: share sessions, by group and member.
+        lock_ms: for how long a record is given out.
+    """
+
+    states: ShareStates
+    lock_ms: int
+    sessions: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+
 def attach(state: BrokerState) -> None:
     """Make the coordinators, and let them read their topics.
 
@@ -116,6 +133,11 @@ def attach(state: BrokerState) -> None:
     )
     state.transactions = transactions
     transactions.load(state.internal.replay(TRANSACTION_STATE))
+    states = ShareStates(clock, TopicLog(state, SHARE_GROUP_STATE), text_of_id, lambda key: _wake(state, key))
+    states.load(state.internal.replay(SHARE_GROUP_STATE))
+    lock_ms = state.settings.text("group.share.record.lock.duration.ms") or "30000"
+    state.share_groups = ShareCoordinator(states, int(lock_ms))
+    state.features["share.version"] = (0, 1, 1)
     state.features["transaction.version"] = (0, 2, _TRANSACTION_VERSION)
     state.features["group.version"] = (0, 1, 1)
 
@@ -140,3 +162,11 @@ def _marker_writer(state: BrokerState, groups: GroupCoordinator) -> Callable[...
             groups.end_transaction(where.partition, producer_id, commit=commit)
 
     return write
+
+
+def _wake(state: BrokerState, key: ShareKey) -> None:
+    """Let fetches look again that wait at a partition whose records may have become free."""
+    topic = state.topics_by_id.get(key.topic_id)
+    partition = None if topic is None else topic.partition(key.partition)
+    if partition is not None:
+        partition.notify()

@@ -175,7 +175,7 @@ class ConsumerGroups:
         """Bump the group's epoch where somebody subscribes to something else, or topics have changed."""
         plan.epoch = group.epoch
         plan.regexes = self._resolved(group, plan, members)
-        plan.metadata_hash = self._hash(_all_topics(members.values(), plan.regexes))
+        plan.metadata_hash = hash_of_topics(self.topics, _all_topics(members.values(), plan.regexes))
         if has_changed or not group.epoch or plan.metadata_hash != group.metadata_hash or plan.regexes != group.regexes:
             plan.epoch = group.epoch + 1 if group.epoch else _FIRST_EPOCH
             plan.records.append(rows.epoch_record(group.group_id, plan.epoch, plan.metadata_hash))
@@ -193,17 +193,6 @@ class ConsumerGroups:
         for regex in group.regexes.keys() - found.keys():
             plan.records.append(rows.regex_record(group.group_id, regex, None))
         return found
-
-    def _hash(self, names: Iterable[str]) -> int:
-        """Return a number that tells subscribed topics from others: their names, ids and sizes."""
-        known = [(name, self.topics.find(name)) for name in sorted(names)]
-        there = [(name, found[0].hex, found[1]) for name, found in known if found is not None]
-        text = repr(there)
-        return (
-            0
-            if not there
-            else int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
-        )
 
     def _plan_targets(
         self,
@@ -300,7 +289,7 @@ class ConsumerGroups:
         left = {key: one for key, one in group.members.items() if key != member_id}
         unused = group.regexes.keys() - {one.regex for one in left.values()}
         names = _all_topics(left.values(), group.regexes)
-        metadata_hash = self._hash(names)
+        metadata_hash = hash_of_topics(self.topics, names)
         written = rows.member_tombstones(group.group_id, member_id)
         written += [rows.regex_record(group.group_id, regex, None) for regex in sorted(unused)]
         written.append(rows.epoch_record(group.group_id, group.epoch + 1, metadata_hash))
@@ -342,6 +331,14 @@ class ConsumerGroups:
         """Expect the members of a group that was read from the log to be heard of."""
         for member in list(group.members.values()):
             self._watch(group, member)
+
+
+def hash_of_topics(topics: Topics, names: Iterable[str]) -> int:
+    """Return a number that tells subscribed topics from others: their names, ids and sizes; 0 for none."""
+    known = [(name, topics.find(name)) for name in sorted(names)]
+    there = [(name, found[0].hex, found[1]) for name, found in known if found is not None]
+    digest = hashlib.blake2b(repr(there).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True) if there else 0
 
 
 def check(beat: Beat, *, may_lack_id: bool) -> None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from kafkaframes.broker.groups import consumer_records, records, refusal
+from kafkaframes.broker.groups import consumer_records, records, refusal, share_records
 from kafkaframes.broker.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
 from kafkaframes.broker.groups.commits import Commits, Offset, Producer
 from kafkaframes.broker.groups.consumer import ConsumerGroup
@@ -21,6 +21,9 @@ from kafkaframes.broker.groups.ports import Clock, CoordinatorLog, Record
 from kafkaframes.broker.groups.rebalance import Join, Leaving, Rebalances, Sync
 from kafkaframes.broker.groups.refusal import RefusedError
 from kafkaframes.broker.groups.settings import GroupSettings
+from kafkaframes.broker.groups.share import ShareGroup
+from kafkaframes.broker.groups.share_protocol import ShareBeat, ShareGroups
+from kafkaframes.broker.groups.share_protocol import check as check_share
 from kafkaframes.errors import DecodeError, KafkaframesError
 from kafkaframes.files.coordinators import coordinator_partition
 from kafkaframes.files.names import TopicPartition
@@ -110,11 +113,13 @@ class GroupCoordinator:
     commits: Commits = field(init=False)
     classic: Rebalances = field(init=False)
     consumer: ConsumerGroups = field(init=False)
+    share: ShareGroups = field(init=False)
 
     def __post_init__(self) -> None:
         self.commits = Commits(self.clock, self.settings, self.groups, self.write, lambda: self.log.partitions)
         self.classic = Rebalances(self.clock, self.settings, self.write, self.new_id)
         self.consumer = ConsumerGroups(self.clock, self.settings, self.write, self.topics)
+        self.share = ShareGroups(self.clock, self.settings, self.write, self.topics)
         self._expire_later()
 
     def write(self, group_id: str, rows: Sequence[Record], producer: Producer | None = None) -> None:
@@ -237,8 +242,39 @@ class GroupCoordinator:
         """
         group = self.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
-            what = "not found" if group is None else "is not a consumer group"
-            raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+            raise _not_found(group_id, group, "consumer")
+        return group
+
+    # ---------------------------------------------------------------------------------------------- share groups
+
+    def share_heartbeat(self, beat: ShareBeat) -> Beaten:
+        """Answer a ShareGroupHeartbeat.
+
+        Raises:
+            RefusedError: as Kafka refuses it.
+            KafkaframesError: the log did not take it.
+        """
+        check_share(beat)
+        group = self.groups.get(beat.group_id)
+        if group is None and beat.epoch == 0:
+            group = ShareGroup(beat.group_id)
+        if not isinstance(group, ShareGroup):
+            raise _not_found(beat.group_id, group, "share")
+        if beat.epoch < 0:
+            return self.share.leave(group, beat.member_id)
+        answer = self.share.heartbeat(group, beat)
+        self.groups[beat.group_id] = group
+        return answer
+
+    def share_group(self, group_id: str) -> ShareGroup:
+        """Return a share group.
+
+        Raises:
+            RefusedError: GROUP_ID_NOT_FOUND.
+        """
+        group = self.groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            raise _not_found(group_id, group, "share")
         return group
 
     def _replace(self, group: Group) -> None:
@@ -328,6 +364,8 @@ class GroupCoordinator:
     def _tombstones(group: Group) -> list[Record]:
         if isinstance(group, ConsumerGroup):
             return consumer_records.group_tombstones(group)
+        if isinstance(group, ShareGroup):
+            return share_records.group_tombstones(group)
         return [records.group_tombstone(group.group_id)]
 
     def _drop(self, group: Group) -> None:
@@ -363,6 +401,8 @@ class GroupCoordinator:
                 self.classic.revive(group)
             elif isinstance(group, ConsumerGroup):
                 self.consumer.revive(group)
+            elif isinstance(group, ShareGroup):
+                self.share.revive(group)
 
     def _replay(self, record: LoadedRecord) -> None:
         assert record.key is not None
@@ -380,6 +420,8 @@ class GroupCoordinator:
                 self.groups[group_id] = records.group_of(group_id, one.value)
         elif one.type in consumer_records.TYPES:
             self._replay_consumer(one)
+        elif one.type in share_records.TYPES:
+            self._replay_share(one)
 
     def _replay_consumer(self, one: CoordinatorRecord) -> None:
         group_id = one.key.group_id
@@ -394,6 +436,19 @@ class GroupCoordinator:
             group = self.groups[group_id] = ConsumerGroup(group_id)
         consumer_records.replay(group, one)
 
+    def _replay_share(self, one: CoordinatorRecord) -> None:
+        group_id = one.key.group_id
+        group = self.groups.get(group_id)
+        if one.type == share_records.EPOCH and one.value is None:
+            if isinstance(group, ShareGroup):
+                del self.groups[group_id]
+            return
+        if not isinstance(group, ShareGroup):
+            if one.value is None:
+                return
+            group = self.groups[group_id] = ShareGroup(group_id)
+        share_records.replay(group, one)
+
     def _replay_commit(
         self, group_id: str, where: TopicPartition, value: Any, transaction: tuple[int, int] | None
     ) -> None:
@@ -403,3 +458,8 @@ class GroupCoordinator:
         if group_id not in self.groups:
             self.groups[group_id] = ClassicGroup(group_id)
         self.commits.store.put(group_id, where, records.commit_of(value), transaction=transaction)
+
+
+def _not_found(group_id: str, group: Group | None, kind: str) -> RefusedError:
+    what = "not found" if group is None else f"is not a {kind} group"
+    return RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")

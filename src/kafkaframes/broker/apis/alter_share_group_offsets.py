@@ -1,0 +1,68 @@
+"""AlterShareGroupOffsets (91): a share group without members is made to stand elsewhere (KIP-932).
+
+Version 0.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import GROUP, error_of, refused
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.groups.refusal import RefusedError
+from kafkaframes.broker.groups.share_state import ShareKey
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.errors import KafkaframesError
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Set the start offsets."""
+    body, types = request.body, request.types
+    code, reason = refused(request, broker, GROUP, body.group_id), None
+    if code == NONE:
+        try:
+            broker.groups.share_group(body.group_id).check_delete()
+        except RefusedError as error:
+            code, reason = error.code, error.reason
+    if code != NONE:
+        return request.response(error_code=code, error_message=reason)
+    topics = []
+    for asked in body.topics:
+        topic = broker.topics.get(asked.topic_name)
+        rows = [
+            types.AlterShareGroupOffsetsResponsePartition(
+                partition_index=row.partition_index, error_code=_altered(request, broker, asked.topic_name, row)
+            )
+            for row in asked.partitions
+        ]
+        topic_id = NO_UUID if topic is None else topic.topic_id
+        topics.append(
+            types.AlterShareGroupOffsetsResponseTopic(topic_name=asked.topic_name, topic_id=topic_id, partitions=rows)
+        )
+    return request.response(responses=topics)
+
+
+def _altered(request: Request, broker: BrokerState, name: str, row: Any) -> int:
+    topic = broker.topics.get(name)
+    if not broker.access.allows(request.session, "READ", "TOPIC", name):
+        return CODE["TOPIC_AUTHORIZATION_FAILED"]
+    if topic is None or topic.partition(row.partition_index) is None:
+        return CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+    try:
+        key = ShareKey(request.body.group_id, topic.topic_id, row.partition_index)
+        broker.share_groups.states.reset(key, row.start_offset)
+    except KafkaframesError as error:
+        return error_of(error)
+    return NONE
+
+
+API = Api(
+    name="AlterShareGroupOffsets",
+    handle=handle,
+    tier="T6",
+    behaviour="Sets the start offsets of a share group without members.",
+)

@@ -1,0 +1,64 @@
+"""DeleteShareGroupOffsets (92): a share group without members forgets where it stood in topics (KIP-932).
+
+Version 0.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import GROUP, error_of, refused
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.groups.refusal import RefusedError
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.errors import KafkaframesError
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Forget the topics."""
+    body, types = request.body, request.types
+    code, reason = refused(request, broker, GROUP, body.group_id, "DELETE"), None
+    if code == NONE:
+        try:
+            broker.groups.share_group(body.group_id).check_delete()
+        except RefusedError as error:
+            code, reason = error.code, error.reason
+    if code != NONE:
+        return request.response(error_code=code, error_message=reason)
+    rows = []
+    for asked in body.topics:
+        topic = broker.topics.get(asked.topic_name)
+        rows.append(
+            types.DeleteShareGroupOffsetsResponseTopic(
+                topic_name=asked.topic_name,
+                topic_id=NO_UUID if topic is None else topic.topic_id,
+                error_code=_forgotten(request, broker, asked.topic_name),
+            )
+        )
+    return request.response(responses=rows)
+
+
+def _forgotten(request: Request, broker: BrokerState, name: str) -> int:
+    topic = broker.topics.get(name)
+    if not broker.access.allows(request.session, "READ", "TOPIC", name):
+        return CODE["TOPIC_AUTHORIZATION_FAILED"]
+    if topic is None:
+        return CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+    states = broker.share_groups.states
+    try:
+        for key in states.keys_of(request.body.group_id):
+            if key.topic_id == topic.topic_id:
+                states.forget(key)
+    except KafkaframesError as error:
+        return error_of(error)
+    return NONE
+
+
+API = Api(
+    name="DeleteShareGroupOffsets",
+    handle=handle,
+    tier="T6",
+    behaviour="Forgets where a share group without members stood in topics.",
+)

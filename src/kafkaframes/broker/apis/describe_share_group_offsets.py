@@ -1,0 +1,88 @@
+"""DescribeShareGroupOffsets (90): where share groups stand (KIP-932).
+
+Versions 0 and 1. A partition that the group has not begun is -1.
+
+* v1+: how many records are left (KIP-1226).
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import GROUP, refused
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.groups.refusal import RefusedError
+from kafkaframes.broker.groups.share_state import ShareKey, ShareStates
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import NO_UUID, BrokerState
+
+_NONE = -1
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Answer for each group."""
+    return request.response(groups=[_group(request, broker, asked) for asked in request.body.groups])
+
+
+def _group(request: Request, broker: BrokerState, asked: Any) -> Any:
+    made = request.types.DescribeShareGroupOffsetsResponseGroup
+    code, reason = refused(request, broker, GROUP, asked.group_id, "DESCRIBE"), None
+    if code == NONE:
+        try:
+            broker.groups.share_group(asked.group_id)
+        except RefusedError as error:
+            code, reason = error.code, error.reason
+    if code != NONE:
+        return made(group_id=asked.group_id, error_code=code, error_message=reason)
+    if asked.topics is None:
+        wanted = _everything(broker, asked.group_id)
+    else:
+        wanted = {topic.topic_name: list(topic.partitions) for topic in asked.topics}
+    topics = [_topic(request, broker, asked.group_id, name, indexes) for name, indexes in wanted.items()]
+    return made(group_id=asked.group_id, topics=topics)
+
+
+def _everything(broker: BrokerState, group_id: str) -> dict[str, list[int]]:
+    states: ShareStates = broker.share_groups.states
+    found: dict[str, list[int]] = {}
+    for key in states.keys_of(group_id):
+        topic = broker.topics_by_id.get(key.topic_id)
+        if topic is not None:
+            found.setdefault(topic.name, []).append(key.partition)
+    return found
+
+
+def _topic(request: Request, broker: BrokerState, group_id: str, name: str, indexes: list[int]) -> Any:
+    types = request.types
+    topic = broker.topics.get(name)
+    may = broker.access.allows(request.session, "DESCRIBE", "TOPIC", name)
+    states: ShareStates = broker.share_groups.states
+    rows = []
+    for index in indexes:
+        row = types.DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=_NONE)
+        partition = None if topic is None else topic.partition(index)
+        if not may:
+            row.error_code = CODE["TOPIC_AUTHORIZATION_FAILED"]
+        elif topic is None or partition is None:
+            row.error_code = CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+        else:
+            key = ShareKey(group_id, topic.topic_id, index)
+            row.start_offset = states.start_of(key)
+            if row.start_offset >= 0:
+                done = states.partitions[key].done_ahead if key in states.partitions else 0
+                row.lag = max(partition.log.high_watermark - row.start_offset - done, 0)
+        rows.append(row)
+    topic_id = NO_UUID if topic is None else topic.topic_id
+    return types.DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=rows)
+
+
+API = Api(
+    name="DescribeShareGroupOffsets",
+    handle=handle,
+    tier="T6",
+    behaviour="Start offset and lag of share groups.",
+    notes={"v1+": "lag"},
+)

@@ -1,0 +1,57 @@
+"""ShareAcknowledge (79): a member of a share group says what became of records (KIP-932).
+
+Versions 1 and 2; version 0 was Kafka 4.0's early access. Each run of records is accepted, released, rejected or a gap,
+whole or not at all.
+
+* v2+: renewing locks (KIP-1222).
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis import _share
+from kafkaframes.broker.apis._groups import GROUP, refused
+from kafkaframes.broker.apis._share import FINAL
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Take the member's word, partition by partition."""
+    body, types = request.body, request.types
+    code = refused(request, broker, GROUP, body.group_id or "")
+    if code == NONE and (not body.group_id or not body.member_id):
+        code = CODE["INVALID_REQUEST"]
+    if code != NONE:
+        return request.response(error_code=code)
+    code, session = _share.enter(request, broker, may_begin=False)
+    if session is None:
+        return request.response(error_code=code)
+    topics = []
+    for topic in body.topics:
+        rows = [
+            types.PartitionData(
+                partition_index=row.partition_index,
+                error_code=_share.acknowledge(
+                    request, broker, (topic.topic_id, row.partition_index), row.acknowledgement_batches
+                ),
+            )
+            for row in topic.partitions
+        ]
+        topics.append(types.ShareAcknowledgeTopicResponse(topic_id=topic.topic_id, partitions=rows))
+    if body.share_session_epoch == FINAL:
+        _share.end(request, broker)
+    return request.response(responses=topics, acquisition_lock_timeout_ms=broker.share_groups.lock_ms)
+
+
+API = Api(
+    name="ShareAcknowledge",
+    handle=handle,
+    tier="T6",
+    versions=(1, 2),
+    behaviour="Accepts, releases, rejects records; a run of them whole or not at all.",
+    notes={"v2+": "renewing locks"},
+)

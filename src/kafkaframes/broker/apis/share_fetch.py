@@ -1,0 +1,170 @@
+"""ShareFetch (78): a member of a share group is given records, and acknowledges earlier ones (KIP-932).
+
+Versions 1 and 2; version 0 was Kafka 4.0's early access. Records are locked for the member until it acknowledges them
+or the lock times out; then they are given to whoever asks, five times at most.
+
+* v2+: how records are taken (``ShareAcquireMode``): here never more than ``MaxRecords``; renewing locks (KIP-1222).
+
+Gaps: ``share.isolation.level`` is always read_uncommitted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis import _share
+from kafkaframes.broker.apis._groups import refused
+from kafkaframes.broker.apis._share import FINAL, Place, Session
+from kafkaframes.broker.errors import CODE, NONE, code_of
+from kafkaframes.broker.fetching import Wait
+from kafkaframes.broker.groups.share_partition import Acquired
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.topics import Partition
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.partition.append_info import headers_of
+from kafkaframes.partition.fetch import HIGH_WATERMARK
+
+_GROUP = 0
+_Given = dict[Place, tuple[int, bytes, list[Acquired]]]
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Take acknowledgements, then give records, at once or when there are some."""
+    body = request.body
+    code = refused(request, broker, _GROUP, body.group_id or "")
+    if code == NONE and (not body.group_id or not body.member_id):
+        code = CODE["INVALID_REQUEST"]
+    if code != NONE:
+        return request.response(error_code=code)
+    code, session = _share.enter(request, broker, may_begin=True)
+    if session is None:
+        return request.response(error_code=code)
+    acknowledged = {
+        (topic.topic_id, row.partition_index): _share.acknowledge(
+            request, broker, (topic.topic_id, row.partition_index), row.acknowledgement_batches
+        )
+        for topic in body.topics
+        for row in topic.partitions
+        if row.acknowledgement_batches
+    }
+    if body.share_session_epoch == FINAL:
+        _share.end(request, broker)
+        return _answer(request, broker, {}, acknowledged)
+    _update(session, request)
+    return _give_or_wait(request, broker, session, acknowledged)
+
+
+def _update(session: Session, request: Request) -> None:
+    for topic in request.body.topics:
+        for row in topic.partitions:
+            session.places[topic.topic_id, row.partition_index] = None
+    for topic in request.body.forgotten_topics_data:
+        for index in topic.partitions:
+            session.places.pop((topic.topic_id, index), None)
+
+
+def _give_or_wait(request: Request, broker: BrokerState, session: Session, acknowledged: dict[Place, int]) -> Answer:
+    found = {place: _share.find(request, broker, place) for place in session.places}
+    there = {place: partition for place, (partition, _) in found.items() if partition is not None}
+    failed = {place: (code, b"", list[Acquired]()) for place, (partition, code) in found.items() if partition is None}
+
+    def attempt(is_last: bool) -> Any:
+        given = _given(request, broker, there)
+        if given or failed or is_last:
+            return _answer(request, broker, {**given, **failed}, acknowledged)
+        return None
+
+    answer: Answer = attempt(request.body.max_wait_ms <= 0 or any(acknowledged.values()))
+    if answer is not None:
+        return answer
+    return Wait(broker, list(there.values()), request.body.max_wait_ms, attempt).later
+
+
+def _given(request: Request, broker: BrokerState, there: dict[Place, Partition]) -> _Given:
+    """Acquire records, partition by partition, up to what the request takes."""
+    body = request.body
+    room, most = max(body.max_bytes, 1), body.max_records if body.max_records > 0 else 2**31 - 1
+    given: _Given = {}
+    for place, partition in there.items():
+        if room <= 0 or most <= 0:
+            break
+        try:
+            records, acquired = _of_partition(broker, body, place, partition, room, most)
+        except KafkaframesError as error:
+            given[place] = code_of(error), b"", []
+            continue
+        if acquired:
+            given[place] = NONE, records, acquired
+            room -= len(records)
+            most -= sum(one.last - one.first + 1 for one in acquired)
+    return given
+
+
+def _of_partition(
+    broker: BrokerState, body: Any, place: Place, partition: Partition, room: int, most: int
+) -> tuple[bytes, list[Acquired]]:
+    state = _share.state_of(broker, body.group_id, place, partition)
+    log = partition.log
+    while not state.is_full and (offset := state.next_fetch_offset) < log.high_watermark:
+        data = log.read(offset, max_bytes=room, isolation=HIGH_WATERMARK, min_one_message=True).records
+        runs, control, end = _runs(data, offset)
+        if end <= offset:
+            break
+        state.skip(control)
+        acquired = state.acquire(body.member_id, (one for run in runs for one in run), most)
+        if acquired:
+            return data, acquired
+        if state.next_fetch_offset <= offset:
+            break
+    return b"", []
+
+
+def _runs(data: bytes, offset: int) -> tuple[list[range], list[int], int]:
+    """Return the offsets of batches with records, those that have none for a consumer, and where the data ends."""
+    runs: list[range] = []
+    control: list[int] = []
+    position = offset
+    for header in headers_of(data):
+        control += range(position, max(header.base_offset, position))
+        inside = range(max(header.base_offset, offset), header.last_offset + 1)
+        if header.is_control:
+            control += inside
+        else:
+            runs.append(inside)
+        position = max(position, header.last_offset + 1)
+    return runs, control, position
+
+
+def _answer(request: Request, broker: BrokerState, given: _Given, acknowledged: dict[Place, int]) -> Answer:
+    types = request.types
+    by_topic: dict[Any, list[Any]] = {}
+    for place in {**acknowledged, **given}:
+        code, records, acquired = given.get(place, (NONE, b"", []))
+        row = types.PartitionData(
+            partition_index=place[1],
+            error_code=code,
+            acknowledge_error_code=acknowledged.get(place, NONE),
+            records=records,
+            acquired_records=[
+                types.AcquiredRecords(first_offset=one.first, last_offset=one.last, delivery_count=one.deliveries)
+                for one in acquired
+            ],
+        )
+        by_topic.setdefault(place[0], []).append(row)
+    topics = [types.ShareFetchableTopicResponse(topic_id=topic, partitions=rows) for topic, rows in by_topic.items()]
+    lock_ms = broker.share_groups.lock_ms
+    answer: Answer = request.response(acquisition_lock_timeout_ms=lock_ms, responses=topics)
+    return answer
+
+
+API = Api(
+    name="ShareFetch",
+    handle=handle,
+    tier="T6",
+    versions=(1, 2),
+    behaviour="Records are locked for a member, given again when it releases them or its lock times out.",
+    notes={"v2+": "renewing locks"},
+    gaps=("share.isolation.level is always read_uncommitted",),
+)

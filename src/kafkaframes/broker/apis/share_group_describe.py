@@ -1,0 +1,72 @@
+"""ShareGroupDescribe (77): share groups with their members (KIP-932).
+
+Version 1; version 0 was Kafka 4.0's early access, which Kafka has withdrawn.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import GROUP, NOT_ASKED, refused
+from kafkaframes.broker.errors import NONE
+from kafkaframes.broker.groups.consumer import by_topic
+from kafkaframes.broker.groups.refusal import RefusedError
+from kafkaframes.broker.groups.share import ShareGroup, ShareMember
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Describe each group."""
+    return request.response(groups=[_described(request, broker, name) for name in request.body.group_ids])
+
+
+def _described(request: Request, broker: BrokerState, name: str) -> Any:
+    types = request.types
+    code = refused(request, broker, GROUP, name, "DESCRIBE")
+    if code != NONE:
+        return types.DescribedGroup(group_id=name, error_code=code)
+    try:
+        group: ShareGroup = broker.groups.share_group(name)
+    except RefusedError as error:
+        return types.DescribedGroup(group_id=name, error_code=error.code, error_message=error.reason)
+    may = broker.access.operations(request.session, "GROUP", name)
+    return types.DescribedGroup(
+        group_id=name,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name="simple",
+        members=[_member(request, broker, one) for one in group.members.values()],
+        authorized_operations=may if request.body.include_authorized_operations else NOT_ASKED,
+    )
+
+
+def _member(request: Request, broker: BrokerState, member: ShareMember) -> Any:
+    types = request.types
+    rows = [
+        types.TopicPartitions(topic_id=topic_id, topic_name=broker.topics_by_id[topic_id].name, partitions=indexes)
+        for topic_id, indexes in by_topic(member.assigned).items()
+        if topic_id in broker.topics_by_id
+    ]
+    return types.Member(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        assignment=types.Assignment(topic_partitions=rows),
+    )
+
+
+API = Api(
+    name="ShareGroupDescribe",
+    handle=handle,
+    tier="T6",
+    versions=(1, 1),
+    behaviour="Members and assignments of share groups.",
+)

@@ -1,0 +1,62 @@
+"""ShareGroupHeartbeat (76): a member of a share group joins, stays and leaves (KIP-932).
+
+Version 1; version 0 was Kafka 4.0's early access, which Kafka has withdrawn. Every partition has at least one member,
+every member at least one partition, where there are enough subscriptions.
+
+Gaps: none known.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.apis._groups import GROUP, client_host, error_of, refused
+from kafkaframes.broker.errors import NONE
+from kafkaframes.broker.groups.consumer import by_topic
+from kafkaframes.broker.groups.refusal import RefusedError
+from kafkaframes.broker.groups.share_protocol import ShareBeat
+from kafkaframes.broker.request import Request
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import KafkaframesError
+
+
+def handle(request: Request, broker: BrokerState) -> Answer:
+    """Answer with the member's epoch, and its assignment where it has changed."""
+    body, types = request.body, request.types
+    code = refused(request, broker, GROUP, body.group_id)
+    if code != NONE:
+        return request.response(error_code=code)
+    beat = ShareBeat(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        epoch=body.member_epoch,
+        rack_id=body.rack_id,
+        topics=body.subscribed_topic_names,
+        client_id=request.client_id or "",
+        client_host=client_host(request),
+    )
+    try:
+        answer = broker.groups.share_heartbeat(beat)
+    except KafkaframesError as error:
+        reason = error.reason if isinstance(error, RefusedError) else None
+        return request.response(error_code=error_of(error), error_message=reason)
+    assignment = None
+    if answer.assignment is not None:
+        rows = by_topic(answer.assignment).items()
+        assignment = types.Assignment(
+            topic_partitions=[types.TopicPartitions(topic_id=one, partitions=indexes) for one, indexes in rows]
+        )
+    return request.response(
+        member_id=answer.member_id,
+        member_epoch=answer.epoch,
+        heartbeat_interval_ms=answer.interval_ms,
+        assignment=assignment,
+    )
+
+
+API = Api(
+    name="ShareGroupHeartbeat",
+    handle=handle,
+    tier="T6",
+    versions=(1, 1),
+    behaviour="Members of share groups; every partition has a reader, every member a partition.",
+)

@@ -1,0 +1,67 @@
+"""Share groups of KIP-932 with librdkafka's own client: members of one group share the records of one partition."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import confluent_kafka as confluent
+import pytest
+
+from kafkaframes.broker import Broker
+
+SECONDS = 15.0
+pytestmark = pytest.mark.skipif(
+    not hasattr(confluent, "ShareConsumer"), reason="this confluent-kafka has no share consumer"
+)
+
+
+@pytest.fixture
+def broker():
+    with Broker() as running:
+
+        def begin(state: Any) -> None:
+            state.metadata.entities["group_configs"] = {"g": {"share.auto.offset.reset": "earliest"}}
+
+        running.call(begin)
+        yield running
+
+
+def produce(broker: Broker, first: int, last: int) -> None:
+    producer = confluent.Producer({"bootstrap.servers": f"{broker.host}:{broker.port}", "log_level": 0})
+    for number in range(first, last):
+        producer.produce("orders", str(number).encode())
+    assert producer.flush(SECONDS) == 0
+
+
+def member(broker: Broker) -> Any:
+    made = confluent.ShareConsumer(
+        {"bootstrap.servers": f"{broker.host}:{broker.port}", "group.id": "g", "log_level": 0}
+    )
+    made.subscribe(["orders"])
+    return made
+
+
+def read(seen: list[int], wanted: int, *members: Any) -> None:
+    """Poll until so many records were seen."""
+    began = time.monotonic()
+    while len(seen) < wanted:
+        assert time.monotonic() - began < SECONDS
+        for one in members:
+            seen += [int(record.value()) for record in one.poll(0.05) or () if record.error() is None]
+
+
+def test_every_record_is_given_to_one_member_of_two(broker):
+    produce(broker, 0, 50)
+    members = [member(broker), member(broker)]
+    seen: list[int] = []
+    read(seen, 50, *members)
+    produce(broker, 50, 100)
+    read(seen, 100, *members)
+    assert sorted(seen) == list(range(100))
+    for one in members:
+        one.poll(0.05)  # accepts what was read before
+        one.close()
+    assert broker.call(lambda state: state.groups.groups["g"].state_name) == "Empty"
+    starts = broker.call(lambda state: [one.start for one in state.share_groups.states.partitions.values()])
+    assert starts == [100]

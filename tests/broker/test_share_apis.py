@@ -1,0 +1,181 @@
+"""The APIs of share groups at every version, from frame to frame, and over a kill."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.broker.direct import DirectBroker, Pending, versions
+
+from kafkaframes.broker.batches import build_batch
+from kafkaframes.errors import error_code
+from kafkaframes.messages import message
+
+
+def code(name: str) -> int:
+    return error_code(name).number
+
+
+@pytest.fixture
+def broker(tmp_path):
+    made = DirectBroker(str(tmp_path))
+    made.state.create_topic("orders", 1)
+    made.state.metadata.entities["group_configs"] = {"g": {"share.auto.offset.reset": "earliest"}}
+    return made
+
+
+def produce(broker, count: int) -> None:
+    made = message("ProduceRequest")
+    records = build_batch([(None, b"v")] * count, timestamp_ms=1)
+    data = made.TopicProduceData(name="orders", partition_data=[made.PartitionProduceData(index=0, records=records)])
+    answer = broker.send("Produce", 9, acks=-1, timeout_ms=1000, topic_data=[data])
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def fetch(broker, version: int, epoch: int, *, member: str = "m", acks: Any = (), **changes: Any) -> Any:
+    made = message("ShareFetchRequest")
+    batches = [
+        made.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
+        for first, last, kind in acks
+    ]
+    partition = made.FetchPartition(partition_index=0, acknowledgement_batches=batches)
+    topic = made.FetchTopic(topic_id=broker.state.topics["orders"].topic_id, partitions=[partition])
+    fields = {"group_id": "g", "member_id": member, "max_wait_ms": 0, "max_records": 100, "batch_size": 100}
+    return broker.send("ShareFetch", version, share_session_epoch=epoch, topics=[topic], **fields | changes)
+
+
+def acknowledge(broker, version: int, epoch: int, first: int, last: int, kind: int = 1) -> Any:
+    made = message("ShareAcknowledgeRequest")
+    batch = made.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
+    partition = made.AcknowledgePartition(partition_index=0, acknowledgement_batches=[batch])
+    topic = made.AcknowledgeTopic(topic_id=broker.state.topics["orders"].topic_id, partitions=[partition])
+    return broker.send(
+        "ShareAcknowledge", version, group_id="g", member_id="m", share_session_epoch=epoch, topics=[topic]
+    )
+
+
+def acquired(answer: Any) -> list[tuple[int, int, int]]:
+    return [
+        (one.first_offset, one.last_offset, one.delivery_count)
+        for topic in answer.responses
+        for row in topic.partitions
+        for one in row.acquired_records
+    ]
+
+
+def join(broker) -> Any:
+    return broker.send(
+        "ShareGroupHeartbeat", 1, group_id="g", member_id="m", member_epoch=0, subscribed_topic_names=["orders"]
+    )
+
+
+def offsets(broker, version: int, **changes: Any) -> Any:
+    group = message("DescribeShareGroupOffsetsRequest").DescribeShareGroupOffsetsRequestGroup(
+        **{"group_id": "g", "topics": None} | changes
+    )
+    return broker.send("DescribeShareGroupOffsets", version, groups=[group]).groups[0]
+
+
+@pytest.mark.parametrize("version", versions("ShareFetch"))
+def test_records_are_fetched_acknowledged_and_gone(broker, version):
+    assert join(broker).member_epoch == 2
+    produce(broker, 5)
+    answer = fetch(broker, version, 0)
+    assert (answer.error_code, acquired(answer)) == (0, [(0, 4, 1)])
+    assert answer.acquisition_lock_timeout_ms == 30_000
+    assert acquired(fetch(broker, version, 1)) == []
+    done = acknowledge(broker, version, 2, 0, 2)
+    assert (done.error_code, done.responses[0].partitions[0].error_code) == (0, 0)
+    wrong = acknowledge(broker, version, 3, 0, 2)
+    assert wrong.responses[0].partitions[0].error_code == code("INVALID_RECORD_STATE")
+    produce(broker, 1)
+    more = fetch(broker, version, 4, acks=[(3, 3, 2), (4, 4, 1)])
+    assert acquired(more) == [(3, 3, 2)] or acquired(more) == [(3, 3, 2), (5, 5, 1)]
+    for describe in versions("DescribeShareGroupOffsets"):
+        (row,) = offsets(broker, describe).topics[0].partitions
+        assert (row.start_offset, row.lag) == (3, 2 if describe else -1)
+    broker.kill()
+    assert join(broker).member_epoch == 2
+    again = fetch(broker, version, 0)
+    assert acquired(again)[0] == (3, 3, 2)  # a delivery counts in the log when something is said of it
+
+
+def test_sessions_have_epochs(broker):
+    join(broker)
+    assert fetch(broker, 1, 5).error_code == code("SHARE_SESSION_NOT_FOUND")
+    assert acknowledge(broker, 1, 0, 0, 0).error_code == code("INVALID_SHARE_SESSION_EPOCH")
+    assert fetch(broker, 1, 0).error_code == 0
+    assert fetch(broker, 1, 3).error_code == code("INVALID_SHARE_SESSION_EPOCH")
+    assert fetch(broker, 1, 1).error_code == 0
+    assert fetch(broker, 1, -1).error_code == 0
+    assert fetch(broker, 1, 2).error_code == code("SHARE_SESSION_NOT_FOUND")
+    assert fetch(broker, 1, 0, group_id="").error_code == code("INVALID_REQUEST")
+
+
+def test_a_session_that_ends_gives_back_what_it_has(broker):
+    join(broker)
+    produce(broker, 3)
+    assert acquired(fetch(broker, 1, 0)) == [(0, 2, 1)]
+    assert acquired(fetch(broker, 1, 0, member="n")) == []
+    fetch(broker, 1, -1)
+    assert acquired(fetch(broker, 1, 1, member="n")) == [(0, 2, 1)]
+
+
+def test_a_fetch_waits_for_records_and_for_locks_that_time_out(broker):
+    join(broker)
+    waiting = fetch(broker, 1, 0, max_wait_ms=60_000)
+    assert isinstance(waiting, Pending)
+    produce(broker, 2)
+    assert acquired(waiting.body) == [(0, 1, 1)]
+    waiting = fetch(broker, 1, 0, member="n", max_wait_ms=60_000)
+    broker.clock.advance(31)
+    assert acquired(waiting.body) == [(0, 1, 2)]
+
+
+def test_max_records_is_the_most(broker):
+    join(broker)
+    produce(broker, 10)
+    assert acquired(fetch(broker, 1, 0, max_records=4)) == [(0, 3, 1)]
+    assert acquired(fetch(broker, 1, 1, max_records=4)) == [(4, 7, 1)]
+
+
+def test_a_topic_that_there_is_not(broker):
+    from uuid import UUID
+
+    made = message("ShareFetchRequest")
+    topic = made.FetchTopic(topic_id=UUID(int=9), partitions=[made.FetchPartition(partition_index=0)])
+    answer = broker.send(
+        "ShareFetch", 1, group_id="g", member_id="m", share_session_epoch=0, topics=[topic], max_records=1
+    )
+    assert answer.responses[0].partitions[0].error_code == code("UNKNOWN_TOPIC_ID")
+
+
+def test_an_administrator_describes_moves_and_forgets(broker):
+    joined = join(broker)
+    assert [one.partitions for one in joined.assignment.topic_partitions] == [[0]]
+    group, missing = broker.send("ShareGroupDescribe", 1, group_ids=["g", "none"]).groups
+    assert (group.group_state, group.assignor_name, group.members[0].member_id) == ("Stable", "simple", "m")
+    assert missing.error_code == code("GROUP_ID_NOT_FOUND")
+    (listed,) = broker.send("ListGroups", 5, types_filter=["share"]).groups
+    assert (listed.group_id, listed.group_type) == ("g", "share")
+    alter = message("AlterShareGroupOffsetsRequest")
+    row = alter.AlterShareGroupOffsetsRequestPartition
+    topics = [
+        alter.AlterShareGroupOffsetsRequestTopic(
+            topic_name="orders",
+            partitions=[row(partition_index=0, start_offset=2), row(partition_index=7, start_offset=2)],
+        )
+    ]
+    refused = broker.send("AlterShareGroupOffsets", 0, group_id="g", topics=topics)
+    assert refused.error_code == code("NON_EMPTY_GROUP")
+    broker.send("ShareGroupHeartbeat", 1, group_id="g", member_id="m", member_epoch=-1)
+    altered = broker.send("AlterShareGroupOffsets", 0, group_id="g", topics=topics).responses[0].partitions
+    assert [one.error_code for one in altered] == [0, code("UNKNOWN_TOPIC_OR_PARTITION")]
+    assert offsets(broker, 1).topics[0].partitions[0].start_offset == 2
+    delete = message("DeleteShareGroupOffsetsRequest").DeleteShareGroupOffsetsRequestTopic
+    rows = broker.send(
+        "DeleteShareGroupOffsets", 0, group_id="g", topics=[delete(topic_name="orders"), delete(topic_name="gone")]
+    ).responses
+    assert [one.error_code for one in rows] == [0, code("UNKNOWN_TOPIC_OR_PARTITION")]
+    assert offsets(broker, 1).topics == []
+    assert offsets(broker, 1, group_id="none").error_code == code("GROUP_ID_NOT_FOUND")
