@@ -10,7 +10,7 @@ from tests.agreement.kinds import unclean
 from kafkaframes.log.discover import discover
 from kafkaframes.log.recovery.plan import Kind, RecoveryPlan, plan_recovery
 
-LOGS = Path(__file__).parents[1] / "data" / "logs"
+LOGS = Path(__file__).parents[2] / "data" / "logs"
 BEFORE = LOGS / "unclean-half-finished-swap" / "before"
 
 

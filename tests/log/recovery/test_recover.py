@@ -21,7 +21,7 @@ from kafkaframes.log.recovery.plan import plan_recovery
 from kafkaframes.log.recovery.producers import Manager, Shelf, in_file_order
 from kafkaframes.log.recovery.recover import Recovered, RecoverySettings, recover_to, work_out
 
-LOGS = Path(__file__).parents[1] / "data" / "logs"
+LOGS = Path(__file__).parents[2] / "data" / "logs"
 BEFORE = LOGS / "unclean-flipped-bit-active" / "before"
 NOW_MS = 1_795_255_143_423
 
