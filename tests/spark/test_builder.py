@@ -1,11 +1,12 @@
 """What a session of ours sets, without starting one."""
 
+import socket
 import subprocess
 import sys
 
 import pytest
 
-from kafkaframes.errors import MissingExtraError
+from kafkaframes.errors import MissingExtraError, OptionError
 from kafkaframes.spark import _compat, builder
 
 
@@ -62,3 +63,24 @@ def test_a_local_session_does_not_wait_for_acknowledgements_of_tcp_unless_told_t
 def test_a_cluster_keeps_its_own_addresses_memory_and_logs():
     config = builder.default_config("spark://host:7077", memory="1g", given={})
     assert not [name for name in config if name.startswith(("spark.driver.", "spark.executor.", "spark.ui.enabled"))]
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[2,3]", "local-cluster[1,1,1024]", "yarn"])
+def test_masters_of_this_machine_and_of_clusters_are_taken(master):
+    builder.check_master(master)
+
+
+@pytest.mark.parametrize("master", ["locla[2]", "local[x]", "spark://host", "spark:/host:1", "", "http://host:7077"])
+def test_a_typo_in_a_master_is_told_before_spark_starts(master):
+    with pytest.raises(OptionError, match="no master"):
+        builder.check_master(master)
+
+
+def test_a_master_that_nobody_answers_for_is_told_before_spark_starts():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"spark://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(OptionError, match=r"no master answers at spark://127\.0\.0\.1"):
+            builder.check_master(url)
+        taken.listen()
+        builder.check_master(url)

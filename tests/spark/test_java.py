@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaframes.errors import MissingExtraError
+from kafkaframes.errors import KafkaframesError, MissingExtraError
 from kafkaframes.spark import java
 
 FIT = (17, 21, 25)
@@ -105,3 +105,8 @@ def test_a_cache_that_others_can_write_is_not_run_from(tmp_path, monkeypatch):
     assert java.cache_dir() != tmp_path
     tmp_path.chmod(0o700)
     assert java.cache_dir() == tmp_path
+
+
+def test_without_java_a_spark_that_the_extra_does_not_fit_is_told_another_way(tmp_path):
+    with pytest.raises(KafkaframesError, match=r"openjdk-17.*pyspark>=4\.2"):
+        java.require_java((17, 21), environ={"PATH": str(tmp_path)})

@@ -202,3 +202,13 @@ def test_a_segment_that_retention_takes_before_it_is_read(tmp_path, caplog):
     left = pa.Table.from_batches(read_work(plan.works[0], columns, lenient)).column("offset").to_pylist()
     assert left == list(range(100, 200))
     assert f"{first.name}); its records are not read" in caplog.text
+
+
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
+def test_a_partition_that_offsets_forget_is_named(tmp_path, option):
+    for number in (0, 1):
+        (tmp_path / f"t-{number}").mkdir()
+        (tmp_path / f"t-{number}" / f"{0:020}.log").write_bytes(kafkaframes.build_records([{"value": b"x"}] * 5))
+    options = ReadOptions.parse({"path": str(tmp_path), option: '{"t": {"0": 2}}'})
+    with pytest.raises(OptionError, match=f"{option} names no offset for t-1"):
+        plan_log(options, cores=1)

@@ -86,8 +86,13 @@ def check_spark() -> Iterator[Finding]:
             "Java",
             "note",
             "; ".join(search.refused) or "none in JAVA_HOME or on PATH",
-            f"Spark needs {wanted}: pip install 'kafkaframes[java]', or {java.INSTALL}",
+            f"Spark needs {wanted}: {_java_advice(version)}",
         )
+
+
+def _java_advice(spark: tuple[int, int] | None) -> str:
+    fits = java.EXTRA_VERSION in _compat.fit_java_versions(spark)
+    return f"{'pip install ' + repr('kafkaframes[java]') if fits else java.NEWER}, or {java.INSTALL}"
 
 
 def check_workers() -> Iterator[Finding]:

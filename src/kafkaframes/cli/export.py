@@ -38,6 +38,9 @@ EXIT_INCOMPLETE = 1
     show_default=True,
     help="Of the files; or a table of Delta or Iceberg (the extras [delta], [iceberg]).",
 )
+@click.option(
+    "--single-file", is_flag=True, help="Parquet: one file for everything, with topic and partition; DIR is its name."
+)
 @click.option("--incremental", is_flag=True, help="Tables: add what the table does not have yet.")
 @click.option("--catalog", metavar="NAME", help="Iceberg: of pyiceberg's configuration. Default: DIR/catalog.db.")
 @click.option("--table", metavar="NS.NAME", help="Iceberg: the table in the catalog. Default: kafka.records.")

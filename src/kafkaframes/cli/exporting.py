@@ -22,6 +22,7 @@ from kafkaframes.dump.filters import Filter, key_pattern
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.export.run import Outcome, export
 from kafkaframes.export.settings import ExportTask, Settings
+from kafkaframes.export.single import export_single
 from kafkaframes.export.task import export_group
 from kafkaframes.files.atomic import refuse_inside
 
@@ -35,6 +36,8 @@ def run(paths: tuple[str, ...], given: dict[str, Any], *, as_json: bool, master:
     """Export as the flags say; return whether all is there and nothing was damaged."""
     to_table = given["form"] in TABLE_FORMATS
     _check_flags(given, to_table=to_table)
+    if given["single_file"] and (given["form"] != "parquet" or master is not None):
+        raise OptionError("--single-file is for --format parquet, and is written by one process of this machine")
     options = _read_options(paths, given, to_table=to_table)
     settings = _settings(options, given)
     if "://" not in settings.to:
@@ -47,9 +50,16 @@ def run(paths: tuple[str, ...], given: dict[str, Any], *, as_json: bool, master:
         tasks, internal = _planned(options, given)
         asked = partial(export, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
         worker = export_group
+        if given["single_file"]:
+            asked = partial(_single, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
     outcome = _on_spark(asked, worker, master, quiet=as_json) if master else asked(run=_pool(worker, jobs))
     _tell(outcome, as_json=as_json)
     return not outcome.failed and not outcome.fault_count
+
+
+def _single(tasks: list[ExportTask], settings: Settings, *, run: object, **options: Any) -> Outcome:
+    """Export into one file: ``run``, which would share the work out, is not asked."""
+    return export_single(tasks, settings, **options)
 
 
 def _planned(options: ReadOptions, given: dict[str, Any]) -> tuple[list[ExportTask], tuple[str, ...]]:

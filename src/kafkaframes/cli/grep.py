@@ -54,7 +54,7 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
 
     \b
     kafkaframes grep order-17 /backup/kafka-logs --topic orders
-    kafkaframes grep -F '"status":"failed"' /var/lib/kafka/data --in value --from-time 2026-01-31 --follow
+    kafkaframes grep -F '"failed"' /var/lib/kafka/data --in value --follow
     """
     sought = Pattern.of(pattern, is_plain=is_plain, ignores_case=ignores_case)
     places = given["places"] or PLACES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,7 +79,14 @@ def _check_input(paths: tuple[str, ...], options: dict[str, str]) -> None:
 def _check_target(to: str, overwrite: bool) -> None:
     """Refuse to replace what is not an earlier output of Spark's."""
     folder = Path(to)
-    if "://" in to or not folder.exists():
+    if "://" in to:
+        return
+    if not folder.exists():
+        above = next(path for path in folder.absolute().parents if path.exists())
+        if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+            raise OptionError(
+                f"--to {to}: cannot be written: {above} is {'closed to you' if above.is_dir() else 'a file'}"
+            )
         return
     if not overwrite:
         raise OptionError(f"--to {to}: is there already; --overwrite replaces an earlier output")

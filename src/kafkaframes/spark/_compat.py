@@ -76,5 +76,5 @@ def reason_of(error: Exception) -> str | None:
     >>> reason_of(RuntimeError(text))
     'no topic x'
     """
-    found = re.findall(r"^kafkaframes\.errors\.exceptions\.\w+: (.+)$", str(error), re.MULTILINE)
+    found = re.findall(r"^kafkaframes\.errors\.\w+\.\w+: (.+)$", str(error), re.MULTILINE)
     return found[-1].strip() if found else None

@@ -16,10 +16,13 @@ Every default gives way to ``config``, and to what is already set in the environ
 from __future__ import annotations
 
 import os
+import re
+import socket
 import sys
 from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
+from kafkaframes.errors import OptionError
 from kafkaframes.kernels.offers import OFFERS
 from kafkaframes.spark.shipping import ship, unpacked
 
@@ -28,6 +31,11 @@ if TYPE_CHECKING:
 
 _LOOPBACK = "127.0.0.1"
 OFFERS.append(unpacked)
+_ANSWER_SECONDS = 5.0  # that a master has to take a connection
+_MASTER = re.compile(
+    r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://.+"
+    r"|spark://[^/,\s]+:\d+(,[^/,\s]+:\d+)*"
+)
 
 
 def session(
@@ -50,6 +58,7 @@ def session(
 
     Raises:
         MissingExtraError: PySpark or a fit Java is absent; the message says what to install.
+        OptionError: ``master`` is no URL of one, or nobody answers there.
     """
     from kafkaframes.spark import _compat, java
 
@@ -63,6 +72,7 @@ def session(
     if SparkSession.getActiveSession() is not None:
         return builder.config(map=dict(config or {})).getOrCreate()
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started the JVM already
+        check_master(remote or master)
         home = java.require_java(_compat.fit_java_versions(version)).home
         prepare_environment(os.environ, java_home=str(home), local=is_local(remote or master))
         builder = builder.remote(remote) if remote else builder.master(master)
@@ -95,6 +105,33 @@ def _ship_if_far(spark: SparkSession) -> None:
     is_client = type(spark).__module__.startswith("pyspark.sql.connect")
     if not is_client and not is_local(spark.sparkContext.master):
         ship(spark)
+
+
+def check_master(master: str) -> None:
+    """See, before Spark takes seconds to start, whether a master's URL is one and somebody answers there.
+
+    Raises:
+        OptionError: it is no URL of a master, or nobody answers.
+    """
+    if _MASTER.fullmatch(master) is None:
+        known = "local, local[N], local[*], spark://host:port, yarn, k8s://https://host:port"
+        raise OptionError(f"no master {master!r}: {known}")
+    if not master.startswith("spark://"):
+        return
+    places = master.removeprefix("spark://").split(",")
+    refused = [reason for place in places if (reason := _unreachable(place)) is not None]
+    if len(refused) == len(places):
+        raise OptionError(f"no master answers at {master}: {'; '.join(refused)}")
+
+
+def _unreachable(place: str) -> str | None:
+    """Return why nobody takes a connection at ``host:port``; None where somebody does."""
+    host, _, port = place.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        return f"{place}: {getattr(error, 'strerror', None) or error}"
+    return None
 
 
 def is_local(master: str) -> bool:

@@ -25,9 +25,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafkaframes.errors import MissingExtraError
+from kafkaframes.errors import KafkaframesError, MissingExtraError
 
 DROPPED_OPTION = "--add-modules=jdk.incubator.vector"
+EXTRA_VERSION = 25  # of the extra [java]
+NEWER = "pip install 'kafkaframes[java]' 'pyspark>=4.2'"
 INSTALL = "apt-get install openjdk-17-jre-headless, brew install openjdk@17, or https://adoptium.net"
 _ANSWER_SECONDS = 30
 _LAUNCHER = """#!/bin/sh
@@ -78,12 +80,17 @@ def require_java(fit: tuple[int, ...], *, environ: Mapping[str, str] = os.enviro
     """Return a fit Java.
 
     Raises:
-        MissingExtraError: none was found; the message says what was seen and what to install.
+        MissingExtraError, KafkaframesError: none was found; the message says what was seen and a way that works.
     """
     search = find_java(fit, environ=environ)
     if search.java is None:
         seen = "; ".join(search.refused) or "none found in JAVA_HOME or on PATH"
-        raise MissingExtraError(f"Spark runs on {words(fit)} ({seen}) and", "java", instead=f"install one: {INSTALL}")
+        reason = f"Spark runs on {words(fit)} ({seen}) and"
+        if EXTRA_VERSION not in fit:  # the extra would bring a Java on which this Spark fails
+            raise KafkaframesError(
+                f"{reason} needs one of these: {INSTALL}; or a Spark that runs on the extra's: {NEWER}"
+            )
+        raise MissingExtraError(reason, "java", instead=f"install one: {INSTALL}")
     return search.java
 
 

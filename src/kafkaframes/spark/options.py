@@ -400,10 +400,21 @@ _BROKER_OPTIONS = (
 )
 
 
+# What Spark's catalog adds to the options of a table (TableCatalog's reserved properties, and Hive's own).
+_CATALOG_OPTIONS = frozenset(
+    (
+        "collation", "comment", "external", "is_managed_location", "location", "owner", "provider",
+        "serialization.format", "table_type", "transient_lastddltime",
+    )
+)  # fmt: skip
+
+
 def _by_known_name(options: Mapping[str, str]) -> dict[str, str]:
     given: dict[str, str] = {}
     for name, text in options.items():
         lower = name.lower()
+        if lower in _CATALOG_OPTIONS or lower.startswith(("option.", "spark.sql.")):
+            continue
         if lower not in OPTIONS:
             raise OptionError(_unknown(name, lower))
         given[lower] = text

@@ -178,6 +178,8 @@ def resolve_offsets(options: ReadOptions, logs: Logs) -> ReadOptions:
     if options.ending_times is not None:
         found = _found(options.ending_times, logs, "endingOffsetsByTimestamp")
         options = replace(options, ending={name: LATEST if at is None else at for name, at in found.items()})
+    for name, offsets in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
+        per_partition(name, offsets, set(logs))
     return options
 
 
