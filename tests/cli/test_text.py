@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkaframes.cli.text import time_text
 from kafkaframes.records.build import build_records
 
 BASE = f"{0:020}.log"
@@ -68,3 +69,10 @@ def test_an_export_of_a_topic_that_is_not_utf_8_is_whole(log, tmp_path):
     done = run("export", only, "--to", tmp_path / "out", "--workers", "1", "--json")
     assert json.loads(done.stdout)["records"] == 10
     assert [path.parent.parent.name for path in Path(tmp_path / "out").rglob("*.parquet")] == ["topic=caf\\xe9"]
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "text"), [(-1, "–"), (None, "–"), (0, "1970-01-01 00:00:00"), (2**62, f"{2**62} ms")]
+)
+def test_times_no_calendar_has_are_numbers(timestamp, text):
+    assert time_text(timestamp) == text

@@ -12,7 +12,7 @@ from kafkaframes.spark import read_log
 
 def test_each_step_is_a_new_value():
     orders = read_log(None, SHOP).topics("orders")
-    narrow = orders.columns("offset").headers().committed().option("minPartitions", 3)
+    narrow = orders.columns("offset").headers().read_committed().option("minPartitions", 3)
     assert orders.options == {"subscribe": "orders"}
     assert narrow.options == {
         "subscribe": "orders",

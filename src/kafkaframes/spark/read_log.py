@@ -83,7 +83,7 @@ class LogQuery:
         """Return a query that gives the column headers too."""
         return self.option("includeHeaders", True)
 
-    def committed(self) -> LogQuery:
+    def read_committed(self) -> LogQuery:
         """Return a query of what a ``read_committed`` consumer gets."""
         return self.option("isolation", "read_committed")
 
