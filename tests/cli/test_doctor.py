@@ -75,3 +75,13 @@ def test_a_library_without_its_functions_is_slower(monkeypatch):
     (finding,) = doctor.check_decompression()
     assert finding.state == "note"
     assert finding.found.startswith("lz4, zstd, gzip:")
+
+
+def test_a_session_that_is_not_ours_may_run_another_python(monkeypatch, tmp_path):
+    (tmp_path / "python3").write_text("#!/bin/sh\n")
+    (tmp_path / "python3").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    (found,) = doctor.check_workers()
+    assert str(tmp_path / "python3") in found.found
+    assert "PYSPARK_PYTHON=" in found.advice

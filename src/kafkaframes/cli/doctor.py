@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -96,17 +97,20 @@ def _java_advice(spark: tuple[int, int] | None) -> str:
 
 
 def check_workers() -> Iterator[Finding]:
-    """Would Spark's Python workers run this interpreter?"""
-    chosen = os.environ.get("PYSPARK_PYTHON")
-    if chosen and os.path.realpath(chosen) != os.path.realpath(sys.executable):
-        yield Finding(
-            "Spark's workers",
-            "note",
-            f"PYSPARK_PYTHON={chosen}",
-            "unset it, or see that kafkaframes is installed there",
-        )
+    """Would the Python workers of a Spark session run this interpreter?
+
+    ``kafkaframes.spark.session()`` sees to it. A session that somebody else has made runs PYSPARK_PYTHON, or else the
+    ``python3`` of PATH, which need not be this one, nor have kafkaframes.
+    """
+    what, chosen = "Spark's workers", os.environ.get("PYSPARK_PYTHON")
+    runs = chosen or shutil.which("python3")
+    if runs is not None and os.path.realpath(runs) == os.path.realpath(sys.executable):
+        yield Finding(what, "ok", "will run this Python")
+    elif chosen:
+        yield Finding(what, "note", f"PYSPARK_PYTHON={chosen}", "unset it, or see that kafkaframes is installed there")
     else:
-        yield Finding("Spark's workers", "ok", "will run this Python")
+        advice = f"kafkaframes.spark.session(), or PYSPARK_PYTHON={sys.executable} before another session starts"
+        yield Finding(what, "ok", f"this Python; of a session that is not ours: {runs or 'none'}", advice)
 
 
 def check_kernels() -> Iterator[Finding]:

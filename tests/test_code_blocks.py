@@ -1,0 +1,85 @@
+"""What README and docs show can be typed: each command has the options that are shown, each import and name exists.
+
+Blocks that need a cluster, a store or a log of the reader's are not run here; those that stand by themselves are run
+where their subject is tested (``test_docs.py``).
+"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+import kafkaframes
+from kafkaframes.cli.main import cli
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+_COMMAND = re.compile(r"^(?:    |\$ |\.venv/bin/)?(?:\$ )?(kafkaframes [a-z][^\n]*)$", re.MULTILINE)
+_PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+
+
+def commands_of(page):
+    """Return the command lines of a page, continued lines joined."""
+    text = re.sub(r"\\\n\s*", " ", page.read_text())
+    blocks = re.findall(r"```(?:bash|sh|console|text)?\n(.*?)```", text, re.DOTALL)
+    indented = re.findall(r"(?:^    kafkaframes [^\n]*\n?)+", text, re.MULTILINE)
+    return [line.strip() for block in [*blocks, *indented] for line in _COMMAND.findall(block)]
+
+
+LINES = [(page.name, line) for page in PAGES for line in commands_of(page)]
+BLOCKS = [
+    (page.name, block) for page in PAGES for block in _PYTHON.findall(page.read_text()) if not block.startswith(">>>")
+]
+SESSIONS = [page for page in PAGES if "\n>>> " in page.read_text()]
+
+
+@pytest.mark.parametrize(("page", "line"), LINES, ids=[f"{page}: {line[:60]}" for page, line in LINES])
+def test_a_command_that_is_shown_has_these_options(page, line):
+    words = shlex.split(re.split(r"\s+(?:#|\||>|&&|;)", line)[0])[1:]
+    command: click.Command = cli
+    context = click.Context(cli)
+    while isinstance(command, click.Group):
+        if not words or words[0].startswith("-") or words[0].isupper():
+            return
+        found = command.get_command(context, words[0])
+        assert found is not None, f"no command {words[0]}"
+        command, words = found, words[1:]
+        context = click.Context(command, info_name=command.name)
+    if "..." in words or words == ["--help"]:
+        words = [word for word in words if word != "..."]
+    command.make_parser(context).parse_args(list(words))
+
+
+@pytest.mark.parametrize(("page", "block"), BLOCKS, ids=[f"{page}-{number}" for number, (page, _) in enumerate(BLOCKS)])
+def test_a_block_of_python_names_what_is_there(page, block):
+    tree = ast.parse(block)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kafkaframes"):
+            module = importlib.import_module(node.module)
+            for name in node.names:
+                assert hasattr(module, name.name) or importlib.import_module(f"{node.module}.{name.name}"), name.name
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "kafkaframes":
+            assert hasattr(kafkaframes, node.attr), f"kafkaframes.{node.attr}"
+
+
+@pytest.mark.parametrize("page", SESSIONS, ids=lambda page: page.name)
+def test_a_session_with_answers_gives_these_answers(page, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    blocks = [block for block in _PYTHON.findall(page.read_text()) if block.startswith(">>>")]
+    parsed = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, str(page), 0)
+    told = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    runner.run(parsed, out=told.append)
+    assert told == []
+
+
+def test_there_is_something_to_look_at():
+    assert len(LINES) > 40
+    assert len(BLOCKS) > 15
