@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.append.append_sets import a_set, some_settings
 from tests.append.test_append_ways import answer_of, assert_one_answer, guarded_answer
+from tests.records.mutations import some_batch_v2, some_messages
 
 from kafkaframes.append import Appended
 
@@ -22,7 +23,8 @@ def main(seconds: float, seed: int) -> None:
     choose = random.Random(seed)
     deadline, done, appended = time.monotonic() + seconds, 0, 0
     while time.monotonic() < deadline:
-        sent = a_set(choose)
+        made = choose.random()
+        sent = a_set(choose) if made < 0.6 else some_batch_v2(choose, 0) if made < 0.8 else some_messages(choose, 0)
         for _ in range(3):
             settings, offset = some_settings(choose), choose.choice((0, 1000, 2**31))
             assert_one_answer(sent, offset, settings)

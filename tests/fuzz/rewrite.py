@@ -12,6 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from tests.records import mutations
 from tests.rewrite.test_fast import Maker, assert_same_bytes, guarded_runs
 
 from kafkaframes.records.codecs import Codec
@@ -36,7 +37,8 @@ def main(seconds: float, seed: int) -> None:
     choose = random.Random(seed)
     deadline, done = time.monotonic() + seconds, 0
     while time.monotonic() < deadline:
-        data, settings = Maker(choose.randrange(2**40)).segment(), some_settings(choose)
+        number, settings = choose.randrange(2**40), some_settings(choose)
+        data = Maker(number).segment() if choose.random() < 0.6 else mutations.some_log(number)
         assert_same_bytes(data, settings)
         guarded_runs(data, settings)
         done += 1

@@ -34,3 +34,15 @@ class Guarded:
     def at_start(self, size: int) -> np.ndarray:
         """The first ``size`` bytes after the other one."""
         return self._bytes[_PAGE : _PAGE + size]
+
+
+class GuardedMemory:
+    """Gives each array its own memory, which ends at a forbidden page (``records.memory.Recycler``'s ``array``).
+
+    What is read or written beyond an array ends the process. An array holds its mapping, which goes with it.
+    """
+
+    def array(self, size: int, dtype: object) -> np.ndarray:
+        """Return an array of ``size`` elements before a forbidden page."""
+        wanted = size * np.dtype(dtype).itemsize
+        return Guarded(wanted).at_end(wanted).view(dtype)

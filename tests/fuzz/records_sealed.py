@@ -1,0 +1,128 @@
+"""Read batches that are wrong inside under right CRCs for a minute: one verdict whatever the columns, no byte beyond.
+
+Bytes of the records of sound batches are changed and the batches sealed again, some hundred at a time. Each log lies
+before a forbidden page, and so does every array that the reader makes; the columns asked for, the size of a chunk, the
+budget and the bounds change from read to read, and all answers must agree with those for all columns, which are made
+the long way.
+
+Run: python tests/fuzz/records_sealed.py [seconds] [seed]
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import pyarrow as pa
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.records import mutations
+from tests.records.guarded import Guarded, GuardedMemory
+from tests.records.test_column_subsets import OTHERS, SUBSETS
+
+from kafkaframes.records.chunks import Memory
+from kafkaframes.records.codecs import compress, decompress
+from kafkaframes.records.columns import DROPMALFORMED, PERMISSIVE, ReadOptions, RecordReader
+from kafkaframes.records.layout import BATCH_V2, CODEC_MASK
+from kafkaframes.records.makers import COLUMNS
+from kafkaframes.records.scan import as_array
+from kafkaframes.wire.checksum import crc32c
+
+BYTES = (0, 1, 2, 3, 0x3F, 0x40, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
+BATCHES, READS = 300, 5
+CHUNKS, BUDGETS = (20_000, 2 << 20, 2 << 20, 2 << 20), (20_000, 256 << 20)
+_ATTRIBUTES, _CRC = BATCH_V2.end_of("attributes") - 1, BATCH_V2.place_of("crc")
+
+
+def changed(choose: random.Random, section: bytearray) -> None:
+    """Change one to three bytes of a records section."""
+    for _ in range(choose.choice((0, 1, 1, 2, 3))):
+        if section:
+            place = choose.randrange(len(section))
+            step = choose.choice((-2, -1, 1, 2))
+            section[place] = choose.choice(BYTES) if choose.random() < 0.6 else (section[place] + step) & 0xFF
+
+
+def mutant(choose: random.Random, batch: bytes) -> bytes:
+    """Change the records of a batch and give it the CRC of its bytes; of compressed ones, mostly, their content."""
+    if batch[16] != 2:
+        out = bytearray(batch)
+        section = out[18:]
+        changed(choose, section)
+        out[18:] = section
+        struct.pack_into(">I", out, 12, zlib.crc32(bytes(out[16:])))
+        return bytes(out)
+    section, codec = bytearray(batch[BATCH_V2.size :]), batch[_ATTRIBUTES] & CODEC_MASK
+    if codec and choose.random() < 0.8:
+        section = bytearray(decompress(codec, bytes(section), magic=2).data)
+        changed(choose, section)
+        section = bytearray(compress(codec, bytes(section)))
+    else:
+        changed(choose, section)
+    out = bytearray(batch[: BATCH_V2.size]) + section
+    struct.pack_into(">i", out, 8, len(out) - 12)
+    struct.pack_into(">I", out, _CRC, crc32c(bytes(out[_CRC + 4 :])))
+    return bytes(out)
+
+
+def pool_of(choose: random.Random) -> list[bytes]:
+    """Make sound batches, and some that are not; half of them uncompressed."""
+    made = []
+    while len(made) < 200:
+        raw = mutations.some_batch_v2(choose, len(made) * 100, damage=0.02)
+        if raw[_ATTRIBUTES] & CODEC_MASK == 0 or choose.random() < 0.3:
+            made.append(raw)
+    return made + [mutations.some_messages(choose, number * 100) for number in range(12)]
+
+
+def read(data: object, columns: tuple[str, ...], memory: GuardedMemory, **options: object) -> tuple[object, ...]:
+    """Read the columns in guarded memory: a table, what was damaged, and how the source ended."""
+    wanted = ReadOptions(columns=columns, **options)  # type: ignore[arg-type]
+    reader = RecordReader(Memory(data), wanted, memory=memory)  # type: ignore[arg-type]
+    return pa.Table.from_batches(list(reader), reader.schema), reader.errors, reader.end
+
+
+def run(choose: random.Random, pool: list[bytes], memory: GuardedMemory) -> None:
+    """Compare the answers about one log."""
+    raw = b"".join(mutant(choose, choose.choice(pool)) for _ in range(BATCHES))
+    data = Guarded(len(raw)).at_end(len(raw))
+    data[:] = as_array(raw)
+    first, end = choose.choice(((None, None), (None, None), (300, None), (None, 9000)))
+    mode = choose.choice((PERMISSIVE, PERMISSIVE, DROPMALFORMED))
+    options = {"mode": mode, "first_offset": first, "end_offset": end}
+    table, errors, stop = read(data, tuple(COLUMNS), memory, **options)
+    for _ in range(READS):
+        columns = choose.choice(SUBSETS) if choose.random() < 0.8 else choose.choice(OTHERS)
+        more = {"chunk_bytes": choose.choice(CHUNKS), "budget_bytes": choose.choice(BUDGETS)}
+        found, *rest = read(data, columns, memory, **options, **more)
+        try:
+            assert rest == [errors, stop]
+            assert found.equals(table.select(columns))  # type: ignore[attr-defined]
+        except AssertionError:
+            print(f"columns {columns}, {options}, {more}: {raw.hex()}")
+            raise
+
+
+def main(seconds: float, seed: int) -> None:
+    """Fuzz until the time is over."""
+    choose, memory = random.Random(seed), GuardedMemory()
+    deadline, done = time.monotonic() + seconds, 0
+    pool = pool_of(choose)
+    while time.monotonic() < deadline:
+        run(choose, pool, memory)
+        done += 1
+        if done % 200 == 0:
+            pool = pool_of(choose)
+    print(f"{done * BATCHES} batches in {done} logs: one verdict whatever the columns (seed {seed})")
+
+
+if __name__ == "__main__":
+    main(
+        float(sys.argv[1]) if len(sys.argv) > 1 else 60.0,
+        int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(10**9),
+    )
