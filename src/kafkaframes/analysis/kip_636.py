@@ -188,7 +188,9 @@ def measure(body: pa.StructArray, wire_bodies: Ints | None, api_key: int, api_ve
             found[RAISED] = raised
         return found
     tagged = tagged_plan(api_key, api_version)
-    if tagged is not None:
+    if tagged is None:  # nothing of it would be a tag: its codes say nothing about the rewrite
+        cost.codes = cost.codes_set = cost.messages = cost.messages_set = 0
+    else:
         cost.after = int(_sizes(tagged, body).sum())
     found[FLEXIBLE] = cost
     return found

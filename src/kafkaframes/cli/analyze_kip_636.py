@@ -98,6 +98,6 @@ _HEADS = ("count", "before", "after", "saved", "%", "codes", "set", "break-even"
 
 def _cells(cost: Any) -> list[str]:
     share = 100 * cost.saved / cost.before if cost.before else 0.0
-    even = "-" if cost.break_even is None else f"{100 * cost.break_even:.0f} %"
+    even = "-" if cost.break_even is None or not cost.saved else f"{100 * cost.break_even:.0f} %"
     numbers = (cost.responses, cost.before, cost.after, cost.saved)
     return [*(str(one) for one in numbers), f"{share:.2f}", str(cost.codes), str(cost.codes_set), even]
