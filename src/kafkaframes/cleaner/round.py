@@ -134,16 +134,16 @@ class SourceSegment:
 
     @property
     def size_bytes(self) -> int:
-        """How much there is to read."""
+        """How many bytes there are to read."""
         return (self.segment.size_bytes if self.end is None else self.end) - self.start
 
     @property
     def base_offset(self) -> int:
-        """The segment's, or the part's."""
+        """The base offset of the segment, or of the part of it."""
         return self.segment.base_offset if self.first_offset is None else self.first_offset
 
     def windows(self, filesystem: FileSystem, memory: Recycler) -> Iterator[DecodedWindow]:
-        """Decode it, window by window."""
+        """Decode the segment, window by window."""
         return windows(filesystem, self.segment, memory=memory, start=self.start, end=self.end)
 
 

@@ -55,7 +55,7 @@ class Decision:
 
     @property
     def severity(self) -> Severity:
-        """How bad it is."""
+        """How grave the decision is: a note, a warning or an error."""
         return CHECKS[self.check][0]
 
     def as_json(self) -> dict[str, Any]:

@@ -70,12 +70,12 @@ class Identified(Protocol):
 
     @property
     def directory(self) -> str:
-        """Of the partition."""
+        """The path of the copy's directory."""
         ...
 
     @property
     def topic_id(self) -> str | None:
-        """None before 2.8."""
+        """The topic's id; None where ``partition.metadata`` is missing, as before 2.8."""
         ...
 
 

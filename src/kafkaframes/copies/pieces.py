@@ -42,7 +42,7 @@ class Piece:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of log."""
+        """How many bytes of the log the piece has."""
         return self.at.end - self.at.start
 
 

@@ -60,7 +60,7 @@ class Found:
 
     @property
     def filesystem(self) -> FileSystem:
-        """Who answers for its files."""
+        """The file system that has the partition's files."""
         return self.log_directory.filesystem
 
 

@@ -37,7 +37,7 @@ class Part:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes."""
+        """How many bytes the part has."""
         return self.end - self.start
 
 

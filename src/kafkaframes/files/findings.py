@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Severity(IntEnum):
-    """How bad it is."""
+    """How grave a finding is."""
 
     NOTE = 0  # as brokers leave it: a preallocated tail, a file that waits for its deletion
     WARNING = 1  # no record is lost, but a broker or a tool may answer wrongly: an index, a checkpoint, a sequence

@@ -87,7 +87,7 @@ class BatchBuilder:
                 yield from self._build(hold_back=True)
 
     def finish(self) -> Iterator[bytes]:
-        """Yield what was held back."""
+        """Yield the batches of the rows that were not enough for a batch so far."""
         yield from self._build(hold_back=False)
 
     def _numbered(self, table: pa.Table) -> pa.Table:
@@ -130,7 +130,7 @@ class BatchBuilder:
 
 
 def _last(offsets: pa.ChunkedArray, otherwise: int) -> int:
-    """Return the offset after the last."""
+    """Return the offset after that of the last row."""
     if len(offsets) == 0:
         return otherwise
     last = offsets[len(offsets) - 1].as_py()

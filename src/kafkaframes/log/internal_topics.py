@@ -39,7 +39,7 @@ CONTROL_VALUES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class InternalRecord(NamedTuple):
-    """One record, opened.
+    """One record of an internal topic, decoded.
 
     Attributes:
         type: the name of its spec without Key, Value: ``OffsetCommit``, ``TopicRecord``; a control record's type

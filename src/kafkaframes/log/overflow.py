@@ -206,6 +206,6 @@ def split_partition(filesystem: FileSystem, partition: Partition) -> tuple[FileS
 
 
 def _is_of(name: str, bases: Mapping[int, object]) -> bool:
-    """Say whether a file is one of a segment's."""
+    """Say whether a file belongs to a segment: its log, an index or a snapshot of its base offset."""
     parsed = FileName.parse(name)
     return parsed is not None and parsed.kind in names.SEGMENT_KINDS and not parsed.temporary and parsed.offset in bases

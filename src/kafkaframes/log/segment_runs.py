@@ -18,7 +18,7 @@ from kafkaframes.records.scan import End
 
 @dataclass(slots=True)
 class Run:
-    """One run of a segment.
+    """A part of a segment that is read without a break: up to its end, or to a damaged chunk.
 
     Attributes:
         start: the position of its first batch.

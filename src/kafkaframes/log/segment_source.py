@@ -153,7 +153,7 @@ class Metered:
 
     @property
     def damage(self) -> Exception | None:
-        """What the source knows of its damage."""
+        """The damage that the source itself has met; None where it has met none."""
         return self.source.damage
 
     @property

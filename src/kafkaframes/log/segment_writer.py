@@ -238,7 +238,7 @@ class PartitionWriter:
 
     @property
     def _least_offset(self) -> int:
-        """What the next batch may begin with."""
+        """The least offset that the next batch may begin with."""
         return max(self.written.log_end_offset, self._segment.base_offset if self._segment else 0)
 
     def _check(self, batches: Batches, size_bytes: int) -> None:
@@ -331,7 +331,7 @@ class _OpenSegment:
         return self._path
 
     def abandon(self) -> None:
-        """Remove what was written of it."""
+        """Remove the file that was begun."""
         with suppress(_AbandonedError), self._stack:
             raise _AbandonedError
 

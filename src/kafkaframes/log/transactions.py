@@ -31,7 +31,7 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The end of a transaction.
+    """A transaction marker: the control record that commits or aborts a producer's transaction.
 
     Attributes:
         offset: of the control record.

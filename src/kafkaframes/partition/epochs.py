@@ -61,12 +61,12 @@ class LeaderEpochs:
         self._write(_from(self._written, base_offset))
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all epochs."""
         self._write(())
         self.entries = ()
 
     def write(self) -> None:
-        """Write the file as the epochs count."""
+        """Write ``leader-epoch-checkpoint`` with the epochs as they are now."""
         self._write(self.entries)
 
     def end_offset_for(self, leader_epoch: int, *, log_end_offset: int) -> EpochEnd:

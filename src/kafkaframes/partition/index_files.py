@@ -82,13 +82,13 @@ class _EntryFile:
         self._count = count
 
     def trim(self) -> None:
-        """Cut the zeros off."""
+        """Cut off the zeros behind the last entry."""
         if self._file is not None:
             self._most = len(self)
             self._file.truncate(self._most * self._entry.size)
 
     def flush(self) -> None:
-        """Put it on the disk."""
+        """Return when everything written is on the disk."""
         if self._file is not None:
             self._file.fsync()
         elif self._disk.stat(self.path) is not None:
@@ -104,7 +104,7 @@ class _EntryFile:
 
     @property
     def size_bytes(self) -> int:
-        """Of the entries, without zeros."""
+        """How many bytes the entries have, without the zeros behind them."""
         return len(self) * self._entry.size
 
     def _columns(self) -> tuple[Any, Any]:
@@ -200,7 +200,7 @@ class TxnIndexFile:
         return self._aborted
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Add one."""
+        """Add an aborted transaction."""
         known = self.aborted
         file = self._disk.open_file(self.path)
         file.write(len(known) * ENTRY_SIZE_BYTES, write_txn_index([transaction]))
@@ -217,7 +217,7 @@ class TxnIndexFile:
             self._aborted = kept
 
     def flush(self) -> None:
-        """Put it on the disk."""
+        """Return when everything written is on the disk."""
         if self._disk.stat(self.path) is not None:
             file = self._disk.open_file(self.path)
             file.fsync()

@@ -52,17 +52,17 @@ class PartitionLog:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Whose log it is."""
+        """The topic partition that the log is of."""
         return self.state.topic_partition
 
     @property
     def directory(self) -> str:
-        """Where it lies."""
+        """The path of the partition's directory."""
         return self.state.directory
 
     @property
     def settings(self) -> LogSettings:
-        """Its settings; ``configure`` changes them."""
+        """The settings of the log; ``configure`` changes them."""
         return self.state.settings
 
     @property
@@ -104,7 +104,7 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        """Of all batches."""
+        """How many bytes all batches have."""
         return self.state.segments.size_bytes
 
     @property

@@ -61,7 +61,7 @@ class ProducerState(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Of the last data batch; -1 without one."""
+        """The sequence number of the last record of the last data batch; -1 without one."""
         return self.batches[-1].last_sequence if self.batches else NONE
 
     def of_epoch(self, producer_epoch: int) -> ProducerState:
@@ -216,7 +216,7 @@ class Producers:
                 yield AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, stable)
 
     def see(self, header: BatchHeader, markers: tuple[Marker, ...]) -> None:
-        """Note a batch that is in the log already."""
+        """Take a batch into account that is in the log already."""
         deque(self.commit(self.prepare([(header, markers)], origin=REPLICATION)), maxlen=0)
 
     def replicated_to(self, high_watermark: int) -> None:

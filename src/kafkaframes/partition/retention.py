@@ -92,7 +92,7 @@ def _remove(state: LogState, doomed: Iterable[LogSegment], now_ms: int) -> None:
 
 
 def remove_deleted_files(state: LogState, *, now_ms: int) -> int:
-    """Delete the files whose time has come."""
+    """Delete the ``.deleted`` files that have waited for ``file.delete.delay.ms``."""
     due = [one for one in state.deleted if one.due_ms <= now_ms]
     for one in due:
         if state.disk.stat(one.path) is not None:

@@ -24,12 +24,12 @@ class Segments:
 
     @property
     def active(self) -> LogSegment:
-        """The one that is appended to."""
+        """The segment that is appended to: the last one."""
         return self._segments[-1]
 
     @property
     def first(self) -> LogSegment:
-        """The oldest."""
+        """The oldest segment."""
         return self._segments[0]
 
     @property
@@ -39,7 +39,7 @@ class Segments:
 
     @property
     def size_bytes(self) -> int:
-        """Of all batches."""
+        """How many bytes the batches of all segments have."""
         return sum(one.size_bytes for one in self._segments)
 
     def add(self, segment: LogSegment) -> None:

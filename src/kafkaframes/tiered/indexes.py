@@ -16,7 +16,7 @@ def plain_size(manifest: Manifest, name: str) -> int | None:
 
 
 def undone(stored: bytes, manifest: Manifest, name: str, *, decrypt: Decrypt | None, file: str) -> bytes:
-    """Return an index as the broker had it.
+    """Return an index decrypted and decompressed: the bytes that the broker had.
 
     Args:
         stored: what the object has in the index's range.

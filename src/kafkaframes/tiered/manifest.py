@@ -72,7 +72,7 @@ class SegmentMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One manifest.
+    """The manifest of one segment: what its objects are, and how they are read.
 
     Attributes:
         chunks: where the segment's bytes lie.

@@ -44,7 +44,7 @@ class Knowledge:
 
     @classmethod
     def of(cls, directories: Iterable[LogDirectory]) -> Knowledge:
-        """Gather what directories know."""
+        """Gather what log directories say about the partitions of a store."""
         known = list(directories)
         copies: dict[TopicPartition, tuple[Partition, ...]] = {}
         for partition in (one for directory in known for one in directory.partitions if one.is_live):

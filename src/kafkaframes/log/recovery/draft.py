@@ -21,7 +21,7 @@ MOST_HEADERS = 1 << 19  # kept with a plan, 112 bytes each: what follows from th
 
 
 class Kind(StrEnum):
-    """What is done to a file."""
+    """The kinds of change that a recovery makes to a file."""
 
     DELETE = "delete"
     RENAME = "rename"
@@ -56,7 +56,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class KeptSegment:
-    """A segment that is left.
+    """A segment that the log has after its recovery.
 
     Attributes:
         base_offset: of its name.
@@ -113,7 +113,7 @@ class Draft:
     pieces: set[int] = field(default_factory=set)
 
     def delete(self, doomed: Iterable[LogFile], reason: str) -> None:
-        """Delete files."""
+        """Note that these files are deleted, and why."""
         for file in sorted(doomed, key=lambda one: one.path):
             if self.files.pop(file.name, None) is not None:
                 self.actions.append(Action(Kind.DELETE, file.path, reason))

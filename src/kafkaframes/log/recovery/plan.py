@@ -43,7 +43,7 @@ from kafkaframes.records.scan import Batches
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPlan:
-    """What will become of one partition.
+    """What a broker will do with one partition's directory when it starts.
 
     Attributes:
         partition: as it was found.
@@ -108,7 +108,7 @@ def _laid_out(
     splits: Mapping[int, tuple[Piece, ...]],
     rules: SwapRules = SWAP_RULES[REWRITES_OLD],
 ) -> Draft:
-    """Settle which files count."""
+    """Decide which segments the log begins with, and what becomes of all other files."""
     draft = Draft({file.name: file for file in _all_files(partition)})
     rules.settle(filesystem, draft)
     _drop_orphans(draft)

@@ -78,7 +78,7 @@ Contents = dict[str, bytes | Slice]
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The files of one partition afterwards.
+    """The files of one partition after its recovery.
 
     Attributes:
         plan: what was decided.

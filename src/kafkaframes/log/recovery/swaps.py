@@ -43,7 +43,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class SwapRules:
-    """What one generation of brokers does.
+    """How one generation of brokers puts in the files of a cleaning that was not finished.
 
     Attributes:
         settle: with the temporary files, before segments are loaded.
