@@ -68,10 +68,10 @@ def measure(body: pa.StructArray, plan: MessagePlan) -> Layouts:
     """
     blank = sum(_blank(body, plan.root))
     try:
-        sizes = [_size(laid_out(plan, flexible=one), body) for one in (False, True)]
+        inflexible, flexible = (_size(laid_out(plan, flexible=one), body) for one in (False, True))
     except EncodeError:
         return Layouts(len(body), blank_operations=blank, unmeasured=len(body))
-    return Layouts(len(body), *sizes, blank_operations=blank)
+    return Layouts(len(body), inflexible, flexible, blank)
 
 
 def _size(plan: MessagePlan, body: pa.StructArray) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from kafkaframes.capture.calls import CallMaker, _Calls
 from kafkaframes.capture.columns import choose
 from kafkaframes.capture.packets import Ints, PacketReader
 from kafkaframes.capture.request_log import log_rows
-from kafkaframes.capture.streams import Pass, Streams
+from kafkaframes.capture.streams import Streams
 from kafkaframes.capture.traffic import is_request_log
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.messages.headers import body_class
@@ -34,20 +35,28 @@ class Task(NamedTuple):
 def measure_kip_636(task: Task) -> list[tuple[Group, Cost]]:
     """Measure the responses of a task's share."""
     costs = Costs()
-    logs = [path for path in task.files if is_request_log(path)]
-    captures = [path for path in task.files if path not in logs]
-    if captures:
-        packets = PacketReader(captures, share=task.share, shares=task.shares)
-        maker = CallMaker(choose("calls", ("clientId",)), captures)
-        for made in Streams(packets, ports=task.ports):
-            _measure_pass(made, maker, costs)
-    for path in logs[task.share :: task.shares]:
+    for calls in captured_calls(task):
+        _measure_pass(calls, costs)
+    for path in logs_of(task):
         _measure_log(path, costs)
     return list(costs.groups.items())
 
 
-def _measure_pass(made: Pass, maker: CallMaker, costs: Costs) -> None:
-    calls = _Calls(maker, made)
+def captured_calls(task: Task) -> Iterator[_Calls]:
+    """Yield the calls in the captures of a task's share, pass by pass."""
+    captures = [path for path in task.files if not is_request_log(path)]
+    if captures:
+        maker = CallMaker(choose("calls", ("clientId",)), captures)
+        for made in Streams(PacketReader(captures, share=task.share, shares=task.shares), ports=task.ports):
+            yield _Calls(maker, made)
+
+
+def logs_of(task: Task) -> list[str]:
+    """Return the request logs of a task's share."""
+    return [path for path in task.files if is_request_log(path)][task.share :: task.shares]
+
+
+def _measure_pass(calls: _Calls, costs: Costs) -> None:
     clients = calls.client_ids()
     for key, version, rows in calls.groups(RESPONSE):
         if not is_known(key, version, RESPONSE):
@@ -83,7 +92,7 @@ def _measure_log(path: str, costs: Costs) -> None:
         client = row["clientId"] or ""
         cls = body_class(key, RESPONSE)
         try:
-            body = cls.from_json(_with_records(json.loads(row["response"])), version)
+            body = cls.from_json(with_records(json.loads(row["response"])), version)
             columns = cls.decode_columns([body.encode(version)], version)
             found = measure(columns, None, key, version)
         except (KafkaframesError, pa.ArrowInvalid, TypeError):
@@ -95,9 +104,9 @@ def _measure_log(path: str, costs: Costs) -> None:
 _SIZE_SUFFIX: Final = "SizeInBytes"
 
 
-def _with_records(value: object) -> object:
+def with_records(value: object) -> object:
     """Put empty records where a log has their size."""
     if isinstance(value, dict):
-        named = {name: _with_records(one) for name, one in value.items() if not name.endswith(_SIZE_SUFFIX)}
+        named = {name: with_records(one) for name, one in value.items() if not name.endswith(_SIZE_SUFFIX)}
         return named | {name.removesuffix(_SIZE_SUFFIX): "" for name in value if name.endswith(_SIZE_SUFFIX)}
-    return [_with_records(one) for one in value] if isinstance(value, list) else value
+    return [with_records(one) for one in value] if isinstance(value, list) else value

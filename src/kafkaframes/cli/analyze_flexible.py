@@ -1,0 +1,73 @@
+"""``kafkaframes analyze flexible CAPTURE|REQUEST_LOG...``: what flexible versions and compact types save on traffic."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+
+import click
+
+from kafkaframes.analysis.audit import api_name
+from kafkaframes.analysis.flexible import Layouts
+from kafkaframes.capture.files import find_files
+from kafkaframes.capture.flexible_cost import Group, measure_flexible
+from kafkaframes.capture.streams import ports_of
+from kafkaframes.capture.wire_cost import Task
+from kafkaframes.cli import workers
+from kafkaframes.cli.tables import print_table
+from kafkaframes.cli.text import say
+from kafkaframes.errors import OptionError
+
+_WORTH_A_TASK = 32 << 20
+
+
+@click.command("flexible")
+@click.argument("paths", nargs=-1, required=True, metavar="INPUT...")
+@click.option("--ports", default="", metavar="PORTS", help="On which brokers listen: 9092,9094-9096.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, by API, version and direction.")
+@click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
+def command(paths: tuple[str, ...], ports: str, as_json: bool, jobs: int | None) -> None:
+    """Measure KIP-482 on real traffic: the same fields in flexible and in inflexible layout.
+
+    INPUT is a capture or a broker's request log. Each message is encoded again, with compact lengths and tag sections,
+    and with lengths of two and four bytes and every field in its place; one of the two is what was sent. Blank: bytes
+    of authorized operations that nobody asked for, KIP-482's example.
+    """
+    files = tuple(find_files(paths))
+    try:
+        listening = ports_of(ports) if ports else ()
+    except ValueError:
+        raise OptionError(f"--ports {ports}: numbers and ranges are wanted") from None
+    size_bytes = sum(os.path.getsize(path) for path in files)
+    shares = max(min(jobs or os.cpu_count() or 1, -(-size_bytes // _WORTH_A_TASK)), 1)
+    tasks = [Task(files, share, shares, listening) for share in range(shares)]
+    found: dict[Group, Layouts] = {}
+    share_bytes = size_bytes // shares
+    for part in workers.in_order(
+        measure_flexible, tasks, size_of=lambda _: share_bytes, workers=jobs, label="measuring"
+    ):
+        for group, layouts in part:
+            found.setdefault(group, Layouts()).add(layouts)
+    if as_json:
+        for group, layouts in sorted(found.items()):
+            row = {"api": api_name(group.api_key), **group._asdict(), **dataclasses.asdict(layouts)}
+            say(json.dumps(row | {"saved": layouts.saved, "blank_bytes": layouts.blank_bytes}))
+        return
+    _print(found)
+
+
+def _print(found: dict[Group, Layouts]) -> None:
+    total = Layouts()
+    rows = []
+    for group, layouts in sorted(found.items()):
+        total.add(layouts)
+        rows.append([f"{api_name(group.api_key)} {group.api_version} {group.direction}", *_cells(layouts)])
+    print_table(["message", "count", "inflexible", "flexible", "saved", "%", "blank"], [*rows, ["all", *_cells(total)]])
+    say(f"{total.unmeasured} messages could not be measured")
+
+
+def _cells(one: Layouts) -> list[str]:
+    share = 100 * one.saved / one.inflexible if one.inflexible else 0.0
+    numbers = (one.messages, one.inflexible, one.flexible, one.saved)
+    return [*map(str, numbers), f"{share:.2f}", str(one.blank_bytes)]
