@@ -1,0 +1,68 @@
+"""The wheels of ``make dist`` in empty environments of every Python that is there, with empty homes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LOG = next((ROOT / "examples" / "logs").glob("*/*/*.log"))
+VERSIONS = ("3.11", "3.12", "3.13")
+FIRST_ANSWER_SECONDS = 2
+
+
+def python(version: str) -> str | None:
+    """Return an interpreter of a version: on PATH, beside this one, or among pyenv's."""
+    if f"{sys.version_info[0]}.{sys.version_info[1]}" == version:
+        return sys.executable
+    found = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    return str(found[-1]) if found else shutil.which(f"python{version}")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel for this machine, made as ``make dist`` does, with this machine's C compiler."""
+    place = tmp_path_factory.mktemp("dist")
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+
+    def run(*command: str) -> None:
+        subprocess.run([sys.executable, "-m", *command], env=environment, cwd=ROOT, check=True, timeout=600)
+
+    run("pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(place), ".")
+    (pure,) = place.glob("*.whl")
+    run("kafkaframes", "kernels", "pack", str(place / "units"))
+    run("kafkaframes.kernels.dist", str(pure), str(place / "units"))
+    (made,) = set(place.glob("*.whl")) - {pure}
+    return made
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_first_answer_compiles_nothing_and_needs_no_numba(wheel: Path, tmp_path: Path, version: str) -> None:
+    interpreter = python(version)
+    if interpreter is None:
+        pytest.skip(f"no Python {version} on this machine")
+    subprocess.run([interpreter, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
+    pip = [str(tmp_path / "venv/bin/python"), "-m", "pip", "install", "--quiet", str(wheel)]
+    subprocess.run(pip, check=True, timeout=600)
+    home = tmp_path / "home"
+    home.mkdir()
+    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+
+    def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(tmp_path / "venv/bin/kafkaframes"), *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+    started = time.perf_counter()
+    done = ask("dump-log", "--print-data-log", str(LOG))
+    seconds = time.perf_counter() - started
+    assert "payload:" in done.stdout
+    assert "compiling" not in done.stderr
+    assert not [path for path in home.rglob("*") if path.is_file()]
+    assert seconds < FIRST_ANSWER_SECONDS * max(1, os.getloadavg()[0] / (os.cpu_count() or 1))
+    assert ask("kernels", "status").returncode == 0
