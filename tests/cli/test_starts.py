@@ -13,20 +13,22 @@ HEAVY = ("numba", "llvmlite", "numpy", "pyarrow", "pyspark", "cramjam")
 RUN = """
 import json, sys
 import kafkaframes.cli.main as main
+known = set()
 for line in sys.stdin:
     sys.argv = ["kafkaframes", *json.loads(line)]
     try:
         main.main()
     except SystemExit as end:
         status = end.code
-    heavy = sorted(name for name in sys.modules if "._kernels" in name or name in %r)
-    print("\\n" + json.dumps([status, heavy]), flush=True)
+    heavy = {name for name in sys.modules if "._kernels" in name or name in %r}
+    print("\\n" + json.dumps([status, sorted(heavy - known)]), flush=True)
+    known |= heavy
 """
 
 
 @pytest.fixture(scope="module")
 def asked():
-    """Ask every command for its help and for what it has not, in one process: nothing may come in along the way."""
+    """Ask every command for its help and for what it has not, in one process; who brings something in is told."""
     questions = [["--help"], ["no-such-command"], ["--no-such-option"]]
     questions += [[name, "--help"] for name in COMMANDS]
     questions += [[name, "--no-such-option"] for name in COMMANDS]

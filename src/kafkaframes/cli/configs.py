@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkaframes.cli.connecting import HELP, as_json_option, connecting, pairs_of, print_rows, settings_of
 from kafkaframes.cli.text import say
-from kafkaframes.client import Admin
+
+if TYPE_CHECKING:
+    pass
 
 
 @click.group("configs", context_settings=HELP)
@@ -24,6 +26,8 @@ def command() -> None:
 @as_json_option
 def show_configs(kind: str, name: str, servers: str | None, properties: tuple[str, ...], **given: Any) -> None:
     """Show the settings of a topic, broker or group."""
+    from kafkaframes.client import Admin
+
     with Admin(**settings_of(servers, properties)) as admin:
         found = admin.describe_configs(kind, name)
     rows = [
@@ -43,6 +47,8 @@ def set_configs(
     kind: str, name: str, changes: tuple[str, ...], servers: str | None, properties: tuple[str, ...]
 ) -> None:
     """Change settings and leave the others; KEY= (no value) goes back to the default."""
+    from kafkaframes.client import Admin
+
     with Admin(**settings_of(servers, properties)) as admin:
         admin.alter_configs(kind, name, {key: value or None for key, value in pairs_of(changes).items()})
     say(f"changed {', '.join(pairs_of(changes))} of {kind} {name}")

@@ -7,15 +7,18 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import pyarrow as pa
 
 from kafkaframes.cli.connecting import connecting, settings_of
-from kafkaframes.client import Consumer, TopicPartition
-from kafkaframes.dump.kcat import LETTERS, Range, parse_offsets
 from kafkaframes.errors import OptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafkaframes.client import Consumer, TopicPartition
+    from kafkaframes.dump.kcat import Range
 
 _MOST = 2**63 - 1
 _TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|([^%\\]+)|(.)", re.DOTALL)
@@ -51,6 +54,9 @@ def command(topic: str, servers: str | None, properties: tuple[str, ...], **give
     kafkaframes consume orders -f '%t/%p@%o %T %k: %s\n' -o -10 -e
     kafkaframes consume orders --format jsonl -o s@1760000000000
     """
+    from kafkaframes.client import Consumer
+    from kafkaframes.dump.kcat import parse_offsets
+
     settings = settings_of(servers, properties)
     settings["isolation.level"] = "read_committed" if given["read_committed"] else "read_uncommitted"
     asked = parse_offsets(given["offsets"])
@@ -90,6 +96,8 @@ def _tables(consumer: Consumer, topic: str, asked: Range, given: dict[str, Any])
 
 
 def _places(consumer: Consumer, topic: str, wanted: tuple[int, ...]) -> list[TopicPartition]:
+    from kafkaframes.client import TopicPartition
+
     known = consumer.partitions_for(topic)
     missing = [number for number in wanted if TopicPartition(topic, number) not in known]
     if missing:
@@ -123,6 +131,8 @@ def _is_through(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
 
 def _before(table: pa.Table, ends: dict[TopicPartition, int] | None) -> pa.Table:
     """Leave out what lies behind the ends."""
+    import pyarrow as pa
+
     if ends is None or not table.num_rows:
         return table
     numbers, offsets = table["partition"].to_pylist(), table["offset"].to_pylist()
@@ -132,6 +142,8 @@ def _before(table: pa.Table, ends: dict[TopicPartition, int] | None) -> pa.Table
 
 
 def _write_rows(tables: Iterator[pa.Table], write: Writer) -> None:
+    import pyarrow as pa
+
     out = sys.stdout.buffer
     for table in tables:
         milliseconds = table["timestamp"].cast(pa.int64())
@@ -164,6 +176,8 @@ def _writer(pattern: str | None, form: str) -> Writer:
 
 
 def _parts(pattern: str) -> Iterator[bytes | Writer]:
+    from kafkaframes.dump.kcat import LETTERS
+
     for token in _TOKEN.finditer(pattern):
         letter, hexadecimal, escaped, plain, _ = token.groups()
         if letter in _RENDER:

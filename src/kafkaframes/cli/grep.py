@@ -7,10 +7,9 @@ import sys
 import time
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import pyarrow as pa
 
 from kafkaframes.cli.options import (
     json_option,
@@ -22,10 +21,12 @@ from kafkaframes.cli.options import (
     with_options,
 )
 from kafkaframes.cli.text import printable, say, time_text
-from kafkaframes.copies.follow import Follower
-from kafkaframes.copies.records import read_records
-from kafkaframes.dump.search import HEADERS, KEY, PLACES, VALUE, Pattern, matching
+from kafkaframes.dump.names import HEADERS, KEY, PLACES, VALUE
 from kafkaframes.files.filesystem import FOLLOW_LINKS, KEY_FILES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 EXIT_NOTHING, EXIT_DAMAGED = 1, 2
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestamp_type", KEY, VALUE, HEADERS)
@@ -56,6 +57,8 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
     kafkaframes grep order-17 /backup/kafka-logs --topic orders
     kafkaframes grep -F '"failed"' /var/lib/kafka/data --in value --follow
     """
+    from kafkaframes.dump.search import Pattern, matching
+
     sought = Pattern.of(pattern, is_plain=is_plain, ignores_case=ignores_case)
     places = given["places"] or PLACES
     found = 0
@@ -78,6 +81,11 @@ def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: 
 
 def _batches(paths: Sequence[str], given: dict[str, Any], errors: list[Any]) -> Iterator[pa.RecordBatch]:
     """Yield the records of the topics and offsets that are asked for; with ``--follow`` without end."""
+    import pyarrow as pa
+
+    from kafkaframes.copies.follow import Follower
+    from kafkaframes.copies.records import read_records
+
     options: dict[str, Any] = {
         "columns": COLUMNS,
         "mode": "PERMISSIVE",
@@ -112,6 +120,8 @@ def _batches(paths: Sequence[str], given: dict[str, Any], errors: list[Any]) -> 
 
 
 def _in_times(batch: pa.RecordBatch, given: dict[str, Any]) -> pa.RecordBatch:
+    import pyarrow as pa
+
     times = times_of(given)
     stamps = batch.column("timestamp").view(pa.int64())
     if times["from_time"] is not None:
@@ -123,6 +133,8 @@ def _in_times(batch: pa.RecordBatch, given: dict[str, Any]) -> pa.RecordBatch:
 
 
 def _print(rows: pa.RecordBatch, *, as_json: bool) -> None:
+    import pyarrow as pa
+
     stamps = rows.column("timestamp").view(pa.int64()).to_pylist()
     names = ("topic", "partition", "offset", KEY, VALUE, HEADERS)
     for stamp, *row in zip(stamps, *(rows.column(name).to_pylist() for name in names), strict=True):

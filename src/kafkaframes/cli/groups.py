@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from kafkaframes.cli.connecting import HELP, as_json_option, connecting, pairs_of, place_of, print_rows, settings_of
 from kafkaframes.cli.text import say
-from kafkaframes.client import EARLIEST, LATEST, Admin, TopicPartition
 from kafkaframes.errors import OptionError
+
+if TYPE_CHECKING:
+    pass
 
 
 @click.group("groups", context_settings=HELP)
@@ -20,6 +24,8 @@ def command() -> None:
 @as_json_option
 def list_groups(servers: str | None, properties: tuple[str, ...], as_json: bool) -> None:
     """List the groups."""
+    from kafkaframes.client import Admin
+
     with Admin(**settings_of(servers, properties)) as admin:
         rows = [
             {"group": one.group_id, "type": one.type, "protocol": one.protocol_type, "state": one.state}
@@ -34,6 +40,8 @@ def list_groups(servers: str | None, properties: tuple[str, ...], as_json: bool)
 @as_json_option
 def describe_group(group: str, servers: str | None, properties: tuple[str, ...], as_json: bool) -> None:
     """Show what a group has committed, and how far it is behind."""
+    from kafkaframes.client import LATEST, Admin
+
     with Admin(**settings_of(servers, properties)) as admin:
         committed = admin.group_offsets(group)
         ends = admin.list_offsets(dict.fromkeys(committed, LATEST))
@@ -56,6 +64,8 @@ def describe_group(group: str, servers: str | None, properties: tuple[str, ...],
 @connecting
 def reset_group(group: str, offsets: tuple[str, ...], servers: str | None, properties: tuple[str, ...]) -> None:
     """Commit offsets for a group that has no members: a number, earliest or latest."""
+    from kafkaframes.client import EARLIEST, LATEST, Admin, TopicPartition
+
     with Admin(**settings_of(servers, properties)) as admin:
         wanted = {}
         for place, text in pairs_of(offsets).items():
@@ -78,6 +88,8 @@ def reset_group(group: str, offsets: tuple[str, ...], servers: str | None, prope
 @click.confirmation_option(prompt="Delete these groups and their offsets?")
 def delete_groups(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...]) -> None:
     """Delete groups that have no members."""
+    from kafkaframes.client import Admin
+
     with Admin(**settings_of(servers, properties)) as admin:
         admin.delete_groups(names)
     say(f"deleted {', '.join(names)}")

@@ -7,26 +7,20 @@ import binascii
 import json
 import sys
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from functools import cache
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
-import pyarrow as pa
 
 from kafkaframes.cli.connecting import connecting, settings_of
 from kafkaframes.cli.text import say
-from kafkaframes.client import Producer
 from kafkaframes.errors import OptionError
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
 _AT_ONCE = 10_000
-_SCHEMA = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ("partition", pa.int32()),
-        ("timestamp", pa.int64()),
-    ]
-)
 
 
 @click.command("produce", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -55,6 +49,8 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
     kafkaframes consume orders -e --format jsonl | kafkaframes produce copy --format jsonl
     kafkaframes produce orders orders.parquet --format parquet
     """
+    from kafkaframes.client import Producer
+
     settings = settings_of(servers, properties) | {"compression.type": given["codec"]}
     if given["record_format"] is not None:
         settings["message_format"] = given["record_format"]
@@ -69,6 +65,8 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
 
 
 def _tables(file: str | None, given: dict[str, Any]) -> Iterator[pa.Table]:
+    import pyarrow as pa
+
     form = given["form"]
     if form in ("parquet", "arrow"):
         if file is None:
@@ -82,14 +80,16 @@ def _tables(file: str | None, given: dict[str, Any]) -> Iterator[pa.Table]:
         for number, line in enumerate(stream, 1):
             rows.append(read(line.rstrip(b"\n"), number))
             if len(rows) == _AT_ONCE:
-                yield pa.Table.from_pylist(rows, _SCHEMA)
+                yield pa.Table.from_pylist(rows, _schema())
                 rows = []
         if rows:
-            yield pa.Table.from_pylist(rows, _SCHEMA)
+            yield pa.Table.from_pylist(rows, _schema())
 
 
 def _file_tables(file: str, form: str) -> Iterator[pa.Table]:
-    known = set(_SCHEMA.names)
+    import pyarrow as pa
+
+    known = set(_schema().names)
     try:
         if form == "parquet":
             from pyarrow import parquet
@@ -103,6 +103,22 @@ def _file_tables(file: str, form: str) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch]).select([name for name in batch.schema.names if name in known])
     except pa.ArrowInvalid as error:
         raise OptionError(f"{file} is no {form} file: {error}") from None
+
+
+@cache
+def _schema() -> pa.Schema:
+    """Return the columns of what is sent."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+            ("partition", pa.int32()),
+            ("timestamp", pa.int64()),
+        ]
+    )
 
 
 def _is_file(file: str) -> bool:
@@ -149,6 +165,8 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def _in_partition(table: pa.Table, partition: int) -> pa.Table:
+    import pyarrow as pa
+
     column = pa.array([partition] * table.num_rows, pa.int32())
     kept = table.drop_columns(["partition"]) if "partition" in table.schema.names else table
     return kept.append_column("partition", column)

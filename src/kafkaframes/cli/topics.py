@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkaframes.cli.connecting import HELP, as_json_option, connecting, pairs_of, print_rows, settings_of
 from kafkaframes.cli.text import say
-from kafkaframes.client import EARLIEST, LATEST, Admin, NewTopic, TopicPartition
+
+if TYPE_CHECKING:
+    pass
 
 
 @click.group("topics", context_settings=HELP)
@@ -22,6 +24,8 @@ def command() -> None:
 @as_json_option
 def list_topics(servers: str | None, properties: tuple[str, ...], internal: bool, as_json: bool) -> None:
     """List the topics, their partitions and ids."""
+    from kafkaframes.client import Admin
+
     with Admin(**settings_of(servers, properties)) as admin:
         found = admin.describe_cluster().topics
         rows = [
@@ -40,6 +44,8 @@ def list_topics(servers: str | None, properties: tuple[str, ...], internal: bool
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic setting (may be repeated).")
 def create_topics(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], **given: Any) -> None:
     """Create topics."""
+    from kafkaframes.client import Admin, NewTopic
+
     with Admin(**settings_of(servers, properties)) as admin:
         admin.create_topics(
             NewTopic(
@@ -59,6 +65,8 @@ def create_topics(names: tuple[str, ...], servers: str | None, properties: tuple
 @as_json_option
 def describe_topics(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], as_json: bool) -> None:
     """Show partitions, leaders, and first and last offsets."""
+    from kafkaframes.client import EARLIEST, LATEST, Admin, TopicPartition
+
     rows = []
     with Admin(**settings_of(servers, properties)) as admin:
         for name, topic in admin.describe_topics(names).items():
@@ -86,6 +94,8 @@ def describe_topics(names: tuple[str, ...], servers: str | None, properties: tup
 @click.confirmation_option(prompt="Delete these topics and all their records?")
 def delete_topics(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...]) -> None:
     """Delete topics, records and all."""
+    from kafkaframes.client import Admin
+
     with Admin(**settings_of(servers, properties)) as admin:
         admin.delete_topics(names)
     say(f"deleted {', '.join(names)}")

@@ -1,4 +1,4 @@
-"""Names and limits that ``dump-log`` shows before it reads anything: kinds of files, styles, sizes."""
+"""Names and limits that commands show before they read anything: kinds of files, styles, sizes, places to search."""
 
 from __future__ import annotations
 
@@ -12,3 +12,5 @@ STYLE_NAMES: Final = ("4.3", "3.9", "2.8")  # Kafka's releases after which the t
 LATEST: Final = "4.3"
 MAX_MESSAGE_SIZE: Final = 5 * 1024 * 1024  # bytes of the log that an offset index's entry may point into
 VALUE_LIMIT: Final = 200  # bytes; what is longer is shown as its digest
+KEY, VALUE, HEADERS = "key", "value", "headers"
+PLACES: Final = (KEY, VALUE, HEADERS)

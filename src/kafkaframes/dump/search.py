@@ -16,10 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkaframes.dump.names import HEADERS, KEY, PLACES, VALUE
 from kafkaframes.errors import OptionError
 
-KEY, VALUE, HEADERS = "key", "value", "headers"
-PLACES = (KEY, VALUE, HEADERS)
 Flags = npt.NDArray[np.bool_]
 _SPECIAL = re.compile(r"[.^$*+?{}\[\]\\|()]")
 
