@@ -108,6 +108,9 @@ class ReadOptions:
         """
         others, storage = split_storage(options)
         given = _by_known_name(others)
+        location = next((text for name, text in options.items() if name.lower() == "location"), "")
+        if location and not (given.get("path") or given.get("paths")):  # a table's path, as the catalog keeps it
+            given["path"] = f"/{location[5:].lstrip('/')}" if location.startswith("file:/") else location
         values: dict[str, Any] = {}
         for name, text in given.items():
             option = OPTIONS[name]
