@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -240,3 +243,30 @@ def test_a_truncated_log_is_told_by_its_epochs():
         topics = [types.OffsetForLeaderTopic(topic="orders", partitions=[row])]
         (found,) = ask(broker.port, "OffsetForLeaderEpoch", 3, topics=topics).topics[0].partitions
         assert (found.leader_epoch, found.end_offset) == (0, 2)
+
+
+def test_metrics_are_served_as_prometheus_text():
+    with Broker(metrics_port=0) as broker:
+        broker.append("orders", [{"value": b"x"}] * 3)
+        with urllib.request.urlopen(f"http://127.0.0.1:{broker.metrics_port}/metrics", timeout=5) as answer:
+            text = answer.read().decode()
+        assert 'kafka_log_log_logendoffset{topic="orders",partition="0"} 3\n' in text
+        assert "# TYPE kafka_server_replicamanager_partitioncount gauge\n" in text
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://127.0.0.1:{broker.metrics_port}/other", timeout=5)
+
+
+def test_the_request_log_is_kafkas():
+    lines = []
+    with Broker(request_log=lines.append) as broker:
+        ask(broker.port, "Metadata", 9, topics=None)
+        broker.create_topic("orders")
+        produce(broker.port, b"v")
+    pattern = r"\[(.*?)\] DEBUG (Completed request):(.*) \(kafka.request.logger\)"
+    stamp, words, rest = re.fullmatch(pattern, lines[1]).groups()
+    line = json.loads(rest)
+    assert line["requestHeader"]["requestApiKeyName"] == "PRODUCE"
+    assert line["request"]["topicData"][0]["partitionData"][0]["recordsSizeInBytes"] > 60
+    assert line["response"]["responses"][0]["partitionResponses"][0]["errorCode"] == 0
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}", stamp)
+    assert words

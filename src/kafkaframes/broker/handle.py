@@ -18,11 +18,14 @@ from kafkaframes.broker.faults import Faults, Rule
 from kafkaframes.broker.inspection import TopicInfo, partition_of, records, report, topics
 from kafkaframes.broker.journal import Journal
 from kafkaframes.broker.maintenance import Maintenance
+from kafkaframes.broker.metrics import prometheus_text
+from kafkaframes.broker.metrics_server import serve_metrics
 from kafkaframes.broker.nodes import Endpoint, Node, Nodes
 from kafkaframes.broker.releases import play
+from kafkaframes.broker.request_log import RequestLog
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.seeding import append_records
-from kafkaframes.broker.server import Listener, Server
+from kafkaframes.broker.server import Connection, Listener, Server
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.snapshots import Snapshot, put_snapshot, take_snapshot
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState
@@ -55,6 +58,8 @@ class Broker:
             requests take a shorter way.
         security: SASL, TLS and access rules; by default everybody may do everything.
         as_version: a release of Kafka (``0.8.2`` ... ``4.3``): exactly its APIs and versions are told and served.
+        metrics_port: serve metrics as Prometheus text there (``/metrics``); 0 for a free port.
+        request_log: takes a line for each request, in the form of Kafka's request log.
     """
 
     def __init__(
@@ -72,6 +77,8 @@ class Broker:
         journal: bool = True,
         security: Security | None = None,
         as_version: str | None = None,
+        metrics_port: int | None = None,
+        request_log: Callable[[str], None] | None = None,
     ) -> None:
         if nodes < 1:
             raise OptionError(f"nodes is at least 1, not {nodes}")
@@ -87,6 +94,9 @@ class Broker:
         self._journal = Journal(lambda: self._clock.now_ms) if journal else None
         self._snapshot: Snapshot | None = None
         self._security = security or Security()
+        self._wanted_metrics_port = metrics_port
+        self._metrics: asyncio.Server | None = None
+        self._request_log = None if request_log is None else RequestLog(request_log, lambda: self._clock.now_ms)
         self._played = None if as_version is None else play(as_version, self._settings)
         self._faults = Faults(self._clock)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -201,6 +211,8 @@ class Broker:
 
     def _dispatcher(self, state: BrokerState) -> Dispatcher:
         hooks: list[Hook] = [] if self._journal is None else [self._journal, self._faults]
+        if self._request_log is not None:
+            hooks.append(self._request_log)
         if self._played is None:
             return Dispatcher(state, hooks=hooks)
         state.advertised = self._played.advertised
@@ -221,7 +233,24 @@ class Broker:
             port = await self._server.listen(listener)
             node.endpoints[listener.name] = Endpoint(_told(self.host), port)
 
+        if self._wanted_metrics_port is not None:
+            self._metrics = await serve_metrics(self.host, self._wanted_metrics_port, self._metrics_text)
+
+    def _metrics_text(self) -> str:
+        return "" if self._state is None else prometheus_text(self._state, len(self.connections()))
+
+    @property
+    def metrics_port(self) -> int | None:
+        """Where metrics are served; None if they are not."""
+        return None if self._metrics is None else int(self._metrics.sockets[0].getsockname()[1])
+
+    def _stop_metrics(self) -> None:
+        if self._metrics is not None:
+            self._metrics.close()
+            self._metrics = None
+
     async def _close(self) -> None:
+        self._stop_metrics()
         if self._server is None or self._state is None:
             return
         await self._server.close()
@@ -231,6 +260,7 @@ class Broker:
     async def _break_off(self) -> None:
         assert self._server is not None
         assert self._state is not None
+        self._stop_metrics()
         await self._server.close()
         state, self._state, self._server = self._state, None, None
         state.logs.abandon()
@@ -257,6 +287,10 @@ class Broker:
             return ask(state)
 
         return self._on_loop(asking())
+
+    def connections(self) -> tuple[Connection, ...]:
+        """Return the connections that are open now."""
+        return () if self._server is None else tuple(self._server.connections)
 
     @property
     def port(self) -> int:

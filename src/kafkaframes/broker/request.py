@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from kafkaframes.broker.api import Api, CloseConnection
@@ -13,6 +14,12 @@ from kafkaframes.messages.headers import body_class
 from kafkaframes.messages.registry import Specs
 
 ANONYMOUS = "User:ANONYMOUS"
+
+
+@cache
+def _class_of(key: int, kind: str) -> type[Message]:
+    """Return the class of a catalog's message; asked for with every request."""
+    return body_class(key, kind)
 
 
 @dataclass(slots=True, eq=False)
@@ -105,7 +112,7 @@ class Request:
             CloseConnection: it cannot be decoded; Kafka closes the connection then.
         """
         if self._body is None:
-            cls = body_class(self.api.key, "request", specs=self.specs)
+            cls = _class_of(self.api.key, "request") if self.specs is None else self._own_class("request")
             try:
                 body, end = cls.decode_prefix(self.data, self.version, position=self.position)
                 self._body = all_of(self.data, body, end)
@@ -116,7 +123,10 @@ class Request:
     @property
     def types(self) -> Any:
         """The class of the response; its structs are its attributes."""
-        return body_class(self.api.key, "response", specs=self.specs)
+        return _class_of(self.api.key, "response") if self.specs is None else self._own_class("response")
+
+    def _own_class(self, kind: str) -> type[Message]:
+        return body_class(self.api.key, kind, specs=self.specs)
 
     def response(self, **fields: Any) -> Message:
         """Make the answer."""

@@ -244,6 +244,11 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.abort()
 
     @property
+    def unsent_bytes(self) -> int:
+        """How many bytes of answers the client has not read yet, beside what the system holds."""
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
+
+    @property
     def is_waiting(self) -> bool:
         """Whether a request has no answer yet."""
         return self._later is not None or self._is_held

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +33,10 @@ if TYPE_CHECKING:
     "--config", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="A server.properties of Kafka's."
 )
 @click.option("--as-version", metavar="RELEASE", help="Serve exactly what a release of Kafka does: 0.8.2 ... 4.3.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Prometheus text on /metrics; 0: a free port.")
+@click.option("--request-log", metavar="FILE", help="Append a line of JSON for each request, as Kafka's request log.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker's setting (may be repeated).")
-def command(config: str | None, settings: tuple[str, ...], **given: Any) -> None:
+def command(config: str | None, settings: tuple[str, ...], request_log: str | None, **given: Any) -> None:
     """Run one node that speaks Kafka's protocol: for development, tests, replays and migrations.
 
     Every API version from 0 on, record formats 0, 1 and 2. Its first line on standard error says where it listens.
@@ -51,8 +55,13 @@ def command(config: str | None, settings: tuple[str, ...], **given: Any) -> None
     directory = known.pop("log.dirs", known.pop("log.dir", ""))
     if directory and not given["data_dir"] and not given["serve"]:
         given["data_dir"] = directory.partition(",")[0]
-    broker = Broker(config=known, journal=False, **given)
-    asyncio.run(_run(broker, given, unknown))
+    with ExitStack() as stack:
+        write = None
+        if request_log is not None:
+            file = stack.enter_context(open(request_log, "a", encoding="utf-8"))
+            write = partial(print, file=file, flush=True)
+        broker = Broker(config=known, journal=False, request_log=write, **given)
+        asyncio.run(_run(broker, given, unknown))
 
 
 def _settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -79,6 +88,8 @@ async def _run(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) 
         loop.add_signal_handler(number, stop.set)
     async with broker:
         click.echo(f"listening on {broker.bootstrap_servers}", err=True)
+        if broker.metrics_port is not None:
+            click.echo(f"  metrics on http://{given['host']}:{broker.metrics_port}/metrics", err=True)
         for line in _banner(broker, given, unknown):
             click.echo(line, err=True)
         sys.stderr.flush()

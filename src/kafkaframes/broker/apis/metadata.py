@@ -25,6 +25,7 @@ from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.files.names import check_topic
 
 _FIRST_WITH_NULL = 1
+_FIRST_WITHOUT_NAME = 12
 NOT_ASKED = -(2**31)
 
 
@@ -70,7 +71,8 @@ def _asked_topics(request: Request, broker: BrokerState) -> Iterator[Any]:
         if asked.name is None or (asked.topic_id != NO_UUID and not asked.name):
             topic = broker.topics_by_id.get(asked.topic_id)
             if topic is None or not broker.access.allows(request.session, "DESCRIBE", "TOPIC", topic.name):
-                yield _missing(request, None, CODE["UNKNOWN_TOPIC_ID"], asked.topic_id)
+                name = None if request.version >= _FIRST_WITHOUT_NAME else ""
+                yield _missing(request, name, CODE["UNKNOWN_TOPIC_ID"], asked.topic_id)
             else:
                 yield topic_row(request, broker, topic)
         else:

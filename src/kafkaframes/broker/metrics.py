@@ -1,0 +1,64 @@
+"""What a broker counts, as Prometheus text, under Kafka's names where Kafka has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafkaframes.broker.state import BrokerState
+
+# Our counter -> the metric's name and what it says. Names are those of Kafka's JMX beans, as exporters write them.
+_COUNTERS = {
+    "recompressed_bytes": (
+        "kafkaframes_bytes_recompressed_total",
+        "uncompressed bytes that went through a compressor on the append path (KIP-31)",
+    ),
+    "down_converted_records": (
+        "kafkaframes_records_down_converted_total",
+        "records that were written anew in an older format for a fetch",
+    ),
+    "client_metrics_pushed": ("kafkaframes_client_metrics_pushed_total", "PushTelemetry requests taken (KIP-714)"),
+}
+_LOST = "lost "
+
+
+def prometheus_text(state: BrokerState, connections: int) -> str:
+    """Return all metrics of a broker."""
+    return "".join(f"{line}\n" for line in _lines(state, connections))
+
+
+def _lines(state: BrokerState, connections: int) -> Iterator[str]:
+    partitions = list(state.partitions())
+    gauges = {
+        "kafka_server_replicamanager_partitioncount": ("partitions", len(partitions)),
+        "kafka_server_replicamanager_offlinereplicacount": (
+            "partitions that cannot be had",
+            sum(one.is_offline for one in partitions),
+        ),
+        "kafka_controller_kafkacontroller_globaltopiccount": ("topics", len(state.topics)),
+        "kafka_server_socketservermetrics_connection_count": ("open connections", connections),
+        "kafka_server_fetchsessioncache_numincrementalfetchsessions": ("fetch sessions", len(state.fetch_sessions)),
+    }
+    for name, (words, value) in gauges.items():
+        yield from _metric(name, "gauge", words, [("", value)])
+    for key, (name, words) in _COUNTERS.items():
+        yield from _metric(name, "counter", words, [("", state.counters[key])])
+    lost = [
+        (f'{{what="{key[len(_LOST) :]}"}}', count) for key, count in state.counters.items() if key.startswith(_LOST)
+    ]
+    yield from _metric("kafkaframes_lost_in_down_conversion_total", "counter", "what an older format cannot say", lost)
+    sizes, ends, starts = [], [], []
+    for one in partitions:
+        label = f'{{topic="{one.topic_partition.topic}",partition="{one.index}"}}'
+        sizes.append((label, one.log.size_bytes))
+        ends.append((label, one.log.log_end_offset))
+        starts.append((label, one.log.log_start_offset))
+    yield from _metric("kafka_log_log_size", "gauge", "bytes of a partition", sizes)
+    yield from _metric("kafka_log_log_logendoffset", "gauge", "the offset after the last record", ends)
+    yield from _metric("kafka_log_log_logstartoffset", "gauge", "the first offset that is served", starts)
+
+
+def _metric(name: str, kind: str, words: str, values: list[tuple[str, int]]) -> Iterator[str]:
+    yield f"# HELP {name} {words}"
+    yield f"# TYPE {name} {kind}"
+    for label, value in values:
+        yield f"{name}{label} {value}"

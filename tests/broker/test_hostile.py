@@ -1,0 +1,164 @@
+"""Hostile input: any bytes in a request close the connection or are answered; nothing is allocated first."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import tracemalloc
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.api import CloseConnection, Encoded, Later
+from kafkaframes.broker.table import all_apis
+from kafkaframes.messages import Message, message
+from kafkaframes.messages.headers import encode_request
+from kafkaframes.records.build import build_records
+
+BATCH = build_records({"key": [b"k"] * 3, "value": [b"v"] * 3}, codec="lz4")
+
+
+def filled(cls, version, rng, depth=0):
+    """Return a message whose arrays have rows and whose fields have values, as far as its version has them."""
+    value = cls()
+    for info in cls._fields:
+        if not info.spec.versions.contains(version):
+            continue
+        kind = info.spec.type
+        if info.struct is not None:
+            row = filled(info.struct, version, rng, depth + 1)
+            setattr(value, info.attribute, [row] if kind.is_array else row)
+            continue
+        made = plain(kind.element.name if kind.is_array else kind.name, info.attribute, rng)
+        if made is not None:
+            setattr(value, info.attribute, [made] if kind.is_array else made)
+    return value
+
+
+def plain(kind, attribute, rng):
+    if kind == "string":
+        return rng.choice(["orders", "g", "", "a/b", "range", "1"])
+    if kind == "bool":
+        return rng.random() < 0.5
+    if kind == "records":
+        return BATCH
+    if kind == "bytes":
+        return bytes(rng.randrange(256) for _ in range(rng.randrange(8)))
+    if kind in ("int8", "int16", "int32", "int64"):
+        return rng.choice([0, 1, -1, 2, 100, 127])
+    return None
+
+
+CASES = [(api, version) for api in all_apis().values() for version in range(api.range[0], api.range[1] + 1)]
+
+
+@pytest.mark.parametrize(("api", "version"), CASES, ids=lambda value: getattr(value, "name", value))
+def test_any_bytes_are_answered_or_close_the_connection(asker, api, version):
+    asker.create()
+    rng = random.Random(f"{api.name} {version}")
+    cls = message(f"{api.name}Request")
+    for _ in range(6):
+        try:
+            frame = bytearray(encode_request(filled(cls, version, rng), version, client_id="x"))
+        except Exception:  # a value that this version cannot say
+            frame = bytearray(encode_request(cls(), version, client_id="x"))
+        send(asker, bytes(frame))
+        for _ in range(12):
+            changed = bytearray(frame)
+            for _ in range(rng.choice([1, 1, 2, 5])):
+                if len(changed) > 10:
+                    changed[rng.randrange(8, len(changed))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+            send(asker, bytes(changed))
+
+
+def send(asker, frame):
+    asker.session.memory.clear()
+    try:
+        request = asker.dispatcher.request_of(frame, asker.session)
+        answer = asker.dispatcher.answer(request)
+    except CloseConnection:
+        return
+    if isinstance(answer, Later):
+        if not answer.is_done:
+            answer.abandon()
+            return
+        answer = answer.answer
+    assert answer is None or isinstance(answer, Message | Encoded)
+    if answer is not None:
+        asker.dispatcher.encode(request, answer)
+
+
+ATTACKS = {
+    "array of 2^31-1": struct.pack(">hhih", 1, 4, 1, -1) + struct.pack(">iiiibi", -1, 0, 0, 1 << 20, 0, 2**31 - 1),
+    "compact array of 2^32": struct.pack(">hhihb", 3, 12, 1, -1, 0) + b"\xff\xff\xff\xff\x0f",
+    "string of 32767": struct.pack(">hhih", 3, 1, 1, 32767),
+    "tags without end": struct.pack(">hhih", 3, 12, 1, -1) + b"\xff\xff\xff\xff\x0f" + b"\x00" * 20,
+    "varint of 11 bytes": struct.pack(">hhih", 3, 12, 1, -1) + b"\xff" * 11,
+    "records of 2^31-1": struct.pack(">hhih", 0, 3, 1, -1)
+    + struct.pack(">hhiihcii", -1, 1, 1, 1, 1, b"a", 1, 0)
+    + struct.pack(">i", 2**31 - 1),
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_costs_a_connection_and_no_memory(name):
+    frame = ATTACKS[name]
+    with Broker(journal=False) as broker:
+        with socket.create_connection((broker.host, broker.port), 5) as warm:
+            warm.sendall(struct.pack(">i", 14) + struct.pack(">hhihi", 3, 1, 1, -1, -1))
+            warm.recv(1000)
+        tracemalloc.start()
+        for _ in range(5):
+            with socket.create_connection((broker.host, broker.port), 5) as peer:
+                peer.sendall(struct.pack(">i", len(frame)) + frame)
+                assert peer.recv(100) == b""
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 16 << 20
+        with socket.create_connection((broker.host, broker.port), 5) as peer:
+            peer.sendall(struct.pack(">i", 14) + struct.pack(">hhihi", 3, 1, 1, -1, -1))
+            assert peer.recv(1000)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd", "snappy"])
+def test_a_decompression_bomb_is_refused_or_taken_within_bounds(asker, codec):
+    asker.create()
+    bomb = build_records({"value": [bytes(20 << 20)]}, codec=codec, batch_bytes=64 << 20)
+    row = asker.produce(bomb)
+    assert row.error_code in (0, 10, 2, 87, -1)
+    assert asker.produce(build_records({"value": [b"x"]})).error_code == 0
+
+
+def test_half_open_connections_are_limited():
+    with Broker(config={"max.connections": 5}, journal=False) as broker:
+        peers = [socket.create_connection((broker.host, broker.port), 5) for _ in range(8)]
+        try:
+            closed = 0
+            for peer in peers:
+                peer.settimeout(0.3)
+                try:
+                    closed += peer.recv(1) == b""
+                except ConnectionResetError:
+                    closed += 1
+                except TimeoutError:
+                    pass
+            assert closed == 3
+        finally:
+            for peer in peers:
+                peer.close()
+
+
+def test_a_client_that_does_not_read_is_not_answered_without_end():
+    with Broker(journal=False) as broker:
+        broker.append("orders", [{"value": bytes(900_000)}])
+        types = message("FetchRequest")
+        row = types.FetchPartition(partition=0, partition_max_bytes=1 << 20)
+        body = types(max_bytes=1 << 20, topics=[types.FetchTopic(topic="orders", partitions=[row])])
+        frame = encode_request(body, 4)
+        with socket.create_connection((broker.host, broker.port), 5) as peer:
+            peer.settimeout(1)
+            for _ in range(200):
+                peer.sendall(struct.pack(">i", len(frame)) + frame)
+            unsent = broker.call(lambda state: max(one.unsent_bytes for one in broker.connections()))
+            assert unsent < 16 << 20
