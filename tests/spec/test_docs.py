@@ -1,5 +1,6 @@
 """The docs name every rule and lint that there is, and no other."""
 
+import doctest
 import re
 from pathlib import Path
 
@@ -7,6 +8,12 @@ from kafkaframes.spec.lint import FIELD_LINTS, MESSAGE_LINTS, STRUCT_LINTS
 from kafkaframes.spec.rules import FIELD_RULES, MESSAGE_RULES, STRUCT_RULES
 
 DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_page_on_kip_636_does_what_it_says():
+    results = doctest.testfile(str(DOCS / "kip-636.md"), module_relative=False)
+    assert results.attempted > 8
+    assert results.failed == 0
 
 
 def test_the_language_page_lists_the_tables():
