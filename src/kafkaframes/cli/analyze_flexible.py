@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 
 import click
 
 from kafkaframes.analysis.audit import api_name
 from kafkaframes.analysis.flexible import Layouts
-from kafkaframes.capture.files import find_files
 from kafkaframes.capture.flexible_cost import Group, measure_flexible
-from kafkaframes.capture.streams import ports_of
-from kafkaframes.capture.wire_cost import Task
 from kafkaframes.cli import workers
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say
-from kafkaframes.errors import OptionError
-
-_WORTH_A_TASK = 32 << 20
+from kafkaframes.cli.traffic_tasks import traffic_tasks
 
 
 @click.command("flexible")
@@ -34,16 +28,8 @@ def command(paths: tuple[str, ...], ports: str, as_json: bool, jobs: int | None)
     and with lengths of two and four bytes and every field in its place; one of the two is what was sent. Blank: bytes
     of authorized operations that nobody asked for, KIP-482's example.
     """
-    files = tuple(find_files(paths))
-    try:
-        listening = ports_of(ports) if ports else ()
-    except ValueError:
-        raise OptionError(f"--ports {ports}: numbers and ranges are wanted") from None
-    size_bytes = sum(os.path.getsize(path) for path in files)
-    shares = max(min(jobs or os.cpu_count() or 1, -(-size_bytes // _WORTH_A_TASK)), 1)
-    tasks = [Task(files, share, shares, listening) for share in range(shares)]
+    tasks, share_bytes = traffic_tasks(paths, ports, jobs)
     found: dict[Group, Layouts] = {}
-    share_bytes = size_bytes // shares
     for part in workers.in_order(
         measure_flexible, tasks, size_of=lambda _: share_bytes, workers=jobs, label="measuring"
     ):

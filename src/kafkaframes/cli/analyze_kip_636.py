@@ -11,15 +11,12 @@ import click
 
 from kafkaframes.analysis.audit import api_name
 from kafkaframes.analysis.kip_636 import FLEXIBLE, INFLEXIBLE, RAISED, Costs, row_of
-from kafkaframes.capture.files import find_files
-from kafkaframes.capture.streams import ports_of
 from kafkaframes.capture.wire_cost import Task, measure_kip_636
 from kafkaframes.cli import workers
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say
-from kafkaframes.errors import OptionError
+from kafkaframes.cli.traffic_tasks import traffic_tasks
 
-_WORTH_A_TASK = 32 << 20
 _TITLES = {
     FLEXIBLE: "Responses of flexible versions, with their errors as tags in place",
     INFLEXIBLE: "Responses of versions that have no tags: as they are",
@@ -43,16 +40,9 @@ def command(
     is checked against the wire (a request log has none, and no records). Break-even is the share of error codes that
     would have to be set for the rewrite to save nothing.
     """
-    files = tuple(find_files(paths))
-    try:
-        listening = ports_of(ports) if ports else ()
-    except ValueError:
-        raise OptionError(f"--ports {ports}: numbers and ranges are wanted") from None
-    size_bytes = sum(os.path.getsize(path) for path in files)
-    shares = max(min(jobs or os.cpu_count() or 1, -(-size_bytes // _WORTH_A_TASK)), 1)
-    tasks = [Task(files, share, shares, listening) for share in range(shares)]
+    tasks, share_bytes = traffic_tasks(paths, ports, jobs)
     costs = Costs()
-    for found in _run(tasks, size_bytes, on_spark=on_spark, jobs=jobs):
+    for found in _run(tasks, share_bytes, on_spark=on_spark, jobs=jobs):
         costs.merge(found)
     if as_json:
         for group, cost in sorted(costs.groups.items()):
@@ -61,10 +51,9 @@ def command(
     _print(costs, by_client=by_client)
 
 
-def _run(tasks: list[Task], size_bytes: int, *, on_spark: bool, jobs: int | None) -> Iterable[Any]:
+def _run(tasks: list[Task], share_bytes: int, *, on_spark: bool, jobs: int | None) -> Iterable[Any]:
     if not on_spark:
-        share = size_bytes // len(tasks)
-        return workers.in_order(measure_kip_636, tasks, size_of=lambda _: share, workers=jobs, label="measuring")
+        return workers.in_order(measure_kip_636, tasks, size_of=lambda _: share_bytes, workers=jobs, label="measuring")
     from kafkaframes.spark.jobs import run_on_spark, session_at
 
     with session_at("analyze kip-636", f"local[{jobs or os.cpu_count() or 1}]") as spark:
