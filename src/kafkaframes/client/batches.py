@@ -27,6 +27,17 @@ class Producer(NamedTuple):
     epoch: int = -1
 
 
+class Stamp(NamedTuple):
+    """What a producer puts into a batch's header beside the records."""
+
+    producer: Producer = Producer()
+    base_sequence: int = -1
+    transactional: bool = False
+
+
+NOT_STAMPED: Final = Stamp()
+
+
 class RecordMetadata(NamedTuple):
     """Where a record went. ``offset`` is -1 without acks; ``timestamp`` the broker's own if the topic takes that."""
 
@@ -44,7 +55,8 @@ class Batch:
         data: the bytes.
         count: how many sequence numbers, so how many offsets, it takes.
         created: seconds of the sender's clock.
-        base_sequence: -1 before it is stamped.
+        stamped: what stands in the header.
+        is_numbered: whether it has its sequence, which it keeps when it is sent again.
         done: a future of the base offset and the append time that the broker gave.
     """
 
@@ -53,20 +65,23 @@ class Batch:
     count: int
     created: float
     done: asyncio.Future[tuple[int, int]]
-    base_sequence: int = -1
+    stamped: Stamp = NOT_STAMPED
+    is_numbered: bool = False
     place: int = 0  # among all batches of the sender, in the order they were put
     attempts: int = 0
     not_before: float = 0.0
 
-    def stamp(self, producer: Producer, base_sequence: int, *, transactional: bool) -> None:
-        """Put the producer into the header."""
-        self.data = stamped(self.data, producer, base_sequence, transactional=transactional)
-        self.base_sequence = base_sequence
+    def stamp(self, wanted: Stamp) -> None:
+        """Put a producer and a sequence into the header, unless they are there already."""
+        if self.stamped != wanted:
+            self.data = stamped(self.data, wanted.producer, wanted.base_sequence, transactional=wanted.transactional)
+            self.stamped = wanted
 
 
 _CRC_AT: Final = BATCH_V2.place_of("crc")
 _ATTRIBUTES_AT: Final = BATCH_V2.place_of("attributes")
 _PRODUCER_AT: Final = BATCH_V2.place_of("producer_id")
+_BASE_OFFSET_0: Final = bytes(8)
 _PRODUCER: Final = struct.Struct(">qhi")
 
 
@@ -88,5 +103,7 @@ def split(data: bytes) -> Iterator[tuple[bytes, int]]:
     """
     batches = scan_all(data)
     columns = (batches.column(name).tolist() for name in ("position", "size", "base_offset", "last_offset"))
+    whole = memoryview(data)
     for position, size, base, last in zip(*columns, strict=True):
-        yield bytes(8) + data[position + 8 : position + size], last - base + 1
+        piece = whole[position : position + size]
+        yield bytes(piece) if not base else b"".join((_BASE_OFFSET_0, piece[8:])), last - base + 1

@@ -25,7 +25,7 @@ from kafkaframes.messages.objects import Message
 _SASL_HANDSHAKE_VERSION: Final = 1
 
 
-class _Wire(asyncio.Protocol):
+class _Wire(asyncio.BufferedProtocol):
     """Carries bytes between a transport and a ``ClientConnection``."""
 
     def __init__(self, connection: ClientConnection, where: str) -> None:
@@ -40,8 +40,11 @@ class _Wire(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
 
-    def data_received(self, data: bytes) -> None:
-        self.connection.receive_data(data)
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.connection.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.connection.buffer_updated(nbytes)
         try:
             while (response := self.connection.next_response()) is not None:
                 future = self.waiting.popleft()
@@ -194,7 +197,7 @@ class Connection:
         if future is not None:
             wire.waiting.append(future)
         assert wire.transport is not None
-        wire.transport.write(wire.connection.data_to_send())
+        wire.transport.writelines(wire.connection.buffers_to_send())
 
     async def _negotiate(self) -> None:
         """Learn the versions of each API (KIP-35, KIP-511)."""

@@ -17,14 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.client.batches import Batch, Producer, RecordMetadata, split
+from kafkaframes.client.batches import NOT_STAMPED, Batch, Producer, RecordMetadata, Stamp, split
 from kafkaframes.client.cluster import ClusterClient, fail
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.sender import PRODUCE, Sender
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.transactions import Transactions
 from kafkaframes.errors import EncodeError, KafkaframesError, OptionError
-from kafkaframes.records.build import build_records
+from kafkaframes.records.build import build_records, next_sequence
 from kafkaframes.records.partitioner import UNASSIGNED, assign_by_key, partition_of
 from kafkaframes.records.rows import blobs_of
 
@@ -248,8 +248,9 @@ class AsyncProducer:
         await self.start()
         batches: list[Batch] = []
         for place, rows in await self._routed(table, topic):
-            for data, count in self._pieces(rows):
-                batches.append(await self._put(place, data, count))
+            await self.transactions.before_batch(place)
+            for data, count, stamp in self._pieces(rows, self._sender.next_stamp(place)):
+                batches.append(await self._put(place, data, count, stamp))
         results = await asyncio.gather(*(batch.done for batch in batches), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
@@ -305,20 +306,25 @@ class AsyncProducer:
             for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
         ]
 
-    def _pieces(self, rows: pa.RecordBatch) -> Iterator[tuple[bytes, int]]:
+    def _pieces(self, rows: pa.RecordBatch, stamp: Stamp) -> Iterator[tuple[bytes, int, Stamp]]:
         """Build batches, or message sets of about a batch's size (formats 0 and 1), each with its count of records."""
         if self._format == 2:
-            yield from split(self._built(rows, self.settings.batch_size))
+            for data, count in split(self._built(rows, self.settings.batch_size, stamp)):
+                yield data, count, stamp
+                if stamp.base_sequence >= 0:
+                    stamp = stamp._replace(base_sequence=next_sequence(stamp.base_sequence, count))
             return
         row_bytes = max(rows.nbytes // max(rows.num_rows, 1), 1)
         step = max(self.settings.batch_size // row_bytes, 1)
         for first in range(0, rows.num_rows, step):
             piece = rows.slice(first, step)
-            yield self._built(piece, _WHOLE), piece.num_rows
+            yield self._built(piece, _WHOLE), piece.num_rows, stamp
 
     # ------------------------------------------------------------------------------------------------------ common
 
-    def _built(self, columns: Mapping[str, Any] | pa.RecordBatch, batch_bytes: int) -> bytes:
+    def _built(
+        self, columns: Mapping[str, Any] | pa.RecordBatch, batch_bytes: int, stamp: Stamp = NOT_STAMPED
+    ) -> bytes:
         settings = self.settings
         assert self._format is not None
         return build_records(
@@ -327,13 +333,17 @@ class AsyncProducer:
             codec=settings.compression_type,
             level=settings.compression_level,
             batch_bytes=batch_bytes,
+            producer_id=stamp.producer.producer_id,
+            producer_epoch=stamp.producer.epoch,
+            base_sequence=stamp.base_sequence,
+            transactional=stamp.transactional,
         )
 
-    async def _put(self, place: TopicPartition, data: bytes, count: int) -> Batch:
+    async def _put(self, place: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
         await self._sender.room(len(data))
         await self.transactions.before_batch(place)
         done: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
-        batch = Batch(place, data, count, time.monotonic(), done)
+        batch = Batch(place, data, count, time.monotonic(), done, stamp)
         self._sender.put(batch)
         return batch
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kafkaframes.client.batches import NO_PRODUCER_ID, Batch, Producer
+from kafkaframes.client.batches import NO_PRODUCER_ID, NOT_STAMPED, Batch, Producer, Stamp
 from kafkaframes.client.cluster import ClusterClient, fail, is_retriable
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.settings import ProducerSettings
@@ -114,6 +114,14 @@ class Sender:
         self._drained.clear()
         self._wake.set()
 
+    def next_stamp(self, partition: TopicPartition) -> Stamp:
+        """Return what the next batch of a partition will most likely carry: built with it, it need not be changed."""
+        if self.producer.producer_id == NO_PRODUCER_ID:
+            return NOT_STAMPED
+        queue = self._queues.get(partition, Queue())
+        waiting = sum(batch.count for batch in queue.waiting if not batch.is_numbered)
+        return Stamp(self.producer, next_sequence(queue.next_sequence, waiting), self.transactional)
+
     async def flush(self) -> None:
         """Wait until everything that was put has an answer, good or bad."""
         await self._drained.wait()
@@ -125,7 +133,7 @@ class Sender:
         for queue in self._queues.values():
             queue.next_sequence = 0
             for batch in queue.waiting:
-                batch.base_sequence = -1
+                batch.is_numbered = False
         self._wake.set()
 
     def fail_all(self, error: KafkaframesError) -> None:
@@ -212,8 +220,9 @@ class Sender:
             if taken and size + len(queue.waiting[0].data) > self._settings.max_request_size:
                 break
             batch = queue.take()
-            if self.producer.producer_id != NO_PRODUCER_ID and batch.base_sequence < 0:
-                batch.stamp(self.producer, queue.next_sequence, transactional=self.transactional)
+            if self.producer.producer_id != NO_PRODUCER_ID and not batch.is_numbered:
+                batch.stamp(Stamp(self.producer, queue.next_sequence, self.transactional))
+                batch.is_numbered = True
                 queue.next_sequence = next_sequence(queue.next_sequence, batch.count)
             size += len(batch.data)
             taken.append(batch)
@@ -330,7 +339,7 @@ class Sender:
         for partition, queue in self._queues.items():
             while queue.waiting and queue.waiting[0].created < before:
                 batch = queue.waiting.popleft()
-                if batch.base_sequence >= 0:
+                if batch.is_numbered:
                     self.needs_new_epoch = True
                 waited = self._settings.delivery_timeout_ms
                 self._finish(batch, fail(error_code(7), f"{partition} took nothing for {waited} ms"))

@@ -9,7 +9,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafkaframes.connection.framing import MAX_REQUEST_BYTES, FrameReader, frame
+from kafkaframes.connection.buffer import FrameBuffer
+from kafkaframes.connection.framing import MAX_REQUEST_BYTES, size_prefix
 from kafkaframes.connection.negotiation import common_versions, known_versions, listed_versions
 from kafkaframes.errors import BrokerError, DecodeError, error_code
 from kafkaframes.messages.headers import API_VERSIONS, UNSUPPORTED_VERSION, Frame, decode_response, encode_request
@@ -43,7 +44,7 @@ class ClientConnection:
         mode: str = "reference",
         specs: Specs | None = None,
     ) -> None:
-        self._frames = FrameReader(max_response_bytes)
+        self._frames = FrameBuffer(max_response_bytes)
         self._client_id = client_id
         self._next_id = first_correlation_id
         self._mode = mode
@@ -118,7 +119,8 @@ class ClientConnection:
             version = self.version_of(body.spec.api_key if body.spec.api_key is not None else -1)
         number = self._next_id
         header.setdefault("client_id", self._client_id)
-        self._out.append(frame(encode_request(body, version, correlation_id=number, **header)))
+        payload = encode_request(body, version, correlation_id=number, **header)
+        self._out += (size_prefix(payload), payload)
         self._next_id = 0 if number == _LAST_CORRELATION_ID else number + 1
         if expects_response:
             self._sent.append(_Sent(number, body.spec.api_key or 0, version))
@@ -130,8 +132,21 @@ class ClientConnection:
         self._out.clear()
         return data
 
+    def buffers_to_send(self) -> list[bytes]:
+        """Return the same as a list of buffers, for ``writelines``."""
+        buffers, self._out = self._out, []
+        return buffers
+
+    def get_buffer(self, size_hint: int = -1) -> memoryview:
+        """Return where the next bytes from the broker go (``asyncio.BufferedProtocol``)."""
+        return self._frames.get_buffer(size_hint)
+
+    def buffer_updated(self, count: int) -> None:
+        """Say that ``count`` bytes from the broker were filled in."""
+        self._frames.buffer_updated(count)
+
     def receive_data(self, data: bytes) -> None:
-        """Take bytes from the broker."""
+        """Take bytes from the broker that came in some other way."""
         self._frames.receive_data(data)
 
     def next_response(self) -> Frame | None:

@@ -49,12 +49,21 @@ class FrameReader:
         return bytes(self._buffer[first : self._start])
 
 
-def frame(payload: bytes) -> bytes:
-    """Return ``payload`` with its size before it.
+def size_prefix(payload: bytes) -> bytes:
+    """Return what stands before ``payload`` in a frame: its size.
 
     Raises:
         EncodeError: it has 2 GiB or more.
     """
     if len(payload) > 0x7FFFFFFF:
         raise EncodeError(f"frame of {len(payload)} bytes, the most is 2147483647")
-    return _SIZE.pack(len(payload)) + payload
+    return _SIZE.pack(len(payload))
+
+
+def frame(payload: bytes) -> bytes:
+    """Return ``payload`` with its size before it.
+
+    Raises:
+        EncodeError: it has 2 GiB or more.
+    """
+    return size_prefix(payload) + payload

@@ -1,0 +1,173 @@
+"""How much CPU does our client take for a record, in and out, beside the clients that PyPI has?
+
+Every client runs in this process, one after the other, against one embedded broker in a process of its own; what counts
+is the CPU time of this process. Ours goes from fetched bytes to Arrow and back, the others to their own objects.
+
+Run:  python benchmarks/client.py [--records 400000] [--servers HOST:PORT]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from kafkaframes.client import Admin, Consumer, NewTopic, Producer
+
+SIZES = {"100 B": 100, "1 KiB": 1024}
+
+
+def values(count: int, size: int) -> pa.Array:
+    """Return values of words, which compress about as text does."""
+    words = np.frombuffer(b"orders flights sensors totals ", np.uint8)
+    data = np.random.default_rng(1).permutation(np.resize(words, count * size)).tobytes()
+    offsets = pa.array(np.arange(0, (count + 1) * size, size, dtype=np.int32)).buffers()[1]
+    return pa.Array.from_buffers(pa.binary(), count, [None, offsets, pa.py_buffer(data)])
+
+
+def cpu_of(work: Callable[[], int]) -> tuple[int, float]:
+    """Return how many records were moved, and the CPU seconds of this process."""
+    begin = time.process_time()
+    return work(), time.process_time() - begin
+
+
+def ours_in(servers: str, topic: str, data: pa.Array, codec: str) -> int:
+    """Write an Arrow table."""
+    with Producer(servers, compression_type=codec, batch_size=262_144) as producer:
+        return sum(producer.send_arrow(pa.table({"value": data}), topic=topic)["count"].to_pylist())
+
+
+def ours_out(servers: str, topic: str, count: int) -> int:
+    """Read to Arrow."""
+    seen = 0
+    settings = {"auto_offset_reset": "earliest", "max_partition_fetch_bytes": 4 << 20}
+    with Consumer(servers, **settings) as consumer:
+        consumer.assign(consumer.partitions_for(topic))
+        while seen < count:
+            seen += consumer.fetch_arrow(5_000, columns=("offset", "timestamp", "key", "value")).num_rows
+    return seen
+
+
+def confluent_in(servers: str, topic: str, data: pa.Array, codec: str) -> int:
+    """Write with librdkafka."""
+    from confluent_kafka import Producer as Peer
+
+    settings = {"bootstrap.servers": servers, "compression.type": codec, "linger.ms": 5, "batch.size": 262_144}
+    peer = Peer({**settings, "queue.buffering.max.messages": 1_000_000})
+    for value in data.to_pylist():
+        while True:
+            try:
+                peer.produce(topic, value)
+                break
+            except BufferError:
+                peer.poll(0.01)
+    peer.flush()
+    return len(data)
+
+
+def confluent_out(servers: str, topic: str, count: int) -> int:
+    """Read with librdkafka's consume()."""
+    from confluent_kafka import Consumer as Peer
+
+    peer = Peer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": uuid.uuid4().hex,
+            "auto.offset.reset": "earliest",
+            "queued.min.messages": 1_000_000,
+        }
+    )
+    peer.subscribe([topic])
+    seen = 0
+    while seen < count:
+        for message in peer.consume(10_000, 1.0):
+            seen += message.value() is not None
+    peer.close()
+    return seen
+
+
+def aiokafka_out(servers: str, topic: str, count: int) -> int:
+    """Read with aiokafka's getmany()."""
+    from aiokafka import AIOKafkaConsumer
+
+    async def read() -> int:
+        peer = AIOKafkaConsumer(topic, bootstrap_servers=servers, auto_offset_reset="earliest")
+        await peer.start()
+        seen = 0
+        while seen < count:
+            for messages in (await peer.getmany(timeout_ms=1_000)).values():
+                seen += len(messages)
+        await peer.stop()
+        return seen
+
+    return asyncio.run(read())
+
+
+def kafka_python_out(servers: str, topic: str, count: int) -> int:
+    """Read with kafka-python's poll()."""
+    from kafka import KafkaConsumer
+
+    peer = KafkaConsumer(topic, bootstrap_servers=servers, auto_offset_reset="earliest", max_poll_records=10_000)
+    seen = 0
+    while seen < count:
+        for messages in peer.poll(1_000).values():
+            seen += len(messages)
+    peer.close()
+    return seen
+
+
+READERS = {"confluent-kafka": confluent_out, "aiokafka": aiokafka_out, "kafka-python": kafka_python_out}
+
+
+def measure(servers: str, name: str, size: int, count: int, codec: str) -> None:
+    """Print one size and codec."""
+    data = values(count, size)
+    ours_topic, peers_topic = f"ours-{size}-{codec}", f"peers-{size}-{codec}"
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name=one, num_partitions=1) for one in (ours_topic, peers_topic)])
+    written, cpu = cpu_of(lambda: ours_in(servers, ours_topic, data, codec))
+    _, peer = cpu_of(lambda: confluent_in(servers, peers_topic, data, codec))
+    print(
+        f"{name} {codec:5} produce from Arrow {written / cpu / 1e6:6.2f} M rec/CPU s  "
+        f" confluent-kafka {peer / cpu:5.1f}x"
+    )
+    ours_out(servers, ours_topic, count)  # kernels, caches
+    read, cpu = cpu_of(lambda: ours_out(servers, ours_topic, count))
+    line = f"{name} {codec:5} consume to Arrow   {read / cpu / 1e6:6.2f} M rec/CPU s  "
+    for peer_name, read_all in READERS.items():
+        _, peer = cpu_of(lambda read_all=read_all: read_all(servers, ours_topic, count))
+        line += f" {peer_name} {peer / cpu:5.1f}x"
+    print(line, flush=True)
+
+
+def main() -> None:
+    """Start a broker unless there is one, and measure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--records", type=int, default=400_000, help="of 100 bytes; a quarter of 1 KiB")
+    parser.add_argument("--servers", help="a cluster; default: the embedded broker in a process of its own")
+    given = parser.parse_args()
+    command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0"]
+    broker = None if given.servers else subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        servers = given.servers
+        if broker is not None and broker.stderr is not None:
+            servers = broker.stderr.readline().split()[-1]
+        for name, size in SIZES.items():
+            count = given.records if size == 100 else given.records // 4
+            for codec in ("none", "lz4"):
+                measure(servers, name, size, count, codec)
+    finally:
+        if broker is not None:
+            broker.terminate()
+            broker.wait(10)
+
+
+if __name__ == "__main__":
+    main()
