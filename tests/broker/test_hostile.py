@@ -160,5 +160,6 @@ def test_a_client_that_does_not_read_is_not_answered_without_end():
             peer.settimeout(1)
             for _ in range(200):
                 peer.sendall(struct.pack(">i", len(frame)) + frame)
+            broker.wait_for(broker.connections)
             unsent = broker.call(lambda state: max(one.unsent_bytes for one in broker.connections()))
             assert unsent < 16 << 20
