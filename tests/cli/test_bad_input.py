@@ -171,3 +171,13 @@ def test_what_is_no_parquet_is_told_in_words(tmp_path, raw):
     result = CliRunner().invoke(cli, ["restore", str(tmp_path / "a.parquet"), "--to", str(tmp_path / "new")])
     assert isinstance(result.exception, KafkaframesError)
     assert "a.parquet" in str(result.exception)
+
+
+@pytest.mark.parametrize("text", [b"partition", b"zzzzzzzz"], ids=["a column's name", "a value"])
+def test_parquet_with_text_that_is_no_utf_8_is_told_in_words(tmp_path, text):
+    columns = {"topic": ["zzzzzzzz"], "partition": [0], "offset": [0], "value": ["zzzzzzzz"]}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", compression="none", use_dictionary=False)
+    raw = (tmp_path / "a.parquet").read_bytes()
+    (tmp_path / "a.parquet").write_bytes(raw.replace(text, b"\xea" + text[1:]))
+    result = CliRunner().invoke(cli, ["restore", str(tmp_path / "a.parquet"), "--to", str(tmp_path / "new"), *HERE])
+    assert isinstance(result.exception, KafkaframesError), result.exception

@@ -284,5 +284,5 @@ def reading(path: str) -> Iterator[None]:
     """Turn what Arrow says of a file into an error that names it."""
     try:
         yield
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, ValueError) as error:  # ValueError: names or statistics that are no UTF-8
         raise LogDirError(f"cannot be read as Parquet: {error}", file=path) from error
