@@ -53,6 +53,17 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def is_traffic(path: str) -> bool:
+    """Tell captures and request logs from logs: a file by its name, a directory by those in it."""
+    place = Path(path)
+    if place.is_dir():
+        return any(one.is_file() and CAPTURE_NAME.search(one.name) for one in place.iterdir())
+    if "://" in path or not place.is_file():
+        return False
+    is_segment = place.suffix == ".log" and place.stem.isdecimal()
+    return bool(CAPTURE_NAME.search(place.name) or (LOG_NAME.search(place.name) and not is_segment))
+
+
 def _is_ours(name: str) -> bool:
     return bool(CAPTURE_NAME.search(name) or LOG_NAME.search(name)) and not name.startswith(".")
 

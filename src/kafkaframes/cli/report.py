@@ -35,11 +35,18 @@ def command(**given: Any) -> None:
     PATH is a broker's log directory, a directory of such, a partition, a segment, a pattern, a tiered store, or a
     URL of one of these. Give the directories of several brokers to compare their copies.
 
+    Or PATH is recorded traffic (captures, request logs): bytes, latency and errors by API, clients and what an
+    upgrade would break, what KIP-636 would save, connections.
+
     Exit status: 0 when the report was written, whatever damage it tells of; 1 when it was written and something could
     not be read; 2 when there is nothing to report on.
 
     Example: kafkaframes report /var/lib/kafka/data -o report.html
     """
-    from kafkaframes.cli.reporting import run
+    from kafkaframes.capture.files import is_traffic
+    from kafkaframes.cli.reporting import run, run_on_traffic
 
-    run(**given)
+    if all(map(is_traffic, given["paths"])):
+        run_on_traffic(given["paths"], given["output"], given["kind"], given["generated_at"])
+    else:
+        run(**given)
