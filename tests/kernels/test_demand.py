@@ -7,7 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from kafkaframes.kernels import demand, link
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.kernels import demand, link, workers
 
 CALL = """
 import numpy as np
@@ -99,3 +100,12 @@ def test_a_compiler_that_fails_says_so(tmp_path, monkeypatch):
     with pytest.raises(link.LinkError, match="false failed"):
         link.link(b"", "", tmp_path / "x.so")
     link.compiler.cache_clear()
+
+
+def test_a_job_that_fails_is_one_line_and_the_others_are_done(tmp_path):
+    jobs = [("os:mkdir", str(tmp_path / "made")), ("os:rmdir", str(tmp_path / "none"))]
+    done = []
+    with pytest.raises(KafkaframesError, match="kernels could not be compiled"):
+        workers.run(jobs, done=done.append)
+    assert (tmp_path / "made").is_dir()
+    assert done == jobs[:1]

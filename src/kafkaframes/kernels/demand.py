@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from kafkaframes.errors import KafkaframesError
 from kafkaframes.kernels import link, places, ready, workers
 from kafkaframes.kernels.deferred import OPTIONS, real, rehomed
 from kafkaframes.kernels.entries import DECLARED, Kernel
@@ -40,7 +41,7 @@ def ready_or_compiled(kernel: Kernel) -> Callable[..., Any]:
         return by_numba(kernel)
     try:
         make([name for name in DECLARED if not is_compiled(name)], folder=folder, say=tell)
-    except RuntimeError as error:
+    except KafkaframesError as error:
         tell(str(error))
     return ready.entry(module, kernel.__name__) or by_numba(kernel)
 

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from kafkaframes.errors import KafkaframesError
+
 Job = tuple[str, ...]
 
 
@@ -22,7 +24,7 @@ def run(jobs: Sequence[Job], *, done: Callable[[Job], None] = lambda job: None) 
     """Run jobs, each process taking the next one when it is through with one; ``done`` is told of each.
 
     Raises:
-        RuntimeError: with the last line of a job that failed, when the others are through.
+        KafkaframesError: with the last line of a job that failed, when the others are through.
     """
     waiting, failures = deque(jobs), []
     count = min(cores(), len(jobs))
@@ -46,7 +48,7 @@ def run(jobs: Sequence[Job], *, done: Callable[[Job], None] = lambda job: None) 
         for future in [pool.submit(serve) for _ in range(count)]:
             future.result()
     if failures:
-        raise RuntimeError(f"kernels could not be compiled: {failures[0]}")
+        raise KafkaframesError(f"kernels could not be compiled: {failures[0]}")
 
 
 def _start() -> subprocess.Popen[str]:
