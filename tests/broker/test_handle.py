@@ -17,7 +17,7 @@ import pytest
 
 import kafkaframes
 from kafkaframes.broker import Broker, Clock
-from kafkaframes.broker.properties import read_properties
+from kafkaframes.broker.properties import listener_of, read_properties
 from kafkaframes.connection import ClientConnection
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.messages import message
@@ -270,3 +270,18 @@ def test_the_request_log_is_kafkas():
     assert line["response"]["responses"][0]["partitionResponses"][0]["errorCode"] == 0
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}", stamp)
     assert words
+
+
+def test_listeners_of_server_properties():
+    assert listener_of("PLAINTEXT://127.0.0.1:9093") == ("127.0.0.1", 9093)
+    for wrong in ("SSL://:9093", "PLAINTEXT://a:1,SSL://b:2", "9092", "PLAINTEXT://a:99999"):
+        with pytest.raises(OptionError, match="one PLAINTEXT"):
+            listener_of(wrong)
+
+
+def test_the_first_node_has_the_number_of_the_settings():
+    with Broker(nodes=2, config={"node.id": 7}) as broker:
+        broker.create_topic("orders", 2)
+        answer = ask(broker.port, "Metadata", 9, topics=None)
+        assert [node.node_id for node in answer.brokers] == [7, 8]
+        assert {row.leader_id for row in answer.topics[0].partitions} == {7, 8}

@@ -10,6 +10,7 @@ from kafkaframes.broker.request import Request
 from kafkaframes.broker.settings import DEFAULTS, TOPIC_KEYS, BrokerSettings
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import OptionError
+from kafkaframes.messages import Message
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 # ConfigSource
@@ -161,6 +162,27 @@ def change(
         return changers[kind](request, broker, kind, name, make, validate_only)
     except OptionError as error:
         return CODE["INVALID_CONFIG"], str(error)
+
+
+def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[list[Any]], Change]) -> Message:
+    """Answer AlterConfigs and IncrementalAlterConfigs: each resource for itself.
+
+    Args:
+        request: of either.
+        broker: whose settings.
+        change_of: makes a change of a resource's rows.
+    """
+    rows = []
+    for asked in request.body.resources:
+        kind, name = asked.resource_type, asked.resource_name
+        make = change_of(asked.configs)
+        code, message = change(request, broker, kind, name, make, validate_only=request.body.validate_only)
+        rows.append(
+            request.types.AlterConfigsResourceResponse(
+                error_code=code, error_message=message, resource_type=kind, resource_name=name
+            )
+        )
+    return request.response(responses=rows)
 
 
 def _change_topic(

@@ -89,7 +89,8 @@ class Broker:
         self._adopt = adopt
         self._durability = durability
         self._settings = BrokerSettings({key: _text(value) for key, value in (config or {}).items()})
-        self._nodes = Nodes({number: Node(number) for number in range(1, nodes + 1)})
+        first = self._settings.number("node.id")
+        self._nodes = Nodes({number: Node(number) for number in range(first, first + nodes)})
         self._clock = clock or Clock()
         self._journal = Journal(lambda: self._clock.now_ms) if journal else None
         self._snapshot: Snapshot | None = None
@@ -221,7 +222,7 @@ class Broker:
     async def _listen(self) -> None:
         assert self._server is not None
         for node in self._nodes.by_id.values():
-            wanted = self._wanted_port + node.node_id - 1 if self._wanted_port else 0
+            wanted = self._wanted_port + node.node_id - min(self._nodes.by_id) if self._wanted_port else 0
             listener = Listener(
                 name=self._security.listener_name,
                 host=self.host,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -9,28 +10,10 @@ from kafkaframes.broker.settings import DEFAULTS, TOPIC_KEYS
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.files.checkpoints import read_meta_properties
 
-# Keys that the command and the listeners understand, beside those of settings.py.
-_OF_LISTENERS = frozenset(
-    {
-        "listeners",
-        "advertised.listeners",
-        "listener.security.protocol.map",
-        "log.dir",
-        "log.dirs",
-        "broker.id",
-        "node.id",
-        "broker.rack",
-        "sasl.enabled.mechanisms",
-        "ssl.keystore.location",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.truststore.location",
-        "ssl.truststore.certificates",
-        "ssl.client.auth",
-        "authorizer.class.name",
-    }
-)
-_KNOWN = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.values() if key) | _OF_LISTENERS
+# Keys that are understood beside those of settings.py.
+_OTHERS = frozenset({"listeners", "log.dir", "log.dirs", "broker.id", "authorizer.class.name"})
+_KNOWN = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.values() if key) | _OTHERS
+_LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_]+)://(?P<host>[^:/,]*|\[[0-9a-fA-F:]+\]):(?P<port>[0-9]{1,5})")
 # Kafka's shorter or older names for times -> the key in milliseconds, and how many of them one is.
 _TIMES = {
     "log.retention.hours": ("log.retention.ms", 3_600_000),
@@ -76,7 +59,23 @@ def read_properties(text: bytes, *, file: str) -> Properties:
 
 def is_known(key: str) -> bool:
     """Return whether a key of ``server.properties`` has a meaning here."""
-    return key in _KNOWN or key.startswith("listener.name.")
+    return key in _KNOWN
+
+
+def listener_of(text: str) -> tuple[str, int]:
+    """Return host and port of ``listeners``: one, of the protocol PLAINTEXT.
+
+    >>> listener_of("PLAINTEXT://:9092")
+    ('0.0.0.0', 9092)
+
+    Raises:
+        OptionError: another protocol, more than one, or no listener at all.
+    """
+    match = _LISTENER.fullmatch(text.strip())
+    if match is None or match["name"] != "PLAINTEXT" or int(match["port"]) > 65535:
+        reason = "one PLAINTEXT://HOST:PORT is understood; SASL and TLS are arguments of kafkaframes.Broker"
+        raise OptionError(f"listeners={text}: {reason}")
+    return match["host"].strip("[]") or "0.0.0.0", int(match["port"])
 
 
 def _add_time(known: dict[str, str], key: str, value: str, *, given: Iterable[str]) -> None:

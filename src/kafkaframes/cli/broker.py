@@ -50,11 +50,14 @@ def command(config: str | None, settings: tuple[str, ...], request_log: str | No
     import asyncio
 
     from kafkaframes.broker import Broker
+    from kafkaframes.broker.properties import listener_of
 
     known, unknown = _settings(config, settings)
     directory = known.pop("log.dirs", known.pop("log.dir", ""))
     if directory and not given["data_dir"] and not given["serve"]:
         given["data_dir"] = directory.partition(",")[0]
+    if "listeners" in known:
+        given["host"], given["port"] = listener_of(known.pop("listeners"))
     with ExitStack() as stack:
         write = None
         if request_log is not None:
