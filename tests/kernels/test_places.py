@@ -143,6 +143,16 @@ def test_a_unit_of_another_user_in_a_good_folder_is_not_found(tmp_path, monkeypa
     assert places.find(name) is None
 
 
+def test_a_unit_of_the_package_is_trusted_as_its_sources_are(tmp_path, monkeypatch):
+    """An installation with a umask of 002, or of another user's: Python runs its sources, too."""
+    monkeypatch.setattr(places, "BUNDLED", tmp_path / "compiled")
+    (tmp_path / "compiled").mkdir(mode=0o775)
+    unit = tmp_path / "compiled" / places.file_name("kafkaframes.report._kernels")
+    unit.write_bytes(b"")
+    unit.chmod(0o664)
+    assert places.find(unit.name) == unit
+
+
 def test_a_read_only_folder_of_root_is_read_but_not_written(tmp_path, monkeypatch):
     image = tmp_path / "image"
     image.mkdir(mode=0o555)

@@ -91,10 +91,13 @@ def file_name(module: str, name: str = "") -> str:
 
 
 def find(name: str) -> Path | None:
-    """Return where a unit's file lies, in the first place that has it and is trusted."""
+    """Return where a unit's file lies, in the first place that has it and is trusted.
+
+    The package's own folder is trusted as the package's sources are, whoever they belong to.
+    """
     for place in places():
         path = place.folder / name
-        if place.refused is None and path.exists() and _refusal(path) is None:
+        if place.refused is None and path.exists() and (place.folder == BUNDLED or _refusal(path) is None):
             return path
     return None
 
