@@ -1,0 +1,518 @@
+"""A script for a broker's coordinators: groups, offsets, transactions, each API at each version, right and wrong.
+
+``broker_script`` plays requests one by one; here each step needs what was answered before: member ids, generations,
+producer ids and epochs. A scenario is played against one broker and gives a list of (label, answer); ids that no two
+brokers share get names. Two such lists are compared by the test.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+from kafkaframes.connection import ClientConnection
+from kafkaframes.messages import message
+
+SUBSCRIPTION = bytes.fromhex("0000 00000001 0006") + b"orders" + bytes.fromhex("ffffffff")
+CLOSED = "CLOSED"
+_SECONDS = 15.0
+_UNKNOWN_TOPIC = "gone"
+
+
+class Player:
+    """One broker, asked by raw frames; what it answered, with names for its ids."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._address = host, port
+        self._peer: tuple[socket.socket, ClientConnection] | None = None
+        self.names: dict[str, str] = {}
+        self.told: list[tuple[str, str]] = []
+        self.topic_id: UUID | None = None
+        self._times: Counter[str] = Counter()
+
+    def close(self) -> None:
+        if self._peer is not None:
+            self._peer[0].close()
+            self._peer = None
+
+    def ask(self, api: str, version: int, **fields: Any) -> Any:
+        """Return the answer's body, or CLOSED."""
+        if self._peer is None:
+            self._peer = socket.create_connection(self._address, _SECONDS), ClientConnection(client_id="test")
+        peer, connection = self._peer
+        connection.send_request(message(f"{api}Request")(**fields), version)
+        peer.sendall(connection.data_to_send())
+        while (frame := connection.next_response()) is None:
+            data = peer.recv(65536)
+            if not data:
+                self.close()
+                return CLOSED
+            connection.receive_data(data)
+        return frame.body
+
+    def note(self, label: str, answer: Any) -> Any:
+        """Write an answer down."""
+        text = json.dumps(plain(answer), sort_keys=True)
+        for known, name in sorted(self.names.items(), key=lambda pair: -len(pair[0])):
+            text = text.replace(known, name)
+        self._times[label] += 1
+        times = self._times[label]
+        self.told.append((label if times == 1 else f"{label} ({times})", text))
+        return answer
+
+    def go(self, label: str, api: str, version: int, **fields: Any) -> Any:
+        """Ask, and write the answer down."""
+        return self.note(f"{api} v{version} {label}", self.ask(api, version, **fields))
+
+    def until(self, is_there: Callable[[Any], bool], api: str, version: int, **fields: Any) -> Any:
+        """Ask again until a broker that has just started is ready."""
+        end = time.monotonic() + 60
+        while not is_there(answer := self.ask(api, version, **fields)):
+            assert time.monotonic() < end, answer
+            time.sleep(0.1)
+        return answer
+
+
+def plain(value: Any) -> Any:
+    """Return a message as what JSON has."""
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, UUID):
+        return str(value)
+    if hasattr(value, "_fields"):
+        return {info.attribute: plain(getattr(value, info.attribute)) for info in value._fields}
+    return value
+
+
+def prepare(player: Player) -> None:
+    """Make the topic, and wait until both coordinators are there."""
+
+    def is_right(answer: Any) -> bool:
+        return answer != CLOSED and answer.error_code == 0
+
+    topic = message("CreateTopicsRequest").CreatableTopic(name="orders", num_partitions=2, replication_factor=1)
+    made = player.until(lambda answer: answer != CLOSED, "CreateTopics", 5, topics=[topic], timeout_ms=20_000)
+    assert made.topics[0].error_code in (0, 36), made
+    for kind, key in ((0, "g"), (1, "tx")):
+        player.until(is_right, "FindCoordinator", 1, key=key, key_type=kind)
+    player.until(is_right, "OffsetFetch", 7, group_id="g", topics=None)
+    asked = message("MetadataRequest").MetadataRequestTopic(name="orders")
+    player.topic_id = player.ask("Metadata", 12, topics=[asked]).topics[0].topic_id
+    player.names[str(player.topic_id)] = "TOPIC"
+
+
+# ------------------------------------------------------------------------------------------------------ groups
+
+
+def join_fields(**changes: Any) -> dict[str, Any]:
+    protocol = message("JoinGroupRequest").JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)
+    fields = {
+        "group_id": "g",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 20_000,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [protocol],
+    }
+    return fields | changes
+
+
+def bad_joins(player: Player) -> None:
+    for version in range(10):
+        player.go("unknown member", "JoinGroup", version, **join_fields(member_id="x"))
+        player.go("no group id", "JoinGroup", version, **join_fields(group_id=""))
+        player.go("session", "JoinGroup", version, **join_fields(session_timeout_ms=1, group_id=f"s{version}"))
+        player.go("no protocols", "JoinGroup", version, **join_fields(protocols=[], group_id=f"p{version}"))
+        player.go("no type", "JoinGroup", version, **join_fields(protocol_type="", group_id=f"t{version}"))
+
+
+def life_of_a_group(player: Player, version: int) -> None:
+    group = f"group-{version}"
+    member_id = joined(player, version, group)
+    synced(player, min(version, 5), group, member_id)
+    heartbeats(player, min(version, 4), group, member_id)
+    player.go("stable", "DescribeGroups", min(version, 5), groups=[group])
+    other = message("JoinGroupRequest").JoinGroupRequestProtocol(name="other", metadata=b"")
+    player.go("incompatible", "JoinGroup", version, **join_fields(group_id=group, protocols=[other]))
+    player.go("other type", "JoinGroup", version, **join_fields(group_id=group, protocol_type="connect"))
+    commits(player, min(max(version, 2), 8), group, member_id)
+    fetches(player, min(max(version, 1), 9), group, member_id)
+    deletes(player, min(version, 2), group, f"simple-{min(max(version, 2), 8)}-{group}")
+    leaves(player, min(version, 5), group, member_id)
+    player.go("empty", "DescribeGroups", min(version, 5), groups=[group])
+    player.go("empty", "Heartbeat", min(version, 4), group_id=group, generation_id=2, member_id=member_id)
+    player.go("empty", "JoinGroup", version, **join_fields(group_id=group, member_id=member_id))
+    player.go("now", "DeleteGroups", min(version, 2), groups_names=[group])
+
+
+def joined(player: Player, version: int, group: str) -> str:
+    answer = player.ask("JoinGroup", version, **join_fields(group_id=group))
+    player.names[answer.member_id] = f"MEMBER-{group}"
+    player.note(f"JoinGroup v{version} {group}", answer)
+    if answer.error_code:
+        answer = player.go("with id", "JoinGroup", version, **join_fields(group_id=group, member_id=answer.member_id))
+    member_id: str = answer.member_id
+    player.names[member_id] = f"MEMBER-{group}"
+    player.go("completing", "DescribeGroups", min(version, 5), groups=[group])
+    player.go("again", "JoinGroup", version, **join_fields(group_id=group, member_id=member_id))
+    fields = {"generation_id_or_member_epoch": 1, "member_id": member_id}
+    player.go("completing", "OffsetCommit", 8, group_id=group, topics=commit_topics(), **fields)
+    return member_id
+
+
+def synced(player: Player, version: int, group: str, member_id: str) -> None:
+    names = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
+    fields = {"group_id": group, "generation_id": 1, "member_id": member_id, **names}
+    wrong = [{"generation_id": 9}, {"member_id": "x"}, {"group_id": "none"}, {"group_id": ""}]
+    wrong += [{"protocol_type": "connect"}, {"protocol_name": "x"}, {"protocol_name": None}] if version >= 5 else []
+    for changes in wrong:
+        player.go(f"{group} {changes}", "SyncGroup", version, **fields | changes)
+    made = message("SyncGroupRequest").SyncGroupRequestAssignment
+    given = [made(member_id=member_id, assignment=b"mine"), made(member_id="stranger", assignment=b"")]
+    player.go(group, "SyncGroup", version, assignments=given, **fields)
+    player.go(f"{group} again", "SyncGroup", version, **fields)
+
+
+def heartbeats(player: Player, version: int, group: str, member_id: str) -> None:
+    fields = {"group_id": group, "generation_id": 1, "member_id": member_id}
+    wrong: list[dict[str, Any]] = [{"generation_id": 3}, {"member_id": "x"}, {"group_id": "none"}, {"group_id": ""}]
+    wrong += [{"group_instance_id": "i"}] if version >= 3 else []
+    for changes in ({}, *wrong):
+        player.go(f"{group} {changes}", "Heartbeat", version, **fields | changes)
+
+
+def commit_topics(*, metadata: str = "m", indexes: tuple[int, ...] = (0, 1), name: str = "orders") -> list[Any]:
+    made = message("OffsetCommitRequest")
+    rows = [
+        made.OffsetCommitRequestPartition(partition_index=one, committed_offset=one + 3, committed_metadata=metadata)
+        for one in indexes
+    ]
+    return [made.OffsetCommitRequestTopic(name=name, partitions=rows)]
+
+
+def commits(player: Player, version: int, group: str, member_id: str) -> None:
+    mine = {"group_id": group, "generation_id_or_member_epoch": 1, "member_id": member_id, "topics": commit_topics()}
+    simple = f"simple-{version}-{group}"
+    nobody = {"generation_id_or_member_epoch": -1, "member_id": ""}
+    for label, changes in {
+        "right": {},
+        "generation": {"generation_id_or_member_epoch": 5},
+        "member": {"member_id": "x"},
+        "nobody": nobody,
+        "no group": {"group_id": "none", "member_id": "x"},
+        "simple": {"group_id": simple, **nobody},
+        "no group id": {"group_id": "", **nobody},
+        "long metadata": {"group_id": simple, **nobody, "topics": commit_topics(metadata="x" * 5_000)},
+        "no partition": {"group_id": simple, **nobody, "topics": commit_topics(indexes=(0, 7))},
+        "no topic": {"group_id": simple, **nobody, "topics": commit_topics(name=_UNKNOWN_TOPIC)},
+    }.items():
+        player.go(f"{group} {label}", "OffsetCommit", version, **mine | changes)
+
+
+def fetches(player: Player, version: int, group: str, member_id: str) -> None:
+    made = message("OffsetFetchRequest")
+    wanted = (("orders", [0, 1, 5]), (_UNKNOWN_TOPIC, [0]))
+    for name in (group, "none"):
+        if version < 8:
+            topics = [made.OffsetFetchRequestTopic(name=topic, partition_indexes=some) for topic, some in wanted]
+            player.go(name, "OffsetFetch", version, group_id=name, topics=topics)
+            if version >= 2:
+                player.go(f"{name} all", "OffsetFetch", version, group_id=name, topics=None)
+            continue
+        topics = [made.OffsetFetchRequestTopics(name=topic, partition_indexes=some) for topic, some in wanted]
+        for who, epoch in ((None, -1), ("x", 1), (member_id, 1), (None, 3)) if version >= 9 else ((None, -1),):
+            fields = {"member_id": who, "member_epoch": epoch} if version >= 9 else {}
+            asked = made.OffsetFetchRequestGroup(group_id=name, topics=topics, **fields)
+            player.go(f"{name} {player.names.get(who or '', who)} {epoch}", "OffsetFetch", version, groups=[asked])
+
+
+def deletes(player: Player, version: int, group: str, simple: str) -> None:
+    made = message("OffsetDeleteRequest")
+    rows = [made.OffsetDeleteRequestPartition(partition_index=one) for one in (0, 1, 9)]
+    topics = [made.OffsetDeleteRequestTopic(name="orders", partitions=rows)]
+    for name in (group, "none", "", simple):
+        player.go(name, "OffsetDelete", 0, group_id=name, topics=topics)
+    for name in (group, "none"):
+        player.go(name, "DeleteGroups", version, groups_names=[name])
+
+
+def leaves(player: Player, version: int, group: str, member_id: str) -> None:
+    if version < 3:
+        for name, who in ((group, "x"), ("none", "x"), ("", "x"), (group, member_id)):
+            player.go(f"{name} {player.names.get(who, who)}", "LeaveGroup", version, group_id=name, member_id=who)
+        return
+    made = message("LeaveGroupRequest").MemberIdentity
+    many = [made(member_id="x"), made(member_id="", group_instance_id="i"), made(member_id=member_id)]
+    for name, members in (("none", many[:1]), ("", many[:1]), (group, []), (group, many)):
+        player.go(f"{name} {len(members)}", "LeaveGroup", version, group_id=name, members=members)
+
+
+def static_members(player: Player) -> None:
+    first = player.ask("JoinGroup", 9, **join_fields(group_id="static", group_instance_id="i"))
+    player.names[first.member_id] = "STATIC-1"
+    player.note("static", first)
+    made = message("SyncGroupRequest").SyncGroupRequestAssignment(member_id=first.member_id, assignment=b"x")
+    old = {"group_id": "static", "member_id": first.member_id, "group_instance_id": "i"}
+    player.go("static", "SyncGroup", 4, generation_id=1, assignments=[made], **old)
+    for number, version in ((2, 9), (3, 5)):
+        back = player.ask("JoinGroup", version, **join_fields(group_id="static", group_instance_id="i"))
+        player.names[back.member_id] = f"STATIC-{number}"
+        player.note(f"static back v{version}", back)
+    player.go("static old", "Heartbeat", 4, generation_id=1, **old)
+    player.go("static old", "SyncGroup", 4, generation_id=1, **old)
+    player.go("static old", "JoinGroup", 9, **join_fields(**old))
+    player.go("static unknown", "JoinGroup", 9, **join_fields(**old | {"group_instance_id": "j"}))
+    player.go("", "ListGroups", 4, states_filter=["Stable"])
+    player.go("", "ListGroups", 5, types_filter=["classic"], states_filter=["STABLE"])
+
+
+# ------------------------------------------------------------------------------------------------------ transactions
+
+
+class Transactions:
+    """One transactional id; epochs are told as distances from the first."""
+
+    def __init__(self, player: Player) -> None:
+        self.player = player
+        first = player.until(lambda answer: answer.error_code == 0, "InitProducerId", 4, **self._init())
+        self.producer_id, self.base = first.producer_id, first.producer_epoch
+
+    @staticmethod
+    def _init(**changes: Any) -> dict[str, Any]:
+        return {"transactional_id": "tx", "transaction_timeout_ms": 60_000} | changes
+
+    def _told(self, label: str, answer: Any) -> Any:
+        if answer == CLOSED:
+            return self.player.note(label, answer)
+        epoch = answer.producer_epoch - self.base if answer.producer_epoch >= 0 else -1
+        self.player.note(label, [answer.error_code, answer.producer_id == self.producer_id, epoch])
+        self.settle()
+        return answer
+
+    def init(self, label: str, version: int = 4, **changes: Any) -> Any:
+        return self._told(f"init {label}", self.player.ask("InitProducerId", version, **self._init(**changes)))
+
+    def settle(self) -> Any:
+        """Wait until the markers are written; return what the coordinator knows."""
+        end = time.monotonic() + _SECONDS
+        while True:
+            (one,) = self.player.ask("DescribeTransactions", 0, transactional_ids=["tx"]).transaction_states
+            if not one.transaction_state.startswith("Prepare") or time.monotonic() > end:
+                return one
+            time.sleep(0.05)
+
+    def state(self, label: str) -> int:
+        one = self.settle()
+        topics = [(topic.topic, topic.partitions) for topic in one.topics]
+        self.player.note(f"state {label}", [one.transaction_state, one.producer_epoch - self.base, topics])
+        epoch: int = one.producer_epoch
+        return epoch
+
+    def add(self, label: str, version: int, epoch: int, **changes: Any) -> None:
+        made = message("AddPartitionsToTxnRequest").AddPartitionsToTxnTopic
+        name, indexes = changes.pop("name", "orders"), changes.pop("indexes", [0])
+        fields = {
+            "v3_and_below_transactional_id": "tx",
+            "v3_and_below_producer_id": self.producer_id,
+            "v3_and_below_producer_epoch": epoch,
+            "v3_and_below_topics": [made(name=name, partitions=indexes)],
+        }
+        self.player.go(label, "AddPartitionsToTxn", version, **fields | changes)
+
+    def end(self, label: str, version: int, epoch: int, **changes: Any) -> Any:
+        fields = {"transactional_id": "tx", "producer_id": self.producer_id, "producer_epoch": epoch, "committed": True}
+        return self._told(f"end v{version} {label}", self.player.ask("EndTxn", version, **fields | changes))
+
+
+WRONG_PRODUCERS = (
+    ("id", "transactional_id", "none"),
+    ("producer", "producer_id", 99_999),
+    ("empty", "transactional_id", ""),
+)
+
+
+def wrong_transactions(one: Transactions) -> None:
+    for version in range(4):
+        one.add("no partition", version, one.base, indexes=[0, 9])
+        one.add("no topic", version, one.base, name=_UNKNOWN_TOPIC)
+        one.add("epoch", version, one.base + 5)
+        for label, field, value in WRONG_PRODUCERS:
+            one.add(label, version, one.base, **{f"v3_and_below_{field}": value})
+    for version in range(5):
+        one.end("nothing", version, one.base)
+        one.end("nothing, abort", version, one.base, committed=False)
+        one.end("epoch", version, one.base + 5)
+        for label, field, value in WRONG_PRODUCERS:
+            one.end(label, version, one.base, **{field: value})
+    for version in range(5):
+        one.init("too long", version, transaction_timeout_ms=900_001)
+        one.init("no time", version, transaction_timeout_ms=0)
+        one.init("empty", version, transactional_id="")
+    one.init("epoch alone", 4, producer_epoch=3)
+    one.init("id alone", 4, producer_id=one.producer_id)
+
+
+def ends_of_transactions(one: Transactions) -> None:
+    for commit in (True, False):
+        one.add("begin", 3, one.base, indexes=[0, 1])
+        one.state("open")
+        one.end("first", 3, one.base, committed=commit)
+        one.state("ended")
+        one.end("again", 3, one.base, committed=commit)
+        one.end("other", 3, one.base, committed=not commit)
+    one.add("left open", 3, one.base)
+    one.init("fences")
+    one.state("fenced")
+    one.add("old", 3, one.base)
+    one.end("old", 3, one.base)
+    now = one.init("after").producer_epoch
+    mine = {"producer_id": one.producer_id}
+    one.init("bump", producer_epoch=now, **mine)
+    one.init("bump again", producer_epoch=now, **mine)
+    one.init("bump stale", producer_epoch=now - 1, **mine)
+    one.init("bump of another", producer_epoch=0, producer_id=99_999)
+
+
+def ends_of_version_2(one: Transactions) -> None:
+    epoch = one.state("before version 2")
+    one.end("nothing", 5, epoch)
+    answer = one.end("nothing, abort", 5, epoch, committed=False)
+    if answer == CLOSED:
+        return
+    one.end("abort again", 5, epoch, committed=False)
+    one.end("commit of it", 5, epoch)
+    now = answer.producer_epoch
+    one.add("begin", 3, now)
+    then = one.end("commit", 5, now).producer_epoch
+    one.end("commit again", 5, now)
+    one.end("abort of it", 5, now, committed=False)
+    one.end("nothing more", 5, then)
+    one.end("stale", 5, epoch)
+    one.state("after version 2")
+
+
+def offsets_of_transactions(one: Transactions) -> None:
+    player, epoch = one.player, one.state("before offsets")
+    who = {"transactional_id": "tx", "group_id": "tg", "producer_id": one.producer_id, "producer_epoch": epoch}
+    made = message("TxnOffsetCommitRequest")
+    rows = [made.TxnOffsetCommitRequestPartition(partition_index=i, committed_offset=4) for i in (0, 8)]
+    topics = [made.TxnOffsetCommitRequestTopic(name="orders", partitions=rows)]
+    for version in range(5):
+        player.go("not added", "TxnOffsetCommit", version, topics=topics, **who)
+    for version in range(4):
+        for label, field, value in (*WRONG_PRODUCERS, ("epoch", "producer_epoch", epoch + 5)):
+            player.go(label, "AddOffsetsToTxn", version, **who | {field: value})
+    player.go("", "AddOffsetsToTxn", 3, **who)
+    player.go("", "TxnOffsetCommit", 3, topics=topics, **who)
+    stranger = {"member_id": "x", "generation_id_or_member_epoch": 1}
+    player.go("stranger", "TxnOffsetCommit", 3, topics=topics, **who | stranger)
+    asked = message("OffsetFetchRequest").OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])
+    for stable in (True, False):
+        player.go(f"stable {stable}", "OffsetFetch", 7, group_id="tg", topics=[asked], require_stable=stable)
+    one.end("offsets", 3, epoch)
+    time.sleep(0.5)
+    player.go("ended", "OffsetFetch", 7, group_id="tg", topics=[asked], require_stable=True)
+    player.go("odd", "ListTransactions", 1, state_filters=["Odd"])
+    player.go("none", "DescribeTransactions", 0, transactional_ids=["none", ""])
+
+
+# ------------------------------------------------------------------------------------------------------ consumer groups
+
+_QUIET = {"rebalance_timeout_ms": -1, "subscribed_topic_names": None, "topic_partitions": None}
+
+
+def beat(player: Player, label: str, **changes: Any) -> Any:
+    fields = {
+        "group_id": "cg",
+        "member_id": "m1",
+        "member_epoch": 0,
+        "rebalance_timeout_ms": 60_000,
+        "subscribed_topic_names": ["orders"],
+        "topic_partitions": [],
+    }
+    if changes.get("member_epoch", 0):
+        fields |= _QUIET
+    answer = player.ask("ConsumerGroupHeartbeat", 1, **fields | changes)
+    if answer != CLOSED and answer.assignment is not None:
+        for row in answer.assignment.topic_partitions:
+            row.partitions.sort()
+    return player.note(f"beat {label}", answer)
+
+
+def bad_beats(player: Player) -> None:
+    owned = [message("ConsumerGroupHeartbeatRequest").TopicPartitions(topic_id=player.topic_id, partitions=[0])]
+    for changes in (
+        {"member_epoch": 3},
+        {"member_id": ""},
+        {"rebalance_timeout_ms": -1},
+        {"topic_partitions": None},
+        {"topic_partitions": owned},
+        {"subscribed_topic_names": None},
+        {"instance_id": ""},
+        {"rack_id": ""},
+        {"member_epoch": -2},
+        {"member_epoch": -3},
+        {"server_assignor": "best"},
+        {"group_id": ""},
+    ):
+        beat(player, " ".join(changes), **changes)
+
+
+def consumer_groups(player: Player) -> None:
+    bad_beats(player)
+    joined_now = beat(player, "join")
+    if joined_now == CLOSED:
+        return
+    epoch = joined_now.member_epoch
+    beat(player, "quiet", member_epoch=epoch)
+    beat(player, "ahead", member_epoch=epoch + 5)
+    beat(player, "join again")
+    beat(player, "stranger", member_id="zz", member_epoch=1)
+    player.go("consumer group", "DescribeGroups", 6, groups=["cg"])
+    player.go("consumer group", "Heartbeat", 4, group_id="cg", generation_id=1, member_id="m1")
+    other = join_fields(group_id="cg", protocol_type="connect")
+    player.go("consumer group", "JoinGroup", 9, **other)
+    for version, who, at in ((9, "m1", 0), (8, "m1", epoch), (9, "zz", epoch), (9, "", -1), (9, "m1", epoch)):
+        fields = {"member_id": who, "generation_id_or_member_epoch": at, "topics": commit_topics()}
+        player.go(f"cg {who} {at - epoch}", "OffsetCommit", version, group_id="cg", **fields)
+    player.go("cg", "DeleteGroups", 2, groups_names=["cg"])
+    beat(player, "leave", member_epoch=-1)
+    beat(player, "leave again", member_epoch=-1)
+    static = {"group_id": "scg", "instance_id": "i"}
+    beat(player, "static", **static)
+    beat(player, "static taken", member_id="m9", **static)
+    beat(player, "static away", member_epoch=-2, **static)
+    beat(player, "static back", member_id="m9", **static)
+    beat(player, "static old", member_epoch=epoch, **static)
+    beat(player, "static unknown", member_id="m9", member_epoch=epoch, **static | {"instance_id": "j"})
+
+
+def play(host: str, port: int) -> list[tuple[str, str]]:
+    """Play everything against one broker; return what it answered, step by step."""
+    player = Player(host, port)
+    prepare(player)
+    bad_joins(player)
+    for version in range(10):
+        life_of_a_group(player, version)
+    static_members(player)
+    one = Transactions(player)
+    for part in (wrong_transactions, ends_of_transactions, ends_of_version_2, offsets_of_transactions):
+        part(one)
+    consumer_groups(player)
+    player.close()
+    return player.told
+
+
+def differences(ours: list[tuple[str, str]], theirs: list[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
+    """Yield label and both answers of each step that a broker answered otherwise."""
+    known = dict(ours)
+    for label, text in theirs:
+        if known.get(label) != text:
+            yield label, known.get(label, "not played"), text

@@ -1,0 +1,31 @@
+"""The embedded broker's coordinators beside Kafka's: hundreds of steps, each answer equal in every field."""
+
+from __future__ import annotations
+
+from tests.interop.coordinator_script import CLOSED, differences, play
+
+from kafkaframes.broker import Broker
+
+LEAST_STEPS = 500
+# A broker before 4.0 coordinates groups with other code; what it answers otherwise, by the label's beginning.
+ALLOWED_BEFORE_4 = {
+    "DeleteGroups": "a group whose last offset is deleted goes at once (GroupMetadataManager.scala)",
+    "OffsetCommit v9 no group": "ILLEGAL_GENERATION, whatever the version (GroupCoordinator.scala)",
+}
+SETTINGS = {"group.min.session.timeout.ms": "6000"}
+
+
+def test_coordinators_answer_as_kafka_does(kafka, tmp_path):
+    with Broker(config=SETTINGS) as broker:
+        ours = play("127.0.0.1", broker.port)
+    with kafka(tmp_path, {"group.initial.rebalance.delay.ms": "0"}) as node:
+        host, _, port = node.bootstrap.rpartition(":")
+        theirs = play(host, int(port))
+    assert len(theirs) >= LEAST_STEPS
+    is_old = any(label.startswith("beat") and CLOSED in text for label, text in theirs)
+    found = []
+    for label, mine, text in differences(ours, theirs):
+        if is_old and (CLOSED in text or any(label.startswith(one) for one in ALLOWED_BEFORE_4)):
+            continue  # an API or version that this broker does not have, or an old coordinator's answer
+        found.append(f"{label}:\n  ours  {mine[:400]}\n  Kafka {text[:400]}")
+    assert not found, f"{len(found)} of {len(theirs)} steps differ\n" + "\n".join(found[:30])
