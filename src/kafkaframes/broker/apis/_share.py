@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import UUID
 
+from kafkaframes.broker.apis._groups import GROUP, refused
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.find import led_here
 from kafkaframes.broker.groups.refusal import RefusedError
@@ -20,6 +21,17 @@ Place = tuple[UUID, int]
 _MOST_SESSIONS: Final = 2_000
 _LARGEST_EPOCH: Final = 2**31 - 1
 _LATEST, _EARLIEST = "latest", "earliest"
+
+
+def without_members(request: Request, broker: BrokerState, operation: str) -> tuple[int, str | None]:
+    """Return why an administrator may not move a group's offsets: an error code and words; 0 if it may."""
+    code = refused(request, broker, GROUP, request.body.group_id, operation)
+    if code == NONE:
+        try:
+            broker.groups.share_group(request.body.group_id).check_delete()
+        except RefusedError as error:
+            return error.code, error.reason
+    return code, None
 
 
 class Session:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.apis._groups import GROUP, error_of, refused
+from kafkaframes.broker.apis._groups import error_of
+from kafkaframes.broker.apis._share import without_members
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.groups.refusal import RefusedError
 from kafkaframes.broker.groups.share_state import ShareKey
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
@@ -22,12 +22,7 @@ from kafkaframes.errors import KafkaframesError
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Set the start offsets."""
     body, types = request.body, request.types
-    code, reason = refused(request, broker, GROUP, body.group_id), None
-    if code == NONE:
-        try:
-            broker.groups.share_group(body.group_id).check_delete()
-        except RefusedError as error:
-            code, reason = error.code, error.reason
+    code, reason = without_members(request, broker, "READ")
     if code != NONE:
         return request.response(error_code=code, error_message=reason)
     topics = []

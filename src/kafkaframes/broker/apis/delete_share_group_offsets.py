@@ -8,9 +8,9 @@ Gaps: none known.
 from __future__ import annotations
 
 from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.apis._groups import GROUP, error_of, refused
+from kafkaframes.broker.apis._groups import error_of
+from kafkaframes.broker.apis._share import without_members
 from kafkaframes.broker.errors import CODE, NONE
-from kafkaframes.broker.groups.refusal import RefusedError
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.errors import KafkaframesError
@@ -19,12 +19,7 @@ from kafkaframes.errors import KafkaframesError
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Forget the topics."""
     body, types = request.body, request.types
-    code, reason = refused(request, broker, GROUP, body.group_id, "DELETE"), None
-    if code == NONE:
-        try:
-            broker.groups.share_group(body.group_id).check_delete()
-        except RefusedError as error:
-            code, reason = error.code, error.reason
+    code, reason = without_members(request, broker, "DELETE")
     if code != NONE:
         return request.response(error_code=code, error_message=reason)
     rows = []

@@ -69,12 +69,25 @@ class GroupSettings:
         Raises:
             OptionError: a value is no whole number.
         """
-        given: dict[str, int] = {}
-        for key, name in CONFIG_NAMES.items():
-            said = text(key)
-            if said:
-                try:
-                    given[name] = int(said)
-                except ValueError:
-                    raise OptionError(f"{key} is a whole number, not {said!r}") from None
-        return cls(**given)
+        return cls(**numbers_of_config(CONFIG_NAMES, text))
+
+
+def numbers_of_config(names: Mapping[str, str], text: Callable[[str], str]) -> dict[str, int]:
+    """Return the whole numbers that a configuration gives, by our names.
+
+    Args:
+        names: ours, by Kafka's.
+        text: a setting by Kafka's name; empty where nothing is known of it.
+
+    Raises:
+        OptionError: a value is no whole number.
+    """
+    given: dict[str, int] = {}
+    for key, name in names.items():
+        said = text(key)
+        if said:
+            try:
+                given[name] = int(said)
+            except ValueError:
+                raise OptionError(f"{key} is a whole number, not {said!r}") from None
+    return given

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from kafkaframes.broker.groups.ports import Clock, CoordinatorLog
+from kafkaframes.broker.groups.settings import numbers_of_config
 from kafkaframes.broker.transactions import records, refusal
 from kafkaframes.broker.transactions.ending import End, end_of_version_0, end_of_version_2
 from kafkaframes.broker.transactions.refusal import TransactionRefusedError
@@ -25,7 +26,7 @@ from kafkaframes.broker.transactions.state import (
     S,
     Transaction,
 )
-from kafkaframes.errors import DecodeError, KafkaframesError, OptionError
+from kafkaframes.errors import DecodeError, KafkaframesError
 from kafkaframes.files.coordinators import coordinator_partition
 from kafkaframes.files.names import TopicPartition
 
@@ -64,15 +65,7 @@ class TransactionSettings:
         Raises:
             OptionError: a value is no whole number.
         """
-        given: dict[str, int] = {}
-        for key, name in CONFIG_NAMES.items():
-            said = text(key)
-            if said:
-                try:
-                    given[name] = int(said)
-                except ValueError:
-                    raise OptionError(f"{key} is a whole number, not {said!r}") from None
-        return cls(**given, transaction_version=transaction_version)
+        return cls(**numbers_of_config(CONFIG_NAMES, text), transaction_version=transaction_version)
 
 
 class MarkerWriter(Protocol):
