@@ -333,3 +333,35 @@ def test_a_full_disk_is_not_a_lost_connection(broker, monkeypatch):
     answer = commit(broker, 8)
     assert {one.error_code for one in answer.topics[0].partitions} == {code("NOT_COORDINATOR")}
     assert join(broker, 9).error_code == code("NOT_COORDINATOR")
+
+
+def test_the_offsets_of_a_topic_that_goes_go_along(broker):
+    commit(broker, 8)
+    assert len(fetched(broker, 7, everything=True)) == 2
+    broker.send("DeleteTopics", 5, topic_names=["orders"], timeout_ms=1000)
+    assert fetched(broker, 7, everything=True) == []
+
+
+@pytest.mark.parametrize("version", versions("ConsumerGroupHeartbeat"))
+def test_consumer_groups(broker, version):
+    fields = {"group_id": "cg", "rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["orders"]}
+    member_id = "m" if version else ""
+    joined = broker.send(
+        "ConsumerGroupHeartbeat", version, member_id=member_id, member_epoch=0, topic_partitions=[], **fields
+    )
+    assert (joined.error_code, joined.member_epoch, bool(joined.member_id)) == (0, 2, True)
+    assert [sorted(one.partitions) for one in joined.assignment.topic_partitions] == [[0, 1]]
+    quiet = broker.send("ConsumerGroupHeartbeat", version, group_id="cg", member_id=joined.member_id, member_epoch=2)
+    assert (quiet.error_code, quiet.assignment) == (0, None)
+    fenced = broker.send("ConsumerGroupHeartbeat", version, group_id="cg", member_id=joined.member_id, member_epoch=9)
+    assert fenced.error_code == code("FENCED_MEMBER_EPOCH")
+    assert "greater member epoch (9)" in fenced.error_message
+    for describe in versions("ConsumerGroupDescribe"):
+        group, missing = broker.send("ConsumerGroupDescribe", describe, group_ids=["cg", "none"]).groups
+        (only,) = group.members
+        assert (group.group_state, group.group_epoch, group.assignor_name) == ("Stable", 2, "uniform")
+        assert only.assignment.topic_partitions[0].topic_name == "orders"
+        assert only.member_type == (1 if describe else -1)
+        assert missing.error_code == code("GROUP_ID_NOT_FOUND")
+    classic = broker.send("DescribeGroups", 6, groups=["cg"]).groups[0]
+    assert (classic.error_code, classic.group_state) == (code("GROUP_ID_NOT_FOUND"), "Dead")

@@ -179,3 +179,19 @@ def test_an_administrator_describes_moves_and_forgets(broker):
     assert [one.error_code for one in rows] == [0, code("UNKNOWN_TOPIC_OR_PARTITION")]
     assert offsets(broker, 1).topics == []
     assert offsets(broker, 1, group_id="none").error_code == code("GROUP_ID_NOT_FOUND")
+
+
+def test_a_group_and_a_topic_that_go_take_the_states_along(broker):
+    join(broker)
+    produce(broker, 2)
+    assert acquired(fetch(broker, 1, 0)) == [(0, 1, 1)]
+    broker.send("ShareGroupHeartbeat", 1, group_id="g", member_id="m", member_epoch=-1)
+    states = broker.state.share_groups.states
+    assert len(states.stored) == 1
+    deleted = broker.send("DeleteGroups", 2, groups_names=["g"]).results
+    assert ([one.error_code for one in deleted], states.stored) == ([0], {})
+    broker.clock.advance(60)  # a lock of a state that is gone
+    join(broker)
+    fetch(broker, 1, 0)
+    broker.send("DeleteTopics", 5, topic_names=["orders"], timeout_ms=1000)
+    assert states.stored == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
@@ -12,8 +13,9 @@ from kafkaframes.broker.groups.ports import Record, Timer
 from kafkaframes.broker.groups.settings import GroupSettings
 from kafkaframes.broker.groups.share_state import ShareKey, ShareStates
 from kafkaframes.broker.state import BrokerState, text_of_id
-from kafkaframes.broker.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from kafkaframes.broker.topics import GROUP_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, Topic
 from kafkaframes.broker.transactions.coordinator import TransactionCoordinator, TransactionSettings
+from kafkaframes.errors import KafkaframesError
 from kafkaframes.files.names import TopicPartition
 
 _TRANSACTION_VERSION = 2
@@ -137,6 +139,7 @@ def attach(state: BrokerState) -> None:
     states.load(state.internal.replay(SHARE_GROUP_STATE))
     lock_ms = state.settings.text("group.share.record.lock.duration.ms") or "30000"
     state.share_groups = ShareCoordinator(states, int(lock_ms))
+    state.on_topic_deleted.append(lambda topic: _forget(state, topic))
     state.features["share.version"] = (0, 1, 1)
     state.features["transaction.version"] = (0, 2, _TRANSACTION_VERSION)
     state.features["group.version"] = (0, 1, 1)
@@ -170,3 +173,10 @@ def _wake(state: BrokerState, key: ShareKey) -> None:
     partition = None if topic is None else topic.partition(key.partition)
     if partition is not None:
         partition.notify()
+
+
+def _forget(state: BrokerState, topic: Topic) -> None:
+    """Forget what groups have committed of a topic that is gone, as Kafka does (OffsetMetadataManager)."""
+    with suppress(KafkaframesError):  # the log is not there now; the offsets expire
+        state.groups.commits.forget_topic(topic.name)
+        state.share_groups.states.forget_all(topic_id=topic.topic_id)

@@ -90,6 +90,7 @@ class BrokerState:
         waits: the clock of long polls: real time, whatever a test does with ``clock``.
         new_id: gives topic ids; a test may give its own.
         on_append: called after each append to a partition, for metrics and for tests.
+        on_topic_deleted: called when a topic is gone; the coordinators forget it.
     """
 
     clock: Clock
@@ -113,6 +114,7 @@ class BrokerState:
     waits: Clock = field(default_factory=Clock)
     new_id: Callable[[], UUID] = uuid4
     on_append: list[Callable[[Partition], None]] = field(default_factory=list)
+    on_topic_deleted: list[Callable[[Topic], None]] = field(default_factory=list)
     internal: InternalTopics = field(init=False)
     fetch_sessions: FetchSessions = field(init=False)
     static_settings: dict[str, str] = field(init=False)
@@ -201,6 +203,8 @@ class BrokerState:
             self.logs.delete(partition.topic_partition, unique_id=uuid4().hex, now_ms=self.clock.now_ms)
             partition.notify()
         self.save()
+        for call in self.on_topic_deleted:
+            call(topic)
 
     def configure_topic(self, topic: Topic, configs: dict[str, str]) -> None:
         """Replace a topic's own settings.

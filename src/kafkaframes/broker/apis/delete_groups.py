@@ -31,6 +31,7 @@ def _deleted(request: Request, broker: BrokerState, name: str) -> Any:
     if code == NONE:
         try:
             broker.groups.delete_group(name)
+            broker.share_groups.states.forget_all(group_id=name)
         except KafkaframesError as error:
             code, reason = error_of(error), str(error)
     return request.types.DeletableGroupResult(group_id=name, error_code=code, error_message=reason)

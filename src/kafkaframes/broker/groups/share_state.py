@@ -95,7 +95,9 @@ class ShareStates:
 
     def _changed(self, key: ShareKey) -> None:
         """Store a partition's state; one that cannot be stored now is stored with its next change."""
-        state = self.partitions[key]
+        state = self.partitions.get(key)
+        if state is None:  # a lock that outlived the state: its group or topic is gone, or stands elsewhere
+            return
         with suppress(KafkaframesError):
             self._put(key, Stored(state.start, tuple(state.batches())))
         self.freed(key)
@@ -159,6 +161,16 @@ class ShareStates:
             self.log.append(self._place(key), [encode_coordinator_record(_key(key), None, None)])
             del self.stored[key]
         self.partitions.pop(key, None)
+
+    def forget_all(self, *, group_id: str | None = None, topic_id: UUID | None = None) -> None:
+        """Forget where a group stands everywhere, or where every group stands in a topic.
+
+        Raises:
+            KafkaframesError: the log did not take it.
+        """
+        for key in list(self.stored):
+            if key.group_id == group_id or key.topic_id == topic_id:
+                self.forget(key)
 
     def release(self, group_id: str, member_id: str) -> None:
         """Take back what a member has, in every partition."""
