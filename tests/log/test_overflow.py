@@ -101,7 +101,7 @@ def test_the_first_piece_is_named_after_its_first_batch(tmp_path):
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_a_wrapper_is_named_after_its_first_message(tmp_path, magic, codec):
-    options = {"magic": magic, "codec": codec}
+    options = {"record_format": magic, "codec": codec}
     path = log_of(tmp_path, {0: one(0, **options) + one(FAR, **options)})
     assert [base for base, _, _ in pieces(path)] == [0, FAR]
 

@@ -187,6 +187,7 @@ def _print(outcome: Outcome) -> None:
         f"{summary.records:,} records, of {outcome.records_read:,} read, {size_text(outcome.output_bytes)}, "
         f"in {summary.output}; "
         f"{outcome.exported - len(outcome.failed):,} segments in {summary.seconds:.1f} s{resumed}",
+        soft_wrap=True,
         style="bold red" if outcome.failed else "bold green",
         markup=False,
     )

@@ -87,7 +87,7 @@ def _arrow_schema(df: DataFrame) -> pa.Schema:
 
     names = {name.lower(): name for name in _READ}
     read = [(names[one.name.lower()], one.dataType) for one in df.schema.fields if one.name.lower() in names]
-    return pa.schema([(name, to_arrow_type(kind)) for name, kind in read])
+    return pa.schema([(name, to_arrow_type(kind, timezone="UTC")) for name, kind in read])
 
 
 def _new_id() -> str:
