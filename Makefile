@@ -25,7 +25,7 @@ setup: $(READY) ## install everything into .venv, compile the kernels
 	@$(PY) -m kafkaframes kernels warm --decoders
 
 run: $(READY) ## examples/logs through Spark to Parquet in out/, with a summary
-	@$(PY) -m kafkaframes kernels warm
+	@$(PY) -m kafkaframes kernels warm wire records
 	@$(PY) -m kafkaframes summarize examples/logs --to out/examples --overwrite
 
 check: setup ## format, lint, types, import contracts

@@ -121,3 +121,9 @@ def test_libraries_for_no_processor_or_for_a_newer_c_library_make_no_wheel(pure,
     newer.write_bytes(b"memcpy\0GLIBC_2.34\0")
     with pytest.raises(ValueError, match="newer than"):
         dist.write(pure, [newer])
+
+
+def test_warm_has_nothing_to_do_where_all_is_ready_and_takes_rooms(installed, tmp_path):
+    done = run(installed, tmp_path / "home", "kernels", "warm", "wire", "report")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "2 kernel files ready\n"

@@ -23,21 +23,25 @@ def command() -> None:
 
 
 @command.command()
+@click.argument("rooms", nargs=-1, metavar="[ROOM]...")
 @click.option("--decoders", is_flag=True, help="Also the straight-line decoders of the most frequent messages.")
-def warm(decoders: bool) -> None:
-    """Compile what is not ready, on all cores, into the folder that `path` prints; drop what is a month out of use."""
+def warm(rooms: tuple[str, ...], decoders: bool) -> None:
+    """Compile what is not ready, on all cores, into the folder that `path` prints; drop what is a month out of use.
+
+    With ROOMs (wire, records, cleaner, ...: the first part of a name in `status`) only theirs.
+    """
     folder = _folder()
     for old in list(stock.old_files(folder)):
         shutil.rmtree(old) if old.is_dir() else old.unlink(missing_ok=True)
-    missing = [unit.module for unit in stock.units() if unit.file is None]
+    wanted = [unit for unit in stock.units() if not rooms or unit.module.split(".")[1] in rooms]
+    missing = [unit.module for unit in wanted if unit.file is None]
     if missing:
         demand.make(missing, folder=folder, say=demand.tell, done=_progress(len(missing)))
     if decoders:
         from kafkaframes.messages.hot import make_hot
 
         make_hot(_progress)
-    ready = len(stock.units())
-    click.echo(f"{ready} of {ready} kernel files ready")
+    click.echo(f"{len(wanted)} kernel files ready")
 
 
 @command.command()
