@@ -285,3 +285,20 @@ def test_the_first_node_has_the_number_of_the_settings():
         answer = ask(broker.port, "Metadata", 9, topics=None)
         assert [node.node_id for node in answer.brokers] == [7, 8]
         assert {row.leader_id for row in answer.topics[0].partitions} == {7, 8}
+
+
+def test_a_node_goes_down_and_comes_back_on_its_port():
+    with Broker(nodes=2) as broker:
+        broker.create_topic("orders", 2)
+        before = {node.node_id: node.port for node in ask(broker.port, "Metadata", 9, topics=None).brokers}
+        broker.stop_node(2)
+        answer = ask(broker.port, "Metadata", 9, topics=None)
+        assert [node.node_id for node in answer.brokers] == [1]
+        assert {row.leader_id for row in answer.topics[0].partitions} == {1}
+        assert sorted(row.leader_epoch for row in answer.topics[0].partitions) == [0, 1]
+        with pytest.raises(OSError, match="refused"):
+            ask(before[2], "Metadata", 9, topics=None)
+        broker.start_node(2)
+        assert {node.node_id: node.port for node in ask(before[2], "Metadata", 9, topics=None).brokers} == before
+        with pytest.raises(OptionError, match="no node 9"):
+            broker.stop_node(9)

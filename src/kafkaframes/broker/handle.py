@@ -220,22 +220,27 @@ class Broker:
         return Dispatcher(state, apis=self._played.apis, hooks=hooks)
 
     async def _listen(self) -> None:
-        assert self._server is not None
         for node in self._nodes.by_id.values():
-            wanted = self._wanted_port + node.node_id - min(self._nodes.by_id) if self._wanted_port else 0
-            listener = Listener(
-                name=self._security.listener_name,
-                host=self.host,
-                port=wanted,
-                node_id=node.node_id,
-                tls=self._security.tls,
-                needs_sasl=self._security.needs_sasl,
-            )
-            port = await self._server.listen(listener)
-            node.endpoints[listener.name] = Endpoint(_told(self.host), port)
-
+            node.is_up = True
+            await self._listen_as(node)
         if self._wanted_metrics_port is not None:
             self._metrics = await serve_metrics(self.host, self._wanted_metrics_port, self._metrics_text)
+
+    async def _listen_as(self, node: Node) -> None:
+        """Open the port of a node: the one that it had, or the one that is wanted."""
+        assert self._server is not None
+        wanted = self._wanted_port + node.node_id - min(self._nodes.by_id) if self._wanted_port else 0
+        known = node.endpoints.get(self._security.listener_name)
+        listener = Listener(
+            name=self._security.listener_name,
+            host=self.host,
+            port=known.port if known is not None and not node.is_up else wanted,
+            node_id=node.node_id,
+            tls=self._security.tls,
+            needs_sasl=self._security.needs_sasl,
+        )
+        port = await self._server.listen(listener)
+        node.endpoints[listener.name] = Endpoint(_told(self.host), port)
 
     def _metrics_text(self) -> str:
         return "" if self._state is None else prometheus_text(self._state, len(self.connections()))
@@ -450,6 +455,45 @@ class Broker:
             state.nodes.coordinators[kinds[kind], key] = node_id
 
         self.call(move)
+
+    def stop_node(self, node_id: int) -> None:
+        """Take a virtual node down: its connections break, its port is closed, what it led goes to the others.
+
+        With no other node up, its partitions have no leader until it is back.
+
+        Raises:
+            OptionError: there is no such node.
+        """
+
+        def stop(state: BrokerState) -> None:
+            self._node(state, node_id).is_up = False
+            assert self._server is not None
+            self._server.stop_listening(node_id)
+            others = state.nodes.ids
+            for place, partition in enumerate(one for one in state.partitions() if one.leader_id == node_id):
+                if others:
+                    state.move_leader(partition, others[place % len(others)])
+
+        self.call(stop)
+
+    def start_node(self, node_id: int) -> None:
+        """Bring a virtual node back, on its port; it leads again what is moved to it.
+
+        Raises:
+            OptionError: there is no such node, or the broker does not run in a thread of its own.
+        """
+        if self._thread is None:
+            raise OptionError("a node is brought back from outside the broker's loop")
+        node = self.call(lambda state: self._node(state, node_id))
+        if not node.is_up:
+            self._on_loop(self._listen_as(node))
+            self.call(lambda state: setattr(node, "is_up", True))
+
+    @staticmethod
+    def _node(state: BrokerState, node_id: int) -> Node:
+        if node_id not in state.nodes.by_id:
+            raise OptionError(f"there is no node {node_id} among {', '.join(map(str, state.nodes.by_id))}")
+        return state.nodes.by_id[node_id]
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
         """Cut a partition's log as an unclean election does: what follows ``offset`` is lost, in a new leader epoch.
