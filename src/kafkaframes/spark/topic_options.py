@@ -199,7 +199,8 @@ _WRITE_ROWS: Final = (
         "exactly-once: a write is one Kafka transaction, which commits when all of Spark's tasks have succeeded",
     ),
     Option("sink", "sink", str, "sink", "exactly-once: names this sink among several of one query"),
-    Option("messageFormat", "message_format", int, "", "0, 1 or 2, for old brokers and their readers"),
+    Option("recordFormat", "message_format", int, "", "0, 1 or 2, for old brokers and their readers"),
+    Option("messageFormat", "message_format", int, "", "the same, under the name that brokers' settings have"),
     Option("includeHeaders", "include_headers", _boolean, "false", "taken for Spark's sake: headers are written"),
 )
 WRITE_OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in _WRITE_ROWS}
