@@ -21,7 +21,7 @@ LOG = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
 @pytest.mark.parametrize(
     ("typed", "hint"),
     [
-        ("infos", "did you mean info?"),
+        ("infos", "did you mean info"),
         ("Verfy", "did you mean verify"),
         ("dumplog", "did you mean dump-log?"),
         ("xyzzy", "there are decode"),

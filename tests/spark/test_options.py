@@ -148,3 +148,5 @@ def test_what_a_catalog_adds_to_a_tables_options_is_passed_over():
     given = {"path": "/x", "owner": "root", "provider": "kafka-log", "transient_lastDdlTime": "1", "option.path": "/x"}
     assert ReadOptions.parse(given) == ReadOptions.parse({"path": "/x"})
     assert ReadOptions.parse({"location": "file:/x", "owner": "root"}) == ReadOptions.parse({"path": "/x"})
+    kept = {"option.path": "/x", "option.subscribe": "t", "owner": "root"}
+    assert ReadOptions.parse(kept) == ReadOptions.parse({"path": "/x", "subscribe": "t"})

@@ -412,11 +412,19 @@ _CATALOG_OPTIONS = frozenset(
 )  # fmt: skip
 
 
+_KEPT = "option."
+
+
 def _by_known_name(options: Mapping[str, str]) -> dict[str, str]:
     given: dict[str, str] = {}
     for name, text in options.items():
         lower = name.lower()
-        if lower in _CATALOG_OPTIONS or lower.startswith(("option.", "spark.sql.")):
+        if lower in _CATALOG_OPTIONS or lower.startswith("spark.sql."):
+            continue
+        if lower.startswith(_KEPT):  # as a catalog keeps what stands in OPTIONS (...)
+            lower = lower.removeprefix(_KEPT)
+            if lower in OPTIONS:
+                given.setdefault(lower, text)
             continue
         if lower not in OPTIONS:
             raise OptionError(_unknown(name, lower))
