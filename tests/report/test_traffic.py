@@ -30,6 +30,7 @@ def test_its_numbers_are_those_of_the_calls():
     assert sum(report.error_codes.values()) == len(codes)
     assert sum(report.gaps.values()) == 17
     assert report.connections["kafka"] == 64
+    assert report.incomplete == sum(row["_error"] is not None for row in rows)
 
 
 def test_quantiles_of_latency_are_near_the_truth():

@@ -139,8 +139,7 @@ def make_traffic_report(files: Sequence[str], *, ports: Sequence[int] = (), targ
 
 def _count(report: TrafficReport, batch: pa.RecordBatch) -> None:
     table = pa.Table.from_batches([batch])
-    report.incomplete += len(table) - table.column("apiKey").null_count - table.column("_error").null_count
-    report.incomplete = max(report.incomplete, 0)
+    report.incomplete += len(table) - table.column("_error").null_count
     names = table.column("apiName").fill_null("unknown").to_pylist()
     versions = table.column("apiVersion").fill_null(-1).to_pylist()
     sizes = [table.column(f"{side}SizeBytes").fill_null(0).to_pylist() for side in ("request", "response")]

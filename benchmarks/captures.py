@@ -1,0 +1,159 @@
+"""How fast is recorded traffic read: packet headers, reassembly and framing, calls with and without bodies?
+
+A capture is made of real calls, repeated on some connections: large frames in segments of 1448 bytes, or small control
+calls. CPU time of one process; beside it dpkt's Ethernet, IP and TCP with streams sorted and joined, in the same run.
+
+Run:      python benchmarks/captures.py [--megabytes 200]
+Saves:    benchmarks/results/captures.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kafkaframes.capture.packets import PacketReader
+from kafkaframes.capture.reader import CaptureOptions, read_capture
+from kafkaframes.capture.streams import Streams
+from kafkaframes.capture.wire_cost import Task, measure_kip_636
+from kafkaframes.capture.writer import Conversation, file_header
+from kafkaframes.records.build import build_records
+
+RESULTS = Path(__file__).parent / "results" / "captures.md"
+DATA = Path(__file__).parent.parent / "tests" / "data" / "captures"
+SEGMENT = 1448
+CONNECTIONS = 8
+PLAIN = ("requestTime", "latencyMs", "clientId", "apiName", "apiVersion", "correlationId", "requestSizeBytes")
+START_NS = 1_700_000_000_000_000_000
+
+
+def real_calls(*, small: bool) -> list[tuple[bytes, bytes]]:
+    """Return requests and responses to repeat."""
+    rows = read_capture(
+        str(DATA / ("mangled-loss.pcapng.zst" if small else "share-groups-broker43.pcap.zst")),
+        CaptureOptions(
+            columns=("apiKey", "requestBytes", "responseBytes", "requestState", "responseState"), secrets=True
+        ),
+    ).read_all()
+    whole = [row for row in rows.to_pylist() if row["requestState"] == row["responseState"] == "whole"]
+    if small:
+        return [(row["requestBytes"], row["responseBytes"]) for row in whole if row["apiKey"] not in (0, 1, 18)]
+    return [large_produce()]
+
+
+def large_produce() -> tuple[bytes, bytes]:
+    """Return a Produce request of about a megabyte, and its answer."""
+    from kafkaframes.messages import message
+    from kafkaframes.messages.headers import encode_request, encode_response
+
+    data = [{"name": "orders", "partitionData": [{"index": 0, "records": ""}]}]
+    body = message("ProduceRequest").from_json(
+        {"transactionalId": None, "acks": -1, "timeoutMs": 1000, "topicData": data}, 9
+    )
+    records = build_records([{"value": os.urandom(900)} for _ in range(1100)], batch_bytes=1 << 20)
+    body.topic_data[0].partition_data[0].records = records
+    return encode_request(body, 9, client_id="bench"), encode_response(message("ProduceResponse")(), 9)
+
+
+def make(path: Path, size_bytes: int, *, small: bool) -> None:
+    """Write a capture."""
+    calls = real_calls(small=small)
+    talks = [Conversation(("10.0.0.1", 40000 + n), ("10.0.0.2", 9092)) for n in range(CONNECTIONS)]
+    with path.open("wb") as file:
+        file.write(file_header("bench") + b"".join(talk.opening(START_NS) for talk in talks))
+        number = 0
+        while file.tell() < size_bytes:
+            for talk in talks:
+                request, response = calls[number % len(calls)]
+                number += 1
+                correlation = number.to_bytes(4, "big")
+                asked = request[:4] + correlation + request[8:]
+                for side, data in ((0, asked), (1, correlation + response[4:])):
+                    framed = len(data).to_bytes(4, "big") + data
+                    for at in range(0, len(framed), SEGMENT):
+                        for packet in talk.data(side, framed[at : at + SEGMENT], START_NS + number * 1000):
+                            file.write(packet)
+
+
+def timed(work: Callable[[], int]) -> tuple[float, int]:
+    """Return the CPU seconds of the second run, and its answer."""
+    work()
+    start = time.process_time()
+    found = work()
+    return time.process_time() - start, found
+
+
+def by_dpkt(path: Path) -> int:
+    """Do with dpkt what reassembly needs at least: parse, sort by sequence number, join."""
+    import dpkt
+
+    flows: dict[tuple[bytes, bytes, int, int], list[tuple[int, bytes]]] = {}
+    with path.open("rb") as file:
+        for _, packet in dpkt.pcapng.Reader(file):
+            ip = dpkt.ip.IP(packet)
+            tcp = ip.data
+            if tcp.data:
+                flows.setdefault((ip.src, ip.dst, tcp.sport, tcp.dport), []).append((tcp.seq, bytes(tcp.data)))
+    for segments in flows.values():
+        segments.sort(key=lambda one: one[0])
+        b"".join(data for _, data in segments)
+    return len(flows)
+
+
+def measured(path: Path) -> list[tuple[str, float, str]]:
+    """Return (what, MB/s, remark) for one capture."""
+    name = str(path)
+    megabytes = path.stat().st_size / 1e6
+    ways: list[tuple[str, Callable[[], int]]] = [
+        ("packet headers, file read included", lambda: sum(len(one.rows) for one in PacketReader([name]))),
+        ("reassembly, framing, pairing", lambda: sum(len(one.calls) for one in Streams(PacketReader([name])))),
+        ("calls, 7 columns", lambda: _rows(name, PLAIN)),
+        ("and errors, records", lambda: _rows(name, (*PLAIN, "errors", "records"))),
+        (
+            "analyze kip-636",
+            lambda: sum(cost.responses for group, cost in measure_kip_636(Task((name,))) if group[3] != "raised"),
+        ),
+    ]
+    found = []
+    for what, work in ways:
+        seconds, count = timed(work)
+        found.append((what, megabytes / seconds, f"{count / seconds:,.0f}/s"))
+    try:
+        seconds, _ = timed(lambda: by_dpkt(path))
+        found.append(("dpkt: parse, sort, join", megabytes / seconds, ""))
+    except ImportError:
+        pass
+    return found
+
+
+def _rows(name: str, columns: tuple[str, ...]) -> int:
+    return sum(one.num_rows for one in read_capture(name, CaptureOptions(columns=columns)))
+
+
+def main() -> None:
+    """Measure both captures and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=200)
+    options = parser.parse_args()
+    lines = ["# Captures", "", f"One core, CPU time, {time.strftime('%Y-%m-%d')}; {options.megabytes} MB each.", ""]
+    with tempfile.TemporaryDirectory() as folder:
+        for small in (False, True):
+            path = Path(folder) / "x.pcapng"
+            make(path, options.megabytes * 1_000_000, small=small)
+            lines += [f"## {'Small calls' if small else 'Large frames'}", "", "| | MB/s | rows |", "|---|---|---|"]
+            lines += [f"| {what} | {speed:,.0f} | {remark} |" for what, speed, remark in measured(path)]
+            lines.append("")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    lines.append(f"Largest resident memory of the process: {peak:,.0f} MB (dpkt holds the whole capture).")
+    text = "\n".join(lines) + "\n"
+    RESULTS.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
