@@ -10,7 +10,7 @@ from kafkaframes.analysis.audit import FINE, ClientAudit, advice
 from kafkaframes.analysis.audit_text import client_text
 from kafkaframes.report import charts
 from kafkaframes.report.charts import Bar, Column, Part, Tick
-from kafkaframes.report.markup import Markup, join, tag
+from kafkaframes.report.markup import Markup, join, path_code, tag
 from kafkaframes.report.sections import card, empty
 from kafkaframes.report.tables import Field, number, table
 from kafkaframes.report.traffic import ApiTraffic, TrafficReport, error_text
@@ -41,7 +41,7 @@ def traffic_page(report: TrafficReport, *, version: str, generated_at: int) -> s
     made = f"Read {minute_text(generated_at)} UTC by kafkaframes {version}"
     where = tag(
         "p",
-        [[", " if place else None, tag("code", path)] for place, path in enumerate(report.paths[:4])],
+        [[", " if place else None, path_code(path)] for place, path in enumerate(report.paths[:4])],
         class_="paths",
     )
     heading = tag(
