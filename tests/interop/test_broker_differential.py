@@ -12,8 +12,12 @@ LEAST_REQUESTS = 2_000
 
 def test_answers_are_those_of_kafka(kafka, tmp_path):
     with kafka(tmp_path, PROPERTIES) as node, Broker(config={"auto.create.topics.enable": False}) as broker:
-        theirs = Client(int(node.bootstrap.rpartition(":")[2]))
-        found, count = script(Client(broker.port), theirs)
+        ours, theirs = Client(broker.port), Client(int(node.bootstrap.rpartition(":")[2]))
+        try:
+            found, count = script(ours, theirs)
+        finally:
+            ours.close()
+            theirs.close()
     assert count >= LEAST_REQUESTS
     unexplained = [str(one) for one in found if not is_allowed(one)]
     assert not unexplained, f"{len(unexplained)} of {count} requests:\n" + "\n".join(unexplained[:40])
