@@ -91,6 +91,7 @@ class Api:
         versions: lowest and highest; None for all that are stable.
         before_authentication: answered on connections that have not authenticated.
         is_advertised: named in ApiVersions.
+        rewritten: what specs of a user's own say of it, instead of the catalog (``own_specs.py``).
         on_unknown_version: answers a request of a version that is not served, at version 0 (KIP-511); None: the
             connection is closed, as Kafka does.
     """
@@ -104,6 +105,7 @@ class Api:
     versions: tuple[int, int] | None = None
     before_authentication: bool = False
     is_advertised: bool = True
+    rewritten: catalog.Api | None = None
     on_unknown_version: Handler | None = None
 
     @property
@@ -113,8 +115,8 @@ class Api:
 
     @property
     def catalog(self) -> catalog.Api:
-        """What the catalog says of it."""
-        return _in_catalog(self.name)
+        """What the catalog says of it, or the specs that are served instead."""
+        return self.rewritten or _in_catalog(self.name)
 
     @property
     def range(self) -> tuple[int, int]:

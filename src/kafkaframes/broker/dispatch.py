@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from kafkaframes.broker.api import Answer, Api, CloseConnection, Encoded, Later
-from kafkaframes.broker.request import Request, Session
+from kafkaframes.broker.request import ClassOf, Request, Session, class_in_catalog
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.table import all_apis
 from kafkaframes.errors import DecodeError
 from kafkaframes.messages import Message
 from kafkaframes.messages.headers import API_VERSIONS, request_header_class, response_header_class
-from kafkaframes.messages.registry import Specs
 
 Buffers = list["bytes | memoryview"]
 _START: Final = struct.Struct(">hhih")
@@ -40,13 +39,13 @@ class Dispatcher:
     Attributes:
         apis: what is served, by key: all, or those of a release.
         hooks: asked in order, all of them; the first that answers does.
-        specs: message specs to serve instead of Kafka's.
+        class_of: gives the classes of requests and responses; the catalog's by default.
     """
 
     broker: BrokerState
     apis: Mapping[int, Api] = field(default_factory=all_apis)
     hooks: list[Hook] = field(default_factory=list)
-    specs: Specs | None = None
+    class_of: ClassOf = class_in_catalog
 
     def request_of(self, frame: bytes, session: Session) -> Request:
         """Read the header of a request.
@@ -68,7 +67,7 @@ class Dispatcher:
             data=frame,
             session=session,
             received_ms=self.broker.clock.now_ms,
-            specs=self.specs,
+            class_of=self.class_of,
         )
         if not low <= version <= high:
             if api.on_unknown_version is None:

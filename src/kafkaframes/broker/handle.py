@@ -21,6 +21,7 @@ from kafkaframes.broker.maintenance import Maintenance
 from kafkaframes.broker.metrics import prometheus_text
 from kafkaframes.broker.metrics_server import serve_metrics
 from kafkaframes.broker.nodes import Endpoint, Node, Nodes
+from kafkaframes.broker.own_specs import serve_specs
 from kafkaframes.broker.releases import play
 from kafkaframes.broker.request_log import RequestLog
 from kafkaframes.broker.security.options import Security
@@ -31,6 +32,7 @@ from kafkaframes.broker.snapshots import Snapshot, put_snapshot, take_snapshot
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState
 from kafkaframes.errors import OptionError
 from kafkaframes.files.names import check_topic
+from kafkaframes.messages.registry import Specs
 from kafkaframes.records.batch import Record
 
 _Answer = TypeVar("_Answer")
@@ -58,6 +60,7 @@ class Broker:
             requests take a shorter way.
         security: SASL, TLS and access rules; by default everybody may do everything.
         as_version: a release of Kafka (``0.8.2`` ... ``4.3``): exactly its APIs and versions are told and served.
+        specs: message specs to serve (a folder, or specs), such as KIP-636's rewrite, with the catalog's for the rest.
         metrics_port: serve metrics as Prometheus text there (``/metrics``); 0 for a free port.
         request_log: takes a line for each request, in the form of Kafka's request log.
     """
@@ -77,11 +80,14 @@ class Broker:
         journal: bool = True,
         security: Security | None = None,
         as_version: str | None = None,
+        specs: Specs | None = None,
         metrics_port: int | None = None,
         request_log: Callable[[str], None] | None = None,
     ) -> None:
         if nodes < 1:
             raise OptionError(f"nodes is at least 1, not {nodes}")
+        if specs is not None and as_version is not None:
+            raise OptionError("as_version serves exactly what a release does: no specs beside it")
         self.host = host
         self._wanted_port = port
         self._data_dir = None if data_dir is None else fspath(data_dir)
@@ -99,6 +105,7 @@ class Broker:
         self._metrics: asyncio.Server | None = None
         self._request_log = None if request_log is None else RequestLog(request_log, lambda: self._clock.now_ms)
         self._played = None if as_version is None else play(as_version, self._settings)
+        self._own_specs = None if specs is None else serve_specs(specs)
         self._faults = Faults(self._clock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -214,6 +221,9 @@ class Broker:
         hooks: list[Hook] = [] if self._journal is None else [self._journal, self._faults]
         if self._request_log is not None:
             hooks.append(self._request_log)
+        if self._own_specs is not None:
+            state.advertised = self._own_specs.advertised
+            return Dispatcher(state, apis=self._own_specs.apis, class_of=self._own_specs.class_of, hooks=hooks)
         if self._played is None:
             return Dispatcher(state, hooks=hooks)
         state.advertised = self._played.advertised

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from kafkaframes.broker.api import Api, CloseConnection
 from kafkaframes.errors import DecodeError
 from kafkaframes.messages import Message
 from kafkaframes.messages.codec import all_of
 from kafkaframes.messages.headers import body_class
-from kafkaframes.messages.registry import Specs
 
 ANONYMOUS = "User:ANONYMOUS"
 
+ClassOf: TypeAlias = Callable[[int, str], type[Message]]  # of an API key, and "request" or "response"
+
 
 @cache
-def _class_of(key: int, kind: str) -> type[Message]:
+def class_in_catalog(key: int, kind: str) -> type[Message]:
     """Return the class of a catalog's message; asked for with every request."""
     return body_class(key, kind)
 
@@ -53,6 +55,7 @@ class Request:
     Attributes:
         header_tags: tagged fields of the header that no spec declares, as ``(tag, bytes)``.
         answer_tags: such fields for the response's header; a hook may add some.
+        class_of: gives the classes of its body and its response.
         journal_entry: what the journal notes of it, if there is one.
         is_unknown_version: the version is not served; ``version`` is 0 then, and there is no body.
     """
@@ -61,6 +64,7 @@ class Request:
         "_body",
         "answer_tags",
         "api",
+        "class_of",
         "client_id",
         "correlation_id",
         "data",
@@ -70,7 +74,6 @@ class Request:
         "position",
         "received_ms",
         "session",
-        "specs",
         "version",
     )
 
@@ -86,7 +89,7 @@ class Request:
         session: Session | None = None,
         header_tags: list[tuple[int, bytes]] | None = None,
         received_ms: int = 0,
-        specs: Specs | None = None,
+        class_of: ClassOf = class_in_catalog,
         body: Message | None = None,
     ) -> None:
         self.api = api
@@ -98,7 +101,7 @@ class Request:
         self.session = session or Session()
         self.header_tags = header_tags or []
         self.received_ms = received_ms
-        self.specs = specs
+        self.class_of = class_of
         self.answer_tags: list[tuple[int, bytes]] = []
         self.is_unknown_version = False
         self.journal_entry: Any = None
@@ -112,7 +115,7 @@ class Request:
             CloseConnection: it cannot be decoded; Kafka closes the connection then.
         """
         if self._body is None:
-            cls = _class_of(self.api.key, "request") if self.specs is None else self._own_class("request")
+            cls = self.class_of(self.api.key, "request")
             try:
                 body, end = cls.decode_prefix(self.data, self.version, position=self.position)
                 self._body = all_of(self.data, body, end)
@@ -123,10 +126,7 @@ class Request:
     @property
     def types(self) -> Any:
         """The class of the response; its structs are its attributes."""
-        return _class_of(self.api.key, "response") if self.specs is None else self._own_class("response")
-
-    def _own_class(self, kind: str) -> type[Message]:
-        return body_class(self.api.key, kind, specs=self.specs)
+        return self.class_of(self.api.key, "response")
 
     def response(self, **fields: Any) -> Message:
         """Make the answer."""

@@ -33,6 +33,12 @@ if TYPE_CHECKING:
     "--config", metavar="FILE", type=click.Path(exists=True, dir_okay=False), help="A server.properties of Kafka's."
 )
 @click.option("--as-version", metavar="RELEASE", help="Serve exactly what a release of Kafka does: 0.8.2 ... 4.3.")
+@click.option(
+    "--specs",
+    metavar="DIR",
+    type=click.Path(exists=True),
+    help="Serve message specs: those of kafkaframes spec rewrite.",
+)
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Prometheus text on /metrics; 0: a free port.")
 @click.option("--request-log", metavar="FILE", help="Append a line of JSON for each request, as Kafka's request log.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker's setting (may be repeated).")

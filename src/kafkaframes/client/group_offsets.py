@@ -9,9 +9,10 @@ from kafkaframes.client.cluster import GROUP, ClusterClient, fail
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import NetworkError
 from kafkaframes.messages.objects import Message
+from kafkaframes.spec.model import NIL_UUID
 
 _GROUPS: Final = 8  # OffsetFetch's first version that asks for several groups
-_BY_NAME: Final = 9  # the last versions of OffsetFetch and OffsetCommit that name topics
+_BY_NAME: Final = 9  # the last versions of OffsetFetch and OffsetCommit that name topics; then they have ids
 _ALL_TOPICS: Final = 2  # OffsetFetch's first version in which no topics mean all
 _COORDINATOR_MOVED: Final = frozenset({14, 15, 16})
 
@@ -110,7 +111,8 @@ async def commit(
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
         )
-        at = connection.version_of(body, most=_BY_NAME)
+        ids = {one.topic: cluster.cluster.topic_id(one.topic) for one in offsets}
+        at = connection.version_of(body, most=_BY_NAME if NIL_UUID in ids.values() else None)
         topics: dict[str, list[Any]] = {}
         for partition, given in offsets.items():
             known = given if isinstance(given, CommittedOffset) else CommittedOffset(given)
@@ -121,11 +123,18 @@ async def commit(
                 committed_metadata=known.metadata,
             )
             topics.setdefault(partition.topic, []).append(one)
-        body.topics = [cls.OffsetCommitRequestTopic(name=name, partitions=all_) for name, all_ in topics.items()]
+        body.topics = [
+            cls.OffsetCommitRequestTopic(
+                **({"topic_id": ids[name]} if at > _BY_NAME else {"name": name}), partitions=all_
+            )
+            for name, all_ in topics.items()
+        ]
         response = await _asked(cluster, connection, body, at, member.group_id)
+        names = {topic_id: name for name, topic_id in ids.items()}
         for topic in response.topics:
+            name = topic.name if at <= _BY_NAME else names.get(topic.topic_id, str(topic.topic_id))
             for one in topic.partitions:
-                what = f"commit of {topic.name}-{one.partition_index} for group {member.group_id}"
+                what = f"commit of {name}-{one.partition_index} for group {member.group_id}"
                 _check(cluster, member.group_id, one.error_code, what)
 
     if offsets:

@@ -254,7 +254,7 @@ class Sender:
         for batch in batches:
             topics.setdefault(batch.partition.topic, []).append(batch)
         ids = {name: cluster.topic_id(name) for name in topics}
-        most = _NEWEST_OF_FORMAT.get(self.record_format, _BY_ID if NIL_UUID not in ids.values() else _BY_ID - 1)
+        most = _NEWEST_OF_FORMAT.get(self.record_format, _BY_ID - 1 if NIL_UUID in ids.values() else None)
         body_class = settings.message("ProduceRequest")
         body = body_class(acks=settings.required_acks, timeout_ms=settings.request_timeout_ms)
         if self.transactional:

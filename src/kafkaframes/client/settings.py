@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self
 
 from kafkaframes.errors import OptionError
-from kafkaframes.messages.registry import Specs, message, specs_by_name
+from kafkaframes.messages.registry import Specs, message, specs_by_name, with_catalog
 
 DEFAULT_PORT: Final = 9092
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -60,7 +60,7 @@ class ClientSettings:
             OptionError: a value that does not fit; no server.
         """
         if self.specs is not None:  # a folder is read once, not at each request
-            object.__setattr__(self, "specs", specs_by_name(self.specs))
+            object.__setattr__(self, "specs", with_catalog(self.specs))
         if not self.servers:
             raise OptionError("bootstrap_servers is empty: give host:port, or several with commas")
         choices("security_protocol", self.security_protocol, SECURITY_PROTOCOLS)
@@ -87,8 +87,9 @@ class ClientSettings:
         return [_host_and_port(name.strip()) for name in names if name.strip()]
 
     def message(self, name: str) -> Any:
-        """Return the class of a message, of ``specs`` where these are given."""
-        return message(name, specs=self.specs)
+        """Return the class of a message: of ``specs`` where these have it, of the catalog otherwise."""
+        is_own = self.specs is not None and name in specs_by_name(self.specs)
+        return message(name, specs=self.specs if is_own else None)
 
     @property
     def uses_tls(self) -> bool:

@@ -49,9 +49,9 @@ def ranges_of_response(response: Any) -> dict[int, tuple[int, int]]:
 
 def newest(api_key: int, specs: Specs | None = None) -> tuple[int, int]:
     """Return the versions of an API that we speak; a version still unstable is not among them (KIP-848's word)."""
-    spec = body_class(api_key, "request", specs=specs).spec
-    highest = spec.valid_versions.highest - (1 if spec.latest_version_unstable else 0)
-    return spec.valid_versions.lowest, highest
+    request, response = (body_class(api_key, kind, specs=specs).spec for kind in ("request", "response"))
+    both = request.valid_versions.intersect(response.valid_versions)
+    return both.lowest, min(both.highest, request.latest_stable_version)
 
 
 def choose(api_key: int, ranges: Ranges, *, most: int | None = None, least: int = 0, specs: Specs | None = None) -> int:

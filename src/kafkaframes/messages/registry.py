@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from kafkaframes.errors import OptionError
 from kafkaframes.messages.objects import Message, class_in_catalog, class_of
+from kafkaframes.spec import catalog
 from kafkaframes.spec.load import load_message
 from kafkaframes.spec.model import MessageSpec
 
@@ -48,6 +49,23 @@ def specs_by_name(specs: Specs) -> dict[str, MessageSpec]:
     else:
         several = specs.values() if isinstance(specs, Mapping) else specs
     return {spec.name: spec for spec in several}
+
+
+def with_catalog(specs: Specs) -> dict[str, MessageSpec]:
+    """Return a user's specs by name, and the catalog's request or response of each API where they have none.
+
+    Raises:
+        SpecError: a file is no spec.
+        OptionError: a path cannot be read.
+    """
+    own = specs_by_name(specs)
+    there = {(spec.api_key, spec.type) for spec in own.values()}
+    found = dict(own)
+    for api in catalog.apis():
+        for type_, name in (("request", api.request), ("response", api.response)):
+            if (api.key, type_) not in there:
+                found.setdefault(name, catalog.load(name))
+    return found
 
 
 def _from_path(path: Path) -> Iterator[MessageSpec]:

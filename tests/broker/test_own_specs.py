@@ -1,0 +1,111 @@
+"""A broker with specs of its own (KIP-636's rewrite): a client with the same speaks them, others notice nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kafkaframes.errors import BrokerError, OptionError
+from kafkaframes.spec import catalog
+from kafkaframes.spec.emit import to_text
+from kafkaframes.spec.kip_636 import rewrite
+
+kafka_python = pytest.importorskip("kafka")
+
+# OffsetFetch is not among them: our client asks by name, which ends with version 9.
+SPOKEN = ("Metadata", "Produce", "Fetch", "FindCoordinator", "JoinGroup", "SyncGroup", "OffsetCommit", "CreateTopics")
+
+
+@pytest.fixture(scope="module")
+def specs(tmp_path_factory):
+    """KIP-636's rewrite of some APIs, as a folder: what is not in it is the catalog's."""
+    folder = tmp_path_factory.mktemp("kip-636")
+    names = [catalog.api(name) for name in (*SPOKEN, "OffsetDelete")]
+    before = {half: catalog.load(half) for api in names for half in (api.request, api.response)}
+    for name, spec in rewrite(before).specs.items():
+        (folder / f"{name}.json").write_text(to_text(spec))
+    return folder
+
+
+@pytest.fixture
+def broker(specs):
+    with Broker(specs=specs) as running:
+        yield running
+
+
+def newest(name: str) -> int:
+    api = catalog.api(name)
+    return api.versions.highest - api.is_latest_unstable
+
+
+def spoken(broker: Broker, client_id: str) -> dict[str, int]:
+    return {entry.api: entry.version for entry in broker.journal if entry.client_id == client_id}
+
+
+def live(servers: str, **settings) -> list[bytes]:
+    """Make a topic, write, read it in a group, and commit."""
+    settings |= {"client_id": "ours"}
+    with Admin(servers, **settings) as admin:
+        admin.create_topics([NewTopic(name="t", num_partitions=1)])
+    with Producer(servers, **settings) as producer:
+        for n in range(5):
+            producer.send("t", b"%d" % n)
+    with Consumer(servers, group_id="g", auto_offset_reset="earliest", **settings) as consumer:
+        consumer.subscribe(["t"])
+        values: list[bytes] = []
+        for _ in range(20):
+            values += [one.value for one in consumer.poll(1_000)]
+            if len(values) == 5:
+                break
+        consumer.commit()
+    return values
+
+
+def test_a_client_with_the_same_specs_speaks_the_new_versions(broker, specs):
+    assert live(broker.bootstrap_servers, specs=specs) == [b"0", b"1", b"2", b"3", b"4"]
+    versions = spoken(broker, "ours")
+    assert {name: versions[name] for name in SPOKEN} == {name: newest(name) + 1 for name in SPOKEN}
+    assert versions["LeaveGroup"] == newest("LeaveGroup")  # not rewritten: the catalog's
+
+
+def test_other_clients_take_the_versions_that_they_know(broker, specs):
+    live(broker.bootstrap_servers, specs=specs)
+    consumer = kafka_python.KafkaConsumer(
+        "t",
+        bootstrap_servers=broker.bootstrap_servers,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=5_000,
+        client_id="theirs",
+    )
+    found = [next(consumer).value for _ in range(5)]
+    consumer.close()
+    assert found == [b"0", b"1", b"2", b"3", b"4"]
+    versions = spoken(broker, "theirs")
+    assert all(version <= newest(name) for name, version in versions.items())
+    assert {"Metadata", "Fetch"} <= set(versions)
+
+
+def test_a_client_with_specs_speaks_the_old_versions_to_a_broker_without(specs):
+    with Broker() as plain:
+        assert len(live(plain.bootstrap_servers, specs=specs)) == 5
+        assert spoken(plain, "ours")["Produce"] == newest("Produce")
+
+
+def test_errors_come_as_tagged_fields(broker, specs):
+    with Admin(broker.bootstrap_servers, specs=specs, retries=0) as admin:
+        admin.create_topics([NewTopic(name="again", num_partitions=1)])
+        with pytest.raises(BrokerError, match="TOPIC_ALREADY_EXISTS"):
+            admin.create_topics([NewTopic(name="again", num_partitions=1)])
+
+
+def test_a_version_that_turned_flexible_has_a_flexible_header(broker, specs):
+    live(broker.bootstrap_servers, specs=specs)
+    with Admin(broker.bootstrap_servers, specs=specs, client_id="deleting") as admin:
+        admin.delete_group_offsets("g", [TopicPartition("t", 0)])
+    assert spoken(broker, "deleting")["OffsetDelete"] == newest("OffsetDelete") + 1
+
+
+def test_a_release_has_no_specs_beside_it(specs):
+    with pytest.raises(OptionError, match="as_version"):
+        Broker(as_version="2.4", specs=specs)
