@@ -19,6 +19,7 @@ from kafkaframes.client import (
 )
 from kafkaframes.errors import BrokerError, CorruptRecordError, NetworkError
 from kafkaframes.records.partitioner import partition_of
+from kafkaframes.spec import catalog, releases
 
 TABLE = pa.table({"key": [f"k{n % 50}" for n in range(1000)], "value": [f"v{n}" for n in range(1000)]})
 
@@ -183,3 +184,18 @@ def test_nobody_listens():
         pytest.raises(NetworkError, match=r"127\.0\.0\.1:1"),
     ):
         admin.list_topics()
+
+
+@pytest.mark.parametrize("release", ["0.8.2", "0.9.0", "0.10.0", "0.11", "2.4.1", "3.9", "4.0.0", "4.3"])
+def test_a_broker_of_a_release_is_spoken_to_without_being_asked(release):
+    with Broker(as_version=release) as broker:
+        servers = broker.bootstrap_servers
+        with Producer(servers, api_version=release) as producer:
+            producer.send("t", b"value").result()
+        with Consumer(servers, api_version=release, auto_offset_reset="earliest") as consumer:
+            consumer.assign([TopicPartition("t", 0)])
+            assert [one.value for one in consumer.poll(5_000)] == [b"value"]
+        spoken = {entry.api: entry.version for entry in broker.journal}
+    assert "ApiVersions" not in spoken
+    served = releases.release(release).apis()
+    assert all(served[catalog.api(api).key].accepted.contains(version) for api, version in spoken.items())

@@ -22,6 +22,8 @@ def test_properties_and_keywords_mean_the_same():
         ({"compression_type": "brotli"}, "there are none, gzip, snappy, lz4, zstd"),
         ({"transactional_id": "t", "acks": 1}, "acks=all"),
         ({"security_protocol": "SASL_PLAINTEXT"}, "sasl_username"),
+        ({"api_version": "0.7"}, "no release '0.7' is known, but 0.8.2.2"),
+        ({"api_version": "new"}, "no release 'new'"),
     ],
 )
 def test_what_does_not_fit_is_said(given, reason):

@@ -19,6 +19,7 @@ from kafkaframes.errors import BrokerError, ErrorCode, NetworkError, error_code
 from kafkaframes.messages.objects import Message
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2  # key types of FindCoordinator
+_WITH_CREATION_CHOSEN: Final = 4  # Metadata's first version that can say not to create topics
 _BOOTSTRAP: Final = -1
 _KEYS_IN_A_LIST: Final = 4  # FindCoordinator's first version that takes several keys
 _PATIENCE_WITH_UNKNOWN_TOPICS_MS: Final = 2_000  # a topic just made is not known to every broker at once
@@ -184,8 +185,10 @@ class ClusterClient:
     async def _refresh(self, wanted: frozenset[str] | None, create: bool) -> None:
         connection = await self.any_connection()
         cls = self.settings.message("MetadataRequest")
-        body = cls(allow_auto_topic_creation=create)
+        body = cls()
         at = connection.version_of(body)
+        if at >= _WITH_CREATION_CHOSEN:  # before it the broker's setting alone decides
+            body.allow_auto_topic_creation = create
         if wanted is not None:
             body.topics = [cls.MetadataRequestTopic(name=name) for name in sorted(wanted)]
         else:

@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 
 from kafkaframes.errors import OptionError
 from kafkaframes.messages.registry import Specs, message, specs_by_name, with_catalog
+from kafkaframes.spec.releases import release
 
 DEFAULT_PORT: Final = 9092
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -29,7 +30,7 @@ class ClientSettings:
 
     bootstrap_servers: str | Sequence[str] = ()
     client_id: str = "kafkaframes"
-    api_version: str | None = None  # of brokers that do not answer ApiVersions: "0.8.2", "0.9"; None asks the broker
+    api_version: str | None = None  # a release ("0.8.2", "2.8") whose versions are taken; None asks the broker
     request_timeout_ms: int = 30_000
     retries: int = _LARGEST_INT32
     retry_backoff_ms: int = 100
@@ -61,6 +62,8 @@ class ClientSettings:
         """
         if self.specs is not None:  # a folder is read once, not at each request
             object.__setattr__(self, "specs", with_catalog(self.specs))
+        if self.api_version is not None:
+            release(self.api_version)  # raises where it is not known
         if not self.servers:
             raise OptionError("bootstrap_servers is empty: give host:port, or several with commas")
         choices("security_protocol", self.security_protocol, SECURITY_PROTOCOLS)

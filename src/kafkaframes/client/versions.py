@@ -3,43 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from kafkaframes.errors import BrokerError
 from kafkaframes.messages.headers import body_class
 from kafkaframes.messages.registry import Specs
 from kafkaframes.spec import catalog
+from kafkaframes.spec.releases import release
 
 Ranges = Mapping[int, tuple[int, int]]
 
-# Requests that brokers before 0.10 take; they close the connection on ApiVersions, so nobody can ask them.
-# https://kafka.apache.org/protocol lists the versions; the releases' own code has the ranges.
-_BEFORE_API_VERSIONS: Final[Mapping[str, Ranges]] = {
-    "0.8.0": {0: (0, 0), 1: (0, 0), 2: (0, 0), 3: (0, 0)},
-    "0.8.1": {0: (0, 0), 1: (0, 0), 2: (0, 0), 3: (0, 0), 8: (0, 0), 9: (0, 0)},
-    "0.8.2": {0: (0, 0), 1: (0, 0), 2: (0, 0), 3: (0, 0), 8: (0, 1), 9: (0, 1), 10: (0, 0)},
-    "0.9.0": {
-        **dict.fromkeys((2, 3, 10, 11, 12, 13, 14, 15, 16), (0, 0)),
-        0: (0, 1),
-        1: (0, 1),
-        8: (0, 2),
-        9: (0, 1),
-    },
-}
 
+def ranges_of_release(name: str) -> Ranges:
+    """Return the ranges that brokers of a release serve, for one that cannot be asked or is not to be.
 
-def ranges_of_release(release: str) -> Ranges:
-    """Return the ranges of a broker that cannot be asked.
+    What it accepts, not what it advertises: Kafka 4 advertises Produce from 0 and refuses what is below 3.
 
     Raises:
-        BrokerError: the release is newer than 0.9 (it can be asked), or unknown.
+        OptionError: no such release is known.
     """
-    found = [known for known in _BEFORE_API_VERSIONS if known == release or known.startswith(release + ".")]
-    if not found:
-        raise BrokerError(
-            f"api_version {release!r} is none of those that cannot be asked: {', '.join(_BEFORE_API_VERSIONS)}"
-        )
-    return _BEFORE_API_VERSIONS[found[-1]]
+    return {key: (one.accepted.lowest, one.accepted.highest) for key, one in release(name).apis().items()}
 
 
 def ranges_of_response(response: Any) -> dict[int, tuple[int, int]]:
