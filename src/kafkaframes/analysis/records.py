@@ -66,6 +66,14 @@ class RecordSizes:
         for part in decode.in_turn(data, batches):
             self._add(part)
 
+    def merge(self, other: RecordSizes) -> None:
+        """Add what was measured elsewhere."""
+        self.batches += other.batches
+        self.records += other.records
+        self.left_out += other.left_out
+        for name, sizes in other.sizes.items():
+            self.sizes[name] = [one + more for one, more in zip(self.sizes[name], sizes, strict=True)]
+
     @property
     def totals(self) -> list[int]:
         """All bytes in formats 0, 1 and 2; in 2 the headers, too, which the others cannot say."""

@@ -124,12 +124,7 @@ class RecordMaker:
 
     def _records(self, calls: _Calls, key: int, direction: str, sets: _Sets) -> Iterator[pa.RecordBatch]:
         """Read all sets as one run of batches; a record's batch says which set it is of."""
-        wholes = np.zeros(len(sets.starts), np.int64)
-        whole_batches(sets.data, sets.starts, sets.sizes, wholes)
-        places = np.zeros(len(wholes) + 1, np.int64)
-        np.cumsum(wholes, out=places[1:])
-        joined = np.empty(int(places[-1]), np.uint8)
-        copy_pieces(sets.data, np.stack([sets.starts, wholes, places[:-1]], axis=1), joined)
+        joined, places = joined_sets(sets.data, sets.starts, sets.sizes)
         reader = RecordReader(_Joined(joined), ReadOptions(columns=_READ))
         told = 0
         for batch in reader:
@@ -181,6 +176,17 @@ class RecordMaker:
             return values
         hidden = pc.equal(topics, _SECRET_TOPIC).fill_null(False)
         return pc.if_else(hidden, pa.scalar(None, pa.binary()), values)
+
+
+def joined_sets(data: Bytes, starts: Ints, sizes: Ints) -> tuple[Bytes, Ints]:
+    """Return the whole batches of sets of records one after another, and where each set begins and the last ends."""
+    wholes = np.zeros(len(starts), np.int64)
+    whole_batches(data, starts, sizes, wholes)
+    places = np.zeros(len(wholes) + 1, np.int64)
+    np.cumsum(wholes, out=places[1:])
+    joined = np.empty(int(places[-1]), np.uint8)
+    copy_pieces(data, np.stack([starts, wholes, places[:-1]], axis=1), joined)
+    return joined, places
 
 
 def _uuid(data: bytes) -> Any:

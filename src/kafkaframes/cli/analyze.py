@@ -8,7 +8,10 @@ COMMANDS = {
         "kafkaframes.cli.analyze_flexible",
         "the same fields with and without compact types and tags, on real traffic",
     ),
-    "records": ("kafkaframes.cli.analyze_records", "what record format 2 saves for the records of a log"),
-    "tag-header": ("kafkaframes.cli.analyze_tag_header", "sizes of tagged fields: KIP-482, its draft, what it rejects"),
+    "records": ("kafkaframes.cli.analyze_records", "what record format 2 saves for records of a log or capture"),
+    "tag-header": (
+        "kafkaframes.cli.analyze_tag_header",
+        "tagged fields on traffic: KIP-482, its draft, what it rejects",
+    ),
 }
 command = LazyGroup("analyze", commands_table=COMMANDS, help="Sizes on the wire: as they are, and as proposed.")

@@ -1,47 +1,103 @@
-"""``kafkaframes analyze records``: what record format 2 saves for the records of a log."""
+"""``kafkaframes analyze records LOG|CAPTURE...``: what record format 2 saves for given records."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
 
 import click
 
+from kafkaframes.analysis.records import RecordSizes
+from kafkaframes.capture.files import CAPTURE_NAME, is_traffic
+from kafkaframes.capture.record_cost import FETCHED, PRODUCED, measure_records
+from kafkaframes.capture.traffic import is_request_log
+from kafkaframes.cli import workers
 from kafkaframes.cli.tables import print_table
+from kafkaframes.cli.text import say
+from kafkaframes.cli.traffic_tasks import traffic_tasks
+from kafkaframes.errors import OptionError
 
 
 @click.command("records")
-@click.argument("sources", nargs=-1, required=True, metavar="LOG...")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def command(sources: tuple[str, ...], as_json: bool) -> None:
-    """Lay the records of a log out in formats 0, 1 and 2, and print the bytes of each field.
+@click.argument("sources", nargs=-1, required=True, metavar="INPUT...")
+@click.option("--ports", default="", metavar="PORTS", help="On which brokers of a capture listen: 9092,9094-9096.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for each source: log, produced, fetched.")
+@click.option("--workers", "jobs", type=click.IntRange(1), help="Processes for captures; the cores by default.")
+def command(sources: tuple[str, ...], ports: str, as_json: bool, jobs: int | None) -> None:
+    """Lay records out in formats 0, 1 and 2, and print the bytes of each field.
 
-    Measured are batches of format 2, uncompressed: a log, a partition directory or segments. Formats 0 and 1 write each
-    length in four bytes, format 2 as a varint; it has one header a batch instead of fields in each message.
+    INPUT is a log, a partition directory, segments, or a capture: then records produced and records fetched have a
+    table each. Measured are batches of format 2, uncompressed. Formats 0 and 1 write each length in four bytes, format
+    2 as a varint; it has one header a batch instead of fields in each message.
     """
-    from kafkaframes.analysis.records import RecordSizes
+    captures = tuple(source for source in sources if _is_capture(source))
+    logs = [source for source in sources if source not in captures]
+    found: dict[str, RecordSizes] = {"log": _measure_logs(logs)} if logs else {}
+    if captures:
+        found |= _measure_captures(captures, ports, jobs)
+    elif ports:
+        raise OptionError("--ports is for captures")
+    for what, sizes in found.items():
+        if as_json:
+            say(json.dumps({"source": what} | dataclasses.asdict(sizes) | {"totals": sizes.totals}))
+            continue
+        if captures:
+            say(f"Records {what}:" if what != "log" else "Records of logs:")
+        _print(sizes)
+
+
+def _is_capture(source: str) -> bool:
+    """Tell a capture, or a folder of them, from a log.
+
+    Raises:
+        OptionError: a request log.
+    """
+    if not is_traffic(source):
+        return False
+    if os.path.isfile(source) and not CAPTURE_NAME.search(os.path.basename(source)):
+        if is_request_log(source):
+            raise OptionError(f"{source}: a request log has no records; give a capture or a log")
+        return False
+    return True
+
+
+def _measure_logs(sources: list[str]) -> RecordSizes:
     from kafkaframes.files.scan import scan_segment
     from kafkaframes.log.discover import discover
 
     sizes = RecordSizes()
-    for directory in discover(list(sources)):
+    for directory in discover(sources):
         for partition in directory.partitions:
             for segment in partition.segments:
                 with directory.filesystem.open(segment.path) as read_at:
                     for window in scan_segment(read_at, size_bytes=segment.size_bytes, whole=True, file=segment.path):
                         sizes.add(window.data, window.in_data())
-    if as_json:
-        click.echo(json.dumps(dataclasses.asdict(sizes) | {"totals": sizes.totals}))
-        return
+    return sizes
+
+
+def _measure_captures(paths: tuple[str, ...], ports: str, jobs: int | None) -> dict[str, RecordSizes]:
+    tasks, share_bytes = traffic_tasks(paths, ports, jobs)
+    found = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
+    for part in workers.in_order(
+        measure_records, tasks, size_of=lambda _: share_bytes, workers=jobs, label="measuring"
+    ):
+        for what, sizes in part.items():
+            found[what].merge(sizes)
+    return found
+
+
+def _print(sizes: RecordSizes) -> None:
     rows = [_row(name, found, sizes.records) for name, found in sizes.sizes.items()]
-    print_table(
-        ["field", "format 0", "format 1", "format 2", "a record"], [*rows, _row("all", sizes.totals, sizes.records)]
-    )
-    click.echo(_summary(sizes.totals, sizes.records, sizes.batches, sizes.left_out))
+    if sizes.records:
+        print_table(
+            ["field", "format 0", "format 1", "format 2", "a record"], [*rows, _row("all", sizes.totals, sizes.records)]
+        )
+    say(_summary(sizes.totals, sizes.records, sizes.batches, sizes.left_out))
 
 
 def _row(name: str, sizes: list[int], records: int) -> list[str]:
-    each = "/".join(f"{size / records:.1f}" for size in sizes) if records else "-"
+    each = "/".join(f"{size / records:.1f}" for size in sizes)
     return [name, *(f"{size:,}" for size in sizes), each]
 
 

@@ -11,12 +11,17 @@ import click
 from kafkaframes.analysis import tag_header
 from kafkaframes.analysis.tag_header import DEFAULT_TEXT_BYTES, LENGTHS, SCHEMES, TAGS, MessageSize, TaggedField
 from kafkaframes.cli.tables import print_table
+from kafkaframes.cli.tag_traffic import print_tag_traffic
 from kafkaframes.errors import OptionError
 from kafkaframes.spec import catalog
 from kafkaframes.spec.model import MessageSpec
 
+_WITHOUT_INPUT = {"lengths": "--length", "tags": "--tag", "names": "--message", "text_bytes": "--text-bytes"}
+_WITH_INPUT = {"ports": "--ports", "jobs": "--workers"}
+
 
 @click.command("tag-header")
+@click.argument("paths", nargs=-1, metavar="[INPUT]...")
 @click.option("--length", "lengths", type=int, multiple=True, help="Length of a value in bytes (may be repeated).")
 @click.option("--tag", "tags", type=int, multiple=True, help="Number of a tag (may be repeated).")
 @click.option("--message", "names", multiple=True, help="Only this message (may be repeated); default: the catalog.")
@@ -27,16 +32,35 @@ from kafkaframes.spec.model import MessageSpec
     show_default=True,
     help="How long strings and bytes are taken to be; arrays have one element.",
 )
+@click.option("--ports", default="", metavar="PORTS", help="On which brokers listen: 9092,9094-9096.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
+@click.pass_context
 def command(
-    lengths: tuple[int, ...], tags: tuple[int, ...], names: tuple[str, ...], text_bytes: int, as_json: bool
+    context: click.Context,
+    paths: tuple[str, ...],
+    lengths: tuple[int, ...],
+    tags: tuple[int, ...],
+    names: tuple[str, ...],
+    text_bytes: int,
+    ports: str,
+    as_json: bool,
+    jobs: int | None,
 ) -> None:
     """Print the sizes of the draft's interleaved tag header beside the two varints that were adopted.
 
-    Three tables: the header for chosen lengths and tags; every tagged field of the catalog at its newest version; and
-    whole messages, beside the alternatives that KIP-482 rejects: escape bytes (an empty tag section takes no byte), and
-    every field tagged.
+    INPUT is a capture or a broker's request log: each flexible request and response in it is measured with the adopted
+    header, the draft's, and the "tag and a type" that KIP-482 rejects (a type is taken to be one byte).
+
+    Without INPUT, three tables: the header for chosen lengths and tags; every tagged field of the catalog at its newest
+    version; and whole messages, beside the alternatives that KIP-482 rejects: escape bytes (an empty tag section takes
+    no byte), and every field tagged.
     """
+    if paths:
+        _refuse(context, _WITHOUT_INPUT, "is for the tables without INPUT")
+        print_tag_traffic(paths, ports=ports, jobs=jobs, as_json=as_json)
+        return
+    _refuse(context, _WITH_INPUT, "needs an INPUT")
     headers = tag_header.header_sizes(lengths or LENGTHS, tags or TAGS)
     specs = [catalog.load(name) for name in names or catalog.names()]
     newest = [(spec, _newest(spec, named=bool(names))) for spec in specs]
@@ -49,6 +73,13 @@ def command(
     _print_headers(headers, lengths or LENGTHS, tags or TAGS)
     _print_fields(fields)
     _print_messages(sizes, each=bool(names))
+
+
+def _refuse(context: click.Context, options: dict[str, str], why: str) -> None:
+    """Refuse options that were given and mean nothing here."""
+    for name, option in options.items():
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise OptionError(f"{option} {why}")
 
 
 def _newest(spec: MessageSpec, *, named: bool) -> int | None:
