@@ -273,9 +273,9 @@ def test_the_request_log_is_kafkas():
 
 
 def test_listeners_of_server_properties():
-    assert listener_of("PLAINTEXT://127.0.0.1:9093") == ("127.0.0.1", 9093)
-    for wrong in ("SSL://:9093", "PLAINTEXT://a:1,SSL://b:2", "9092", "PLAINTEXT://a:99999"):
-        with pytest.raises(OptionError, match="one PLAINTEXT"):
+    assert listener_of("PLAINTEXT://127.0.0.1:9093") == ("127.0.0.1", 9093, "PLAINTEXT")
+    for wrong in ("TLS://:9093", "PLAINTEXT://a:1,SSL://b:2", "9092", "PLAINTEXT://a:99999"):
+        with pytest.raises(OptionError, match="one PROTOCOL"):
             listener_of(wrong)
 
 

@@ -11,8 +11,11 @@ import json
 import socket
 import ssl
 import struct
+import subprocess
+import sys
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -22,11 +25,13 @@ from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, Acl, AclAccess
+from kafkaframes.broker.security.given import security_of
 from kafkaframes.broker.security.mechanisms import BearerExchange, Credentials, PlainExchange, unsecured_token
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.scram import AuthenticationError, ScramExchange, credential_of_password
 from kafkaframes.broker.security.tls import server_context
-from kafkaframes.errors import OptionError
+from kafkaframes.client import Producer
+from kafkaframes.errors import KafkaframesError, OptionError
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
@@ -335,3 +340,56 @@ def test_files_that_are_no_certificates_are_named(tmp_path):
     (tmp_path / "no.pem").write_text("no")
     with pytest.raises(OptionError, match=r"no\.pem cannot be used"):
         server_context(str(tmp_path / "no.pem"))
+
+
+def _ours(settings, password):
+    names = {"ssl.ca.location": "ssl_cafile"}
+    made = {names.get(name, name).replace(".", "_"): value for name, value in settings.items()}
+    return made | {"sasl_password": password, "delivery_timeout_ms": 5_000, "default_api_timeout_ms": 5_000}
+
+
+@pytest.mark.parametrize("by_file", [False, True])
+def test_the_command_takes_sasl_and_tls(certificates, tmp_path, by_file):
+    pem = tmp_path / "both.pem"
+    pem.write_bytes((certificates / "key.pem").read_bytes() + (certificates / "cert.pem").read_bytes())
+    config = tmp_path / "server.properties"
+    stores = f"ssl.keystore.type=PEM\nssl.keystore.location={pem}\n"
+    config.write_text(f"listeners=SASL_SSL://127.0.0.1:0\nsasl.enabled.mechanisms=SCRAM-SHA-256\n{stores}")
+    tls = ["--tls-cert", str(certificates / "cert.pem"), "--tls-key", str(certificates / "key.pem"), "--port", "0"]
+    command = [sys.executable, "-m", "kafkaframes", "broker", "--sasl-user", "alice=secret"]
+    command += ["--config", str(config)] if by_file else tls
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            servers = process.stderr.readline().removeprefix("listening on ").strip()
+            settings = {
+                "bootstrap.servers": servers,
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "SCRAM-SHA-256",
+            }
+            settings |= {"sasl.username": "alice", "ssl.ca.location": str(certificates / "cert.pem")}
+            with Producer(**_ours(settings, "secret")) as producer:
+                assert producer.send("orders", b"x").result().offset == 0
+            theirs = AdminClient({**settings, "sasl.password": "secret"})
+            assert len(theirs.list_topics("orders", timeout=10).topics["orders"].partitions) == 1
+            with pytest.raises(KafkaframesError), Producer(**_ours(settings, "wrong")) as producer:
+                producer.send("orders", b"x").result()
+        finally:
+            process.terminate()
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("known", "given", "reason"),
+    [
+        ({}, {"users": ["alice"]}, "NAME=PASSWORD"),
+        ({}, {"key": "k.pem"}, "needs a certificate"),
+        ({}, {"protocol": "SSL"}, "makes it PLAINTEXT"),
+        ({}, {"protocol": "PLAINTEXT", "users": ["a=b"]}, "makes it SASL_PLAINTEXT"),
+        ({"ssl.keystore.location": "k.jks"}, {}, "ssl.keystore.type=PEM"),
+        ({"ssl.client.auth": "required"}, {}, "with a truststore"),
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, {}, "no SASL mechanism GSSAPI"),
+    ],
+)
+def test_security_that_does_not_fit_is_refused(known, given, reason):
+    with pytest.raises(OptionError, match=reason):
+        security_of(known, **given)

@@ -41,8 +41,19 @@ if TYPE_CHECKING:
 )
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Prometheus text on /metrics; 0: a free port.")
 @click.option("--request-log", metavar="FILE", help="Append a line of JSON for each request, as Kafka's request log.")
+@click.option("--sasl-user", "users", multiple=True, metavar="NAME=PASSWORD", help="Ask for SASL; may be repeated.")
+@click.option("--tls-cert", "certificate", metavar="FILE", help="Speak TLS: a PEM file with the certificate.")
+@click.option("--tls-key", "key", metavar="FILE", help="Its key, a PEM file; in --tls-cert by default.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A broker's setting (may be repeated).")
-def command(config: str | None, settings: tuple[str, ...], request_log: str | None, **given: Any) -> None:
+def command(
+    config: str | None,
+    settings: tuple[str, ...],
+    request_log: str | None,
+    users: tuple[str, ...],
+    certificate: str | None,
+    key: str | None,
+    **given: Any,
+) -> None:
     """Run one node that speaks Kafka's protocol: for development, tests, replays and migrations.
 
     Every API version from 0 on, record formats 0, 1 and 2. Its first line on standard error says where it listens.
@@ -57,13 +68,16 @@ def command(config: str | None, settings: tuple[str, ...], request_log: str | No
 
     from kafkaframes.broker import Broker
     from kafkaframes.broker.properties import listener_of
+    from kafkaframes.broker.security.given import security_of
 
     known, unknown = _settings(config, settings)
     directory = known.pop("log.dirs", known.pop("log.dir", ""))
     if directory and not given["data_dir"] and not given["serve"]:
         given["data_dir"] = directory.partition(",")[0]
+    protocol = None
     if "listeners" in known:
-        given["host"], given["port"] = listener_of(known.pop("listeners"))
+        given["host"], given["port"], protocol = listener_of(known.pop("listeners"))
+    given["security"] = security_of(known, protocol=protocol, users=users, certificate=certificate, key=key)
     with ExitStack() as stack:
         write = None
         if request_log is not None:
