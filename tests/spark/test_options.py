@@ -142,11 +142,3 @@ def test_times_may_be_dates():
     assert parsed.ending_times == {("t", 0): 1_760_011_200_000, ("t", 1): 1_760_011_200_001}
     with pytest.raises(OptionError, match=r"option startingTimestamp=yesterday: milliseconds since 1970, or a date"):
         ReadOptions.parse({"path": "/x", "startingTimestamp": "yesterday"})
-
-
-def test_what_a_catalog_adds_to_a_tables_options_is_passed_over():
-    given = {"path": "/x", "owner": "root", "provider": "kafka-log", "transient_lastDdlTime": "1", "option.path": "/x"}
-    assert ReadOptions.parse(given) == ReadOptions.parse({"path": "/x"})
-    assert ReadOptions.parse({"location": "file:/x", "owner": "root"}) == ReadOptions.parse({"path": "/x"})
-    kept = {"option.path": "/x", "option.subscribe": "t", "owner": "root"}
-    assert ReadOptions.parse(kept) == ReadOptions.parse({"path": "/x", "subscribe": "t"})

@@ -167,10 +167,11 @@ def _column(name: str, known: Mapping[str, Column]) -> Column:
     return known[name.lower()]
 
 
-def ddl(columns: Sequence[Column]) -> str:
-    """Return the schema as Spark's DDL.
+def ddl(columns: Sequence[Column], comment: str = "") -> str:
+    """Return the schema as Spark's DDL, with a comment (that needs no escaping) on the first column.
 
     >>> ddl(choose_columns(["offset", "timestampType"]))
     '`offset` bigint, `timestampType` int'
     """
-    return ", ".join(f"`{column.name}` {column.type}" for column in columns)
+    first, *others = (f"`{column.name}` {column.type}" for column in columns)
+    return ", ".join([f"{first} COMMENT '{comment}'" if comment else first, *others])

@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -21,6 +20,7 @@ from kafkaframes.capture.files import natural
 from kafkaframes.capture.traffic import read_traffic
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.capture_options import SourceOptions, Work, finished_files, plan_works
+from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
 from kafkaframes.spark.rebatch import rebatch
 from kafkaframes.spark.worker import settle
 
@@ -35,11 +35,6 @@ class KafkaCaptureDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self._options = dict(options)
 
-    @cached_property
-    def parsed(self) -> SourceOptions:
-        """The options of a read."""
-        return SourceOptions.parse(self._options)
-
     @classmethod
     def name(cls) -> str:
         """Return the name for ``format()``."""
@@ -49,7 +44,12 @@ class KafkaCaptureDataSource(DataSource):
         """Return the schema of the table and columns asked for."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        return from_arrow_schema(schema_of(self.parsed.read.chosen()))
+        options = SourceOptions.parse(without_added(self._options))
+        schema = from_arrow_schema(schema_of(options.read.chosen()))
+        comment = comment_of(self.name(), self._options)
+        if comment:
+            schema[0].metadata = {"comment": comment}
+        return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader."""
@@ -57,12 +57,14 @@ class KafkaCaptureDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a directory that fills up."""
-        if self.parsed.read.table not in ("calls", "records"):
-            raise OptionError(f"table={self.parsed.read.table} is for batch reads; a stream reads calls or records")
-        return KafkaCaptureStreamReader(self._narrowed(schema))
+        options = self._narrowed(schema)
+        if options.read.table not in ("calls", "records"):
+            raise OptionError(f"table={options.read.table} is for batch reads; a stream reads calls or records")
+        return KafkaCaptureStreamReader(options)
 
     def _narrowed(self, schema: StructType) -> SourceOptions:
-        return replace(self.parsed, read=replace(self.parsed.read, columns=tuple(schema.names)))
+        options = SourceOptions.parse(options_of(self.name(), self._options, schema))
+        return replace(options, read=replace(options.read, columns=tuple(schema.names)))
 
 
 class CapturePartition(InputPartition):

@@ -18,7 +18,6 @@ import os
 import time
 from collections.abc import Iterator, MutableMapping
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -31,6 +30,7 @@ from pyspark.sql.datasource import (
 )
 
 from kafkaframes.errors import OptionError
+from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
 from kafkaframes.spark.columns import Column, choose_columns, ddl
 from kafkaframes.spark.options import LATEST, ReadOptions
 from kafkaframes.spark.tasks import LogPartition, read_table
@@ -45,12 +45,6 @@ class KafkaLogDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self._options = dict(options)
-        self._starts = any(name.lower() == "startingoffsets" for name in options)
-
-    @cached_property
-    def parsed(self) -> ReadOptions:
-        """The options of a read; those of a write are others."""
-        return ReadOptions.parse(self._options)
 
     @classmethod
     def name(cls) -> str:
@@ -59,23 +53,24 @@ class KafkaLogDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the schema of Spark's Kafka source, or of the columns asked for."""
-        options = self.parsed
+        options = ReadOptions.parse(without_added(self._options))
         every_copy = options.replicas == "all"
         chosen = choose_columns(
             options.columns, include_headers=options.include_headers, table=options.layout, source=every_copy
         )
-        return ddl(chosen)
+        return ddl(chosen, comment_of(self.name(), self._options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns of ``schema``: ours, or what ``spark.read.schema(...)`` named."""
-        return KafkaLogReader(self.parsed, _columns_of(schema, self.parsed.layout))
+        options = ReadOptions.parse(options_of(self.name(), self._options, schema))
+        return KafkaLogReader(options, _columns_of(schema, options.layout))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a DataFrame; ``overwrite``: mode overwrite, else append."""
         from kafkaframes.spark.log_writer import KafkaLogWriter
         from kafkaframes.spark.write_options import parse_write
 
-        path, values = parse_write(self._options)
+        path, values = parse_write(without_added(self._options))
         return KafkaLogWriter(path, values, schema, overwrite=overwrite, now_ms=time.time_ns() // 1_000_000)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
@@ -91,8 +86,11 @@ class KafkaLogDataSource(DataSource):
             from kafkaframes.spark.stream import KafkaLogStreamReader
         except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
             raise OptionError(f"kafka-log as a stream needs Spark 4.2 or later ({error})") from error
-        options = self.parsed if self._starts else replace(self.parsed, starting=LATEST)
-        return KafkaLogStreamReader(options, _columns_of(schema, self.parsed.layout))
+        given = options_of(self.name(), self._options, schema)
+        options = ReadOptions.parse(given)
+        if not any(name.lower() == "startingoffsets" for name in given):
+            options = replace(options, starting=LATEST)
+        return KafkaLogStreamReader(options, _columns_of(schema, options.layout))
 
 
 class KafkaLogReader(DataSourceReader):

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 from kafkaframes.errors import OptionError
+from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
 from kafkaframes.spark.columns import Column, choose_columns, ddl
 from kafkaframes.spark.topic_options import TopicOptions, TopicWriteOptions
 from kafkaframes.spark.topic_tasks import TopicPiece, read_piece
@@ -44,11 +45,12 @@ class KafkaTopicDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the schema of Spark's Kafka source, or of the columns asked for."""
-        return ddl(_chosen(self._options))
+        return ddl(_chosen(without_added(self._options)), comment_of(self.name(), self._options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
-        return KafkaTopicReader(TopicOptions.parse(self._options, is_stream=False), _columns_of(schema))
+        given = options_of(self.name(), self._options, schema)
+        return KafkaTopicReader(TopicOptions.parse(given, is_stream=False), _columns_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a stream."""
@@ -56,7 +58,8 @@ class KafkaTopicDataSource(DataSource):
             from kafkaframes.spark.topic_stream import KafkaTopicStreamReader
         except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
             raise OptionError(f"kafka-topic as a stream needs Spark 4.2 or later ({error})") from error
-        return KafkaTopicStreamReader(TopicOptions.parse(self._options, is_stream=True), _columns_of(schema))
+        given = options_of(self.name(), self._options, schema)
+        return KafkaTopicStreamReader(TopicOptions.parse(given, is_stream=True), _columns_of(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a DataFrame.
@@ -68,13 +71,13 @@ class KafkaTopicDataSource(DataSource):
 
         if overwrite:
             raise OptionError('kafka-topic appends: df.write.format("kafka-topic").mode("append")')
-        return KafkaTopicWriter(TopicWriteOptions.parse(self._options), _types_of(schema))
+        return KafkaTopicWriter(TopicWriteOptions.parse(without_added(self._options)), _types_of(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
         """Return the writer of a stream: at least once; exactly once is ``kafkaframes.spark.write_topic``."""
         from kafkaframes.spark.topic_stream_writer import KafkaTopicStreamWriter
 
-        return KafkaTopicStreamWriter(TopicWriteOptions.parse(self._options), _types_of(schema))
+        return KafkaTopicStreamWriter(TopicWriteOptions.parse(without_added(self._options)), _types_of(schema))
 
 
 class KafkaTopicReader(DataSourceReader):

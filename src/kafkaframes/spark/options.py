@@ -108,9 +108,6 @@ class ReadOptions:
         """
         others, storage = split_storage(options)
         given = _by_known_name(others)
-        location = next((text for name, text in options.items() if name.lower() == "location"), "")
-        if location and not (given.get("path") or given.get("paths")):  # a table's path, as the catalog keeps it
-            given["path"] = f"/{location[5:].lstrip('/')}" if location.startswith("file:/") else location
         values: dict[str, Any] = {}
         for name, text in given.items():
             option = OPTIONS[name]
@@ -403,29 +400,10 @@ _BROKER_OPTIONS = (
 )
 
 
-# What Spark's catalog adds to the options of a table (TableCatalog's reserved properties, and Hive's own).
-_CATALOG_OPTIONS = frozenset(
-    (
-        "collation", "comment", "external", "is_managed_location", "location", "owner", "provider",
-        "serialization.format", "table_type", "transient_lastddltime",
-    )
-)  # fmt: skip
-
-
-_KEPT = "option."
-
-
 def _by_known_name(options: Mapping[str, str]) -> dict[str, str]:
     given: dict[str, str] = {}
     for name, text in options.items():
         lower = name.lower()
-        if lower in _CATALOG_OPTIONS or lower.startswith("spark.sql."):
-            continue
-        if lower.startswith(_KEPT):  # as a catalog keeps what stands in OPTIONS (...)
-            lower = lower.removeprefix(_KEPT)
-            if lower in OPTIONS:
-                given.setdefault(lower, text)
-            continue
         if lower not in OPTIONS:
             raise OptionError(_unknown(name, lower))
         given[lower] = text

@@ -18,8 +18,8 @@ from kafkaframes.errors import OptionError
 from kafkaframes.spark import options as log_options
 from kafkaframes.spark.options import EARLIEST, LATEST, Assignment, Option, PartitionOffsets, parse_size
 
-# What Spark itself adds or uses: of streams, and of tables in a catalog.
-_SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname", "owner", "provider", "comment"})
+# What Spark itself adds or uses.
+_SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname"})
 GROUP_PREFIX: Final = "group:"
 DELIVERIES: Final = ("at-least-once", "exactly-once")
 # What Spark's source and sink forbid, and why it has no meaning here either.

@@ -1,0 +1,185 @@
+"""``CREATE TABLE ... USING`` our sources: what Spark hands over when, and that tables are read, and dropped, safely."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import LongType, StructField, StructType
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, NewTopic, Producer
+from kafkaframes.errors import OptionError
+from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
+from kafkaframes.spark.kafka_log import KafkaLogDataSource
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SHOP = EXAMPLES / "logs" / "kafka-4.3"
+ADDED = {"owner": "root", "provider": "kafka-log", "transient_lastDdlTime": "1", "spark.sql.x": "y", "EXTERNAL": "true"}
+
+
+def schema_with(comment):
+    return StructType([StructField("offset", LongType(), metadata={"comment": comment})])
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        ({"path": "file:/x", "location": "file:/x", "option.path": "/x"}, {"path": "/x"}),
+        ({"location": "file:/x"}, {"path": "/x"}),
+        ({"location": "s3a://b/x"}, {"path": "s3a://b/x"}),
+        ({"paths": '["/a"]', "location": "file:/warehouse/t"}, {"paths": '["/a"]'}),
+        ({"Subscribe": "t", "option.subscribe": "t"}, {"Subscribe": "t"}),
+        ({"option.subscribe": "t"}, {"subscribe": "t"}),
+        ({"path": "file:///x"}, {"path": "file:///x"}),
+    ],
+)
+def test_what_a_catalog_adds_is_left_out(given, written):
+    assert without_added(given | ADDED) == written
+
+
+def test_a_table_keeps_its_options_in_a_comment_and_gives_them_back():
+    options = {"path": "/x y/ä", "subscribe": "it's?&=%,\\", "startingOffsets": '{"t": {"0": 5}}'}
+    comment = comment_of("kafka-log", options | ADDED)
+    assert not set(comment) & set("'\"\\")
+    assert options_of("kafka-log", {}, schema_with(comment)) == options
+    assert options_of("kafka-log", {"SUBSCRIBE": "u"}, schema_with(comment)) == {
+        "path": "/x y/ä", "startingOffsets": '{"t": {"0": 5}}', "SUBSCRIBE": "u",
+    }  # fmt: skip
+
+
+def test_options_that_say_what_is_read_owe_nothing_to_a_comment():
+    schema = schema_with("kafka-log?path=/x&subscribe=t")
+    assert options_of("kafka-log", {"path": "/y"}, schema) == {"path": "/y"}
+    assert comment_of("kafka-log", {"path": "/x"}) == ""  # no table is created
+
+
+@pytest.mark.parametrize("comment", ["", "about this topic", "kafka-capture?path=/x"])
+def test_a_table_that_keeps_no_options_is_an_error_that_names_a_way(comment):
+    with pytest.raises(OptionError, match=r"^kafka-log was not told what to read: .*CREATE TEMPORARY VIEW name USING"):
+        options_of("kafka-log", {}, schema_with(comment))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kafka.sasl.password", "kafka.sasl.jaas.config", "fs.s3a.secret.key", "spark.hadoop.fs.s3a.access.key", "key",
+        "secret", "token", "kafka.ssl.keystore.key", "storageOptions",
+    ],
+)  # fmt: skip
+def test_credentials_are_not_put_into_a_catalog(name):
+    with pytest.raises(OptionError, match=r"WITH \(.*CREATE TEMPORARY VIEW") as caught:
+        comment_of("kafka-topic", ADDED | {name: "hunter2"})
+    assert "hunter2" not in str(caught.value)
+    assert comment_of("kafka-capture", ADDED | {"secrets": "true"}) == "kafka-capture?secrets=true"
+
+
+class Probe(DataSource):
+    """Gives the names of its options as its only column, and as its only row."""
+
+    def __init__(self, options):
+        self.given = ",".join(sorted(options))
+
+    @classmethod
+    def name(cls):
+        return "options-probe"
+
+    def schema(self):
+        return f"given string COMMENT '{self.given}'"
+
+    def reader(self, schema):
+        return ProbeReader(self.given, schema[0].metadata.get("comment"))
+
+
+class ProbeReader(DataSourceReader):
+    def __init__(self, *row):
+        self.row = "|".join(map(str, row))
+
+    def read(self, partition):
+        yield (self.row,)
+
+
+@pytest.fixture(scope="module")
+def database(spark, tmp_path_factory):
+    """Return the name of a database whose warehouse is a directory of this test."""
+    spark.sql(f"CREATE DATABASE tables_of_logs LOCATION '{tmp_path_factory.mktemp('warehouse')}'")
+    yield "tables_of_logs"
+    spark.sql("DROP DATABASE tables_of_logs CASCADE")
+
+
+def created(spark, table, ddl):
+    spark.sql(f"CREATE TABLE {table} {ddl}")
+    return spark.sql(f"SELECT * FROM {table}").collect()
+
+
+@pytest.mark.spark
+def test_spark_gives_options_of_a_table_when_it_is_created_and_never_again(spark, database, tmp_path):
+    spark.dataSource.register(Probe)
+    table = f"{database}.probed"
+    [row] = created(spark, table, f"USING `options-probe` OPTIONS (path '{tmp_path}', subscribe 't')")
+    assert row.given == "|location,option.subscribe,owner,path,provider,subscribe"
+    assert spark.sql(f"SELECT * FROM {table} WITH (subscribe = 'u')").first().given.startswith("subscribe|")
+
+
+@pytest.mark.spark
+def test_a_table_over_a_log(spark, database, tmp_path):
+    log = tmp_path / "a log"
+    shutil.copytree(SHOP, log)
+    files = sorted(log.rglob("*"))
+    spellings = (
+        f"OPTIONS (path '{log}', subscribe 'orders')",
+        f"OPTIONS (subscribe 'orders', table 'batches') LOCATION '{log}'",
+        f"TBLPROPERTIES (path = '{log}', subscribe = 'orders')",
+        f"OPTIONS (paths '[\"{log}\"]', subscribe 'orders', columns 'topic,offset')",
+    )
+    for number, spelling in enumerate(spellings):
+        table = f"{database}.log_{number}"
+        rows = created(spark, table, f"USING `kafka-log` {spelling}")
+        assert {row.topic for row in rows} == {"orders"}
+        assert "kafka-log?" in spark.sql(f"DESCRIBE TABLE {table}").first().comment
+        spark.sql(f"DROP TABLE {table} PURGE")
+        assert sorted(log.rglob("*")) == files  # a table is dropped, a log is not
+
+
+@pytest.mark.spark
+def test_options_beside_a_table_count_as_well(spark, database):
+    table = f"{database}.bounded"
+    rows = created(spark, table, f"USING `kafka-log` OPTIONS (path '{SHOP}', assign '{{\"orders\": [0]}}')")
+    bounded = spark.sql(f"""SELECT * FROM {table} WITH (endingOffsets = '{{"orders": {{"0": 3}}}}')""")
+    assert 3 == bounded.count() < len(rows)
+    assert spark.newSession().table(table).count() == len(rows)
+
+
+@pytest.mark.spark
+def test_a_table_with_a_list_of_columns_says_what_to_do(spark, database):
+    spark.sql(f"CREATE TABLE {database}.listed (topic string) USING `kafka-log` OPTIONS (path '{SHOP}')")
+    with pytest.raises(Exception, match=r"kafka-log was not told what to read: .*CREATE TEMPORARY VIEW"):
+        spark.table(f"{database}.listed").collect()
+
+
+@pytest.mark.spark
+def test_a_table_over_a_capture(spark, database):
+    capture = Path(__file__).parents[1] / "data" / "captures" / "mangled-loss.pcapng.zst"
+    plain = spark.read.format("kafka-capture").option("table", "packets").load(str(capture)).count()
+    spelling = f"USING `kafka-capture` OPTIONS (path '{capture}', table 'packets')"
+    assert len(created(spark, f"{database}.captured", spelling)) == plain > 0
+
+
+@pytest.mark.spark
+def test_a_table_over_a_topic(spark, database):
+    with Broker() as broker:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(name="live", num_partitions=1)])
+        with Producer(broker.bootstrap_servers) as producer:
+            producer.send("live", b"v", key=b"k")
+        options = f"`kafka.bootstrap.servers` '{broker.bootstrap_servers}', subscribe 'live'"
+        [row] = created(spark, f"{database}.live", f"USING `kafka-topic` OPTIONS ({options})")
+        assert (row.topic, bytes(row.value)) == ("live", b"v")
+
+
+def test_a_stream_over_a_table_starts_where_its_options_say(tmp_path):
+    columns = StructType([StructField("offset", LongType(), metadata={"comment": f"kafka-log?path={SHOP}"})])
+    latest = KafkaLogDataSource({}).streamReader(columns)
+    columns[0].metadata = {"comment": f"kafka-log?path={SHOP}&startingOffsets=earliest"}
+    earliest = KafkaLogDataSource({}).streamReader(columns)
+    assert (latest.options.starting, earliest.options.starting) == (-1, -2)
