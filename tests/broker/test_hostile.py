@@ -93,7 +93,7 @@ ATTACKS = {
     "array of 2^31-1": struct.pack(">hhih", 1, 4, 1, -1) + struct.pack(">iiiibi", -1, 0, 0, 1 << 20, 0, 2**31 - 1),
     "compact array of 2^32": struct.pack(">hhihb", 3, 12, 1, -1, 0) + b"\xff\xff\xff\xff\x0f",
     "string of 32767": struct.pack(">hhih", 3, 1, 1, 32767),
-    "tags without end": struct.pack(">hhih", 3, 12, 1, -1) + b"\xff\xff\xff\xff\x0f" + b"\x00" * 20,
+    "tags without end": struct.pack(">hhih", 3, 12, 1, -1) + b"\xff\xff\xff\xff\x07" + b"\x00" * 20,
     "varint of 11 bytes": struct.pack(">hhih", 3, 12, 1, -1) + b"\xff" * 11,
     "records of 2^31-1": struct.pack(">hhih", 0, 3, 1, -1)
     + struct.pack(">hhiihcii", -1, 1, 1, 1, 1, b"a", 1, 0)

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 from kafkaframes.broker.api import Api, CloseConnection
 from kafkaframes.errors import DecodeError
 from kafkaframes.messages import Message
-from kafkaframes.messages.codec import all_of
 from kafkaframes.messages.headers import body_class
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -117,8 +116,9 @@ class Request:
         if self._body is None:
             cls = self.class_of(self.api.key, "request")
             try:
-                body, end = cls.decode_prefix(self.data, self.version, position=self.position)
-                self._body = all_of(self.data, body, end)
+                # What follows the body nobody looks at, as in Kafka: librdkafka 2.16 sends Metadata 13 with three
+                # bytes too many.
+                self._body, _ = cls.decode_prefix(self.data, self.version, position=self.position)
             except DecodeError as error:
                 raise CloseConnection(str(error.within(cls.__name__))) from error
         return self._body
