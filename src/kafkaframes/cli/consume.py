@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from kafkaframes.dump.kcat import Range
 
 _MOST = 2**63 - 1
-_TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|([^%\\]+)|(.)", re.DOTALL)
-_ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 _COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 Row = dict[str, Any]
 Writer = Callable[[Row], bytes]
@@ -168,29 +165,13 @@ def _write_arrow(tables: Iterator[pa.Table]) -> None:
 
 def _writer(pattern: str | None, form: str) -> Writer:
     if pattern is not None:
-        parts = list(_parts(pattern))
+        from kafkaframes.dump.kcat import format_parts
+
+        parts = list(format_parts(pattern, _RENDER))
         return lambda row: b"".join(part if isinstance(part, bytes) else part(row) for part in parts)
     if form == "jsonl":
         return _json_line
     return lambda row: (row["value"] or b"") + b"\n"
-
-
-def _parts(pattern: str) -> Iterator[bytes | Writer]:
-    from kafkaframes.dump.kcat import LETTERS
-
-    for token in _TOKEN.finditer(pattern):
-        letter, hexadecimal, escaped, plain, _ = token.groups()
-        if letter in _RENDER:
-            yield _RENDER[letter]
-        elif hexadecimal:
-            yield bytes.fromhex(hexadecimal)
-        elif escaped in _ESCAPES:
-            yield _ESCAPES[escaped]
-        elif plain:
-            yield plain.encode()
-        else:
-            known = " ".join(f"%{one}" for one in LETTERS)
-            raise OptionError(f"unknown {token[0]!r} in the format {pattern!r} (known: {known})")
 
 
 def _size(value: bytes | None) -> int:

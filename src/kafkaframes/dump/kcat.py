@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from kafkaframes.dump.lines import Line, Number, Part, Raw, Slices, Text, Word, 
 from kafkaframes.errors import OptionError
 from kafkaframes.wire.text import java_text
 
+Meaning = TypeVar("Meaning")
 _PLACE_PARTS: dict[str, Callable[[Place], Part]] = {
     "t": lambda place: Text((place.topic or "").encode()),
     "p": lambda place: Text(str(-1 if place.partition is None else place.partition).encode()),
@@ -58,18 +59,27 @@ def plan_format(text: str, place: Place) -> Line:
 
 
 def _parts(text: str, place: Place) -> Iterator[Part]:
+    letters = {letter: make(place) for letter, make in _PLACE_PARTS.items()} | _PARTS
+    for part in format_parts(text, letters):
+        yield Text(part) if isinstance(part, bytes) else part
+
+
+def format_parts(text: str, letters: Mapping[str, Meaning]) -> Iterator[bytes | Meaning]:
+    """Take a format string apart: what each letter after a ``%`` means, and the bytes between.
+
+    Raises:
+        OptionError: a ``%`` is followed by no known letter, or a backslash by none.
+    """
     for token in _TOKEN.finditer(text):
         letter, hexadecimal, escaped, plain, _ = token.groups()
-        if letter in _PLACE_PARTS:
-            yield _PLACE_PARTS[letter](place)
-        elif letter in _PARTS:
-            yield _PARTS[letter]
+        if letter in letters:
+            yield letters[letter]
         elif hexadecimal:
-            yield Text(bytes.fromhex(hexadecimal))
+            yield bytes.fromhex(hexadecimal)
         elif escaped in _ESCAPES:
-            yield Text(_ESCAPES[escaped])
+            yield _ESCAPES[escaped]
         elif plain:
-            yield Text(plain.encode())
+            yield plain.encode()
         else:
             known = " ".join(f"%{letter}" for letter in LETTERS)
             raise OptionError(
