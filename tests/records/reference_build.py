@@ -199,8 +199,8 @@ def write_v2(
             batch[STOP] - batch[START],
         )
         checked += records
-        crc = crc32c(checked) if checksums else 0
-        whole = struct.pack(">qiibI", batch[BASE_OFFSET], 9 + len(checked), batch[LEADER_EPOCH], 2, crc) + checked
+        size, crc = (9 + len(checked), crc32c(checked)) if checksums else (0, 0)
+        whole = struct.pack(">qiibI", batch[BASE_OFFSET], size, batch[LEADER_EPOCH], 2, crc) + checked
         out[batch[POSITION] : batch[POSITION] + batch[SIZE]] = memoryview(whole)
 
 

@@ -13,7 +13,7 @@ Start reading at ``fast.py``, not here.
 
 import numpy as np
 
-from kafkaframes.append._kernels_check import check_batch, check_row, check_set
+from kafkaframes.append._kernels_check import check_batch, check_messages
 from kafkaframes.append._kernels_context import (
     ANEW,
     ANY_CODEC,
@@ -41,7 +41,6 @@ from kafkaframes.append._kernels_context import (
     TO_MAGIC,
     TRUSTED,
 )
-from kafkaframes.records._kernels_build import store_i8, store_i16, store_i32, store_i64
 from kafkaframes.records._kernels_codecs import decompress_stream, usual_room
 from kafkaframes.records._kernels_scan import (
     AT_MAGIC,
@@ -49,6 +48,7 @@ from kafkaframes.records._kernels_scan import (
     OLD_ATTRIBUTES,
     OLD_CRC,
     OLD_CRC_FROM,
+    OLD_LENGTHS,
     OLD_TIMESTAMP,
     OVERHEAD,
     V0_HEADER,
@@ -65,6 +65,7 @@ from kafkaframes.records._kernels_scan import (
     V2_MAX_TIMESTAMP,
     V2_PRODUCER_ID,
 )
+from kafkaframes.records._kernels_write import store_i8, store_i16, store_i32, store_i64
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, ZSTD
 from kafkaframes.wire._jit import OUT_INT64S, device, kernel, types
 from kafkaframes.wire._kernels import (
@@ -81,7 +82,6 @@ from kafkaframes.wire._kernels import (
 
 LARGEST_OPENED = 64 << 20  # what is larger is decompressed by the careful path
 
-_LENGTHS = 8  # of key and value
 _ODD_FLAGS = LOG_APPEND_TIME | CONTROL | DELETE_HORIZON
 _KEPT_FLAGS = CODEC_MASK | TRANSACTIONAL
 _NO = (np.int64(ODD), np.int64(0), np.int64(0), np.int64(0))
@@ -121,18 +121,18 @@ def _is_usual_wrapper(sent, size, header):
 @device
 def _header_size(sent, size, context):
     """Return what precedes the records of one batch or wrapper, 0 for messages in a row, ``CAREFUL`` for neither."""
-    if size < V0_HEADER + _LENGTHS or size > context[MOST_BYTES]:
+    if size < V0_HEADER + OLD_LENGTHS or size > context[MOST_BYTES]:
         return np.int64(CAREFUL)
     magic = load_u8(sent, AT_MAGIC)
     alone = load_i32(sent, AT_SIZE) + OVERHEAD == size
     if magic == 2:
         return np.int64(V2_HEADER if alone and size >= V2_HEADER and _is_usual_batch(sent, size, context) else CAREFUL)
     header = V1_HEADER if magic else V0_HEADER
-    if magic > 2 or size < header + _LENGTHS:
+    if magic > 2 or size < header + OLD_LENGTHS:
         return np.int64(CAREFUL)
     if load_u8(sent, OLD_ATTRIBUTES) & CODEC_MASK == 0:
         return np.int64(0)
-    return np.int64(header + _LENGTHS if alone and _is_usual_wrapper(sent, size, header) else CAREFUL)
+    return np.int64(header + OLD_LENGTHS if alone and _is_usual_wrapper(sent, size, header) else CAREFUL)
 
 
 @device
@@ -199,10 +199,9 @@ def _take_in_place(sent, size, magic, codec, content, start, end, offset, contex
         if load_i64(sent, 0) != 0 or load_i32(sent, V2_DELTA) + 1 != count:
             return np.int64(0), np.int64(0)
         count, largest = check_batch(content, start, end, count, load_i64(sent, V2_BASE_TIMESTAMP), context)
-    elif codec:
-        count, largest = check_set(content, start, end, load_i64(sent, 0), context)
     else:
-        count, largest = check_row(content, start, end, magic, context)
+        wrapper_offset = load_i64(sent, 0) if codec else np.int64(-1)
+        count, largest = check_messages(content, start, end, magic, wrapper_offset, context)
     if count == 0:
         return count, largest
     if magic and context[APPEND_TIME]:

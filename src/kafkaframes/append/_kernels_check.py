@@ -6,31 +6,11 @@ they must be, timestamps lie in range. The general path (``validator.py``) is th
 
 import numpy as np
 
-from kafkaframes.append._kernels_context import HIGHEST_MS, LOWEST_MS, NEED_KEY, NO_TIMESTAMP
-from kafkaframes.records._kernels_scan import (
-    AT_MAGIC,
-    AT_SIZE,
-    OLD_ATTRIBUTES,
-    OLD_CRC,
-    OLD_CRC_FROM,
-    OLD_TIMESTAMP,
-    OVERHEAD,
-    V0_HEADER,
-    V1_HEADER,
-)
+from kafkaframes.append._kernels_context import NEED_KEY, NO_TIMESTAMP
+from kafkaframes.append._kernels_messages import is_late, read_message
 from kafkaframes.records.layout import CODEC_MASK
 from kafkaframes.wire._jit import device
-from kafkaframes.wire._kernels import (
-    OK,
-    crc32_of,
-    load_i8,
-    load_i32,
-    load_i64,
-    load_u8,
-    load_u32,
-    read_varint,
-    read_varlong,
-)
+from kafkaframes.wire._kernels import OK, load_i64, read_varint, read_varlong
 
 _NO = (np.int64(0), np.int64(0))
 
@@ -80,13 +60,13 @@ def _skip_record(address, position, end):
 def check_batch(address, start, end, count, base_timestamp, context):
     """Check the ``count`` records of a format 2 batch, from ``start`` to ``end``: (count, largest timestamp)."""
     position, largest = start, np.int64(NO_TIMESTAMP)
-    lowest, highest, need_key = context[LOWEST_MS], context[HIGHEST_MS], context[NEED_KEY]
+    need_key = context[NEED_KEY]
     for number in range(count):
         fits, delta, offset_delta, key_length, position = _skip_record(address, position, end)
         if not fits or offset_delta != number or (need_key and key_length < 0):
             return _NO
         timestamp = base_timestamp + delta
-        if timestamp != NO_TIMESTAMP and (timestamp < lowest or timestamp > highest):
+        if is_late(timestamp, context):
             return _NO
         largest = max(largest, timestamp)
     if position != end:
@@ -95,65 +75,22 @@ def check_batch(address, start, end, count, base_timestamp, context):
 
 
 @device
-def check_set(address, position, end, wrapper_offset, context):
-    """Check the messages of a decompressed format 1 set, their own CRCs among them: (count, largest timestamp)."""
+def check_messages(address, position, end, magic, wrapper_offset, context):
+    """Check messages of format 0 or 1, their CRCs among them: (count, largest timestamp).
+
+    ``wrapper_offset`` is that of the wrapper which they were in, and their own must be 0, 1, 2, ...; it is -1 for
+    messages in a row, of which none is compressed, and whose offsets do not matter.
+    """
     number, largest = np.int64(0), np.int64(NO_TIMESTAMP)
-    lowest, highest, need_key = context[LOWEST_MS], context[HIGHEST_MS], context[NEED_KEY]
+    inside = wrapper_offset >= 0
+    odd_attributes = CODEC_MASK if inside else 0xFF
     while position < end:
-        if end - position < V1_HEADER + 8:
-            return _NO
-        size = load_i32(address, position + AT_SIZE)
-        stop = position + OVERHEAD + size
-        if size < V1_HEADER + 8 - OVERHEAD or stop > end or load_i64(address, position) != number:
-            return _NO
-        if load_i8(address, position + AT_MAGIC) != 1 or load_u8(address, position + OLD_ATTRIBUTES) & CODEC_MASK:
-            return _NO
-        if crc32_of(address, position + OLD_CRC_FROM, stop) != load_u32(address, position + OLD_CRC):
-            return _NO
-        timestamp = load_i64(address, position + OLD_TIMESTAMP)
-        if timestamp != NO_TIMESTAMP and (timestamp < lowest or timestamp > highest):
-            return _NO
-        key_length = load_i32(address, position + V1_HEADER)
-        at = position + V1_HEADER + 4 + max(key_length, 0)
-        if (need_key and key_length < 0) or at > stop - 4 or at < 0:
-            return _NO
-        if load_i32(address, at) > stop - at - 4:
+        stop, timestamp, _, _, _, _ = read_message(address, position, end, magic, odd_attributes, context)
+        if stop < 0 or (inside and load_i64(address, position) != number):
             return _NO
         largest = max(largest, timestamp)
         position = stop
         number += 1
-    if number == 0 or (wrapper_offset != 0 and wrapper_offset != number - 1):
+    if wrapper_offset > 0 and wrapper_offset != number - 1:
         return _NO
-    return number, largest
-
-
-@device
-def check_row(address, position, end, magic, context):
-    """Check messages of format 0 or 1 in a row, none of them compressed: (count, largest timestamp)."""
-    number, largest = np.int64(0), np.int64(NO_TIMESTAMP)
-    lowest, highest, need_key = context[LOWEST_MS], context[HIGHEST_MS], context[NEED_KEY]
-    header = V1_HEADER if magic else V0_HEADER
-    while position < end:
-        if end - position < header + 8:
-            return _NO
-        stop = position + OVERHEAD + load_i32(address, position + AT_SIZE)
-        if stop < position + header + 8 or stop > end:
-            return _NO
-        if load_i8(address, position + AT_MAGIC) != magic or load_u8(address, position + OLD_ATTRIBUTES):
-            return _NO
-        if crc32_of(address, position + OLD_CRC_FROM, stop) != load_u32(address, position + OLD_CRC):
-            return _NO
-        timestamp = load_i64(address, position + OLD_TIMESTAMP) if magic else np.int64(NO_TIMESTAMP)
-        if timestamp != NO_TIMESTAMP and (timestamp < lowest or timestamp > highest):
-            return _NO
-        key_length, at = load_i32(address, position + header), position + header + 4
-        if key_length < -1 or key_length > stop - at - 4 or (need_key and key_length < 0):
-            return _NO
-        at += max(key_length, 0) + 4
-        value_length = load_i32(address, at - 4)
-        if value_length < -1 or at + max(value_length, 0) != stop:
-            return _NO
-        largest = max(largest, timestamp)
-        position = stop
-        number += 1
     return number, largest

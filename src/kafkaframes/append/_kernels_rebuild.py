@@ -35,35 +35,22 @@ from kafkaframes.append._kernels_context import (
     WRITTEN,
 )
 from kafkaframes.append._kernels_records import can_hold, rewrite_batch, rewrite_messages, room_for
-from kafkaframes.records._kernels_build import store_i8, store_i16, store_i32, store_i64
 from kafkaframes.records._kernels_scan import (
     AT_MAGIC,
-    AT_SIZE,
     OLD_ATTRIBUTES,
-    OLD_CRC,
-    OLD_CRC_FROM,
-    OLD_TIMESTAMP,
-    OVERHEAD,
-    V0_HEADER,
-    V1_HEADER,
     V2_ATTRIBUTES,
     V2_BASE_SEQUENCE,
     V2_BASE_TIMESTAMP,
     V2_COUNT,
-    V2_CRC,
-    V2_CRC_FROM,
-    V2_DELTA,
-    V2_EPOCH,
     V2_HEADER,
-    V2_MAX_TIMESTAMP,
     V2_PRODUCER_EPOCH,
     V2_PRODUCER_ID,
 )
+from kafkaframes.records._kernels_write import finish_batch, finish_wrapper, wrapper_header_size, write_batch_header
 from kafkaframes.records.layout import CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, ZSTD
 from kafkaframes.wire._jit import OUT_INT64S, device, kernel, types
-from kafkaframes.wire._kernels import address_of, copy_bytes, crc32_of, crc32c_of, load_i16, load_i32, load_i64, load_u8
+from kafkaframes.wire._kernels import address_of, copy_bytes, load_i16, load_i32, load_i64, load_u8
 
-_LENGTHS = 8  # of key and value
 _NO = (np.int64(ODD), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
 
 
@@ -84,41 +71,28 @@ def _can_be_written(sent, magic, codec, target, context):
 
 
 @device
-def _write_batch_header(sent, magic, codec, size, offset, context):
-    """Write the header of a format 2 batch whose records, ``size`` bytes, stand behind it at OUT_AT."""
-    out = context[OUT_AT]
-    transactional = load_i16(sent, V2_ATTRIBUTES) & TRANSACTIONAL if magic == 2 else 0
-    store_i64(out, 0, offset)
-    store_i32(out, AT_SIZE, V2_HEADER - OVERHEAD + size)
-    store_i32(out, V2_EPOCH, context[LEADER_EPOCH])
-    store_i8(out, AT_MAGIC, 2)
-    store_i16(out, V2_ATTRIBUTES, codec | transactional | (LOG_APPEND_TIME if context[APPEND_TIME] else 0))
-    store_i32(out, V2_DELTA, context[COUNT] - 1)
-    store_i64(out, V2_BASE_TIMESTAMP, context[FIRST_MS])
-    store_i64(out, V2_MAX_TIMESTAMP, context[LARGEST_MS])
+def _finish_batch(sent, magic, codec, size, offset, context):
+    """Write header and CRC of a format 2 batch whose records, ``size`` bytes, stand behind it at OUT_AT."""
+    out, attributes = context[OUT_AT], codec | (LOG_APPEND_TIME if context[APPEND_TIME] else 0)
+    producer, epoch, sequence = np.int64(-1), np.int64(-1), np.int64(-1)
     if magic == 2:
-        copy_bytes(out, V2_PRODUCER_ID, sent, V2_PRODUCER_ID, V2_COUNT - V2_PRODUCER_ID)
-    else:
-        store_i64(out, V2_PRODUCER_ID, -1)
-        store_i16(out, V2_PRODUCER_EPOCH, -1)
-        store_i32(out, V2_BASE_SEQUENCE, -1)
-    store_i32(out, V2_COUNT, context[COUNT])
-    store_i32(out, V2_CRC, crc32c_of(out, V2_CRC_FROM, V2_HEADER + size))
+        attributes |= load_i16(sent, V2_ATTRIBUTES) & TRANSACTIONAL
+        producer, epoch = load_i64(sent, V2_PRODUCER_ID), load_i16(sent, V2_PRODUCER_EPOCH)
+        sequence = load_i32(sent, V2_BASE_SEQUENCE)
+    at = write_batch_header(
+        out, 0, offset, context[LEADER_EPOCH], attributes, context[COUNT] - 1, context[FIRST_MS], context[LARGEST_MS],
+        producer, epoch, sequence, context[COUNT],
+    )  # fmt: skip
+    return finish_batch(out, 0, at + size)
 
 
 @device
-def _write_wrapper_header(header, codec, size, offset, context):
-    """Write a wrapper's header: no key, the offset of the last record, the largest timestamp."""
-    out, magic = context[OUT_AT], context[TO_MAGIC]
-    store_i64(out, 0, offset + context[COUNT] - 1)
-    store_i32(out, AT_SIZE, header - OVERHEAD + size)
-    store_i8(out, AT_MAGIC, magic)
-    store_i8(out, OLD_ATTRIBUTES, codec | (LOG_APPEND_TIME if magic and context[APPEND_TIME] else 0))
-    if magic:
-        store_i64(out, OLD_TIMESTAMP, context[LARGEST_MS])
-    store_i32(out, header - _LENGTHS, -1)
-    store_i32(out, header - 4, size)
-    store_i32(out, OLD_CRC, crc32_of(out, OLD_CRC_FROM, header + size))
+def _finish_wrapper(codec, size, offset, context):
+    """Write header and CRC of a wrapper; its offset is that of the last record."""
+    magic = context[TO_MAGIC]
+    attributes = codec | (LOG_APPEND_TIME if magic and context[APPEND_TIME] else 0)
+    last_offset = offset + context[COUNT] - 1
+    return finish_wrapper(context[OUT_AT], 0, magic, attributes, last_offset, context[LARGEST_MS], size)
 
 
 @kernel(types.UniTuple(types.int64, 5)(BYTES, types.int64, OUT_INT64S))
@@ -163,7 +137,7 @@ def rewrite(data, offset, context):
     if target != 0:
         return np.int64(PLAIN), count, reported, size, end - start
     if header:
-        _write_batch_header(sent, magic, target, size, offset, context)
+        _finish_batch(sent, magic, target, size, offset, context)
     return (
         np.int64(WRITTEN if header + size <= context[MOST_BYTES] else ODD),
         count,
@@ -181,14 +155,12 @@ def wrap(data, packed, codec, offset, context):
     """
     sent, size = address_of(data), np.int64(len(packed))
     magic = context[TO_MAGIC]
-    header = np.int64(V2_HEADER if magic == 2 else (V1_HEADER if magic else V0_HEADER) + _LENGTHS)
+    header = np.int64(V2_HEADER if magic == 2 else wrapper_header_size(magic))
     if header + size > context[MOST_BYTES]:
         return np.int64(ODD)
     if header + size > context[OUT_SIZE]:
         return np.int64(NO_OUT)
     copy_bytes(context[OUT_AT], header, address_of(packed), 0, size)
     if magic == 2:
-        _write_batch_header(sent, load_u8(sent, AT_MAGIC), codec, size, offset, context)
-    else:
-        _write_wrapper_header(header, codec, size, offset, context)
-    return header + size
+        return _finish_batch(sent, load_u8(sent, AT_MAGIC), codec, size, offset, context)
+    return _finish_wrapper(codec, size, offset, context)

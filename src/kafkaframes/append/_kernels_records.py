@@ -5,59 +5,28 @@ Start reading at ``fast_rebuild.py``, not here.
 1. Addresses in, ``(count, largest timestamp, first timestamp, contiguous, size)`` out. A count of 0 says that something
    is odd: a size that does not fit, a varint that is longer than it need be, a timestamp out of range, a key that is
    missing where one is needed.
-2. What is written starts at ``out``, which has room for all bytes read and ``MOST_OVERHEAD`` more for each record.
+2. What is written starts at ``out``, which has room for all bytes read and ``MOST_RECORD_OVERHEAD`` more a record.
 3. Headers are copied as they stand in format 2, with their count; formats 0 and 1 have none. A name that is not ASCII
    is odd: where it is not UTF-8, Kafka writes other bytes.
 """
 
 import numpy as np
 
-from kafkaframes.append._kernels_context import (
-    APPEND_TIME,
-    HIGHEST_MS,
-    LOWEST_MS,
-    NEED_KEY,
-    NO_TIMESTAMP,
-    NOW_MS,
-    TO_MAGIC,
-)
-from kafkaframes.records._kernels_build import (
+from kafkaframes.append._kernels_context import APPEND_TIME, NEED_KEY, NO_TIMESTAMP, NOW_MS, TO_MAGIC
+from kafkaframes.append._kernels_messages import is_late, read_message
+from kafkaframes.records._kernels_scan import OLD_LENGTHS, V0_HEADER, V1_HEADER
+from kafkaframes.records._kernels_write import (
+    MOST_RECORD_OVERHEAD,
+    record_size,
     store_i8,
-    store_i32,
-    store_i64,
     varint_size,
-    write_blob,
-    write_sized,
-    write_varint,
-)
-from kafkaframes.records._kernels_scan import (
-    AT_MAGIC,
-    AT_SIZE,
-    OLD_ATTRIBUTES,
-    OLD_CRC,
-    OLD_CRC_FROM,
-    OLD_TIMESTAMP,
-    OVERHEAD,
-    V0_HEADER,
-    V1_HEADER,
+    write_message,
+    write_record,
 )
 from kafkaframes.records.layout import LOG_APPEND_TIME, MIN_RECORD_BYTES
 from kafkaframes.wire._jit import device
-from kafkaframes.wire._kernels import (
-    OK,
-    copy_bytes,
-    crc32_of,
-    load_i8,
-    load_i32,
-    load_i64,
-    load_u8,
-    load_u32,
-    read_varint,
-    read_varlong,
-)
+from kafkaframes.wire._kernels import OK, copy_bytes, load_i64, load_u8, read_varint, read_varlong
 
-MOST_OVERHEAD = 36  # five varints of 5 bytes, one of 10, the attributes; a message of format 1 has 34
-_LENGTHS = 8  # of key and value
 _NO = (np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
 
 
@@ -103,64 +72,27 @@ def _skip_headers(address, position, end):
 
 
 @device
-def _is_late(timestamp, context):
-    """Tell whether a timestamp is out of range."""
-    return timestamp != NO_TIMESTAMP and (timestamp < context[LOWEST_MS] or timestamp > context[HIGHEST_MS])
-
-
-@device
-def _write_message(source, key_at, key_size, value_at, value_size, timestamp, offset, out, start, context):
-    """Write one message of format 0 or 1 with its CRC."""
-    magic, attributes = context[TO_MAGIC], np.int64(0)
-    if magic and context[APPEND_TIME]:
-        attributes, timestamp = np.int64(LOG_APPEND_TIME), context[NOW_MS]
-    store_i64(out, start, offset)
-    store_i8(out, start + AT_MAGIC, magic)
-    store_i8(out, start + OLD_ATTRIBUTES, attributes)
-    if magic:
-        store_i64(out, start + OLD_TIMESTAMP, timestamp)
-    position = start + (V1_HEADER if magic else V0_HEADER)
-    position = write_sized(out, position, source, key_at, key_size)
-    position = write_sized(out, position, source, value_at, value_size)
-    store_i32(out, start + AT_SIZE, position - start - OVERHEAD)
-    store_i32(out, start + OLD_CRC, crc32_of(out, start + OLD_CRC_FROM, position))
-    return position
-
-
-@device
 def _write(
-    source,
-    key_at,
-    key_size,
-    value_at,
-    value_size,
-    headers_at,
-    headers_size,
-    timestamp,
-    first,
-    number,
-    out,
-    to,
-    offset,
-    relative,
-    context,
-):
+    source, key_at, key_size, value_at, value_size, headers_at, headers_size,
+    timestamp, first, number, out, to, offset, relative, context,
+):  # fmt: skip
     """Write one record at ``to``; return where the next goes. ``first`` is the first record's timestamp."""
-    if context[TO_MAGIC] < 2:
-        offset = number if relative else offset + number
-        return _write_message(source, key_at, key_size, value_at, value_size, timestamp, offset, out, to, context)
+    magic = context[TO_MAGIC]
+    if magic < 2:
+        attributes = np.int64(0)
+        if magic and context[APPEND_TIME]:
+            attributes, timestamp = np.int64(LOG_APPEND_TIME), context[NOW_MS]
+        return write_message(
+            out, to, magic, attributes, number if relative else offset + number, timestamp,
+            source, key_at, key_size, source, value_at, value_size,
+        )  # fmt: skip
     delta = timestamp - first
-    size = 1 + varint_size(delta) + varint_size(number) + max(headers_size, 1)
-    size += varint_size(key_size) + max(key_size, 0) + varint_size(value_size) + max(value_size, 0)
-    to = write_varint(out, to, size)
-    store_i8(out, to, 0)
-    to = write_varint(out, to + 1, delta)
-    to = write_varint(out, to, number)
-    to = write_blob(out, to, source, key_at, key_size)
-    to = write_blob(out, to, source, value_at, value_size)
-    store_i8(out, to, 0)
+    size = record_size(delta, number, key_size, value_size) + max(headers_size, 1)
+    to = write_record(out, to, size, delta, number, source, key_at, key_size, source, value_at, value_size)
     if headers_size > 1:
         copy_bytes(out, to, source, headers_at, headers_size)
+    else:
+        store_i8(out, to, 0)
     return to + max(headers_size, 1)
 
 
@@ -168,8 +100,8 @@ def _write(
 def room_for(size, count, magic):
     """Return the bytes that ``size`` bytes of records can become; of formats 0 and 1 their count is not known."""
     if magic < 2:
-        count = size // ((V1_HEADER if magic else V0_HEADER) + _LENGTHS)
-    return size + MOST_OVERHEAD * count
+        count = size // ((V1_HEADER if magic else V0_HEADER) + OLD_LENGTHS)
+    return size + MOST_RECORD_OVERHEAD * count
 
 
 @device
@@ -193,7 +125,7 @@ def rewrite_batch(source, position, end, count, base_offset, base_timestamp, out
             return _NO
         status, offset_delta, position = read_varint(source, position, stop)
         timestamp = base_timestamp + delta
-        if status != OK or _is_late(timestamp, context):
+        if status != OK or is_late(timestamp, context):
             return _NO
         fits, key_at, key_size, position = _read_blob(source, position, stop)
         if not fits or (context[NEED_KEY] and key_size < 0):
@@ -207,22 +139,9 @@ def rewrite_batch(source, position, end, count, base_offset, base_timestamp, out
         if number == 0:
             first = timestamp
         to = _write(
-            source,
-            key_at,
-            key_size,
-            value_at,
-            value_size,
-            headers_at,
-            position - headers_at,
-            timestamp,
-            first,
-            number,
-            out,
-            to,
-            offset,
-            relative,
-            context,
-        )
+            source, key_at, key_size, value_at, value_size, headers_at, position - headers_at,
+            timestamp, first, number, out, to, offset, relative, context,
+        )  # fmt: skip
         largest = max(largest, timestamp)
         if offset_delta != number:
             contiguous = np.int64(0)
@@ -234,51 +153,23 @@ def rewrite_batch(source, position, end, count, base_offset, base_timestamp, out
 @device
 def rewrite_messages(source, position, end, magic, wrapper_offset, out, offset, relative, context):
     """Read messages of format 0 or 1 in a row, and write each; ``wrapper_offset`` is -1 without a wrapper."""
-    header = V1_HEADER if magic else V0_HEADER
     number, largest, first, to = np.int64(0), np.int64(NO_TIMESTAMP), np.int64(0), np.int64(0)
     contiguous, before = np.int64(1), np.int64(-1)
     while position < end:
-        if end - position < header + _LENGTHS:
-            return _NO
-        stop = position + OVERHEAD + load_i32(source, position + AT_SIZE)
-        if stop < position + header + _LENGTHS or stop > end:
-            return _NO
-        if load_i8(source, position + AT_MAGIC) != magic or load_u8(source, position + OLD_ATTRIBUTES):
-            return _NO
-        if crc32_of(source, position + OLD_CRC_FROM, stop) != load_u32(source, position + OLD_CRC):
+        stop, timestamp, key_at, key_size, value_at, value_size = read_message(
+            source, position, end, magic, 0xFF, context
+        )
+        if stop < 0:
             return _NO
         inner_offset = load_i64(source, position)
         if wrapper_offset >= 0 and inner_offset <= before:
             return _NO
-        timestamp = load_i64(source, position + OLD_TIMESTAMP) if magic else np.int64(NO_TIMESTAMP)
-        if _is_late(timestamp, context):
-            return _NO
-        key_at, key_size = position + header + 4, load_i32(source, position + header)
-        if key_size < -1 or key_size > stop - key_at - 4 or (context[NEED_KEY] and key_size < 0):
-            return _NO
-        value_at = key_at + max(key_size, 0) + 4
-        value_size = load_i32(source, value_at - 4)
-        if value_size < -1 or value_at + max(value_size, 0) != stop:
-            return _NO
         if number == 0:
             first = timestamp
         to = _write(
-            source,
-            key_at,
-            key_size,
-            value_at,
-            value_size,
-            np.int64(0),
-            np.int64(0),
-            timestamp,
-            first,
-            number,
-            out,
-            to,
-            offset,
-            relative,
-            context,
-        )
+            source, key_at, key_size, value_at, value_size, np.int64(0), np.int64(0),
+            timestamp, first, number, out, to, offset, relative, context,
+        )  # fmt: skip
         largest = max(largest, timestamp)
         if inner_offset != number:
             contiguous = np.int64(0)

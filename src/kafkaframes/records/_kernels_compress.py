@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafkaframes.records._kernels_build import store_i8, store_i32
 from kafkaframes.records._kernels_codecs import GZIP, GZIP_HEADER, LZ4, LZ4_FLAGS, LZ4_MAGIC, LZ4_RAW, ODD, ZSTD, call
 from kafkaframes.records._kernels_scan import I64
+from kafkaframes.records._kernels_write import store_i8, store_i32
 from kafkaframes.wire._jit import BYTES, OUT_BYTES, OUT_INT64S, device, kernel
 from kafkaframes.wire._kernels import address_of, copy_bytes, crc32_of
 

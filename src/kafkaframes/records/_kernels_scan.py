@@ -35,6 +35,7 @@ AT_SIZE, AT_MAGIC = MESSAGE_V0.place_of("size"), MESSAGE_V0.place_of("magic")
 OLD_CRC, OLD_ATTRIBUTES = MESSAGE_V0.place_of("crc"), MESSAGE_V0.place_of("attributes")
 OLD_TIMESTAMP, OLD_CRC_FROM = MESSAGE_V1.place_of("timestamp"), MESSAGE_V0.end_of("crc")
 V0_HEADER, V1_HEADER, V2_HEADER = MESSAGE_V0.size, MESSAGE_V1.size, BATCH_V2.size
+OLD_LENGTHS = 8  # of key and value, four bytes each
 V2_EPOCH, V2_CRC, V2_CRC_FROM = BATCH_V2.place_of("leader_epoch"), BATCH_V2.place_of("crc"), BATCH_V2.end_of("crc")
 V2_ATTRIBUTES, V2_DELTA = BATCH_V2.place_of("attributes"), BATCH_V2.place_of("last_offset_delta")
 V2_BASE_TIMESTAMP, V2_MAX_TIMESTAMP = BATCH_V2.place_of("base_timestamp"), BATCH_V2.place_of("max_timestamp")

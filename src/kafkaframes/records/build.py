@@ -34,6 +34,7 @@ from kafkaframes.records.fields import (
     BatchFields,
     check_options,
 )
+from kafkaframes.records.layout import BATCH_V2, OVERHEAD_BYTES
 from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.rows import Bytes, Int64s, Rows, rows_of
 from kafkaframes.wire.checksum import crc32, crc32c
@@ -55,6 +56,7 @@ _PORTION_BYTES = 2 * 1024 * 1024
 _PORTION_ROWS = 4096
 _TIMESTAMP_TYPES = {"CreateTime": CREATE_TIME, "LogAppendTime": LOG_APPEND_TIME, 0: CREATE_TIME, 1: LOG_APPEND_TIME}
 _LARGEST_BODY = LARGEST_INT32 - 1024
+_HEADER = struct.Struct(">" + "".join(field.format for field in BATCH_V2.fields))
 Table = np.ndarray[Any, np.dtype[np.int64]]
 # What readers give beside the record itself, and a writer decides anew: our own and Spark's.
 READER_COLUMNS = frozenset((*COLUMNS, "topic", "partition", "timestampType"))
@@ -204,8 +206,8 @@ def _ends_of(whole: memoryview, count: int) -> list[int]:
     """Find where each compressed batch ends, by its length field."""
     ends, position = [], 0
     for _ in range(count):
-        (size,) = struct.unpack_from(">i", whole, position + 8)
-        position += kernels.OVERHEAD + size
+        (size,) = struct.unpack_from(">i", whole, position + BATCH_V2.place_of("size"))
+        position += OVERHEAD_BYTES + size
         ends.append(position)
     return ends
 
@@ -240,18 +242,24 @@ def build_empty_batch(
 ) -> bytes:
     """Write a format 2 header without records, as the cleaner does to keep a producer's last sequence (KAFKA-5490)."""
     base_timestamp = -1 if fields.delete_horizon_ms is None else fields.delete_horizon_ms
-    checked = struct.pack(
-        ">hiqqqhii",
-        fields.attributes(codec),
-        last_offset - base_offset,
-        base_timestamp,
-        max_timestamp,
-        fields.producer_id,
-        fields.producer_epoch,
-        fields.base_sequence,
-        0,
+    header = bytearray(
+        _HEADER.pack(
+            base_offset,
+            BATCH_V2.size - OVERHEAD_BYTES,
+            fields.leader_epoch,
+            2,
+            0,
+            fields.attributes(codec),
+            last_offset - base_offset,
+            base_timestamp,
+            max_timestamp,
+            fields.producer_id,
+            fields.producer_epoch,
+            fields.base_sequence,
+            0,
+        )
     )
-    return struct.pack(">qiibI", base_offset, len(checked) + 9, fields.leader_epoch, 2, crc32c(checked)) + checked
+    return _sealed(header, b"")
 
 
 def build_end_transaction(
@@ -460,10 +468,14 @@ def _check_sizes(table: Table) -> None:
 
 def _compressed_v2(plain: memoryview, batch: list[int], magic: int, codec: Codec, level: int | None) -> bytes:
     """Compress the records behind the header, then set its length and CRC."""
-    records = compress(codec, plain[kernels.HEADER_V2 :], level=level, magic=magic)
-    header = bytearray(plain[: kernels.HEADER_V2])
-    struct.pack_into(">i", header, 8, kernels.HEADER_V2 - kernels.OVERHEAD + len(records))
-    struct.pack_into(">I", header, 17, crc32c(records, crc32c(header[21:])))
+    return _sealed(bytearray(plain[: BATCH_V2.size]), compress(codec, plain[BATCH_V2.size :], level=level, magic=magic))
+
+
+def _sealed(header: bytearray, records: bytes) -> bytes:
+    """Set length and CRC of a format 2 header before its records."""
+    struct.pack_into(">i", header, BATCH_V2.place_of("size"), BATCH_V2.size - OVERHEAD_BYTES + len(records))
+    crc = crc32c(records, crc32c(header[BATCH_V2.end_of("crc") :]))
+    struct.pack_into(">I", header, BATCH_V2.place_of("crc"), crc)
     return bytes(header) + records
 
 

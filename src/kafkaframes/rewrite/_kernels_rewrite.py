@@ -12,57 +12,44 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafkaframes.records._kernels_build import (
-    store_i8,
-    store_i16,
-    store_i32,
-    store_i64,
-    varint_size,
-    write_blob,
-    write_sized,
-    write_varint,
-)
 from kafkaframes.records._kernels_codecs import NO_ROOM, ODD, open_batch
 from kafkaframes.records._kernels_compress import compress_stream, most_compressed
 from kafkaframes.records._kernels_index import WHOLE_DATA, index_batch
 from kafkaframes.records._kernels_scan import (
     APPEND_TIME,
-    AT_MAGIC,
-    AT_SIZE,
     ATTRIBUTES,
     CODEC_MASK,
     COUNT,
     I64,
     LARGEST,
     MAGIC,
-    OLD_ATTRIBUTES,
-    OLD_CRC,
-    OLD_CRC_FROM,
-    OLD_TIMESTAMP,
+    OLD_LENGTHS,
     OVERHEAD,
     POSITION,
     SIZE,
     V0_HEADER,
-    V1_HEADER,
     V2_ATTRIBUTES,
-    V2_BASE_SEQUENCE,
-    V2_BASE_TIMESTAMP,
-    V2_COUNT,
-    V2_CRC,
-    V2_CRC_FROM,
-    V2_DELTA,
-    V2_EPOCH,
     V2_HEADER,
-    V2_MAX_TIMESTAMP,
-    V2_PRODUCER_EPOCH,
-    V2_PRODUCER_ID,
     crc_is_right,
     message_crc_is_right,
 )
-from kafkaframes.records.layout import MESSAGE_V0, MIN_RECORD_BYTES
+from kafkaframes.records._kernels_write import (
+    MOST_RECORD_OVERHEAD,
+    finish_batch,
+    finish_wrapper,
+    message_size,
+    record_size,
+    store_i8,
+    store_i16,
+    wrapper_header_size,
+    write_batch_header,
+    write_message,
+    write_record,
+)
+from kafkaframes.records.layout import MIN_RECORD_BYTES
 from kafkaframes.records.reasons import WHOLE
 from kafkaframes.wire._jit import BYTES, INT8S, OUT_BYTES, OUT_INT32S, OUT_INT64S, TABLE, device, kernel, types
-from kafkaframes.wire._kernels import address_of, copy_bytes, crc32_of, crc32c_of
+from kafkaframes.wire._kernels import address_of, copy_bytes
 
 # What becomes of a batch: nothing, or one that is the same, that has other compression (format 2), that is new (format
 # 2), a new wrapper, or messages by themselves.
@@ -70,8 +57,7 @@ LEAVE, COPY, RECOMPRESS, BUILD, WRAP, UNWRAP = range(6)
 # The answer of a run: the row that it ended before, the bytes that it wrote, their records, and why (0: it is done).
 ROW, BYTES_WRITTEN, RECORDS, WHY = range(4)
 ANSWER_WORDS = 4
-_LARGEST_RECORD = 36  # of a record beside its key and value: five varints of 5 bytes, one of 10, the attributes
-_FEWEST_BYTES = MESSAGE_V0.size + 8  # of a message of format 0 or 1
+_FEWEST_BYTES = V0_HEADER + OLD_LENGTHS  # of a message of format 0 or 1
 
 
 @device
@@ -82,19 +68,15 @@ def _write_records(data, rows, offsets, stamps, key_at, key_size, value_at, valu
     for row in range(rows):
         key, value = max(np.int64(key_size[row]), -1), max(np.int64(value_size[row]), -1)
         delta = offsets[row] - base_offset
-        if delta <= last or delta > LARGEST or max(key, 0) + max(value, 0) + _LARGEST_RECORD > room - position:
+        if delta <= last or delta > LARGEST or max(key, 0) + max(value, 0) + MOST_RECORD_OVERHEAD > room - position:
             return ODD
         last = delta
         stamp = stamps[row] - base_stamp
-        size = 2 + varint_size(stamp) + varint_size(delta)
-        size += varint_size(key) + max(key, 0) + varint_size(value) + max(value, 0)
-        position = write_varint(out, position, size)
-        store_i8(out, position, 0)
-        position = write_varint(out, position + 1, stamp)
-        position = write_varint(out, position, delta)
-        position = write_blob(out, position, data, key_at[row], key)
-        position = write_blob(out, position, data, value_at[row], value)
-        store_i8(out, position, 0)
+        size = record_size(stamp, delta, key, value) + 1
+        position = write_record(
+            out, position, size, stamp, delta, data, key_at[row], key, data, value_at[row], value
+        )  # fmt: skip
+        store_i8(out, position, 0)  # no headers
         position += 1
     return position
 
@@ -104,54 +86,18 @@ def _write_messages(
     data, rows, magic, base, attributes, offsets, stamps, key_at, key_size, value_at, value_size, out, room
 ):
     """Write messages of format 0 or 1, offsets counted from ``base``; ``ODD`` as for format 2."""
-    last, header = np.int64(-1), V1_HEADER if magic else V0_HEADER
-    position = np.int64(0)
+    last, position = np.int64(-1), np.int64(0)
     for row in range(rows):
         key, value = max(np.int64(key_size[row]), -1), max(np.int64(value_size[row]), -1)
         delta = offsets[row] - offsets[0]
-        if delta <= last or delta > LARGEST or max(key, 0) + max(value, 0) + V1_HEADER + 8 > room - position:
+        if delta <= last or delta > LARGEST or message_size(magic, key, value) > room - position:
             return ODD
-        last, start = delta, position
-        store_i64(out, start, offsets[row] - base)
-        store_i8(out, start + AT_MAGIC, magic)
-        store_i8(out, start + OLD_ATTRIBUTES, attributes)
-        if magic:
-            store_i64(out, start + OLD_TIMESTAMP, stamps[row])
-        position = write_sized(out, start + header, data, key_at[row], key)
-        position = write_sized(out, position, data, value_at[row], value)
-        _finish_old(out, start, position)
+        last = delta
+        position = write_message(
+            out, position, magic, attributes, offsets[row] - base, stamps[row],
+            data, key_at[row], key, data, value_at[row], value,
+        )  # fmt: skip
     return position
-
-
-@device
-def _finish_old(out, start, end):
-    """Set size and CRC of a message."""
-    store_i32(out, start + AT_SIZE, end - start - OVERHEAD)
-    store_i32(out, start + OLD_CRC, crc32_of(out, start + OLD_CRC_FROM, end))
-
-
-@device
-def _write_header(out, attributes, rows, offsets, stamps, largest):
-    """Write a header as of a batch that no producer is known of, but for its size and CRC."""
-    store_i64(out, 0, offsets[0])
-    store_i32(out, V2_EPOCH, -1)
-    store_i8(out, AT_MAGIC, 2)
-    store_i16(out, V2_ATTRIBUTES, attributes)
-    store_i32(out, V2_DELTA, offsets[rows - 1] - offsets[0])
-    store_i64(out, V2_BASE_TIMESTAMP, stamps[0])
-    store_i64(out, V2_MAX_TIMESTAMP, largest)
-    store_i64(out, V2_PRODUCER_ID, -1)
-    store_i16(out, V2_PRODUCER_EPOCH, -1)
-    store_i32(out, V2_BASE_SEQUENCE, -1)
-    store_i32(out, V2_COUNT, rows)
-
-
-@device
-def _finish(out, size):
-    """Set size and CRC of a batch of ``size`` bytes."""
-    store_i32(out, AT_SIZE, size - OVERHEAD)
-    store_i32(out, V2_CRC, crc32c_of(out, V2_CRC_FROM, size))
-    return size
 
 
 @device
@@ -197,35 +143,26 @@ def _recompressed(data, at, attributes, codec, records, size, out, room, calls):
     copy_bytes(out, 0, data, at, V2_HEADER)
     store_i16(out, V2_ATTRIBUTES, attributes & ~CODEC_MASK | codec)
     found = compress_stream(codec, records, size, out + V2_HEADER, room - V2_HEADER, calls)
-    return _finish(out, V2_HEADER + found) if found >= 0 else ODD
+    return finish_batch(out, 0, V2_HEADER + found) if found >= 0 else ODD
 
 
 @device
 def _built(append, codec, records, size, rows, offsets, stamps, largest, out, room, calls):
-    """Write a format 2 batch; return its size, or ``ODD``."""
+    """Write a format 2 batch that no producer is known of; return its size, or ``ODD``."""
     found = compress_stream(codec, records, size, out + V2_HEADER, room - V2_HEADER, calls)
     if found < 0:
         return ODD
-    _write_header(out, codec | append, rows, offsets, stamps, largest)
-    return _finish(out, V2_HEADER + found)
+    last_delta = offsets[rows - 1] - offsets[0]
+    write_batch_header(out, 0, offsets[0], -1, codec | append, last_delta, stamps[0], largest, -1, -1, -1, rows)
+    return finish_batch(out, 0, V2_HEADER + found)
 
 
 @device
 def _wrapped(append, magic, codec, records, size, last_offset, largest, out, room, calls):
-    """Write a wrapper: no key, the offset of the last message, the largest timestamp; return its size, or ``ODD``."""
-    header = V1_HEADER if magic else V0_HEADER
-    found = compress_stream(codec, records, size, out + header + 8, room - header - 8, calls)
-    if found < 0:
-        return ODD
-    store_i64(out, 0, last_offset)
-    store_i8(out, AT_MAGIC, magic)
-    store_i8(out, OLD_ATTRIBUTES, codec | append)
-    if magic:
-        store_i64(out, OLD_TIMESTAMP, largest)
-    store_i32(out, header, -1)
-    store_i32(out, header + 4, found)
-    _finish_old(out, 0, header + 8 + found)
-    return header + 8 + found
+    """Write a wrapper of compressed messages; return its size, or ``ODD``."""
+    header = wrapper_header_size(magic)
+    found = compress_stream(codec, records, size, out + header, room - header, calls)
+    return finish_wrapper(out, 0, magic, codec | append, last_offset, largest, found) if found >= 0 else ODD
 
 
 @device
