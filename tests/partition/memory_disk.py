@@ -145,6 +145,9 @@ class MemoryDisk:
 
     # ------------------------------------------------------------------------------------------ effects, asked for
 
+    def open_descriptor(self, path: str) -> int | None:
+        return None
+
     def open_file(self, path: str) -> MemoryFile:
         if self.stat(path) is None:
             self._effect("do_create", path)

@@ -212,8 +212,7 @@ class LogMachine(RuleBasedStateMachine):
     def indexes_lead_to_batches(self):
         for segment in self.log.state.segments:
             starts = {}
-            with segment.read_at() as read_at:
-                raw = read_at(0, segment.size_bytes)
+            raw = segment.read_at(0, segment.size_bytes)
             for header in headers_of(raw) if raw else []:
                 starts[header.position] = header
             for offset, position in zip(*segment.index._columns(), strict=True):

@@ -253,8 +253,7 @@ def read_all(log: PartitionLog) -> list[Batch]:
     """Return every batch that the segments hold, and see that offsets follow each other."""
     found: list[Batch] = []
     for segment in log.state.segments:
-        with segment.read_at() as read_at:
-            raw = read_at(0, segment.size_bytes)
+        raw = segment.read_at(0, segment.size_bytes)
         for header in headers_of(raw) if raw else []:
             assert not found or header.base_offset == found[-1][1] + 1, "a hole"
             found.append((header.base_offset, header.last_offset, raw[header.position : header.end]))

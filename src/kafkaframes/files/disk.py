@@ -8,7 +8,9 @@ was written before stays readable.
 
 from __future__ import annotations
 
+import errno
 import os
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
@@ -19,6 +21,7 @@ from kafkaframes.files.filesystem import FileInfo, FileSystem, LocalFileSystem, 
 
 _Answer = TypeVar("_Answer")
 TEMPORARY = ".tmp"
+MOST_OPEN = 512  # half of what a process may have open by default, on most systems
 
 
 class DiskFile(Protocol):
@@ -42,6 +45,9 @@ class DiskFile(Protocol):
 
 class Disk(FileSystem, Protocol):
     """A file system that can be written to. A rename or a new file lasts once its directory has been flushed."""
+
+    def open_descriptor(self, path: str) -> int | None:
+        """Open a file for reading and return the system's descriptor, for the caller to close; None: it has none."""
 
     def open_file(self, path: str) -> DiskFile:
         """Open a file for reading and writing; an empty one is made where there is none."""
@@ -98,6 +104,10 @@ class LocalDisk(LocalFileSystem):
 
     __slots__ = ()
 
+    def open_descriptor(self, path: str) -> int | None:
+        """Open a file for reading and return the system's descriptor, for the caller to close."""
+        return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+
     def open_file(self, path: str) -> DiskFile:
         """Open a file for reading and writing; an empty one is made where there is none."""
         return LocalFile(path)
@@ -131,42 +141,121 @@ class LocalDisk(LocalFileSystem):
 
 
 class _OnlineFile:
-    """A file of an ``OnlineDisk``."""
+    """A file of an ``OnlineDisk``; the disk may close what is underneath, and it is opened again when it is used."""
 
-    def __init__(self, disk: OnlineDisk, path: str, file: DiskFile) -> None:
+    __slots__ = ("_disk", "_file", "_is_pooled", "_path")
+
+    def __init__(self, disk: OnlineDisk, path: str, file: DiskFile, *, is_pooled: bool) -> None:
         self._disk = disk
         self._path = path
-        self._file = file
+        self._file: DiskFile | None = file
+        self._is_pooled = is_pooled
+
+    def _opened(self) -> DiskFile:
+        if self._is_pooled:
+            self._disk.touch(self)
+        if self._file is None:
+            self._file = self._disk.reopen(self._path)
+        return self._file
 
     def read(self, position: int, length: int) -> bytes:
         try:
-            return self._file.read(position, length)
+            return self._opened().read(position, length)
         except OSError as error:  # a read that fails says nothing about the next write
             raise StorageError(f"cannot be read: {error.strerror or error}", file=self._path) from error
 
     def write(self, position: int, data: bytes) -> None:
-        self._disk.effect(self._path, lambda: self._file.write(position, data))
+        self._disk.effect(self._path, lambda: self._opened().write(position, data))
 
     def truncate(self, size_bytes: int) -> None:
-        self._disk.effect(self._path, lambda: self._file.truncate(size_bytes))
+        self._disk.effect(self._path, lambda: self._opened().truncate(size_bytes))
 
     def fsync(self) -> None:
-        self._disk.effect(self._path, self._file.fsync)
+        self._disk.effect(self._path, lambda: self._opened().fsync())
+
+    def rest(self) -> None:
+        """Close what is underneath, until the file is used again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def close(self) -> None:
-        self._file.close()
+        if self._is_pooled:
+            self._disk.forget(self)
+        self.rest()
+
+
+class _OnlineReader:
+    """A file of an ``OnlineDisk`` that is only read, and stays open as long as there is room."""
+
+    __slots__ = ("_disk", "_open", "_path", "_read_at")
+
+    def __init__(self, disk: OnlineDisk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+        self._open: AbstractContextManager[ReadAt] | None = None
+        self._read_at: ReadAt | None = None
+
+    def __call__(self, position: int, length: int) -> bytes:
+        self._disk.touch(self)
+        if self._read_at is None:
+            self._open = self._disk.open(self._path)
+            self._read_at = self._open.__enter__()
+        return self._read_at(position, length)
+
+    def rest(self) -> None:
+        """Close the file, until it is read again."""
+        if self._open is not None:
+            self._open.__exit__(None, None, None)
+            self._open = self._read_at = None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._disk.forget(self)
+        self.rest()
 
 
 class OnlineDisk:
-    """A disk up to its first failure, shared by the logs of one log directory.
+    """A disk up to its first failure, shared by the logs of one log directory, all of one thread.
+
+    Args:
+        disk: what is underneath.
+        most_open: how many files stay open at once; the one that was not used for longest is closed, and opened again
+            when it is used. What ``open_apart`` gives is not counted.
 
     Attributes:
         failure: what took the directory offline; None while all is well.
     """
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, *, most_open: int = MOST_OPEN) -> None:
         self._disk = disk
+        self._most_open = most_open
+        self._open: OrderedDict[_OnlineFile | _OnlineReader, None] = OrderedDict()
         self.failure: StorageError | None = None
+
+    @property
+    def open_files(self) -> int:
+        """How many files are open, or may be."""
+        return len(self._open)
+
+    def touch(self, file: _OnlineFile | _OnlineReader) -> None:
+        """Take note that a file is used; the one that was not used for longest is closed when there are too many."""
+        if file in self._open:
+            self._open.move_to_end(file)
+            return
+        self._open[file] = None
+        if len(self._open) > self._most_open:
+            self._open.popitem(last=False)[0].rest()
+
+    def forget(self, file: _OnlineFile | _OnlineReader) -> None:
+        """Take note that a file is closed."""
+        self._open.pop(file, None)
+
+    def reopen(self, path: str) -> DiskFile:
+        """Open a file again that was open before; one that is gone is not made anew, its writes would be holes."""
+        if self._disk.stat(path) is None:
+            raise FileNotFoundError(errno.ENOENT, "the file is gone", path)
+        return self._disk.open_file(path)
 
     def effect(self, path: str, act: Callable[[], _Answer]) -> _Answer:
         """Run one effect on the disk, unless one has failed before.
@@ -205,7 +294,25 @@ class OnlineDisk:
 
     def open_file(self, path: str) -> DiskFile:
         """Open a file for reading and writing; an empty one is made where there is none."""
-        return _OnlineFile(self, path, self.effect(path, lambda: self._disk.open_file(path)))
+        file = self.effect(path, lambda: self._disk.open_file(path))
+        opened = _OnlineFile(self, path, file, is_pooled=True)
+        self.touch(opened)
+        return opened
+
+    def open_apart(self, path: str) -> DiskFile:
+        """Open a file that another thread may use: it stays open until it is closed."""
+        return _OnlineFile(self, path, self.effect(path, lambda: self._disk.open_file(path)), is_pooled=False)
+
+    def reader(self, path: str) -> _OnlineReader:
+        """Return what reads a file, opens it when it is first read, and is to be closed."""
+        return _OnlineReader(self, path)
+
+    def open_descriptor(self, path: str) -> int | None:
+        """Open a file for reading and return the system's descriptor, for the caller to close; None: it has none."""
+        try:
+            return self._disk.open_descriptor(path)
+        except OSError as error:
+            raise StorageError(f"cannot be read: {error.strerror or error}", file=path) from error
 
     def make_directory(self, path: str) -> None:
         """Make a directory, and those above it."""

@@ -120,6 +120,10 @@ class MemoryDisk:
         """Return the paths that match ``pattern``, sorted."""
         return sorted(path for path in (*self._files, *self._directories) if fnmatchcase(path, pattern))
 
+    def open_descriptor(self, path: str) -> int | None:
+        """Return None: there are none."""
+        return None
+
     def open_file(self, path: str) -> DiskFile:
         """Open a file for reading and writing; an empty one is made where there is none."""
         if path not in self._files:

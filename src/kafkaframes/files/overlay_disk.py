@@ -126,6 +126,10 @@ class OverlayDisk:
             self._gone.discard(path)
         return self._files[path]
 
+    def open_descriptor(self, path: str) -> int | None:
+        """Return None: what is read may be in memory."""
+        return None
+
     def open_file(self, path: str) -> DiskFile:
         """Open a file for reading and writing; an empty one is made where there is none."""
         return MemoryFile(self._content(path))

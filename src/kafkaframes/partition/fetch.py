@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkaframes.errors import OffsetOutOfRangeError, OptionError
-from kafkaframes.files.segment_reader import SegmentReader
 from kafkaframes.files.time_index import NO_TIMESTAMP
 from kafkaframes.files.txn_index import AbortedTransaction
 from kafkaframes.log.lookup import NO_OFFSET, FoundOffset, find_timestamp
-from kafkaframes.partition.segment import LogSegment
+from kafkaframes.partition.segment import FoundBatch, LogSegment
 from kafkaframes.partition.state import LogState
+from kafkaframes.partition.stretch import Stretch
 
 LOG_END, HIGH_WATERMARK, TXN_COMMITTED = "log_end", "high_watermark", "txn_committed"
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 
 
-@dataclass(frozen=True, slots=True)
-class FetchData:
+class FetchData(NamedTuple):
     """What a fetch is answered with.
 
     Attributes:
@@ -25,6 +24,7 @@ class FetchData:
         high_watermark, last_stable_offset, log_start_offset: of the log.
         aborted: the transactions that a ``read_committed`` consumer leaves out; None for other isolations.
         first_entry_incomplete: ``max_bytes`` was less than the first batch.
+        stretch: where the records lie, instead of ``records``, if they are many and that was asked for.
     """
 
     records: bytes
@@ -33,22 +33,43 @@ class FetchData:
     log_start_offset: int
     aborted: tuple[AbortedTransaction, ...] | None = None
     first_entry_incomplete: bool = False
+    stretch: Stretch | None = None
 
 
-def read(state: LogState, offset: int, *, max_bytes: int, isolation: str, min_one_message: bool) -> FetchData:
+def read(
+    state: LogState,
+    offset: int,
+    *,
+    max_bytes: int,
+    isolation: str,
+    min_one_message: bool,
+    stretch_bytes: int | None = None,
+) -> FetchData:
     """Read as ``PartitionLog.read`` says."""
     if not state.log_start_offset <= offset <= state.log_end_offset:
         reason = f"offset {offset} is not from {state.log_start_offset} to {state.log_end_offset}"
         raise OffsetOutOfRangeError(f"{state.topic_partition}: {reason}")
     end = _end_of(state, isolation)
+    records, stretch = b"", None
+    aborted: tuple[AbortedTransaction, ...] | None = () if isolation == TXN_COMMITTED else None
+    incomplete = False
     if offset < end:
-        for segment in state.segments.from_floor(offset):
-            found = _read_segment(state, segment, offset, end, max_bytes, min_one_message)
-            if found is not None:
-                records, upper, incomplete = found
-                aborted = _aborted(state, segment, offset, upper) if isolation == TXN_COMMITTED else None
-                return _answer(state, records, aborted, incomplete)
-    return _answer(state, b"", () if isolation == TXN_COMMITTED else None, False)
+        segments = state.segments
+        for segment in segments.from_floor(offset):
+            first = segment.find_batch(offset)
+            if first is not None:
+                wanted = max(max_bytes, first.size) if min_one_message else max_bytes
+                size = max(min(_end_position(state, segment, end) - first.position, wanted), 0)
+                if isolation == TXN_COMMITTED:
+                    aborted = _aborted(state, segment, offset, first.position + size)
+                if stretch_bytes is not None and size >= stretch_bytes:
+                    stretch = segment.stretch(first.position, size)
+                if stretch is None:
+                    records = _records(segment, first, size)
+                incomplete = wanted < first.size
+                break
+    stable = state.last_stable_offset
+    return FetchData(records, state.high_watermark, stable, state.log_start_offset, aborted, incomplete, stretch)
 
 
 def _end_of(state: LogState, isolation: str) -> int:
@@ -62,34 +83,16 @@ def _end_of(state: LogState, isolation: str) -> int:
     return ends[isolation]
 
 
-def _answer(
-    state: LogState, records: bytes, aborted: tuple[AbortedTransaction, ...] | None, incomplete: bool
-) -> FetchData:
-    return FetchData(
-        records, state.high_watermark, state.last_stable_offset, state.log_start_offset, aborted, incomplete
-    )
+def _records(segment: LogSegment, first: FoundBatch, size: int) -> bytes:
+    found = first.within(size)
+    return segment.read_at(first.position, size) if found is None else found
 
 
-def _read_segment(
-    state: LogState, segment: LogSegment, offset: int, end: int, max_bytes: int, min_one_message: bool
-) -> tuple[bytes, int, bool] | None:
-    """Return bytes, the offset that they surely end below, and whether the first batch was too large."""
-    with segment.reader() as reader:
-        first = reader.find_batch(offset)
-        if first is None:
-            return None
-        wanted = max(max_bytes, first.size) if min_one_message else max_bytes
-        size = max(min(_end_position(state, segment, reader, end) - first.position, wanted), 0)
-        upper = _upper_bound(state, segment, first.position + size)
-        with segment.read_at() as read_at:
-            return read_at(first.position, size), upper, wanted < first.size
-
-
-def _end_position(state: LogState, segment: LogSegment, reader: SegmentReader, end: int) -> int:
+def _end_position(state: LogState, segment: LogSegment, end: int) -> int:
     """Return the position in a segment that no reader may pass: that of the batch at the watermark."""
     if end >= state.log_end_offset:
         return segment.size_bytes
-    found = reader.find_batch(end)
+    found = segment.find_batch(end)
     return segment.size_bytes if found is None else found.position
 
 
@@ -103,10 +106,14 @@ def _upper_bound(state: LogState, segment: LogSegment, position: int) -> int:
     return state.log_end_offset if after is None else after
 
 
-def _aborted(state: LogState, segment: LogSegment, offset: int, upper: int) -> tuple[AbortedTransaction, ...]:
-    """Return the aborted transactions that touch [offset, upper) (LocalLog.collectAbortedTransactions)."""
+def _aborted(state: LogState, segment: LogSegment, offset: int, position: int) -> tuple[AbortedTransaction, ...]:
+    """Return the aborted transactions from ``offset`` to ``position`` (LocalLog.collectAbortedTransactions)."""
+    segments = state.segments.from_floor(segment.base_offset)
+    if not any(one.txn_index.aborted for one in segments):
+        return ()
+    upper = _upper_bound(state, segment, position)
     found = []
-    for one in state.segments.from_floor(segment.base_offset):
+    for one in segments:
         for transaction in one.txn_index.aborted:
             if transaction.last_offset >= offset and transaction.first_offset < upper:
                 found.append(transaction)
@@ -126,8 +133,7 @@ def offset_for_timestamp(state: LogState, timestamp_ms: int) -> FoundOffset | No
         return _max_timestamp(state)
     for segment in state.segments:
         if segment.largest_timestamp >= timestamp_ms:
-            with segment.reader() as reader:
-                return find_timestamp(reader, timestamp_ms, least_offset=state.log_start_offset)
+            return find_timestamp(segment.reader(), timestamp_ms, least_offset=state.log_start_offset)
     return None
 
 
@@ -139,5 +145,4 @@ def _max_timestamp(state: LogState) -> FoundOffset:
             largest, where = segment.largest.timestamp, segment
     if where is None:
         return FoundOffset(NO_OFFSET)
-    with where.reader() as reader:
-        return find_timestamp(reader, largest, least_offset=0) or FoundOffset(NO_OFFSET)
+    return find_timestamp(where.reader(), largest, least_offset=0) or FoundOffset(NO_OFFSET)

@@ -77,7 +77,7 @@ class Flush(NamedTuple):
 
 def begin(state: LogState) -> Flush:
     """Begin as ``PartitionLog.begin_flush`` says."""
-    return Flush(state.log_end_offset, state.disk.open_file(state.segments.active.path))
+    return Flush(state.log_end_offset, state.disk.open_apart(state.segments.active.path))
 
 
 def finish(state: LogState, offset: int, *, now_ms: int) -> None:

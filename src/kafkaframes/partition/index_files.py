@@ -126,6 +126,11 @@ class OffsetIndexFile(_EntryFile):
         """Whether there is room for no other entry."""
         return len(self) >= self._most
 
+    def lookup(self, offset: int) -> tuple[int, int]:
+        """Return offset and position of the last entry at or before ``offset``; the segment's start without one."""
+        at = int(self._first[: len(self)].searchsorted(offset, side="right")) - 1
+        return (int(self._first[at]), int(self._second[at])) if at >= 0 else (self.base_offset, 0)
+
     def append(self, offset: int, position: int) -> None:
         """Add an entry; the caller sees to it that both are above the last one's."""
         self._add(offset, position, self._entry.pack(offset - self.base_offset, position))

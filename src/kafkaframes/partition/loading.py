@@ -10,7 +10,12 @@ from dataclasses import dataclass, replace
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.files import names
-from kafkaframes.files.checkpoints import CleanShutdown, read_leader_epochs
+from kafkaframes.files.checkpoints import (
+    CleanShutdown,
+    PartitionMetadata,
+    read_leader_epochs,
+    write_partition_metadata,
+)
 from kafkaframes.files.directory import LogDirectory, Partition
 from kafkaframes.files.disk import Disk, OnlineDisk, online, write_whole
 from kafkaframes.files.filesystem import join, split
@@ -48,28 +53,60 @@ class Checkpointed:
 
 
 def create_log(
-    directory: str, *, settings: LogSettings | None = None, now_ms: int, disk: Disk | None = None
+    directory: str,
+    *,
+    settings: LogSettings | None = None,
+    now_ms: int,
+    disk: Disk | None = None,
+    topic_id: str | None = None,
 ) -> PartitionLog:
     """Make the directory of a new, empty log and open it.
+
+    It is what ``open_log`` would make of an empty directory; there is nothing to look for and nothing to recover.
 
     Args:
         directory: ``<log directory>/<topic>-<partition>``.
         settings: of the log.
         now_ms: the clock.
         disk: this machine's by default.
+        topic_id: for ``partition.metadata`` (KIP-516).
 
     Raises:
         LogDirError: it is no partition's name, or there is such a directory.
         StorageError: the disk fails.
     """
     there = online(disk)
-    if names.DirectoryName.parse(split(directory)[1]) is None:
+    name = names.DirectoryName.parse(split(directory)[1])
+    if name is None:
         raise LogDirError("is not named <topic>-<partition>", file=directory)
     if there.stat(directory) is not None:
         raise LogDirError("is there already", file=directory)
     there.make_directory(directory)
     there.sync_directory(split(directory)[0])
-    return open_log(directory, settings=settings, now_ms=now_ms, disk=there)
+    chosen = settings or LogSettings()
+    segment = LogSegment(there, directory, 0, size_bytes=0, now_ms=now_ms)
+    segment.activate(chosen, is_new=True)
+    there.open_file(join(directory, names.LEADER_EPOCH_CHECKPOINT)).close()
+    if topic_id is not None:
+        raw = write_partition_metadata(PartitionMetadata(topic_id))
+        write_whole(there, join(directory, names.PARTITION_METADATA), raw)
+    there.sync_directory(directory)
+    state = LogState(
+        disk=there,
+        directory=directory,
+        topic_partition=name.topic_partition,
+        settings=chosen,
+        segments=Segments([segment]),
+        epochs=LeaderEpochs(there, directory, ()),
+        producers=Producers(expiration_ms=chosen.producer_id_expiration_ms),
+        snapshots=Snapshots(there, directory),
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+        last_flush_ms=now_ms,
+        topic_id=topic_id,
+    )
+    return PartitionLog(state)
 
 
 def open_log(

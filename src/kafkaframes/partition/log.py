@@ -369,7 +369,13 @@ class PartitionLog:
     # ---------------------------------------------------------------------------------------------- reading
 
     def read(
-        self, offset: int, *, max_bytes: int, isolation: str = fetch.HIGH_WATERMARK, min_one_message: bool = True
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        isolation: str = fetch.HIGH_WATERMARK,
+        min_one_message: bool = True,
+        stretch_bytes: int | None = None,
     ) -> FetchData:
         """Return batches from the one that holds ``offset`` on, as a fetch answers.
 
@@ -378,12 +384,21 @@ class PartitionLog:
             max_bytes: of the answer; the first batch is given whole though it is larger, if ``min_one_message``.
             isolation: ``fetch.LOG_END`` (a follower), ``HIGH_WATERMARK`` or ``TXN_COMMITTED``.
             min_one_message: as said.
+            stretch_bytes: records of so many bytes and more are not read: they come as a ``Stretch`` of the file, where
+                the disk has descriptors. None: they are bytes always.
 
         Raises:
             OffsetOutOfRangeError: the offset is not one of the log's.
             LogDirError: a segment cannot be read.
         """
-        return fetch.read(self.state, offset, max_bytes=max_bytes, isolation=isolation, min_one_message=min_one_message)
+        return fetch.read(
+            self.state,
+            offset,
+            max_bytes=max_bytes,
+            isolation=isolation,
+            min_one_message=min_one_message,
+            stretch_bytes=stretch_bytes,
+        )
 
     def offset_for_timestamp(self, timestamp_ms: int) -> FoundOffset | None:
         """Answer ListOffsets by time: the first record at or after it, or one of Kafka's special times (-1, -2, -3).

@@ -91,10 +91,9 @@ class LogManager:
         """
         names.check_topic(topic_partition.topic)
         directory = join(self.path, str(topic_partition))
-        log = create_log(directory, settings=self.settings_of(topic_partition), now_ms=now_ms, disk=self.disk)
+        settings = self.settings_of(topic_partition)
+        log = create_log(directory, settings=settings, now_ms=now_ms, disk=self.disk, topic_id=topic_id)
         self.logs[topic_partition] = log
-        if topic_id is not None:
-            log.assign_topic_id(topic_id)
         return log
 
     def delete(self, topic_partition: TopicPartition, *, unique_id: str, now_ms: int) -> None:

@@ -174,7 +174,7 @@ def _replay(segment: LogSegment, from_offset: int, producers: Producers) -> None
     def is_new(header: BatchHeader) -> bool:
         return header.last_offset >= from_offset and header.magic >= 2 and header.has_producer
 
-    with segment.reader() as reader:
-        for header in reader.producer_headers(reader.start_before(from_offset)):
-            if is_new(header):
-                producers.see(header, tuple(markers_of(reader, header)) if header.is_control else ())
+    reader = segment.reader()
+    for header in reader.producer_headers(reader.start_before(from_offset)):
+        if is_new(header):
+            producers.see(header, tuple(markers_of(reader, header)) if header.is_control else ())

@@ -1,28 +1,51 @@
 """One segment of a partition's log: its batches, its indexes, when it is full, and how it is cut (LogSegment).
 
-Only the active segment is written to; its files stay open. The others are opened for each question. A write is noted
-in memory after the disk has taken all of it, so that a segment whose disk failed still reads what it had.
+Only the active segment is written to. Files stay open while the disk has room for them (``files.disk``). A write is
+noted in memory after the disk has taken all of it, so that a segment whose disk failed still reads what it had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.directory import LogFile, Segment
-from kafkaframes.files.disk import Disk, DiskFile
+from kafkaframes.files.disk import DiskFile, OnlineDisk
 from kafkaframes.files.filesystem import ReadAt, join
 from kafkaframes.files.headers import BatchHeader
 from kafkaframes.files.names import FileName, segment_file_name
 from kafkaframes.files.segment_reader import SegmentReader
 from kafkaframes.files.time_index import NO_TIMESTAMP, TimestampOffset
 from kafkaframes.files.txn_index import AbortedTransaction
+from kafkaframes.partition._kernels_fetch import ANY_OFFSET, FOUND, MORE, NONE, ODD, find_batch
 from kafkaframes.partition.index_files import OffsetIndexFile, TimeIndexFile, TxnIndexFile
 from kafkaframes.partition.settings import LARGEST_INT32, LogSettings
+from kafkaframes.partition.stretch import Stretch
 
 DELETED = ".deleted"
+WINDOW_BYTES = 16 << 10  # of headers, read at once: four times what lies between two entries of an index
 _KINDS = ("log", "index", "timeindex", "txnindex")
+
+
+class FoundBatch(NamedTuple):
+    """A batch of a segment, and the bytes that were read to find it.
+
+    Attributes:
+        position, size: of the batch in the file, in bytes.
+        window_start: where ``window`` lies in the file.
+        window: bytes of the file, perhaps none; they may end before the batch does.
+    """
+
+    position: int
+    size: int
+    window_start: int
+    window: bytes
+
+    def within(self, size: int) -> bytes | None:
+        """Return ``size`` bytes from the batch on, if they were read already."""
+        at = self.position - self.window_start
+        return self.window[at : at + size] if at + size <= len(self.window) else None
 
 
 class LogSegment:
@@ -34,7 +57,7 @@ class LogSegment:
         created_ms: when it was made or loaded.
     """
 
-    def __init__(self, disk: Disk, directory: str, base_offset: int, *, size_bytes: int, now_ms: int) -> None:
+    def __init__(self, disk: OnlineDisk, directory: str, base_offset: int, *, size_bytes: int, now_ms: int) -> None:
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.created_ms = now_ms
@@ -45,6 +68,7 @@ class LogSegment:
         self.time_index = TimeIndexFile(disk, self._path_of("timeindex"), base_offset=base_offset)
         self.txn_index = TxnIndexFile(disk, self._path_of("txnindex"), base_offset=base_offset)
         self._file: DiskFile | None = None
+        self._reader = disk.reader(self.path)
         self._bytes_since_entry = 0
         self._largest: TimestampOffset | None = None  # not known yet
         self._first_timestamp: int | None = None  # not known yet, or there is no batch
@@ -137,6 +161,7 @@ class LogSegment:
         if self._file is not None:
             self._file.close()
             self._file = None
+        self._reader.close()
         self.index.close()
         self.time_index.close()
 
@@ -160,8 +185,7 @@ class LogSegment:
         """Cut off the batch that holds ``offset`` and all after it; the segment is the active one."""
         if self._file is None:
             raise LogDirError("the segment is not active", file=self.path)
-        with self.reader() as reader:
-            found = reader.find_batch(offset)
+        found = self.find_batch(offset)
         self.index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
@@ -184,23 +208,53 @@ class LogSegment:
 
     # ---------------------------------------------------------------------------------------------- reading
 
-    @contextmanager
-    def read_at(self) -> Iterator[ReadAt]:
-        """Open the ``.log`` for reads."""
-        if self._file is not None:
-            yield self._file.read
-        else:
-            with self._disk.open(self.path) as read:
-                yield read
+    @property
+    def read_at(self) -> ReadAt:
+        """Read bytes of the ``.log``; it stays open as long as the disk has room for it."""
+        return self._reader if self._file is None else self._file.read
 
-    @contextmanager
-    def reader(self) -> Iterator[SegmentReader]:
-        """Open the segment for looking around, with the indexes that are in memory."""
-        with self.read_at() as read:
-            found = Segment(LogFile(FileName(self.base_offset, "log"), self.path, self.size_bytes, None))
-            reader = SegmentReader(self._disk, found, read, use_indexes=False)
-            reader.offset_index, reader.time_index = self.index.entries, self.time_index.entries
-            yield reader
+    def reader(self) -> SegmentReader:
+        """Return what looks around in the segment, with the indexes that are in memory."""
+        found = Segment(LogFile(FileName(self.base_offset, "log"), self.path, self.size_bytes, None))
+        reader = SegmentReader(self._disk, found, self.read_at, use_indexes=False)
+        reader.offset_index, reader.time_index = self.index.entries, self.time_index.entries
+        return reader
+
+    def find_batch(self, offset: int) -> FoundBatch | None:
+        """Return the first batch that ends at or above ``offset``; None where the segment has none.
+
+        Raises:
+            LogDirError: the segment cannot be read.
+        """
+        entry_offset, position = self.index.lookup(offset)
+        if position == 0:
+            entry_offset = ANY_OFFSET
+        answer, read_at = MORE, self.read_at
+        while answer == MORE:
+            start, left = position, self.size_bytes - position
+            window = read_at(start, WINDOW_BYTES if left > WINDOW_BYTES else left)
+            if len(window) < min(left, WINDOW_BYTES):  # whoever cut the file is named by the plain walk
+                answer = ODD
+                break
+            answer, position, size = find_batch(window, start, self.size_bytes, offset, self.base_offset, entry_offset)
+            entry_offset = ANY_OFFSET
+        if answer == FOUND:
+            return FoundBatch(position, size, start, window)
+        return None if answer == NONE else self.find_batch_plainly(offset)
+
+    def stretch(self, position: int, size: int) -> Stretch | None:
+        """Return bytes of the ``.log`` without reading them; None where the disk's files have no descriptors.
+
+        Raises:
+            StorageError: the file cannot be opened.
+        """
+        descriptor = self._disk.open_descriptor(self.path)
+        return None if descriptor is None else Stretch(descriptor, position, size)
+
+    def find_batch_plainly(self, offset: int) -> FoundBatch | None:
+        """Find as ``find_batch`` does, header by header: the plain twin, and the way of what is odd."""
+        header = self.reader().find_batch(offset)
+        return None if header is None else FoundBatch(header.position, header.size, header.position, b"")
 
     @property
     def largest(self) -> TimestampOffset:
@@ -215,10 +269,10 @@ class LogSegment:
     def _scan_largest(self) -> TimestampOffset:
         """Find the largest timestamp behind a cut (LogSegment.readLargestTimestamp)."""
         largest = self.time_index.last_entry
-        with self.reader() as reader:
-            for header in reader.headers(self.index.entries.lookup(largest.offset).position):
-                if header.max_timestamp > largest.timestamp:
-                    largest = TimestampOffset(header.max_timestamp, header.last_offset)
+        reader = self.reader()
+        for header in reader.headers(self.index.entries.lookup(largest.offset).position):
+            if header.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(header.max_timestamp, header.last_offset)
         return largest
 
     @property
@@ -238,12 +292,10 @@ class LogSegment:
     def first_timestamp(self) -> int:
         """The largest timestamp of the first append (after a restart: of the first batch); -1 without one."""
         if self._first_timestamp is None and self.size_bytes:
-            with self.reader() as reader:
-                header = next(iter(reader.headers()), None)
+            header = next(iter(self.reader().headers()), None)
             self._first_timestamp = NO_TIMESTAMP if header is None else header.max_timestamp
         return NO_TIMESTAMP if self._first_timestamp is None else self._first_timestamp
 
     def read_next_offset(self) -> int:
         """Return the offset after the last batch; the base offset of an empty segment."""
-        with self.reader() as reader:
-            return reader.next_offset
+        return self.reader().next_offset

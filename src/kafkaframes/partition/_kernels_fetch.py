@@ -1,0 +1,61 @@
+"""Find the batch that holds an offset, in one call for a window of a segment (numba). Start reading at ``segment.py``.
+
+1. ``find_batch`` reads headers as ``files.headers.HeaderWalk`` does (Kafka's FileLogInputStream). ``ODD`` is no
+   verdict: ``SegmentReader.find_batch``, the plain twin, decides then; a test runs both on any bytes.
+2. Nothing is read beyond the window.
+"""
+
+from kafkaframes.records._kernels_scan import (
+    AT_MAGIC,
+    AT_SIZE,
+    MIN_SIZE,
+    OVERHEAD,
+    TO_MAGIC,
+    V2_DELTA,
+    V2_HEADER,
+)
+from kafkaframes.wire._jit import kernel, types
+from kafkaframes.wire._kernels import address_of, load_i8, load_i32, load_i64
+
+# Python's bytes as they are: an array made of them first would cost more than the call.
+_BYTES = types.Bytes(types.uint8, 1, "C", readonly=True)
+_I64 = types.int64
+NONE, FOUND, MORE, ODD = 0, 1, 2, 3
+ANY_OFFSET = (1 << 63) - 1
+_LARGEST_SURE = 1 << 62  # above it the last offset of a batch could wrap
+
+
+@kernel(types.Tuple((_I64, _I64, _I64))(_BYTES, _I64, _I64, _I64, _I64, _I64))
+def find_batch(window, start, file_size, wanted, base_offset, entry_offset):
+    """Return ``(answer, position, size)`` of the first batch that ends at or above ``wanted``.
+
+    ``window`` begins at byte ``start`` of a file of ``file_size`` bytes, where a batch begins that is trusted if it
+    fits the segment's ``base_offset`` and holds ``entry_offset`` or less (an index entry's; ``ANY_OFFSET``: no entry).
+    ``MORE`` asks for the window from ``position`` on; ``NONE``: the batches end there.
+    """
+    data, at, window_size = address_of(window), 0, len(window)
+    is_first = entry_offset != ANY_OFFSET
+    while True:
+        left = file_size - start - at
+        if left <= TO_MAGIC:
+            return ODD if is_first else NONE, start + at, 0
+        if at + min(left, V2_HEADER) > window_size:
+            return MORE, start + at, 0
+        body = load_i32(data, at + AT_SIZE)
+        size = body + OVERHEAD
+        if body < MIN_SIZE or size > left:
+            return ODD if is_first else NONE, start + at, 0
+        magic = load_i8(data, at + AT_MAGIC)
+        first = load_i64(data, at)
+        last = first
+        if magic >= 2:
+            if size < V2_HEADER or first > _LARGEST_SURE:
+                return ODD, start + at, size
+            last = first + load_i32(data, at + V2_DELTA)
+        if is_first:
+            if magic < 0 or magic > 2 or first < base_offset or last < first or first > entry_offset:
+                return ODD, start + at, size
+            is_first = False
+        if last >= wanted:
+            return FOUND, start + at, size
+        at += size

@@ -1,0 +1,47 @@
+"""Bytes of a segment that were not read: they can go from the file to a socket without passing through memory."""
+
+from __future__ import annotations
+
+import os
+
+
+class Stretch:
+    """A stretch of a file, with a descriptor of its own: it stays readable when the file is renamed or deleted.
+
+    Attributes:
+        descriptor: of the file, open for reading; -1 once closed.
+        position: where the stretch begins, in bytes.
+        size: how many bytes it has.
+    """
+
+    __slots__ = ("descriptor", "position", "size")
+
+    def __init__(self, descriptor: int, position: int, size: int) -> None:
+        self.descriptor = descriptor
+        self.position = position
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def read(self, size: int) -> bytes:
+        """Return up to ``size`` bytes from its beginning; fewer where it ends, or the file was cut.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        return os.pread(self.descriptor, min(size, self.size), self.position)
+
+    def skip(self, size: int) -> None:
+        """Take ``size`` bytes off its beginning."""
+        self.position += size
+        self.size -= size
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def __del__(self) -> None:
+        self.close()
