@@ -6,14 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from pyspark.sql.types import StructType
 
 from kafkaframes.dump.verify import verify
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.log.discover import discover
 from kafkaframes.records.partitioner import partition_of
 from kafkaframes.spark import write_log
-from kafkaframes.spark.kafka_log import KafkaLogDataSource
 from kafkaframes.spark.log_writer import STAGING
 
 SCHEMA = (
@@ -118,9 +116,3 @@ def test_a_worker_that_is_killed_leaves_nothing_and_the_next_write_works(spark, 
     frame.write.format("kafka-log").option("topic", "t").mode("append").save(str(path))
     assert len(written(spark, path)) == 50_000
     assert STAGING not in "".join(one.name for one in tmp_path.iterdir())
-
-
-def test_a_stream_is_refused_with_the_way_that_there_is():
-    source = KafkaLogDataSource({"path": "/nowhere", "topic": "t"})
-    with pytest.raises(OptionError, match="does not write streams by itself: use foreachBatch"):
-        source.streamWriter(StructType(), overwrite=False)

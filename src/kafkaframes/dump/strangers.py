@@ -10,7 +10,7 @@ from kafkaframes.files.filesystem import FileInfo, FileSystem
 from kafkaframes.files.findings import Finding, Severity
 from kafkaframes.files.names import DirectoryName, FileName
 
-_OURS = ("_SUCCESS", "group-offsets.csv")  # of a restore or a rewrite
+_OURS = ("_SUCCESS", "group-offsets.csv", ".kafkaframes-streams")  # of a restore, a rewrite, a stream
 _OF_DIRECTORIES = frozenset(
     (
         names.META_PROPERTIES,

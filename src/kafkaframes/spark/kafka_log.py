@@ -74,10 +74,16 @@ class KafkaLogDataSource(DataSource):
         return KafkaLogWriter(path, values, schema, overwrite=overwrite, now_ms=time.time_ns() // 1_000_000)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
-        """Refuse: a stream is written batch by batch, with foreachBatch."""
-        raise OptionError(
-            "kafka-log does not write streams by itself: use foreachBatch, and in it "
-            'batch.write.format("kafka-log").mode("append").save(path); a batch that is repeated is written twice'
+        """Return the writer of a stream, exactly once; ``overwrite``: output mode complete."""
+        try:
+            from kafkaframes.spark.log_stream_writer import KafkaLogStreamWriter
+        except ImportError as error:  # DataSourceStreamArrowWriter is of a later Spark
+            raise OptionError(f"kafka-log as a stream's sink needs Spark 4.2 or later ({error})") from error
+        from kafkaframes.spark.write_options import parse_stream_write
+
+        path, values, checkpoint = parse_stream_write(without_added(self._options))
+        return KafkaLogStreamWriter(
+            path, values, schema, overwrite=overwrite, checkpoint=checkpoint, now_ms=time.time_ns() // 1_000_000
         )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)

@@ -75,7 +75,10 @@ class KafkaTopicDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
         """Return the writer of a stream: at least once; exactly once is ``kafkaframes.spark.write_topic``."""
-        from kafkaframes.spark.topic_stream_writer import KafkaTopicStreamWriter
+        try:
+            from kafkaframes.spark.topic_stream_writer import KafkaTopicStreamWriter
+        except ImportError as error:  # DataSourceStreamArrowWriter is of a later Spark
+            raise OptionError(f"kafka-topic as a stream's sink needs Spark 4.2 or later ({error})") from error
 
         return KafkaTopicStreamWriter(TopicWriteOptions.parse(without_added(self._options)), _types_of(schema))
 

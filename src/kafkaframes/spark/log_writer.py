@@ -63,22 +63,15 @@ class KafkaLogWriter(DataSourceArrowWriter):
         directory = Path(self.staging) / f"task-{number:06}-{uuid.uuid4().hex}"
         with atomic.writing(directory):
             directory.mkdir()
-        try:
-            writer = RunWriter(directory, self.settings, task=number)
-            for rows in iterator:
-                writer.add(_known(rows))
-            return TaskRuns(number, writer.finish())
-        except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
-            raise
+        return TaskRuns(number, write_runs(iterator, directory, self.settings, task=number))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Put all runs into the log, those of a partition in the order of the tasks."""
         tasks = sorted((one for one in messages if isinstance(one, TaskRuns)), key=lambda one: one.task)
         runs = [run for one in tasks for run in one.runs]
         try:
-            _check_there(runs)
-            Commit(self.target, self.settings, self.overwrite, new_topic_id, _in_threads).commit(runs)
+            check_there(runs)
+            Commit(self.target, self.settings, self.overwrite, new_topic_id, in_threads).commit(runs)
         finally:
             shutil.rmtree(self.staging, ignore_errors=True)
 
@@ -87,13 +80,30 @@ class KafkaLogWriter(DataSourceArrowWriter):
         shutil.rmtree(self.staging, ignore_errors=True)
 
 
+def write_runs(rows: Iterable[pa.RecordBatch], directory: Path, settings: WriteSettings, *, task: int) -> list[Run]:
+    """Write one task's rows into a directory of its own, which goes again if they cannot be written."""
+    try:
+        writer = RunWriter(directory, settings, task=task)
+        for batch in rows:
+            writer.add(_known(batch))
+        return writer.finish()
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
 def _known(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return the columns that are written; a column of nulls only is as good as none."""
     names = [field.name for field in rows.schema if field.name in COLUMN_TYPES and not pa.types.is_null(field.type)]
     return rows.select(names)
 
 
-def _check_there(runs: Iterable[Run]) -> None:
+def check_there(runs: Iterable[Run]) -> None:
+    """See that what the tasks wrote can be seen here.
+
+    Raises:
+        LogDirError: workers and driver see different files.
+    """
     for run in runs:
         path = Path(run.path)
         if not path.exists() or path.stat().st_size != run.size_bytes:
@@ -101,7 +111,7 @@ def _check_there(runs: Iterable[Run]) -> None:
             raise LogDirError(reason, file=run.path)
 
 
-def _in_threads(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+def in_threads(function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
     """Carry out the tasks of a commit side by side: they copy without Python's lock, and wait for the disk."""
     if len(tasks) < 2:
         return [function(task) for task in tasks]

@@ -18,6 +18,9 @@ from kafkaframes.spark.columns import RECORDS
 from kafkaframes.spark.options import parse_size
 
 
+_SPARKS = frozenset({"checkpointlocation", "queryname"})
+
+
 @dataclass(frozen=True, slots=True)
 class WriteOption:
     """One option: its name, the setting it fills, how its text is read."""
@@ -111,6 +114,18 @@ def parse_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         )
     WriteSettings(now_ms=0, **values)
     return path, values
+
+
+def parse_stream_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any], str]:
+    """Return path, settings and checkpoint of a stream's sink: Spark hands over its own options too.
+
+    Raises:
+        OptionError: as ``parse_write``.
+    """
+    given = {name.lower(): text for name, text in options.items()}
+    rest = {name: text for name, text in options.items() if name.lower() not in _SPARKS}
+    path, values = parse_write(rest)
+    return path, values, given.get("checkpointlocation", "")
 
 
 def _unknown(name: str) -> str:

@@ -3,5 +3,6 @@
 from kafkaframes.restore.writing.commit import Commit, Target
 from kafkaframes.restore.writing.runs import Run, RunWriter
 from kafkaframes.restore.writing.settings import WriteSettings
+from kafkaframes.restore.writing.stream_marks import StreamBatch
 
-__all__ = ["Commit", "Run", "RunWriter", "Target", "WriteSettings"]
+__all__ = ["Commit", "Run", "RunWriter", "StreamBatch", "Target", "WriteSettings"]

@@ -37,6 +37,7 @@ from kafkaframes.restore.kraft import TopicLayout, bootstrap_checkpoint, told_nu
 from kafkaframes.restore.writing.assembling import PartitionTask, write_partition
 from kafkaframes.restore.writing.runs import Run
 from kafkaframes.restore.writing.settings import WriteSettings
+from kafkaframes.restore.writing.stream_marks import StreamBatch, is_committed, mark_files
 from kafkaframes.rewrite.in_place import broker_lock
 
 RunTasks = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
@@ -101,6 +102,7 @@ class Commit:
         overwrite: what is there goes.
         new_id: makes the id of a new topic.
         run: carries out one task for each partition.
+        batch: the micro-batch of a stream that this is: where it is in the directory already, nothing is done.
     """
 
     target: Target
@@ -108,6 +110,7 @@ class Commit:
     overwrite: bool
     new_id: Callable[[], str]
     run: RunTasks
+    batch: StreamBatch | None = None
 
     def commit(self, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
         """Write the partitions; ``runs`` are in the order of the log.
@@ -119,11 +122,22 @@ class Commit:
         top = Path(self.target.path)
         with atomic.locked(top):
             finish_exchange(top)
+            if self._is_there(top):
+                return {}
             if not self.target.exists and not (top.exists() and any(top.iterdir())):
                 return self._anew(top, runs)
             if self.overwrite:
                 return self._over(top, runs)
             return self._behind(top, runs)
+
+    def _is_there(self, top: Path) -> bool:
+        """Tell whether this batch of a stream was committed before; what a killed commit left is moved first."""
+        if self.batch is None:
+            return False
+        if (top / COMMITTED).exists():
+            with broker_lock(top):
+                finish_append(top)
+        return is_committed(top, self.batch)
 
     # --------------------------------------------------------------------------------------------- a new directory
 
@@ -132,7 +146,7 @@ class Commit:
             if top.exists():
                 top.rmdir()  # it is empty
         with atomic.unfinished(top) as directory:
-            return self._fill(directory, runs)
+            return self._fill(directory, runs, marks=top)
 
     def _over(self, top: Path, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
         """Write a new directory beside the old one, then change their names; the old one goes last."""
@@ -142,14 +156,15 @@ class Commit:
             if new.exists():  # of a commit that was killed
                 shutil.rmtree(new)
             with atomic.unfinished(new) as directory:
-                written = self._fill(directory, runs)
+                written = self._fill(directory, runs, marks=top)
             top.rename(old)
             new.rename(top)
             atomic.sync(top.parent)
             shutil.rmtree(old)
         return written
 
-    def _fill(self, directory: Path, runs: Sequence[Run]) -> dict[TopicPartition, WrittenPartition]:
+    def _fill(self, directory: Path, runs: Sequence[Run], *, marks: Path) -> dict[TopicPartition, WrittenPartition]:
+        """Write a whole log directory; ``marks``: the directory whose place it takes."""
         tasks = list(self._tasks(directory, runs, {}, {}))
         written = {task.partition: one for task, one in zip(tasks, self.run(write_partition, tasks), strict=True)}
         ends = {
@@ -164,6 +179,7 @@ class Commit:
         )
         layouts = _layouts((task.partition, task.topic_id, written[task.partition].epochs) for task in tasks)
         write_all(directory, node_files(node, layouts, now_ms=self.settings.now_ms))
+        write_all(directory, mark_files(marks, self.batch))
         write_all(directory, iter([(atomic.SUCCESS, b"")]))
         return written
 
@@ -219,6 +235,7 @@ class Commit:
                 }
                 write_all(directory, _moved_checkpoints(log, written))
                 write_all(directory, self._metadata(log, present, tasks, written))
+                write_all(directory, mark_files(top, self.batch))
             finish_append(top)
         return written
 

@@ -1,0 +1,121 @@
+"""``df.writeStream.format("kafka-log")``: each micro-batch into a log directory, exactly once.
+
+Spark makes this writer twice for each micro-batch, in two planner processes: once for the tasks, once for ``commit`` or
+``abort``. So making it does nothing, and what both must know is computed from what both are given, or travels in the
+tasks' messages:
+
+* the staging directory is named by the path, the checkpoint and the batch; each attempt of a task has a directory of
+  its own in it, of which the commit takes those that Spark names, and removes all;
+* the query's id comes with the messages; the commit puts it and the batch's number into the log directory together
+  with the rows (``restore/writing/stream_marks.py``). A batch that is sent again after its commit is thus known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.files import atomic
+from kafkaframes.restore.writing import Commit, Run, StreamBatch, Target, WriteSettings
+from kafkaframes.spark.log_writer import STAGING, check_there, in_threads, new_topic_id, write_runs
+from kafkaframes.spark.write_options import check_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # Spark's names of what a task may ask
+_NAME_LENGTH: Final = 16
+
+
+@dataclass
+class StreamTaskRuns(WriterCommitMessage):
+    """What one task wrote, and for which query."""
+
+    task: int
+    query_id: str
+    runs: list[Run]
+
+
+class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
+    """One micro-batch's writer."""
+
+    def __init__(
+        self,
+        path: str,
+        values: Mapping[str, Any],
+        schema: StructType,
+        *,
+        overwrite: bool,
+        checkpoint: str,
+        now_ms: int,
+    ) -> None:
+        """``overwrite``: each micro-batch takes the place of all (output mode complete)."""
+        self.target = Target.look(path)
+        counts = {} if overwrite else dict(self.target.counts)
+        self.settings = WriteSettings(now_ms=now_ms, partitions=counts, **values)
+        check_columns({field.name: field.dataType.simpleString() for field in schema}, self.settings)
+        self.overwrite = overwrite
+        self._query = hashlib.sha256(f"{self.target.path}\0{checkpoint}".encode()).hexdigest()[:_NAME_LENGTH]
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write one attempt of a task as runs."""
+        context = TaskContext.get()
+        if context is None:
+            raise LogDirError("a stream is written by Spark's tasks only", file=self.target.path)
+        query_id, batch_id = (context.getLocalProperty(name) for name in (_QUERY_ID, _BATCH_ID))
+        if query_id is None or batch_id is None:
+            raise LogDirError(f"Spark does not tell {_QUERY_ID} and {_BATCH_ID}", file=self.target.path)
+        number = context.partitionId()
+        directory = self._staging(int(batch_id)) / f"{query_id}-task-{number:06}-{uuid.uuid4().hex}"
+        with atomic.writing(directory):
+            directory.mkdir(parents=True)
+        return StreamTaskRuns(number, query_id, write_runs(iterator, directory, self.settings, task=number))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        """Put all runs into the log, those of a partition in the order of the tasks, unless they are there."""
+        tasks = sorted((one for one in messages if isinstance(one, StreamTaskRuns)), key=lambda one: one.task)
+        runs = [run for one in tasks for run in one.runs]
+        if runs or (self.overwrite and tasks):
+            check_there(runs)
+            batch = StreamBatch(tasks[0].query_id, batchId)
+            Commit(self.target, self.settings, self.overwrite, new_topic_id, in_threads, batch).commit(runs)
+        self._clean(tasks, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        """Remove what the tasks wrote."""
+        self._clean([one for one in messages if isinstance(one, StreamTaskRuns)], batchId)
+
+    def _staging(self, batch_id: int | str) -> Path:
+        top = Path(self.target.path)
+        return top.with_name(f"{top.name}{STAGING}-stream-{self._query}-{batch_id}")
+
+    def _clean(self, tasks: Iterable[StreamTaskRuns], batch_id: int) -> None:
+        """Remove what attempts of this batch and of those before it left, also those that Spark knows nothing of.
+
+        Two queries that write to one path without an option ``checkpointLocation`` meet in a staging directory; the
+        query's id, where a task has told it, keeps them apart.
+        """
+        mine = next((f"{one.query_id}-" for one in tasks), "")
+        prefix = self._staging("").name
+        parent = Path(self.target.path).parent
+        for name in os.listdir(parent) if parent.is_dir() else ():
+            number = name.removeprefix(prefix)
+            if name == number or not number.isdigit() or int(number) > batch_id:
+                continue
+            for attempt in (parent / name).iterdir():
+                if attempt.name.startswith(mine):
+                    shutil.rmtree(attempt, ignore_errors=True)
+            with suppress(OSError):  # another query's are still in it
+                (parent / name).rmdir()

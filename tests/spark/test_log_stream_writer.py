@@ -1,0 +1,80 @@
+"""``df.writeStream.format("kafka-log")``: each row once, through failed tasks, killed workers and repeated batches."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.spark.test_following import append
+
+from kafkaframes.dump.verify import verify
+from kafkaframes.log.discover import discover
+from kafkaframes.restore.writing.stream_marks import read_marks
+
+pytestmark = pytest.mark.spark
+
+
+def run(spark, folder: Path, change=None, **options) -> None:
+    """Follow ``folder/in`` into ``folder/out`` until all is there."""
+    stream = spark.readStream.format("kafka-log").option("startingOffsets", "earliest")
+    frame = stream.option("columns", "key,value,offset").load(str(folder / "in"))
+    frame = frame.selectExpr("key", "CAST(offset AS string) AS value")
+    if change is not None:
+        frame = frame.mapInArrow(change, frame.schema)
+    writer = frame.writeStream.format("kafka-log").options(topic="t", numPartitions=2, **options)
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+    assert writer.start(str(folder / "out")).awaitTermination(90)
+
+
+def values(spark, folder: Path) -> list[int]:
+    rows = spark.read.format("kafka-log").option("columns", "value").load(str(folder / "out")).collect()
+    return sorted(int(row.value) for row in rows)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def fail(batches):
+    yield from batches
+    raise ValueError("a task fails")
+
+
+def die(batches):
+    yield from batches
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_rows_are_there_once_after_failures_and_batches_that_are_repeated(spark, tmp_path):
+    (tmp_path / "in").mkdir()
+    append(tmp_path / "in", 0, 50)
+    for change, message in ((fail, "a task fails"), (die, "Python worker exited|crashed|SparkException")):
+        with pytest.raises(Exception, match=message):
+            run(spark, tmp_path, change)
+        assert names(tmp_path) == {"in", "checkpoint"}
+    run(spark, tmp_path)
+    append(tmp_path / "in", 50, 30, roll=True)
+    run(spark, tmp_path)
+    assert values(spark, tmp_path) == list(range(80))
+    commits = tmp_path / "checkpoint" / "commits"
+    newest = max(int(name) for name in names(commits) if name.isdigit())
+    for name in (str(newest), f".{newest}.crc"):  # as if the query had been killed before it noted its commit
+        (commits / name).unlink()
+    run(spark, tmp_path)
+    assert values(spark, tmp_path) == list(range(80))
+    assert names(tmp_path) == {"in", "out", "checkpoint"}
+    assert list(read_marks(tmp_path / "out").values()) == [newest]
+    assert verify(discover(str(tmp_path / "out")), deep=True).findings == []
+
+
+def test_output_mode_complete_takes_the_place_of_what_was_there(spark, tmp_path):
+    (tmp_path / "in").mkdir()
+    append(tmp_path / "in", 0, 30)
+    stream = spark.readStream.format("kafka-log").option("startingOffsets", "earliest").load(str(tmp_path / "in"))
+    counts = stream.groupBy("topic").count().selectExpr("CAST(topic AS binary) key", "CAST(count AS string) value")
+    for total in (30, 50):
+        writer = counts.writeStream.format("kafka-log").outputMode("complete").option("topic", "counts")
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+        assert writer.start(str(tmp_path / "out")).awaitTermination(90)
+        assert values(spark, tmp_path) == [total]
+        append(tmp_path / "in", 30, 20)
