@@ -91,3 +91,8 @@ def test_groups_and_settings(run):
 def test_mistakes_are_one_line(run, command, stdin, error, reason):
     with pytest.raises(error, match=reason):
         run(command, stdin=stdin)
+
+
+def test_records_in_the_format_of_old_clients(run):
+    run("produce old --record-format 0", stdin=b"one\n")
+    assert run("consume old -e", "-f", r"%T %s\n").output == "-1 one\n"

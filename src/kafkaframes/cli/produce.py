@@ -53,7 +53,7 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
 
     settings = settings_of(servers, properties) | {"compression.type": given["codec"]}
     if given["record_format"] is not None:
-        settings["message_format"] = given["record_format"]
+        settings["record_format"] = given["record_format"]
     count = 0
     with Producer(**settings) as producer:
         for table in _tables(file, given):

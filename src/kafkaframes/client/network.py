@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from kafkaframes.client import sasl, versions
+from kafkaframes.client.security.tls import context_of
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.connection import ClientConnection, needs_fallback
 from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, error_code
@@ -111,7 +112,7 @@ class Connection:
 
     @classmethod
     async def _opened(cls, host: str, port: int, settings: ClientSettings, where: str) -> Connection:
-        context = _ssl_context(settings) if settings.uses_tls else None
+        context = context_of(settings) if settings.uses_tls else None
         framed = ClientConnection(
             client_id=settings.client_id, max_response_bytes=settings.max_response_bytes, specs=settings.specs
         )
@@ -227,6 +228,7 @@ class Connection:
                 handshake.error_code,
                 f"{self._wire.where} does not take {settings.sasl_mechanism}; it takes {known}",
             )
+        token = await _token(settings) if settings.sasl_mechanism == "OAUTHBEARER" else ""
         exchange = sasl.exchange_for(
             settings.sasl_mechanism,
             settings.sasl_username or "",
@@ -234,7 +236,6 @@ class Connection:
             token=lambda: token,
             nonce=lambda: secrets.token_urlsafe(24),
         )
-        token = await _token(settings) if settings.sasl_mechanism == "OAUTHBEARER" else ""
         step = next(exchange)
         lifetime_ms = 0
         while True:
@@ -267,17 +268,6 @@ async def _token(settings: ClientSettings) -> str:
         return given or ""
     made = await asyncio.to_thread(given)
     return str(await made if inspect.isawaitable(made) else made)
-
-
-def _ssl_context(settings: ClientSettings) -> ssl.SSLContext:
-    if settings.ssl_context is not None:
-        context: ssl.SSLContext = settings.ssl_context
-        return context
-    context = ssl.create_default_context(cafile=settings.ssl_cafile)
-    context.check_hostname = settings.ssl_check_hostname
-    if settings.ssl_certfile:
-        context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, settings.ssl_password)
-    return context
 
 
 def _own_version() -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self
 
+from kafkaframes.client.security.logins import resolved
 from kafkaframes.errors import OptionError
 from kafkaframes.messages.registry import Specs, message, specs_by_name, with_catalog
 from kafkaframes.spec.releases import release
@@ -46,11 +47,30 @@ class ClientSettings:
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
     sasl_oauthbearer_token: str | Callable[[], str] | None = field(default=None, repr=False)
+    sasl_jaas_config: str | None = field(default=None, repr=False)
+    sasl_login_callback_handler_class: str | None = None
+    sasl_kerberos_service_name: str | None = None
+    sasl_oauthbearer_token_provider: str | None = None  # module:function
+    sasl_oauthbearer_token_endpoint_url: str | None = None
+    sasl_oauthbearer_client_credentials_client_id: str | None = None
+    sasl_oauthbearer_client_credentials_client_secret: str | None = field(default=None, repr=False)
+    sasl_oauthbearer_scope: str | None = None
+    sasl_oauthbearer_header_urlencode: bool = False
     ssl_cafile: str | None = None
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
     ssl_password: str | None = field(default=None, repr=False)
     ssl_check_hostname: bool = True
+    ssl_endpoint_identification_algorithm: str = "https"  # empty: a certificate may name another host
+    ssl_truststore_location: str | None = None
+    ssl_truststore_type: str = "JKS"
+    ssl_truststore_password: str | None = field(default=None, repr=False)
+    ssl_truststore_certificates: str | None = field(default=None, repr=False)
+    ssl_keystore_location: str | None = None
+    ssl_keystore_type: str = "JKS"
+    ssl_keystore_password: str | None = field(default=None, repr=False)
+    ssl_keystore_key: str | None = field(default=None, repr=False)
+    ssl_keystore_certificate_chain: str | None = field(default=None, repr=False)
     ssl_context: Any = field(default=None, repr=False)
     specs: Specs | None = field(default=None, repr=False)
 
@@ -67,6 +87,8 @@ class ClientSettings:
         if not self.servers:
             raise OptionError("bootstrap_servers is empty: give host:port, or several with commas")
         choices("security_protocol", self.security_protocol, SECURITY_PROTOCOLS)
+        for name, value in resolved(self).items():
+            object.__setattr__(self, name, value)
         choices("sasl_mechanism", self.sasl_mechanism, SASL_MECHANISMS)
         if self.security_protocol.startswith("SASL"):
             self._check_sasl()
@@ -74,9 +96,14 @@ class ClientSettings:
     def _check_sasl(self) -> None:
         if self.sasl_mechanism == "OAUTHBEARER":
             if self.sasl_oauthbearer_token is None:
-                raise OptionError("sasl_mechanism OAUTHBEARER needs sasl_oauthbearer_token: a token, or a function")
+                raise OptionError(
+                    "sasl_mechanism OAUTHBEARER needs sasl_oauthbearer_token (a token, or a function), "
+                    "sasl.oauthbearer.token.provider=module:function, or sasl.oauthbearer.token.endpoint.url"
+                )
         elif self.sasl_username is None or self.sasl_password is None:
-            raise OptionError(f"sasl_mechanism {self.sasl_mechanism} needs sasl_username and sasl_password")
+            raise OptionError(
+                f"sasl_mechanism {self.sasl_mechanism} needs sasl_username and sasl_password, or sasl.jaas.config"
+            )
 
     @property
     def servers(self) -> list[tuple[str, int]]:
@@ -208,6 +235,9 @@ _ALIASES: Final = {
     "ssl.certificate.location": "ssl_certfile",
     "ssl.key.location": "ssl_keyfile",
     "ssl.key.password": "ssl_password",
+    "ssl.ca.pem": "ssl_truststore_certificates",
+    "sasl.oauthbearer.client.id": "sasl_oauthbearer_client_credentials_client_id",
+    "sasl.oauthbearer.client.secret": "sasl_oauthbearer_client_credentials_client_secret",
     "compression.codec": "compression_type",
     "request.required.acks": "acks",
     "fetch.wait.max.ms": "fetch_max_wait_ms",

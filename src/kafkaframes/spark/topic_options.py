@@ -116,8 +116,8 @@ class TopicWriteOptions:
         """
         client, given = _split(options, WRITE_OPTIONS)
         values = {WRITE_OPTIONS[name].field: _parsed(WRITE_OPTIONS[name], text) for name, text in given.items()}
-        if "message_format" in values:
-            client["message_format"] = values.pop("message_format")
+        if "record_format" in values:
+            client["record_format"] = values.pop("record_format")
         return cls(client=_checked_client(client, ProducerSettings), **values)
 
 
@@ -199,8 +199,8 @@ _WRITE_ROWS: Final = (
         "exactly-once: a write is one Kafka transaction, which commits when all of Spark's tasks have succeeded",
     ),
     Option("sink", "sink", str, "sink", "exactly-once: names this sink among several of one query"),
-    Option("recordFormat", "message_format", int, "", "0, 1 or 2, for old brokers and their readers"),
-    Option("messageFormat", "message_format", int, "", "the same, under the name that brokers' settings have"),
+    Option("recordFormat", "record_format", int, "", "0, 1 or 2, for old brokers and their readers"),
+    Option("messageFormat", "record_format", int, "", "the same, under the name that brokers' settings have"),
     Option("includeHeaders", "include_headers", _boolean, "false", "taken for Spark's sake: headers are written"),
 )
 WRITE_OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in _WRITE_ROWS}

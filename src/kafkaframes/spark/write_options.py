@@ -17,7 +17,6 @@ from kafkaframes.restore.writing.settings import DEFAULT_MAX_MESSAGE_BYTES, Writ
 from kafkaframes.spark.columns import RECORDS
 from kafkaframes.spark.options import parse_size
 
-
 _SPARKS = frozenset({"checkpointlocation", "queryname"})
 
 

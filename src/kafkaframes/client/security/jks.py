@@ -1,0 +1,152 @@
+"""Read Java's own key store format, JKS: certificates that are trusted, and private keys with their chains.
+
+The format is that of ``keytool -storetype JKS`` (and of the JDK before 9): big-endian, 0xFEEDFEED, entries, and a SHA-1
+of the password and all of it at the end. Keys are hidden by a chain of SHA-1 digests; none of this resists an
+attacker, the file's permissions have to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from typing import Final
+
+from kafkaframes.errors import DecodeError, OptionError
+
+MAGIC: Final = b"\xfe\xed\xfe\xed"
+_DIGEST_BYTES: Final = 20
+_SALT_BYTES: Final = 20
+_SECRET: Final = b"Mighty Aphrodite"  # the digest begins with the password and these words, so that it is a keyed one
+_PRIVATE_KEY, _CERTIFICATE = 1, 2
+_SEQUENCE, _OCTETS = 0x30, 0x04
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateKey:
+    """An entry with a key, still hidden; ``chain``: certificates in DER, the key's own first."""
+
+    alias: str
+    protected: bytes
+    chain: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStore:
+    """The entries of a store, in their order; certificates are DER."""
+
+    keys: tuple[PrivateKey, ...]
+    certificates: tuple[bytes, ...]
+
+
+class _Reader:
+    """Takes bytes from the front; each length is checked against what is left."""
+
+    def __init__(self, raw: bytes, position: int = 0) -> None:
+        self.raw = raw
+        self.position = position
+
+    def take(self, count: int) -> bytes:
+        if count > len(self.raw) - self.position:
+            raise DecodeError(f"need {count} bytes, {len(self.raw) - self.position} left", position=self.position)
+        start, self.position = self.position, self.position + count
+        return self.raw[start : self.position]
+
+    def number(self, width: int) -> int:
+        return int.from_bytes(self.take(width), "big")
+
+    def text(self) -> str:
+        return self.take(self.number(2)).decode("utf-8", "replace")
+
+    def sized(self) -> bytes:
+        return self.take(self.number(4))
+
+
+def read(raw: bytes, password: str | None) -> KeyStore:
+    """Read a store.
+
+    Args:
+        raw: the whole file.
+        password: of the store; without one its digest is not checked, as in Java.
+
+    Raises:
+        OptionError: the password is wrong, or the file was changed.
+        DecodeError: it is no JKS store, or damaged; ``position`` is the byte.
+    """
+    if len(raw) < len(MAGIC) + 8 + _DIGEST_BYTES or not raw.startswith(MAGIC):
+        raise DecodeError("no JKS key store", position=0)
+    body, digest = raw[:-_DIGEST_BYTES], raw[-_DIGEST_BYTES:]
+    if password is not None:
+        made = hashlib.sha1(_utf16(password) + _SECRET + body, usedforsecurity=False).digest()
+        if not hmac.compare_digest(made, digest):
+            raise OptionError("the store's password is wrong, or the store was changed")
+    reader = _Reader(body, len(MAGIC))
+    version = reader.number(4)
+    if version not in (1, 2):
+        raise DecodeError(f"JKS version {version}; there are 1 and 2", position=len(MAGIC))
+    keys, certificates = [], []
+    for _ in range(reader.number(4)):
+        start = reader.position
+        kind, alias = reader.number(4), reader.text()
+        reader.take(8)  # when it was made
+        if kind == _PRIVATE_KEY:
+            protected = reader.sized()
+            chain = tuple(_certificate(reader, version) for _ in range(reader.number(4)))
+            keys.append(PrivateKey(alias, protected, chain))
+        elif kind == _CERTIFICATE:
+            certificates.append(_certificate(reader, version))
+        else:
+            raise DecodeError(f"an entry of kind {kind}", position=start)
+    return KeyStore(tuple(keys), tuple(certificates))
+
+
+def unhide(protected: bytes, password: str) -> bytes:
+    """Return a private key as PKCS#8 in DER.
+
+    Raises:
+        OptionError: the key's password is wrong.
+        DecodeError: the entry is damaged.
+    """
+    outer = _Reader(_value(_Reader(protected), _SEQUENCE))
+    _value(outer, _SEQUENCE)  # the algorithm: there is but one in JKS
+    hidden = _value(outer, _OCTETS)
+    if len(hidden) < _SALT_BYTES + _DIGEST_BYTES:
+        raise DecodeError("a hidden key without salt or digest", position=0)
+    salt, secret, digest = hidden[:_SALT_BYTES], hidden[_SALT_BYTES:-_DIGEST_BYTES], hidden[-_DIGEST_BYTES:]
+    word, stream, block = _utf16(password), bytearray(), salt
+    while len(stream) < len(secret):
+        block = hashlib.sha1(word + block, usedforsecurity=False).digest()
+        stream += block
+    plain = bytes(a ^ b for a, b in zip(secret, stream, strict=False))
+    if not hmac.compare_digest(hashlib.sha1(word + plain, usedforsecurity=False).digest(), digest):
+        raise OptionError("the key's password is wrong")
+    return plain
+
+
+def _certificate(reader: _Reader, version: int) -> bytes:
+    start = reader.position
+    kind = reader.text() if version > 1 else "X.509"
+    if kind not in ("X.509", "X509"):
+        raise DecodeError(f"a certificate of kind {kind!r}", position=start)
+    return reader.sized()
+
+
+def _value(reader: _Reader, tag: int) -> bytes:
+    """Return the contents of a DER value."""
+    start = reader.position
+    if reader.number(1) != tag:
+        raise DecodeError(f"no DER value of tag {tag:#x}", position=start)
+    length = reader.number(1)
+    if length & 0x80:
+        width = length & 0x7F
+        if not 1 <= width <= 4:
+            raise DecodeError("a DER length that no key has", position=start)
+        length = reader.number(width)
+    return reader.take(length)
+
+
+def _utf16(password: str) -> bytes:
+    return password.encode("utf-16-be")
+
+
+__all__ = ["MAGIC", "KeyStore", "PrivateKey", "read", "unhide"]

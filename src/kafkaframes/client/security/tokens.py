@@ -1,0 +1,130 @@
+"""Where bearer tokens come from: OpenID Connect's client credentials (KIP-768), or a function named by the user.
+
+A token is kept until four fifths of its life are over, for all connections of a process. Everything here blocks; the
+client calls it in a thread.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kafkaframes.errors import NetworkError, OptionError
+
+_ANSWER_SECONDS: Final = 10.0
+_LARGEST_ANSWER: Final = 1 << 20
+_TRIES: Final = 3
+_FRESH: Final = 0.8  # of its life a token is taken again
+_LIFE_UNKNOWN: Final = 60.0
+
+
+@dataclass(frozen=True)
+class ClientCredentials:
+    """Fetches tokens from an endpoint for a client's id and secret (RFC 6749, 4.4).
+
+    Attributes:
+        url: of the token endpoint, https or http.
+        scope: asked for; none by default.
+        encodes: id and secret are URL-encoded before they are put together (``sasl.oauthbearer.header.urlencode``).
+        authorities: PEM certificates that the endpoint's may come from; the system's otherwise.
+    """
+
+    url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str | None = None
+    encodes: bool = False
+    authorities: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        parts = urllib.parse.urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise OptionError("sasl.oauthbearer.token.endpoint.url is no http(s) URL")
+
+    def __call__(self) -> str:
+        """Return a token that is fresh.
+
+        Raises:
+            NetworkError: the endpoint does not answer, or gives none; what it said, without secrets.
+        """
+        with _lock:
+            known = _tokens.get(self)
+            if known is not None and time.monotonic() < known[1]:
+                return known[0]
+            token, life = self._fetch()
+            _tokens[self] = token, time.monotonic() + life * _FRESH
+            return token
+
+    def _fetch(self) -> tuple[str, float]:
+        for attempt in range(_TRIES):
+            try:
+                return self._ask()
+            except urllib.error.HTTPError as error:
+                said = error.read(500).decode(errors="replace")
+                if error.code < 500 or attempt == _TRIES - 1:
+                    raise NetworkError(f"{self.url} gives no token: {error.code} {error.reason} {said}") from None
+            except (urllib.error.URLError, OSError, ValueError, KeyError, TypeError) as error:
+                if attempt == _TRIES - 1:
+                    raise NetworkError(f"{self.url} gives no token: {error!r}") from None
+            time.sleep(0.2 * 2**attempt)
+        raise AssertionError("unreachable")
+
+    def _ask(self) -> tuple[str, float]:
+        given = (self.client_id, self.client_secret)
+        quoted = [urllib.parse.quote_plus(one) for one in given] if self.encodes else given
+        secret = base64.b64encode(":".join(quoted).encode()).decode()
+        form = {"grant_type": "client_credentials", **({"scope": self.scope} if self.scope else {})}
+        request = urllib.request.Request(
+            self.url,
+            urllib.parse.urlencode(form).encode(),
+            {
+                "Authorization": f"Basic {secret}",
+                "Accept": "application/json",
+                "Content-Type": "application/x-www-form-urlencoded",
+            },
+        )
+        context = ssl.create_default_context(cadata=self.authorities) if self.url.startswith("https") else None
+        with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS, context=context) as answer:
+            said: Any = json.loads(answer.read(_LARGEST_ANSWER))
+        token = said["access_token"]
+        if not isinstance(token, str) or not token:
+            raise ValueError("access_token is no text")
+        return token, float(said.get("expires_in") or _LIFE_UNKNOWN)
+
+
+_tokens: dict[ClientCredentials, tuple[str, float]] = {}
+_lock = threading.Lock()
+
+
+def named_provider(name: str) -> Callable[[], Any]:
+    """Return the function ``module:function``; it takes nothing and gives a token.
+
+    Raises:
+        OptionError: there is none.
+    """
+    module, colon, attribute = name.partition(":")
+    if not (colon and module and attribute):
+        raise OptionError(f"sasl.oauthbearer.token.provider={name}: module:function is wanted")
+    try:
+        found: Any = importlib.import_module(module)
+        for step in attribute.split("."):
+            found = getattr(found, step)
+    except (ImportError, AttributeError) as error:
+        raise OptionError(f"sasl.oauthbearer.token.provider={name}: {error}") from None
+    if not callable(found):
+        raise OptionError(f"sasl.oauthbearer.token.provider={name}: is no function")
+    provider: Callable[[], Any] = found
+    return provider
+
+
+__all__ = ["ClientCredentials", "named_provider"]

@@ -1,0 +1,269 @@
+"""Security as Java's clients are told it, beside our broker with SASL and TLS: what opens, and what is refused how."""
+
+import http.server
+import json
+import threading
+from base64 import b64encode
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.security.options import Security
+from kafkaframes.broker.security.tls import server_context
+from kafkaframes.client import Admin
+from kafkaframes.client.sasl import unsecured_token
+from kafkaframes.client.security import jaas, jks
+from kafkaframes.client.settings import ClientSettings
+from kafkaframes.errors import DecodeError, KafkaframesError, NetworkError, OptionError
+
+STORES = Path(__file__).parent / "stores"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "kafkashaded.org.apache.kafka.common.security.scram.ScramLoginModule"
+BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+LOGIN = 'required username="alice" password="s;\\"1";'
+
+
+def store(name: str) -> str:
+    return str(STORES / name)
+
+
+def text(name: str) -> str:
+    return (STORES / name).read_text()
+
+
+@pytest.fixture(scope="module")
+def secure():
+    """A broker that wants TLS, a client's certificate, and SASL."""
+    context = server_context(
+        store("server-cert.pem"), store("server-key.pem"), authorities=store("client-cert.pem"), needs_client=True
+    )
+    with Broker(security=Security(users={"alice": 's;"1'}, tls=context)) as broker:
+        yield broker.bootstrap_servers
+
+
+def topics(servers: str, **settings: str) -> list[str]:
+    given = {name.replace("_", "."): value for name, value in settings.items()}
+    with Admin(bootstrap_servers=servers, **{"default.api.timeout.ms": "5000", **given}) as admin:
+        return admin.list_topics()
+
+
+TRUST = {
+    "jks": {"ssl_truststore_location": store("trust.jks"), "ssl_truststore_password": "secret1"},
+    "jks, unchecked": {"ssl_truststore_location": store("trust.jks")},
+    "p12": {
+        "ssl_truststore_location": store("trust.p12"),
+        "ssl_truststore_password": "secret1",
+        "ssl_truststore_type": "PKCS12",
+    },
+    "pem": {"ssl_truststore_location": store("server-cert.pem"), "ssl_truststore_type": "PEM"},
+    "text": {"ssl_truststore_certificates": text("server-cert.pem"), "ssl_truststore_type": "PEM"},
+    "one line": {"ssl_truststore_certificates": text("server-cert.pem").replace("\n", " ")},
+}
+OWN = {
+    "jks": {
+        "ssl_keystore_location": store("client.jks"),
+        "ssl_keystore_password": "secret1",
+        "ssl_key_password": "secret2",
+    },
+    "p12": {"ssl_keystore_location": store("client.p12"), "ssl_keystore_password": "secret1"},
+    "text": {
+        "ssl_keystore_type": "PEM",
+        "ssl_keystore_key": text("client-key.pem"),
+        "ssl_keystore_certificate_chain": text("client-cert.pem"),
+    },
+    "encrypted": {
+        "ssl_keystore_type": "PEM",
+        "ssl_keystore_key": text("client-key-encrypted.pem"),
+        "ssl_keystore_certificate_chain": text("client-cert.pem"),
+        "ssl_key_password": "secret2",
+    },
+}
+SASL = {
+    "plain": {"sasl_mechanism": "PLAIN", "sasl_jaas_config": f"{PLAIN} {LOGIN}"},
+    "scram": {"sasl_mechanism": "SCRAM-SHA-512", "sasl_jaas_config": f"{SCRAM} {LOGIN}"},
+    "unsecured": {
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_jaas_config": f'{BEARER} required unsecuredLoginStringClaim_sub="alice";',
+    },
+    "function": {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token_provider": f"{__name__}:give_token"},
+}
+WAYS = [
+    *((trust, "jks", "plain") for trust in TRUST),
+    *(("pem", own, "scram") for own in OWN),
+    *(("text", "text", login) for login in SASL),
+]
+
+
+def give_token() -> str:
+    return unsecured_token("bob", now_s=1_700_000_000, lifetime_s=10**9)
+
+
+@pytest.mark.parametrize(("trust", "own", "login"), WAYS)
+def test_every_kind_of_store_and_login_opens(secure, trust, own, login):
+    assert topics(secure, security_protocol="SASL_SSL", **TRUST[trust], **OWN[own], **SASL[login]) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"ssl_truststore_password": "wrong"}, r"ssl\.truststore\.location=.*password is wrong"),
+        ({"ssl_truststore_location": store("nothing.jks")}, "cannot be read: No such file"),
+        ({"ssl_truststore_location": store("client-key.pem")}, "no certificates in it"),
+        ({"ssl_truststore_location": store("README.md")}, "is no PEM, JKS or PKCS#12 store"),
+        ({"ssl_truststore_type": "BKS"}, r"ssl\.truststore\.type is 'BKS'; there are PEM, JKS, PKCS12"),
+        ({"ssl_truststore_location": store("trust.p12"), "ssl_truststore_password": "no"}, "password is wrong"),
+        ({"ssl_key_password": "wrong"}, r"ssl\.keystore\.location=.*key's password is wrong"),
+        ({"ssl_keystore_location": store("trust.jks"), "ssl_key_password": ""}, "no private key in it"),
+        ({"sasl_jaas_config": f'{PLAIN} required username="alice" password="no";'}, "SASL_AUTHENTICATION_FAILED|58"),
+    ],
+)
+def test_what_does_not_open_says_which_option_and_why(secure, changed, message):
+    settings = {"security_protocol": "SASL_SSL", **TRUST["jks"], **OWN["jks"], **SASL["plain"], **changed}
+    with pytest.raises(KafkaframesError, match=message) as raised:
+        topics(secure, **settings)
+    assert "secret1" not in str(raised.value)
+
+
+def test_the_name_in_a_certificate_counts_unless_it_is_said_not_to():
+    context = server_context(store("client-cert.pem"), store("client-key.pem"))  # for no host's name at all
+    settings = {"security_protocol": "SSL", "ssl_truststore_location": store("client-cert.pem")}
+    with Broker(security=Security(tls=context)) as broker:
+        with pytest.raises(NetworkError, match="certificate is not valid for"):
+            topics(broker.bootstrap_servers, **settings, default_api_timeout_ms="300")
+        assert topics(broker.bootstrap_servers, **settings, ssl_endpoint_identification_algorithm="") == []
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"sasl.mechanism": "GSSAPI"}, r"GSSAPI \(Kerberos\) is not supported; PLAIN"),
+        ({"sasl.kerberos.service.name": "kafka"}, r"GSSAPI \(Kerberos\) is not supported"),
+        ({"sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required;"}, "Kerberos"),
+        ({"sasl.jaas.config": f"{SCRAM} {LOGIN}"}, "sasl.mechanism is PLAIN; ScramLoginModule wants SCRAM-SHA-256 or"),
+        ({"sasl.jaas.config": f'{PLAIN} required username="hidden7";'}, "PlainLoginModule needs username and password"),
+        ({"sasl.jaas.config": f'{PLAIN} required username="hidden7"'}, "semicolon"),
+        ({"sasl.jaas.config": f'{PLAIN} required username="hidden7;'}, "quote is not closed"),
+        ({"sasl.jaas.config": f'{PLAIN} username="hidden7";'}, "control flag"),
+        ({"sasl.jaas.config": f"{PLAIN} required username=hidden7 {BEARER} required;"}, "second module follows"),
+        ({"sasl.jaas.config": "example.MyLoginModule required;"}, "no login module MyLoginModule; there are Plain"),
+        ({"sasl.login.callback.handler.class": "a.B"}, "token.provider=module:function"),
+        ({"sasl.mechanism": "OAUTHBEARER"}, "token.endpoint.url"),
+        (
+            {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": "https://a/t"},
+            "needs clientId and clientSecret",
+        ),
+        ({"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": "nowhere_at_all:f"}, "nowhere_at_all"),
+        ({"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": "json"}, "module:function is wanted"),
+        ({"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": "json:decoder"}, "is no function"),
+        ({"ssl.truststore.locaton": "x"}, "did you mean ssl_truststore_location"),
+    ],
+)
+def test_what_does_not_fit_is_refused_at_once_without_showing_a_secret(given, message):
+    with pytest.raises(OptionError, match=message) as raised:
+        ClientSettings.of({"bootstrap.servers": "a:1", "security.protocol": "SASL_PLAINTEXT", **given})
+    assert "hidden7" not in str(raised.value)
+
+
+def test_secrets_are_not_in_what_settings_look_like():
+    settings = ClientSettings.of(
+        {"bootstrap.servers": "a:1", "security.protocol": "SASL_PLAINTEXT", "ssl.keystore.password": "hidden7"}
+        | {"sasl.jaas.config": f'{PLAIN} required username="alice" password="hidden7";'}
+    )
+    assert settings.sasl_password == "hidden7"
+    assert "hidden7" not in repr(settings)
+
+
+# ------------------------------------------------------------------------------------------------ OpenID Connect
+
+
+class _Endpoint(http.server.BaseHTTPRequestHandler):
+    asked: ClassVar[list[tuple[str, str]]] = []
+    answers: ClassVar[list[tuple[int, bytes]]] = []
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.asked.append((self.headers["Authorization"], body))
+        status, answer = self.answers.pop(0)
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def endpoint():
+    _Endpoint.asked, _Endpoint.answers = [], []
+    server = http.server.HTTPServer(("127.0.0.1", 0), _Endpoint)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/token"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_clients_credentials_become_a_token_which_is_kept(endpoint):
+    token = {"access_token": give_token(), "expires_in": 300}
+    _Endpoint.answers[:] = [(503, b"busy"), (200, json.dumps(token).encode())]
+    settings = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauthbearer_token_endpoint_url": endpoint,
+        "sasl_jaas_config": f'{BEARER} required clientId="me" clientSecret="hidden7" scope="kafka read";',
+    }
+    with Broker(security=Security(needs_sasl=True)) as broker:
+        assert topics(broker.bootstrap_servers, **settings) == []
+        assert topics(broker.bootstrap_servers, **settings) == []
+    basic = "Basic " + b64encode(b"me:hidden7").decode()
+    assert _Endpoint.asked == [(basic, "grant_type=client_credentials&scope=kafka+read")] * 2
+
+
+@pytest.mark.parametrize("answer", [(401, b"unknown client"), (200, b"{}"), (200, b"[1]"), (200, b"no")])
+def test_an_endpoint_without_a_token_is_an_error_that_shows_no_secret(endpoint, answer, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    _Endpoint.answers[:] = [answer] * 3
+    settings = ClientSettings.of(
+        {
+            "bootstrap.servers": "a:1",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": endpoint,
+            "sasl.oauthbearer.client.id": "me",
+            "sasl.oauthbearer.client.secret": "hidden7",
+        }
+    )
+    with pytest.raises(NetworkError, match="gives no token") as raised:
+        settings.sasl_oauthbearer_token()
+    assert "hidden7" not in str(raised.value)
+
+
+# ------------------------------------------------------------------------------------------------ hostile bytes
+
+WHOLE = (STORES / "client.jks").read_bytes()
+
+
+@given(st.one_of(st.binary(max_size=200).map(lambda raw: jks.MAGIC + raw), st.data()))
+def test_any_bytes_are_a_store_or_an_error(raw):
+    if not isinstance(raw, bytes):
+        place = raw.draw(st.integers(0, len(WHOLE) - 1))
+        raw = WHOLE[:place] + raw.draw(st.binary(min_size=1, max_size=4)) + WHOLE[place + 1 :]
+    try:
+        for key in jks.read(raw, None).keys:
+            jks.unhide(key.protected, "secret2")
+    except (DecodeError, OptionError):
+        pass
+
+
+@given(st.text(alphabet='aP."= ;\\', max_size=40))
+def test_any_text_is_a_login_or_an_error(given_text):
+    try:
+        jaas.parse(given_text)
+        jaas.parse(f"PlainLoginModule required {given_text};")
+    except OptionError:
+        pass
