@@ -10,11 +10,13 @@ import sys
 import numpy as np
 import pytest
 import zstandard
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.records import mutations
 
 import kafkaframes
+from kafkaframes.cli.main import cli
 from kafkaframes.errors import OptionError
 from kafkaframes.records import decode
 from kafkaframes.records.reasons import MOST_HEADERS, MOST_RECORDS
@@ -22,6 +24,7 @@ from kafkaframes.records.scan import FILE, as_array, scan_all
 
 TINY = b"\x0c\0\0\0\x01\x01\0"  # a record of seven bytes: no key, no value, no headers
 LIMITED = 5 << 29  # bytes of addresses: python, numba, pyarrow and what they load take 1 GiB of them
+TIGHT = 5 << 28
 
 
 def packed(*parts):
@@ -57,7 +60,7 @@ def log_of(folder, payload, *, batches, count=1):
     return path
 
 
-def limited(*arguments, size=LIMITED):
+def limited(*arguments, size=LIMITED, status=None):
     """Run Python within so many bytes of addresses; return what it printed."""
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],
@@ -68,7 +71,7 @@ def limited(*arguments, size=LIMITED):
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size)),
     )
     assert "Traceback" not in done.stderr, done.stderr
-    assert done.returncode in (0, 1), done.stderr
+    assert done.returncode in ((0, 1) if status is None else (status,)), done.stderr
     return done.stdout + done.stderr
 
 
@@ -97,13 +100,26 @@ for settings in (AppendSettings(), AppendSettings(codec="lz4"), AppendSettings(o
 
 @pytest.fixture(scope="module")
 def bombs(tmp_path_factory):
-    """Forty batches of 60 MiB, in a few kilobytes: 2.4 GiB if they were open together."""
-    return log_of(tmp_path_factory.mktemp("bombs"), large_value(60 << 20), batches=40)
+    """Sixteen batches of 60 MiB, in a few kilobytes: 1 GiB if they were open together."""
+    return log_of(tmp_path_factory.mktemp("bombs"), large_value(60 << 20), batches=16)
+
+
+@pytest.fixture(scope="module")
+def few_bombs(tmp_path_factory):
+    """Fifteen batches of 60 MiB, with holes between their offsets, and a segment behind them."""
+    folder, payload = tmp_path_factory.mktemp("few"), large_value(60 << 20)
+    path = log_of(folder, payload, batches=1)
+    made = [
+        mutations.batch_v2(payload, count=1, base_offset=2 * number, attributes=4, last_delta=1) for number in range(15)
+    ]
+    path.write_bytes(b"".join(made))
+    path.with_name(f"{100:020}.log").write_bytes(mutations.batch_v2(TINY, count=1, base_offset=100))
+    return folder
 
 
 @pytest.mark.parametrize("columns", ["key_size", "offset,timestamp"])
 def test_batches_that_are_large_when_open_are_read_in_turn(bombs, columns):
-    assert limited("-c", READ, bombs, columns).startswith("40 []")
+    assert limited("-c", READ, bombs, columns, size=TIGHT).startswith("16 []")
 
 
 @pytest.mark.parametrize("code", [SPARK, APPEND], ids=["spark", "append"])
@@ -111,13 +127,45 @@ def test_spark_and_the_append_path_hold_no_more_than_the_budget(bombs, code):
     assert limited("-c", code, bombs if code is APPEND else bombs.parent.parent)
 
 
-@pytest.mark.parametrize(
-    "command", [("verify", "--deep"), ("dump-log", "--deep-iteration"), ("recompress", "--codec", "lz4", "--to", "OUT")]
-)
-def test_commands_hold_no_more_than_the_budget(bombs, command, tmp_path):
-    given = [str(tmp_path / "out") if word == "OUT" else word for word in command]
-    source = bombs if command[0] == "dump-log" else bombs.parent.parent
-    assert limited("-m", "kafkaframes", given[0], source, *given[1:], size=2 * LIMITED)
+COMMANDS = {
+    "verify": "verify LOG --deep",
+    "dump-log": "dump-log LOG --deep-iteration",
+    "report": "report LOG -o OUT",
+    "recompress": "recompress LOG --codec lz4 --to OUT",
+    "compact": "compact LOG --topic * --dry-run",
+    "prove-gone": "compact LOG --prove-gone key",
+    "restore": "restore LOG --offsets reassign --to OUT",
+}
+
+
+def asked(name, log, out, budget):
+    words = [str({"LOG": log, "OUT": out}.get(word, word)) for word in COMMANDS[name].split()]
+    return [*words, "--budget", budget]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_hold_no_more_than_the_budget(few_bombs, name, tmp_path):
+    limited("-m", "kafkaframes", *asked(name, few_bombs, tmp_path / "out", "64m"), size=TIGHT, status=0)
+
+
+def test_the_budget_reaches_the_processes_of_a_command(few_bombs, tmp_path):
+    (tmp_path / "t-1").mkdir()
+    for segment in few_bombs.glob("t-0/*"):
+        (tmp_path / "t-1" / segment.name).write_bytes(segment.read_bytes())
+    command = asked("prove-gone", tmp_path, None, "64m")
+    assert limited("-m", "kafkaframes", *command, "--workers", "2", size=TIGHT).startswith("gone")
+
+
+def test_what_a_machine_cannot_hold_is_told_in_one_line(few_bombs):
+    answer = limited("-m", "kafkaframes", *asked("prove-gone", few_bombs, None, "8g"), size=TIGHT, status=2)
+    assert answer.startswith("kafkaframes: out of memory (")
+    assert answer.count("\n") == 1
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "much", "1.5g"])
+def test_a_budget_that_is_no_size_is_told(tmp_path, size):
+    answer = CliRunner().invoke(cli, asked("verify", tmp_path, None, size))
+    assert (answer.exit_code, "a size such as" in answer.output) == (2, True)
 
 
 @pytest.mark.parametrize("columns", ["key_size", "offset,key,value,headers"])

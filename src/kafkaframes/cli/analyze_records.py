@@ -13,6 +13,7 @@ from kafkaframes.capture.files import CAPTURE_NAME, is_traffic
 from kafkaframes.capture.record_cost import FETCHED, PRODUCED, measure_records
 from kafkaframes.capture.traffic import is_request_log
 from kafkaframes.cli import workers
+from kafkaframes.cli.options import opens_batches
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say
 from kafkaframes.cli.traffic_tasks import traffic_tasks
@@ -24,6 +25,7 @@ from kafkaframes.errors import OptionError
 @click.option("--ports", default="", metavar="PORTS", help="On which brokers of a capture listen: 9092,9094-9096.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each source: log, produced, fetched.")
 @click.option("--workers", "jobs", type=click.IntRange(1), help="Processes for captures; the cores by default.")
+@opens_batches
 def command(sources: tuple[str, ...], ports: str, as_json: bool, jobs: int | None) -> None:
     """Lay records out in formats 0, 1 and 2, and print the bytes of each field.
 

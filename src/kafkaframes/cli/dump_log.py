@@ -11,6 +11,7 @@ import click
 
 from kafkaframes.cli.options import (
     key_options,
+    opens_batches,
     range_options,
     reads,
     replicas_option,
@@ -65,6 +66,7 @@ FORMATS = ("text", "jsonl", "csv", "arrow")
 @click.option("--base64", is_flag=True, help="CSV: keys, values and header values in base64, so that no byte is lost.")
 @replicas_option
 @click.option("--output", type=click.Path(dir_okay=False), help="Write to a file, not to standard output.")
+@opens_batches
 @reads("paths", "named")
 def command(**given: Any) -> None:
     """Print the files of Kafka logs: segments, indexes, snapshots; without a broker and without Java.

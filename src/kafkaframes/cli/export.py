@@ -11,6 +11,7 @@ from kafkaframes.cli.options import (
     json_option,
     key_options,
     master_option,
+    opens_batches,
     range_options,
     reads,
     replicas_option,
@@ -49,6 +50,7 @@ EXIT_INCOMPLETE = 1
 @click.option("--overwrite", is_flag=True, help="Remove, or replace in a table, what an earlier export wrote to DIR.")
 @click.option("--option", "-o", "options", multiple=True, metavar="NAME=VALUE", help="An option of kafka-log.")
 @with_options(master_option, workers_option, json_option, replicas_option)
+@opens_batches
 @reads("paths")
 def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int | None, **given: Any) -> None:
     """Export the records of Kafka logs to files, one for each segment, or to a table of Delta or Iceberg.

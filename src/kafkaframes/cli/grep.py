@@ -13,6 +13,7 @@ import click
 
 from kafkaframes.cli.options import (
     json_option,
+    opens_batches,
     range_options,
     reads,
     replicas_option,
@@ -43,6 +44,7 @@ POLL_SECONDS = 1.0
 @click.option("-m", "--max-count", "most", type=click.IntRange(1), help="So many records at most.")
 @click.option("--follow", is_flag=True, help="Go on with what is appended, until Ctrl-C.")
 @with_options(*selection_options, *range_options, json_option, replicas_option)
+@opens_batches
 @reads("paths")
 def command(pattern: str, paths: tuple[str, ...], is_plain: bool, ignores_case: bool, **given: Any) -> None:
     """Print the records of Kafka logs in whose key, value or headers PATTERN is found.

@@ -68,6 +68,9 @@ def main() -> None:
     except KafkaframesError as error:
         say(f"kafkaframes: {error}", err=True)
         sys.exit(2)
+    except MemoryError as error:
+        say(f"kafkaframes: out of memory ({error}): a smaller --budget, or fewer --workers, needs less", err=True)
+        sys.exit(2)
     except OSError as error:
         where = f" (at {error.filename})" if error.filename is not None else ""
         say(f"kafkaframes: {error.strerror or error}{where}", err=True)

@@ -1,4 +1,4 @@
-"""The options that many commands have, each declared once: stores, copies, selection, workers, Spark, JSON."""
+"""The options that many commands have, each declared once: stores, copies, selection, workers, Spark, memory, JSON."""
 
 from __future__ import annotations
 
@@ -10,9 +10,23 @@ import click
 
 from kafkaframes.cli.text import milliseconds, say
 from kafkaframes.files.filesystem import FOLLOW_LINKS, KEY_FILES
+from kafkaframes.files.sizes import parse_size
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 MERGE, ALL = "merge", "all"
+
+
+def size(text: str) -> int:
+    """Read a size in bytes, as Spark's settings write it: 134217728, 128m, 1g.
+
+    Raises:
+        click.BadParameter: it is none.
+    """
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: {error}") from None
+
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 workers_option = click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
@@ -42,6 +56,13 @@ range_options = (
 key_options = (
     click.option("--key", "keys", multiple=True, help="Only records with this key; repeatable."),
     click.option("--key-regex", metavar="REGEX", help="Only records in whose key this is found."),
+)
+_budget_option = click.option(
+    "--budget",
+    "budget_bytes",
+    type=size,
+    metavar="SIZE",
+    help="Memory of a process for batches that are open at once: 64m, 1g.  [default: 256m]",
 )
 _store_options = (
     click.option(
@@ -88,6 +109,22 @@ def reads(*names: str) -> Callable[[Command], Command]:
         return with_options(*_store_options)(run)  # type: ignore[return-value]
 
     return added
+
+
+def opens_batches(command: Command) -> Command:
+    """Add ``--budget`` to a command that decompresses records; it holds for all that the command calls.
+
+    Work that goes to other processes, or to Spark, takes it along (``cli.workers``, ``spark.jobs``).
+    """
+
+    @wraps(command)
+    def run(*, budget_bytes: int | None, **given: Any) -> Any:
+        from kafkaframes.records.limits import budget
+
+        with budget(budget_bytes):
+            return command(**given)
+
+    return _budget_option(run)  # type: ignore[return-value]
 
 
 def _listed(value: Any) -> Sequence[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkaframes.cli import rewriting
-from kafkaframes.cli.options import json_option, master_option, tell_links, with_options, workers_option
+from kafkaframes.cli.options import json_option, master_option, opens_batches, tell_links, with_options, workers_option
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
 
@@ -50,6 +50,7 @@ def _check(to: str | None, backup: str | None, *, in_place: bool, dry_run: bool)
 @click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
 @with_options(json_option, workers_option, master_option)
 @click.option("--index-interval-bytes", type=click.IntRange(0), default=4096, show_default=True)
+@opens_batches
 def command(
     logdir: str,
     to: str | None,

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kafkaframes.cli.options import reads, selection_options, with_options, workers_option
+from kafkaframes.cli.options import opens_batches, reads, selection_options, with_options, workers_option
 from kafkaframes.report.names import JSON, PAGE
 
 
@@ -25,6 +25,7 @@ from kafkaframes.report.names import JSON, PAGE
 )
 @click.option("--generated-at", metavar="TIME", help="The time on the page (ISO 8601, UTC); by default now.")
 @with_options(*selection_options, workers_option)
+@opens_batches
 @reads("paths")
 def command(**given: Any) -> None:
     """Report what is in Kafka logs on one page that needs no network.

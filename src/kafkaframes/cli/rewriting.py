@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli import workers
-from kafkaframes.cli.options import json_option, master_option, reads, with_options, workers_option
+from kafkaframes.cli.options import json_option, master_option, opens_batches, reads, with_options, workers_option
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
@@ -54,7 +54,7 @@ _OUTPUT_OPTIONS = (
 
 def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say where the work is done."""
-    return with_options(json_option, workers_option, master_option)(reads("sources")(function))
+    return with_options(json_option, workers_option, master_option)(opens_batches(reads("sources")(function)))
 
 
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:

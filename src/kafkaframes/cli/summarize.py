@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.markup import escape
 
-from kafkaframes.cli.options import reads, replicas_option, spark_storage
+from kafkaframes.cli.options import opens_batches, reads, replicas_option, spark_storage
 from kafkaframes.cli.text import console, printable, size_text, time_text
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.files.atomic import refuse_inside
+from kafkaframes.records.limits import current_budget
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,6 +33,7 @@ WIDTH_IN_A_PIPE = 110
 @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
 @click.option("--option", "-o", "options", multiple=True, metavar="NAME=VALUE", help="An option of kafka-log.")
 @replicas_option
+@opens_batches
 @reads("paths")
 def command(
     paths: tuple[str, ...],
@@ -49,6 +51,7 @@ def command(
     Example: kafkaframes summarize /var/lib/kafka/data --to out/orders -o subscribe=orders
     """
     given = {"replicas": replicas} | dict(_pair(option) for option in options) | spark_storage(storage)
+    given = {"budgetBytes": f"{current_budget()}"} | given
     _check_input(paths, given)
     _check_target(to, overwrite)
     if "://" not in to:

@@ -10,6 +10,7 @@ import click
 from kafkaframes.cli.options import (
     json_option,
     master_option,
+    opens_batches,
     reads,
     replicas_option,
     selection_options,
@@ -26,6 +27,7 @@ EXIT_DAMAGED = 1
 @click.option("--all", "show_all", is_flag=True, help="Print every finding, not the first twenty of a kind.")
 @click.option("--strict", is_flag=True, help="Exit 1 on warnings, too.")
 @with_options(*selection_options, workers_option, master_option, json_option, replicas_option)
+@opens_batches
 @reads("paths")
 def command(**given: Any) -> None:
     """Verify logs: CRCs, framing, offsets, epochs, sequences, indexes, transactions, checkpoints.

@@ -12,6 +12,7 @@ from multiprocessing import parent_process
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaframes.errors import KafkaframesError
+from kafkaframes.records.limits import budget, current_budget
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -86,12 +87,14 @@ def _in_turn(
     what waits then, at which the pool of a killed process fails aloud, in a thread of its own.)
     """
     with _interrupts_waiting():  # a process is born with them waiting, and takes them when it can
-        asked = [pool.submit(_all_of, function, tasks[at : at + size]) for at in range(0, len(tasks), size)]
+        memory = current_budget()
+        asked = [pool.submit(_all_of, function, tasks[at : at + size], memory) for at in range(0, len(tasks), size)]
     return _answers_of(asked[::-1])
 
 
-def _all_of(function: Callable[[_Task], _Answer], tasks: Sequence[_Task]) -> list[_Answer]:
-    return [function(task) for task in tasks]
+def _all_of(function: Callable[[_Task], _Answer], tasks: Sequence[_Task], budget_bytes: int) -> list[_Answer]:
+    with budget(budget_bytes):
+        return [function(task) for task in tasks]
 
 
 def _answers_of(last_to_first: list[Future[list[_Answer]]]) -> Iterator[_Answer]:

@@ -32,7 +32,7 @@ from kafkaframes.records.fused import (
     Made,
 )
 from kafkaframes.records.layout import CONTROL
-from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, DEFAULT_LIMIT_BYTES
+from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.makers import COLUMNS, Decoded, arrow_column, java_text_array
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.modes import DROPMALFORMED, FAILFAST, MODES, PERMISSIVE
@@ -84,7 +84,8 @@ class ReadOptions(NamedTuple):
         control_records: whether control records are among the records.
         first_offset, end_offset: records outside are left out; None is no bound. The end is exclusive.
         limit_bytes: the largest decompressed size of a batch.
-        budget_bytes: the most memory for batches that are open at once; a larger one is opened alone.
+        budget_bytes: the most memory for batches that are open at once; a larger one is opened alone. ``None``: what
+            ``limits.budget`` says.
         chunk_bytes: how much is decoded at once, about.
         unwanted: says of each batch whether to leave it out unread (aborted transactions); None leaves none out.
         heal: given a chunk and its damaged batches, returns the chunk with those it could replace by whole ones (from
@@ -99,7 +100,7 @@ class ReadOptions(NamedTuple):
     first_offset: int | None = None
     end_offset: int | None = None
     limit_bytes: int = DEFAULT_LIMIT_BYTES
-    budget_bytes: int = DEFAULT_BUDGET_BYTES
+    budget_bytes: int | None = None
     chunk_bytes: int = CHUNK_BYTES
     unwanted: Callable[[Batches], npt.NDArray[np.bool_]] | None = None
     heal: Callable[[Chunk, npt.NDArray[np.bool_]], Chunk | None] | None = None
@@ -117,7 +118,7 @@ class ReadOptions(NamedTuple):
             raise OptionError(f"no mode {self.mode!r}; there are {', '.join(MODES)}")
         if self.rules not in (MEMORY, FILE):
             raise OptionError(f"no rules {self.rules!r}; there are {MEMORY}, {FILE}")
-        if self.limit_bytes < 1 or self.budget_bytes < 1:
+        if self.limit_bytes < 1 or (self.budget_bytes is not None and self.budget_bytes < 1):
             raise OptionError("limit_bytes and budget_bytes are at least 1")
         return self
 

@@ -27,7 +27,7 @@ from kafkaframes.records.layout import (
     PLACE,
     ZSTD,
 )
-from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES, DEFAULT_LIMIT_BYTES
+from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES, current_budget
 from kafkaframes.records.reasons import (
     CODEC_OF_LATER_FORMAT,
     DAMAGED_STREAM,
@@ -145,7 +145,7 @@ def in_turn(
     batches: Batches,
     *,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
-    budget_bytes: int = DEFAULT_BUDGET_BYTES,
+    budget_bytes: int | None = None,
     skip: npt.NDArray[np.bool_] | None = None,
     allocate: Allocate = np.empty,
 ) -> Iterator[Part]:
@@ -156,8 +156,9 @@ def in_turn(
 
     Args:
         data, batches, limit_bytes, skip, allocate: as of ``open_sections``.
-        budget_bytes: the most bytes of all batches of a part.
+        budget_bytes: the most bytes of all batches of a part; ``None``: what ``limits.budget`` says.
     """
+    budget_bytes = current_budget() if budget_bytes is None else budget_bytes
     sections = _sections(data, batches, skip)
     first, held = 0, None
     while first < len(batches):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,6 +66,23 @@ class Decoded:
         index = decode.index_records(batches, sections, lenient=lenient)
         owners = np.repeat(np.arange(len(batches)), index.rows)
         return cls(data, batches, sections, index, owners, np.concatenate(([0], np.cumsum(index.rows))), lenient)
+
+    @classmethod
+    def of_part(cls, data: Bytes, part: decode.Part) -> Decoded:
+        """Return what ``decode.in_turn`` opened of ``data``."""
+        owners = np.repeat(np.arange(len(part.batches)), part.index.rows)
+        starts = np.concatenate(([0], np.cumsum(part.index.rows)))
+        return cls(data, part.batches, part.sections, part.index, owners, starts)
+
+    @classmethod
+    def in_turn(cls, data: Bytes, batches: Batches) -> Iterator[tuple[int, Decoded]]:
+        """Decode batches, not more at once than the budget of memory holds (``limits.budget``).
+
+        Yields:
+            The number of the first batch of a part among ``batches``, and the part.
+        """
+        for part in decode.in_turn(data, batches):
+            yield part.first, cls.of_part(data, part)
 
     def problem(self, batch: int) -> decode.Problem | None:
         """Return why the batch's records ended before their time.

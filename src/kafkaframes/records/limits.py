@@ -2,8 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from kafkaframes.errors import OptionError
+
 # The largest decompressed size of one batch; beyond it is damage.
 DEFAULT_LIMIT_BYTES = 512 << 20
 # The most memory of a task for batches that are open at once: their decompressed records, and what is kept of each
 # record and header. A batch that needs more is opened alone.
 DEFAULT_BUDGET_BYTES = 256 << 20
+_budget: ContextVar[int] = ContextVar("kafkaframes_budget_bytes", default=DEFAULT_BUDGET_BYTES)
+
+
+def current_budget() -> int:
+    """Return how many bytes the batches that are open at once may take where a call does not say it.
+
+    >>> current_budget() == DEFAULT_BUDGET_BYTES
+    True
+    """
+    return _budget.get()
+
+
+@contextmanager
+def budget(size_bytes: int | None) -> Iterator[None]:
+    """Open no more at once, within this context, than so many bytes; ``None`` changes nothing.
+
+    A limit of resources belongs to who runs a job, not to each of the functions between, as the precision of
+    ``decimal.localcontext`` does. It holds for this thread; who hands work to processes gives it to them.
+
+    >>> with budget(1 << 20):
+    ...     current_budget()
+    1048576
+
+    Raises:
+        OptionError: it is below 1.
+    """
+    if size_bytes is not None and size_bytes < 1:
+        raise OptionError("limit_bytes and budget_bytes are at least 1")
+    token = _budget.set(current_budget() if size_bytes is None else size_bytes)
+    try:
+        yield
+    finally:
+        _budget.reset(token)

@@ -20,6 +20,7 @@ from kafkaframes.append import patch
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.batch import sequence_of
 from kafkaframes.records.build import build_batch
+from kafkaframes.records.decode import Index
 from kafkaframes.records.decoded import Decoded, count_records
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, PLACE, TRANSACTIONAL
@@ -118,23 +119,19 @@ class Renumbering:
     # ------------------------------------------------------------------------------------------------- kept offsets
 
     def _kept(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
-        opened = self._open(data, batches, batches.column("last_offset") >= self.end_offset)
-        for start, stop in _runs(batches, opened):
-            one = opened.get(start)
-            if start not in opened:
+        for start, stop, one in self._walk(data, batches, batches.column("last_offset") >= self.end_offset):
+            if one is None:
                 yield self._copied(data, _part(batches, start, stop), None)
-            elif one is not None and one.stop > one.start:
+            elif one.stop > one.start:
                 yield self._built(batches, start, one, base_offset=int(first_offsets(batches)[start]))
 
     # ------------------------------------------------------------------------------------------- reassigned offsets
 
     def _moved(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
-        opened = self._open(data, batches, self._odd(batches))
-        for start, stop in _runs(batches, opened):
-            one = opened.get(start)
-            if start not in opened:
+        for start, stop, one in self._walk(data, batches, self._odd(batches)):
+            if one is None:
                 yield self._moved_run(data, _part(batches, start, stop))
-            elif one is not None and one.stop > one.start:
+            elif one.stop > one.start:
                 yield self._moved_batch(data, batches, start, one)
 
     def _odd(self, batches: Batches) -> Flags:
@@ -213,41 +210,48 @@ class Renumbering:
 
     # ---------------------------------------------------------------------------------------------------- decoding
 
-    def _open(self, data: Bytes, batches: Batches, odd: Flags) -> dict[int, Opened | None]:
-        """Decode batches; ``None`` for one that cannot be, where damage is skipped."""
-        numbers = np.flatnonzero(odd)
-        if not len(numbers):
-            return {}
-        some = Batches(np.ascontiguousarray(batches.table[:, numbers]), batches.end)
-        decoded = Decoded.of(data, some)
-        bad = {at for at in range(len(some)) if decoded.problem(at) is not None}
+    def _walk(self, data: Bytes, batches: Batches, odd: Flags) -> Iterator[tuple[int, int, Opened | None]]:
+        """Yield batches in their order: runs of neighbours that stay as they are, and each odd one with its records.
+
+        A batch that cannot be decoded is left out, where damage is skipped.
+        """
+        opened = self._open(data, batches, odd)
+        for start, stop in _runs(batches, set(np.flatnonzero(odd).tolist())):
+            if not odd[start]:
+                yield start, stop, None
+                continue
+            one = next(opened)
+            if one is not None:
+                yield start, stop, one
+
+    def _open(self, data: Bytes, batches: Batches, odd: Flags) -> Iterator[Opened | None]:
+        """Decode batches in turn, as the budget of memory allows; ``None`` is one that cannot be decoded."""
+        some = Batches(np.ascontiguousarray(batches.table[:, odd]), batches.end)
+        for _, decoded in Decoded.in_turn(data, some):
+            bad = self._undecodable(decoded)
+            offsets = decoded.index.offsets
+            wanted = offsets < self.end_offset
+            if self._settings.moves_offsets:
+                wanted &= offsets >= self.first_offset
+            self._count_left_out(data, decoded.batches, bad)
+            index = decoded.index.take(wanted, decoded.owners)
+            self.left_out[OUTSIDE] -= sum(int(count) for at, count in enumerate(index.rows) if at not in bad)
+            yield from _each_opened(decoded, index, bad)
+
+    def _undecodable(self, decoded: Decoded) -> set[int]:
+        """Return the batches that cannot be decoded.
+
+        Raises:
+            LogDirError: there is one, and damage is not skipped.
+        """
+        problems = ((at, decoded.problem(at)) for at in range(len(decoded.batches)))
+        bad = {at: problem.reason for at, problem in problems if problem is not None}
         if bad and self._settings.mode != DROPMALFORMED:
             at = min(bad)
-            problem = decoded.problem(at)
-            reason = problem.reason if problem is not None else "cannot be decoded"
-            raise LogDirError(f"{reason}: nothing was restored", position=int(some.column("position")[at]))
+            raise LogDirError(f"{bad[at]}: nothing was restored", position=int(decoded.batches.column("position")[at]))
         if bad:
             self.dropped["batches that cannot be decoded"] += len(bad)
-        offsets = decoded.index.offsets
-        wanted = (offsets >= self.first_offset) & (offsets < self.end_offset)
-        if not self._settings.moves_offsets:
-            wanted = offsets < self.end_offset
-        self._count_left_out(data, some, bad)
-        index = decoded.index.take(wanted, decoded.owners)
-        self.left_out[OUTSIDE] -= sum(int(index.rows[at]) for at in range(len(some)) if at not in bad)
-        rows, ends = rows_of_index(decoded.sections, index, offsets=index.offsets.copy()), np.cumsum(index.rows)
-        return {
-            int(row): None
-            if at in bad
-            else Opened(
-                rows,
-                index.offsets[end - count : end],
-                int(end - count),
-                int(end),
-                bool(count == decoded.index.rows[at]),
-            )
-            for at, (row, end, count) in enumerate(zip(numbers, ends, index.rows, strict=True))
-        }
+        return set(bad)
 
     def _count_left_out(self, data: Bytes, batches: Batches, bad: set[int]) -> None:
         """Count all records of batches that were opened as left out; what is kept of the good ones comes off again."""
@@ -268,6 +272,14 @@ class Renumbering:
             found = _first_reaching(data, batches, self._to_time, 0)
             if found is not None:
                 self.end_offset, self._to_time = min(self.end_offset, found), None
+
+
+def _each_opened(decoded: Decoded, index: Index, bad: Collection[int]) -> Iterator[Opened | None]:
+    """Yield the records of each batch that ``index`` still has."""
+    rows = rows_of_index(decoded.sections, index, offsets=index.offsets.copy())
+    for at, (end, count) in enumerate(zip(np.cumsum(index.rows).tolist(), index.rows.tolist(), strict=True)):
+        is_whole = count == int(decoded.index.rows[at])
+        yield None if at in bad else Opened(rows, index.offsets[end - count : end], end - count, end, is_whole)
 
 
 def first_offsets(batches: Batches) -> Ints:

@@ -140,8 +140,8 @@ def _records(directory: LogDirectory, partition: Partition) -> Iterator[_Record]
             directory.filesystem, segment.path, segment.base_offset, LARGEST_OFFSET, segment.size_bytes, is_last=True
         )
         for run in good_batches(part, [], skip=True):
-            decoded = Decoded.of(run.data, run.batches)
-            yield from _ordered(decoded, waiting, partition.log_start_offset)
+            for _, decoded in Decoded.in_turn(run.data, run.batches):
+                yield from _ordered(decoded, waiting, partition.log_start_offset)
 
 
 def _ordered(decoded: Decoded, waiting: dict[int, list[_Record]], start: int) -> Iterator[_Record]:

@@ -101,8 +101,12 @@ def _values(filesystem: FileSystem, partition: Partition) -> Iterator[bytes]:
 
 def _in_file(part: SegmentPart, start: int) -> Iterator[bytes]:
     for run in good_batches(part, [], skip=True):
-        decoded = Decoded.of(run.data, run.batches)
-        index, buf = decoded.index, decoded.sections.buf
-        wanted = ~decoded.control[decoded.owners] & (index.offsets >= start) & (index.value_size >= 0)
-        for at, size in zip(index.value_at[wanted].tolist(), index.value_size[wanted].tolist(), strict=True):
-            yield buf[at : at + size].tobytes()
+        for _, decoded in Decoded.in_turn(run.data, run.batches):
+            yield from _values_in(decoded, start)
+
+
+def _values_in(decoded: Decoded, start: int) -> Iterator[bytes]:
+    index, buf = decoded.index, decoded.sections.buf
+    wanted = ~decoded.control[decoded.owners] & (index.offsets >= start) & (index.value_size >= 0)
+    for at, size in zip(index.value_at[wanted].tolist(), index.value_size[wanted].tolist(), strict=True):
+        yield buf[at : at + size].tobytes()

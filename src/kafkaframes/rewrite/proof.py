@@ -101,13 +101,11 @@ def search(task: SearchTask) -> tuple[list[tuple[str, int]], list[tuple[str, int
     unread: list[tuple[str, int, str]] = []
     with task.filesystem.open(task.path) as read_at:
         for window in scan_segment(read_at, size_bytes=task.size_bytes, whole=True, file=task.path):
-            if len(window.batches):
-                decoded = Decoded.of(as_array(window.data), window.in_data())
+            positions = window.batches.column("position")
+            for first, decoded in Decoded.in_turn(as_array(window.data), window.in_data()):
                 found += [(task.path, offset) for offset in _offsets_of(decoded, task.key)]
-                positions = window.batches.column("position")
-                unread += [
-                    (task.path, int(positions[batch]), reason) for batch, reason in damaged_batches(decoded).items()
-                ]
+                bad = damaged_batches(decoded)
+                unread += [(task.path, int(positions[first + batch]), reason) for batch, reason in bad.items()]
             end = window.batches.end
             if not end.goes_on and end.position < task.size_bytes:
                 unread.append((task.path, end.position, end.reason))

@@ -171,7 +171,7 @@ class _Rewrite:
     def _long_way(self, data: Bytes, part: decode.Part, start: int) -> Bytes:
         """Return batches that begin at ``start`` written anew."""
         settings, report, batches = self._task.settings, self._report, part.batches
-        decoded = _decoded(data, part)
+        decoded = Decoded.of_part(data, part)
         bad = damaged_batches(decoded)
         positions = batches.column("position") + start
         if bad and settings.mode == FAILFAST:
@@ -187,12 +187,6 @@ class _Rewrite:
             if error.position is not None:
                 error.position += start
             raise
-
-
-def _decoded(data: Bytes, part: decode.Part) -> Decoded:
-    batches, sections, index = part.batches, part.sections, part.index
-    owners = np.repeat(np.arange(len(batches)), index.rows)
-    return Decoded(data, batches, sections, index, owners, np.concatenate(([0], np.cumsum(index.rows))))
 
 
 def _write_indexes(task: SegmentTask, path: Path, report: SegmentReport, columns: Sequence[Ints]) -> None:

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaframes.errors import KafkaframesError
+from kafkaframes.records.limits import budget, current_budget
 from kafkaframes.spark import _compat
 from kafkaframes.spark.worker import settle
 
@@ -56,7 +57,8 @@ def run_on_spark(
         return iter(())
     try:
         given = spark.sparkContext.parallelize(list(tasks), _slices(spark, len(tasks), total_bytes))
-        return iter(given.mapPartitions(lambda some: _each(function, some)).collect())
+        memory = current_budget()
+        return iter(given.mapPartitions(lambda some: _each(function, some, memory)).collect())
     except Exception as error:
         # Py4JJavaError, which is none of PySpark's own exceptions, carries what a worker raised
         if (reason := _compat.reason_of(error)) is None or not _is_sparks(error):
@@ -73,8 +75,11 @@ def _slices(spark: SparkSession, count: int, total_bytes: int | None) -> int:
     return min(count, wanted, TASKS_AT_MOST)
 
 
-def _each(function: Callable[[_Task], _Answer], tasks: Iterable[_Task]) -> Iterator[_Answer]:
-    yield from map(function, tasks)
+def _each(function: Callable[[_Task], _Answer], tasks: Iterable[_Task], budget_bytes: int) -> Iterator[_Answer]:
+    for task in tasks:
+        with budget(budget_bytes):
+            answer = function(task)
+        yield answer
     settle()
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.files.filesystem import FOLLOW_LINKS, KEY_FILES, has_magic
+from kafkaframes.files.sizes import parse_size
 from kafkaframes.files.times import parse_time
 from kafkaframes.records.limits import DEFAULT_BUDGET_BYTES
 from kafkaframes.spark.storage import NAMES as STORAGE_NAMES
@@ -210,18 +211,6 @@ def _positive(text: str) -> int:
     if number < 1:
         raise ValueError("a whole number above 0 is wanted")
     return number
-
-
-def parse_size(text: str) -> int:
-    """Return a size in bytes; units are Spark's: powers of 1024.
-
-    >>> parse_size("64m") == parse_size("64MB") == parse_size("67108864") == 64 * 1024 * 1024
-    True
-    """
-    match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
-    if match is None or int(match.group(1)) == 0:
-        raise ValueError("a size such as 134217728, 128m or 1g is wanted")
-    return int(match.group(1)) << (10 * " kmgt".index(match.group(2).lower() or " "))
 
 
 def _json_object(text: str, form: str) -> dict[str, Any]:

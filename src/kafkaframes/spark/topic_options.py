@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
 from kafkaframes.errors import OptionError
+from kafkaframes.files.sizes import parse_size
 from kafkaframes.spark import options as log_options
-from kafkaframes.spark.options import EARLIEST, LATEST, Assignment, Option, PartitionOffsets, parse_size
+from kafkaframes.spark.options import EARLIEST, LATEST, Assignment, Option, PartitionOffsets
 
 # What Spark itself adds or uses.
 _SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname"})

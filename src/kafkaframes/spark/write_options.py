@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkaframes.errors import OptionError
+from kafkaframes.files.sizes import parse_size
 from kafkaframes.restore.writing.settings import DEFAULT_MAX_MESSAGE_BYTES, WriteSettings
 from kafkaframes.spark.columns import RECORDS
-from kafkaframes.spark.options import parse_size
 
 _SPARKS = frozenset({"checkpointlocation", "queryname"})
 
