@@ -47,26 +47,45 @@ def asked_of_table(
     return asked, write_data_file
 
 
-def _delta(given: dict[str, Any]) -> Table:
+def delta_table(to: str) -> Table:
+    """Return the Delta table at a place, there or yet to be made.
+
+    Raises:
+        MissingExtraError: deltalake is absent.
+        OptionError: there are other files.
+    """
     delta.load_library()
-    to = _destination(given["to"], "_delta_log")
-    return delta.DeltaTable(to)
+    return delta.DeltaTable(destination(to, "_delta_log"))
 
 
-def _iceberg(given: dict[str, Any]) -> Table:
+def iceberg_table(given: Mapping[str, Any], table: str | None, *, suffix: str = "") -> Table:
+    """Return an Iceberg table, there or yet to be made.
+
+    Args:
+        given: ``catalog``, ``to``.
+        table: NAMESPACE.NAME; the default one if it is None.
+        suffix: put behind the name.
+
+    Raises:
+        MissingExtraError: pyiceberg is absent.
+        OptionError: there is no such catalog, or there are other files.
+    """
     iceberg.load_library()
-    name = given["table"] or iceberg.DEFAULT_NAME
+    name = (table or iceberg.DEFAULT_NAME) + suffix
     if given["catalog"] is not None:
         catalog = iceberg.open_catalog(given["catalog"], None)
         return iceberg.IcebergTable(catalog, name, location=given["to"] and _uri(given["to"]))
-    to = given["to"] if "://" in given["to"] else _destination(given["to"], iceberg.CATALOG_FILE)
+    to = given["to"] if "://" in given["to"] else destination(given["to"], iceberg.CATALOG_FILE)
     return iceberg.IcebergTable(iceberg.open_catalog(None, to), name)
 
 
-_TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {"delta": _delta, "iceberg": _iceberg}
+_TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {
+    "delta": lambda given: delta_table(given["to"]),
+    "iceberg": lambda given: iceberg_table(given, given["table"]),
+}
 
 
-def _destination(to: str, sign: str) -> str:
+def destination(to: str, sign: str) -> str:
     """Return where a table is or may be made.
 
     Args:

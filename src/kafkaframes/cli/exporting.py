@@ -52,7 +52,7 @@ def run(paths: tuple[str, ...], given: dict[str, Any], *, as_json: bool, master:
         worker = export_group
         if given["single_file"]:
             asked = partial(_single, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
-    outcome = _on_spark(asked, worker, master, quiet=as_json) if master else asked(run=_pool(worker, jobs))
+    outcome = _on_spark(asked, worker, master, quiet=as_json) if master else asked(run=pool(worker, jobs))
     _tell(outcome, as_json=as_json)
     return not outcome.failed and not outcome.fault_count
 
@@ -90,7 +90,7 @@ def _read_options(paths: Sequence[str], given: dict[str, Any], *, to_table: bool
     from kafkaframes.spark.export import check_accepted
     from kafkaframes.spark.options import ReadOptions, topics_option
 
-    options = {name: value for name, _, value in (_pair(option) for option in given["options"])}
+    options = options_of(given["options"])
     check_accepted(list(options), to_table=to_table)
     if given["topics"]:
         options |= topics_option(given["topics"])
@@ -99,11 +99,19 @@ def _read_options(paths: Sequence[str], given: dict[str, Any], *, to_table: bool
     return ReadOptions.parse({"path": "", "paths": json.dumps(list(paths)), **options})
 
 
-def _pair(option: str) -> tuple[str, str, str]:
-    name, mark, value = option.partition("=")
-    if not mark:
-        raise OptionError(f"--option {option}: NAME=VALUE is wanted")
-    return name, mark, value
+def options_of(given: Iterable[str]) -> dict[str, str]:
+    """Read options of ``kafka-log``.
+
+    Raises:
+        OptionError: one is not of the form NAME=VALUE.
+    """
+    found = {}
+    for option in given:
+        name, mark, value = option.partition("=")
+        if not mark:
+            raise OptionError(f"--option {option}: NAME=VALUE is wanted")
+        found[name] = value
+    return found
 
 
 def _settings(options: ReadOptions, given: dict[str, Any]) -> Settings:
@@ -130,7 +138,7 @@ def _is_given(options: Iterable[str], name: str) -> bool:
     return any(option.lower().startswith(f"{name}=") for option in options)
 
 
-def _pool(worker: Callable[[Any], Any], jobs: int | None) -> Callable[[Sequence[Any]], Iterator[Any]]:
+def pool(worker: Callable[[Any], Any], jobs: int | None) -> Callable[[Sequence[Any]], Iterator[Any]]:
     """Return what has jobs done by processes of this machine; by this one alone where there is little to do."""
 
     def run(listed: Sequence[Any]) -> Iterator[Any]:

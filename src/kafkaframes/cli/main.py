@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "grep": ("kafkaframes.cli.grep", "records in whose key, value or headers something is found"),
     "summarize": ("kafkaframes.cli.summarize", "read logs with Spark, write Parquet, print what was in them"),
     "export": ("kafkaframes.cli.export", "records to Parquet, Arrow, CSV or JSON; goes on after a stop"),
+    "table": ("kafkaframes.cli.table", "live topics or logs into Delta, Iceberg or Parquet, decoded, exactly once"),
     "info": ("kafkaframes.cli.info", "what is in a log: topics, offsets, sizes, codecs, times"),
     "report": ("kafkaframes.cli.report", "one page on a log: sizes, times, producers, keys, copies, damage"),
     "verify": ("kafkaframes.cli.verify", "check every CRC, offset, index and checkpoint of a log"),

@@ -102,6 +102,10 @@ class Tally:
         reasons = (CONTROL_RECORDS, NOT_ASKED_FOR)
         return {one: self.dropped[one].records or 0 for one in reasons if one in self.dropped}
 
+    def begin_source(self) -> None:
+        """Say that positions count anew: what follows are other bytes."""
+        self._last_position = -1
+
     def drop(self, reason: str, counts: Counts) -> None:
         """Count what is not written."""
         self.dropped.setdefault(reason, Counts()).add(counts)

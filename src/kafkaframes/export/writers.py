@@ -22,6 +22,7 @@ ROW_GROUP_ROWS = 400_000
 ROW_GROUP_BYTES = 64 << 20
 _PACKED = "DELTA_BINARY_PACKED"
 _BYTES = ("key", "value")
+_NAMES = frozenset({"offset", "timestamp", "timestampType", "topic", "partition", "headers", *_BYTES})
 
 
 class Writer(Protocol):
@@ -41,7 +42,8 @@ class ParquetOutput:
         import pyarrow.parquet
 
         numbers = ["offset", "timestamp"]
-        repeated = ["timestampType", "topic", "partition"]  # the last two in files of an Iceberg table only
+        decoded = [one.name for one in schema if one.name not in _NAMES and not pa.types.is_nested(one.type)]
+        repeated = ["timestampType", "topic", "partition", *decoded]  # topic, partition: of an Iceberg table only
         self._file = _opened(path)
         self.metadata: list[Any] = []
         self._writer = pyarrow.parquet.ParquetWriter(

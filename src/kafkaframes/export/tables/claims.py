@@ -24,6 +24,7 @@ from typing import Any
 from kafkaframes.export.journal import OWN
 
 RUNS = f"{OWN}/runs"
+STAGED = f"{OWN}/staged"  # files that a commit takes up, and that are no data files themselves
 FOREIGN_SECONDS = 7 * 24 * 3600
 HasCommitted = Callable[[str, int | None], bool | None]
 
@@ -63,7 +64,9 @@ def files_of(root: str, run: str) -> set[str]:
     if "://" in root:
         return set()
     return {
-        str(path) for below in ("", "data/") for path in Path(root).glob(f"{below}topic=*/partition=*/*-{run}.parquet")
+        str(path)
+        for below in ("", "data/", f"{STAGED}/")
+        for path in Path(root).glob(f"{below}topic=*/partition=*/*-{run}.parquet")
     }
 
 
@@ -81,7 +84,7 @@ def remove_orphans(root: str, has_committed: HasCommitted) -> Orphans:
         with _dead(path) as said:
             if said is None:
                 continue
-            files, since = sorted(files_of(root, path.stem)), said.get("since")
+            files, since = _remaining(root, path.stem, removed), said.get("since")
             committed = has_committed(path.stem, since if isinstance(since, int) else None) if files else True
             if committed is False:
                 for file in files:
@@ -92,6 +95,16 @@ def remove_orphans(root: str, has_committed: HasCommitted) -> Orphans:
             else:
                 path.unlink(missing_ok=True)
     return Orphans(tuple(removed), tuple(doubtful))
+
+
+def _remaining(root: str, run: str, removed: list[str]) -> list[str]:
+    """Remove what a dead run left staged, whether it committed or not; return its other files."""
+    files = sorted(files_of(root, run))
+    staged = [file for file in files if Path(file).is_relative_to(Path(root, STAGED))]
+    for file in staged:
+        Path(file).unlink(missing_ok=True)
+    removed += staged
+    return [file for file in files if file not in staged]
 
 
 @contextmanager

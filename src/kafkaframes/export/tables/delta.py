@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
@@ -23,7 +24,9 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from kafkaframes.errors import MissingExtraError, OptionError
+from kafkaframes.export.tables.claims import STAGED
 from kafkaframes.export.tables.files import DataFile
+from kafkaframes.export.tables.latest import latest_of_keys
 from kafkaframes.export.tables.schema import PARTITIONED_BY, check_partitioning, missing_columns
 from kafkaframes.export.tables.state import (
     NOTE,
@@ -156,9 +159,16 @@ class DeltaTable:
         """Return where data files are to lie: ``topic=T/partition=P``, as other writers of Delta have it."""
         return join(self.root, f"topic={quote(name[0], safe='')}/partition={name[1]}")
 
+    def staged_directory(self, name: TopicPartition) -> str:
+        """Return where changes are to lie until a commit has taken them up."""
+        return join(self.root, f"{STAGED}/topic={quote(name[0], safe='')}/partition={name[1]}")
+
     def commit(self, commit: Commit, state: TableState | None) -> None:
         """Make a commit visible, on top of the state that was read last."""
         library = self._library
+        if commit.latest:
+            self._change(commit, state)
+            return
         schema = library.Schema.from_arrow(_marked(commit))
         adds = [self._add(file) for file in commit.files]
         given = {
@@ -184,6 +194,28 @@ class DeltaTable:
             if library.DeltaTable.is_deltatable(self.root):
                 raise RacedError(str(error)) from error
             raise
+
+    def _change(self, commit: Commit, state: TableState | None) -> None:
+        """Bring changes by key into the table: a merge, which says the new ends in the same commit."""
+        library = self._library
+        if self._table is None:
+            nothing = library.Schema.from_arrow(_marked(commit))
+            self._create(nothing, [], {"partition_by": list(PARTITIONED_BY)})
+            self.read()
+        if missing := self._missing(commit.columns):
+            self._add_columns(missing)
+            self.read()
+        version, properties = self._table.version(), self._properties(commit, state)
+        changes = latest_of_keys(commit)
+        try:
+            if changes.num_rows:
+                merge(self._table, changes, commit.columns.names, properties)
+            if self._table.version() == version:  # nothing to change, or delta-rs found nothing changed
+                schema = library.Schema.from_arrow(_marked(commit))
+                given = {"partition_by": list(PARTITIONED_BY), "commit_properties": properties}
+                self._table.create_write_transaction([], "append", schema, **given)
+        except library.exceptions.CommitFailedError as error:
+            raise RacedError(str(error)) from error
 
     def _add_columns(self, missing: list[pa.Field]) -> None:
         """Add columns that may be null: a commit of its own, which changes no row."""
@@ -231,10 +263,38 @@ class DeltaTable:
                 return True
         return False if oldest == 0 else None
 
+    def tidy(self) -> None:
+        """Put small data files together: a commit that changes no row. One that others were faster than is left."""
+        if self.read() is None:
+            return
+        once = self._library.CommitProperties(max_commit_retries=0)
+        with suppress(self._library.exceptions.CommitFailedError):
+            self._table.optimize.compact(commit_properties=once)
+
     def about(self) -> dict[str, Any]:
         """Return what to tell of the table after a run."""
         version = None if self._table is None else self._table.version()
         return {"format": "delta", "location": self.root, "version": version}
+
+
+def merge(table: Any, changes: pa.Table, columns: list[str], properties: Any) -> None:
+    """Update, insert and delete rows by topic and key.
+
+    A row of another partition (the topic was given more of them) gives way only to what is not older.
+    """
+    newer = "(s.partition = t.partition OR s.timestamp >= t.timestamp)"
+    values = {name: f"s.`{name}`" for name in columns}
+    topics = ", ".join("'" + one.replace("'", "''") + "'" for one in changes.column("topic").unique().to_pylist())
+    merger = table.merge(
+        changes,
+        f"t.topic IN ({topics}) AND t.topic = s.topic AND t.key = s.key",
+        source_alias="s",
+        target_alias="t",
+        commit_properties=properties,
+    )
+    merger = merger.when_matched_delete(f"s.tombstone AND {newer}")
+    merger = merger.when_matched_update(values, f"NOT s.tombstone AND {newer}")
+    merger.when_not_matched_insert(values, "NOT s.tombstone").execute()
 
 
 def _app(name: TopicPartition) -> str:

@@ -23,10 +23,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafkaframes.errors import MissingExtraError, OptionError
+from kafkaframes.export.tables.claims import STAGED
+from kafkaframes.export.tables.iceberg_types import add_columns, iceberg_schema, unmeasured
+from kafkaframes.export.tables.latest import latest_of_keys, without_tombstones
 from kafkaframes.export.tables.schema import (
-    HEADERS_COLUMN,
     PARTITIONED_BY,
     check_partitioning,
     missing_columns,
@@ -48,11 +51,6 @@ from kafkaframes.files.filesystem import join
 LAST = "kafkaframes.last"
 RETRIES = "commit.retry.num-retries"
 DEFAULT_NAME = "kafka.records"
-# Bytes that seldom repeat are not worth bounds; said to pyiceberg, which would miss them aloud.
-_UNMEASURED = {
-    f"write.metadata.metrics.column.{name}": "none"
-    for name in ("key", "value", "headers.element.key", "headers.element.value")
-}
 CATALOG_FILE = "catalog.db"
 CATALOG_NAME = "kafkaframes"  # inside the SQLite file: who opens it has to say the same
 
@@ -112,6 +110,7 @@ class IcebergTable:
         self._catalog, self._name, self._location = catalog, name, location
         self.place = f"table {name}"
         self._table: Any = None
+        self._columns = table_schema(headers=False)  # of a table that is to be made
 
     @property
     def root(self) -> str:
@@ -185,7 +184,8 @@ class IcebergTable:
             snapshot = None if parent is None else self._table.snapshot_by_id(parent)
 
     def check(self, columns: pa.Schema) -> None:
-        """See whether the table can take rows with these columns."""
+        """See whether the table can take rows with these columns; one that is to be made will have them."""
+        self._columns = columns
         if self._table is not None:
             self._missing(columns)
 
@@ -201,6 +201,10 @@ class IcebergTable:
         """Return where data files are to lie."""
         return join(self.root, f"data/topic={quote(name[0], safe='')}/partition={name[1]}")
 
+    def staged_directory(self, name: TopicPartition) -> str:
+        """Return where changes are to lie until a commit has taken them up."""
+        return join(self.root, f"{STAGED}/topic={quote(name[0], safe='')}/partition={name[1]}")
+
     def commit(self, commit: Commit, state: TableState | None) -> None:
         """Make a commit visible, on top of the state that was read last."""
         from pyiceberg.exceptions import CommitFailedException
@@ -212,13 +216,16 @@ class IcebergTable:
         paths = [_uri(file.path) for file in commit.files]
         try:
             with self._table.transaction() as transaction:
-                if self._missing(commit.columns):
-                    _add_headers(transaction)
+                if missing := self._missing(commit.columns):
+                    add_columns(transaction, missing)
                 if commit.replaces:
                     _empty(transaction)
                 settings = json.dumps(dict(commit.settings), sort_keys=True)
-                transaction.set_properties({LAST: note, SETTINGS: settings})
-                transaction.add_files(paths, snapshot_properties={NOTE: note}, check_duplicate_files=False)
+                transaction.set_properties({LAST: note, SETTINGS: settings, **unmeasured(missing)})
+                if commit.latest:
+                    self._change(transaction, commit, {NOTE: note})
+                else:
+                    transaction.add_files(paths, snapshot_properties={NOTE: note}, check_duplicate_files=False)
         except CommitFailedException as error:
             raise RacedError(str(error)) from error
 
@@ -230,13 +237,32 @@ class IcebergTable:
             self._catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
             self._table = self._catalog.create_table(
                 self._name,
-                _iceberg_schema(),
+                iceberg_schema(self._columns),
                 location=self._location,
                 partition_spec=_spec(),
-                properties={SETTINGS: "{}", **_UNMEASURED},
+                properties={SETTINGS: "{}", **unmeasured(self._columns)},
             )
         except TableAlreadyExistsError:
             self.read()
+
+    def _change(self, transaction: Any, commit: Commit, properties: dict[str, str]) -> None:
+        """Bring changes by key into the table: what they replace is deleted, what stays is appended, in one commit.
+
+        A row of another partition (the topic was given more of them) gives way only to what is not older.
+        """
+        changes = self._not_older(latest_of_keys(commit))
+        _delete(transaction, _same_keys(changes), properties)
+        transaction.append(without_tombstones(changes), snapshot_properties=properties)
+
+    def _not_older(self, changes: pa.Table) -> pa.Table:
+        """Return the changes that nothing newer of another partition stands against."""
+        columns = ("topic", "key", "partition", "timestamp")
+        there = self._table.scan(row_filter=_same_keys(changes), selected_fields=columns).to_arrow()
+        known = {(row["topic"], row["key"]): row for row in there.to_pylist()}
+        if not known:
+            return changes
+        rows = changes.select(columns).to_pylist()
+        return changes.filter(pa.array([_is_due(row, known.get((row["topic"], row["key"]))) for row in rows]))
 
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
         """Tell whether a commit with this name was made after a snapshot; None where the chain does not reach back."""
@@ -248,6 +274,9 @@ class IcebergTable:
             if _run_of(snapshot) == run:
                 return True
         return False if since is None and self._is_whole() else None
+
+    def tidy(self) -> None:
+        """Leave data files as they are: pyiceberg 0.12 cannot put them together."""
 
     def about(self) -> dict[str, Any]:
         """Return what to tell of the table after a run."""
@@ -266,21 +295,6 @@ def _run_of(snapshot: Any) -> str | None:
     return None if note is None else str(note["run"])
 
 
-def _iceberg_schema() -> Any:
-    from pyiceberg.schema import Schema
-    from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, StringType, TimestamptzType
-
-    types = {
-        "string": StringType(),
-        "int32": IntegerType(),
-        "int64": LongType(),
-        "binary": BinaryType(),
-        "timestamp[us, tz=UTC]": TimestamptzType(),
-    }
-    fields = enumerate(table_schema(headers=False), 1)
-    return Schema(*(NestedField(number, field.name, types[str(field.type)]) for number, field in fields))
-
-
 def _spec() -> Any:
     from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.transforms import IdentityTransform
@@ -289,23 +303,36 @@ def _spec() -> Any:
     return PartitionSpec(*(PartitionField(n, 999 + n, IdentityTransform(), name) for n, name in fields))
 
 
-def _add_headers(transaction: Any) -> None:
-    """Add the one column that a later run may bring; null in the rows that are there."""
-    from pyiceberg.types import BinaryType, ListType, NestedField, StringType, StructType
-
-    pair = StructType(NestedField(-3, "key", StringType()), NestedField(-4, "value", BinaryType()))
-    with transaction.update_schema() as update:
-        update.add_column(HEADERS_COLUMN.name, ListType(-2, pair, element_required=False))
+def _is_due(row: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
+    """Tell whether a change counts beside the row that is there."""
+    if known is None or known["partition"] == row["partition"] or known["timestamp"] is None:
+        return True
+    return row["timestamp"] is not None and bool(row["timestamp"] >= known["timestamp"])
 
 
-def _empty(transaction: Any) -> None:
+def _same_keys(changes: pa.Table) -> Any:
+    """Return the rows that changes are about, as a filter."""
+    from pyiceberg.expressions import AlwaysFalse, And, EqualTo, In, Or
+
+    found: Any = AlwaysFalse()
+    for topic in changes.column("topic").unique().to_pylist():
+        keys = changes.filter(pc.equal(changes.column("topic"), topic)).column("key").to_pylist()
+        found = Or(found, And(EqualTo("topic", topic), In("key", set(keys))))
+    return found
+
+
+def _delete(transaction: Any, rows: Any, properties: dict[str, str]) -> None:
     import warnings
-
-    from pyiceberg.expressions import AlwaysTrue
 
     with warnings.catch_warnings():  # that there was nothing to delete is no news
         warnings.simplefilter("ignore")
-        transaction.delete(AlwaysTrue())
+        transaction.delete(rows, snapshot_properties=properties)
+
+
+def _empty(transaction: Any) -> None:
+    from pyiceberg.expressions import AlwaysTrue
+
+    _delete(transaction, AlwaysTrue(), {})
 
 
 def _uri(path: str) -> str:

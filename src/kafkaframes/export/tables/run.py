@@ -11,12 +11,11 @@ A segment that cannot be read ends its partition's part of the wave: the table n
 
 from __future__ import annotations
 
-import os
-import random
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkaframes.errors import OptionError
@@ -24,16 +23,16 @@ from kafkaframes.export.run import Outcome, summed_up
 from kafkaframes.export.settings import ExportTask, Settings
 from kafkaframes.export.sharing import part_bytes
 from kafkaframes.export.tables import claims
-from kafkaframes.export.tables.files import DataFile, FileJob, remove, write_data_file
-from kafkaframes.export.tables.schema import table_schema
-from kafkaframes.export.tables.state import Commit, Ends, Gap, RacedError, TableState, TopicPartition, nested
+from kafkaframes.export.tables.committing import Committer, UnknownOutcomeError
+from kafkaframes.export.tables.content import RAW, Content
+from kafkaframes.export.tables.dead_letters import DeadLetters
+from kafkaframes.export.tables.files import DataFile, FileJob, discard, write_data_file
+from kafkaframes.export.tables.state import Commit, Ends, Gap, TableState, TopicPartition, nested
 from kafkaframes.export.tables.table import Table
 from kafkaframes.export.task import SegmentResult
 
 WAVE_BYTES = 8 << 30  # of log
 FILE_BYTES = 64 << 20  # of log: small segments of a topic partition go to one file up to that
-COMMIT_ATTEMPTS = 20
-WAIT_SECONDS = 0.05
 
 Run = Callable[[Sequence[FileJob]], Iterator[DataFile]]
 
@@ -73,13 +72,26 @@ class TableExport:
         settings: of the files; ``to`` is what messages call the destination.
         chosen: which records the table holds (``state.table_settings``).
         run: has the files written, in order: here, by a pool, by Spark.
+        content: how rows are made of records.
+        dead_letters: the table of records that make no row; without one they end the run.
     """
 
-    def __init__(self, table: Table, settings: Settings, chosen: Mapping[str, Any], *, run: Run = one_by_one) -> None:
-        self.commits = 0
+    def __init__(
+        self,
+        table: Table,
+        settings: Settings,
+        chosen: Mapping[str, Any],
+        *,
+        run: Run = one_by_one,
+        content: Content = RAW,
+        dead_letters: Table | None = None,
+    ) -> None:
         self.orphans = claims.Orphans()
         self._table, self._settings, self._chosen, self._run = table, settings, chosen, run
-        self._columns = table_schema(headers=settings.headers)
+        self._content = content
+        self._columns = content.columns(headers=settings.headers)
+        self._committer = Committer(table, chosen)
+        self._dead = None if dead_letters is None else DeadLetters(dead_letters, headers=settings.headers)
         self._files: list[DataFile] = []
         self._broken: set[TopicPartition] = set()  # of which a segment could not be read
 
@@ -99,7 +111,7 @@ class TableExport:
         state = self._opened(incremental, overwrite)
         planned = plan(None if overwrite else state)
         whole = overwrite and state is not None
-        for wave in [planned.tasks] if whole else waves(planned.tasks):
+        for wave in [planned.tasks] if whole else waves(planned.tasks, self._content.wave_bytes or WAVE_BYTES):
             state = self._wave(wave, planned, state, replaces=whole)
         if whole and not planned.tasks:
             raise OptionError(f"{self._table.place}: there is nothing to replace its content with")
@@ -120,49 +132,35 @@ class TableExport:
             raise OptionError(
                 f"{table.place}: holds an export already: --incremental adds what is new, --overwrite replaces it"
             )
-        self._check_settings(state)
+        self._committer.check_settings(state)
         return state
-
-    def _check_settings(self, state: TableState) -> None:
-        before = state.settings or {}
-        if before and dict(before) != dict(self._chosen):
-            names = sorted({*before, *self._chosen})
-            differs = ", ".join(name for name in names if before.get(name) != self._chosen.get(name))
-            raise OptionError(
-                f"{self._table.place}: holds other records than this run asks for ({differs}): ask for the same, or "
-                "export to a new table"
-            )
 
     def _wave(
         self, tasks: Sequence[ExportTask], planned: TablePlan, state: TableState | None, *, replaces: bool
     ) -> TableState | None:
         """Write and commit some tasks; return what the table says afterwards."""
         run = uuid.uuid4().hex[:16]
-        with claims.claim(self._table.root, run, since=None if state is None else state.version):
+        with claims.claim(self._table.root, run, since=None if state is None else state.version), self._dead_claim(run):
             files = self._write(run, tasks)
             try:
                 commit = self._commit_of(run, files, planned, state, replaces=replaces)
                 if commit is not None:
-                    self._commit(commit, state)
+                    if self._dead is not None:  # first: what is bad is told even if the rest is not committed
+                        self._dead.commit(commit, files)
+                    self._committer.make(commit, state)
             except OptionError as error:
-                if not isinstance(error, _UnknownOutcomeError):
+                if not isinstance(error, UnknownOutcomeError):
                     self._discard(run, files)
                 raise
-            self._discard(run, files, keep=() if commit is None else commit.files)
+            self._discard(run, files, keep=() if commit is None or commit.latest else commit.files)
         self._files += files
         return self._table.read()
 
     def _write(self, run: str, tasks: Sequence[ExportTask]) -> list[DataFile]:
         """Have the data files of a wave written."""
-        table, files = self._table, []
+        files: list[DataFile] = []
         jobs = [
-            FileJob(
-                table.data_directory((group[0].topic, group[0].partition)),
-                run,
-                group,
-                self._settings,
-                table.names_inside,
-            )
+            self._job(run, group)
             for group in neighbours(task for task in tasks if (task.topic, task.partition) not in self._broken)
         ]
         try:
@@ -173,6 +171,16 @@ class TableExport:
             raise
         left = [task for task in tasks if (task.topic, task.partition) in self._broken]
         return files + [DataFile(FileJob("", run, (task,), self._settings), [_waiting(task)]) for task in left]
+
+    def _job(self, run: str, group: tuple[ExportTask, ...]) -> FileJob:
+        table, name = self._table, (group[0].topic, group[0].partition)
+        job = FileJob(table.data_directory(name), run, group, self._settings, table.names_inside, self._content)
+        if self._content.latest:
+            job = replace(job, directory=table.staged_directory(name), names_inside=True)
+        return job if self._dead is None else replace(job, dead=self._dead.place_of(name))
+
+    def _dead_claim(self, run: str) -> AbstractContextManager[None]:
+        return nullcontext() if self._dead is None else self._dead.claim(run)
 
     def _commit_of(
         self, run: str, files: Sequence[DataFile], planned: TablePlan, state: TableState | None, *, replaces: bool
@@ -196,69 +204,15 @@ class TableExport:
             columns=self._columns,
             gaps=tuple(gap for gap in planned.gaps if (gap.topic, gap.partition) in after),
             replaces=replaces,
+            latest=self._content.latest,
         )
-
-    def _commit(self, commit: Commit, state: TableState | None) -> None:
-        """Commit, again where somebody else was faster and has not touched these offsets.
-
-        Raises:
-            OptionError: the offsets do not fit any more.
-        """
-        table = self._table
-        since = None if state is None else state.version
-        _check_files(commit)
-        for _ in range(COMMIT_ATTEMPTS):
-            try:
-                table.commit(commit, state)
-            except RacedError as error:
-                reason = str(error)
-            except Exception as error:
-                if self._has_landed(commit, since) is False:
-                    raise OptionError(f"{table.place}: cannot be committed to: {error}") from error
-                reason = str(error)
-            else:
-                self.commits += 1
-                return
-            if self._has_landed(commit, since):
-                self.commits += 1
-                return
-            state = self._reread(commit)
-            time.sleep(random.uniform(0, WAIT_SECONDS))
-        raise OptionError(f"{table.place}: {COMMIT_ATTEMPTS} commits lost against other writers: {reason}")
-
-    def _has_landed(self, commit: Commit, since: int | None) -> bool:
-        """Tell whether a commit that ended with an error was made all the same.
-
-        Raises:
-            OptionError: nobody can say; its files stay.
-        """
-        try:
-            landed = self._table.has_committed(commit.run, since=since)
-        except Exception as error:
-            raise _UnknownOutcomeError(self._table.place, commit.run, str(error)) from error
-        if landed is None:
-            raise _UnknownOutcomeError(self._table.place, commit.run, "its log does not reach back far enough")
-        return landed
-
-    def _reread(self, commit: Commit) -> TableState | None:
-        state = self._table.read()
-        if not commit.fits(state):
-            name = next(name for name in commit.before if (state and state.end_of(name)) != commit.before[name])
-            raise OptionError(
-                f"{self._table.place}: another exporter has added offsets of {name[0]}-{name[1]} meanwhile; nothing "
-                "was added by this run: run again with --incremental"
-            )
-        if state is not None and state.settings:
-            self._check_settings(state)
-        self._table.check(self._columns)
-        return state
 
     def _discard(self, run: str, files: Iterable[DataFile], *, keep: Iterable[DataFile] = ()) -> None:
         """Remove data files that no commit will name."""
-        kept = {file.path for file in keep}
         paths = {file.path for file in files if file.path} | claims.files_of(self._table.root, run)
-        for path in sorted(paths - kept):
-            remove(path)
+        discard(paths, keep={file.path for file in keep})
+        if self._dead is not None:
+            self._dead.discard(run, files)
 
     def _outcome(self, planned: TablePlan, seconds: float) -> Outcome:
         results = tuple(result for file in self._files for result in file.results)
@@ -266,24 +220,14 @@ class TableExport:
         summary = summed_up(results, planned.internal_topics, self._settings.to, seconds)
         told = {
             **self._table.about(),
-            "commits": self.commits,
+            "commits": self._committer.commits,
             "offsets": nested(state.ends) if state is not None else {},
             "gaps": [gap.as_json() for gap in planned.gaps],
             "removed_orphans": list(self.orphans.removed),
             "doubtful_files": list(self.orphans.doubtful),
-        }
+        } | ({} if self._dead is None else {"dead_letters": self._dead.about()})
         written = sum(file.size_bytes for file in self._files)
         return Outcome(summary, len(results), 0, written, results, table=told)
-
-
-class _UnknownOutcomeError(OptionError):
-    """A commit's fate is not known: its files must stay."""
-
-    def __init__(self, place: str, run: str, reason: str) -> None:
-        super().__init__(
-            f"{place}: whether commit {run} was made cannot be told ({reason}); its files stay, the next "
-            "--incremental run goes on behind what the table says"
-        )
 
 
 def reached(files: Iterable[DataFile], broken: set[TopicPartition]) -> tuple[dict[TopicPartition, int], list[DataFile]]:
@@ -313,20 +257,6 @@ def _waiting(task: ExportTask) -> SegmentResult:
     return SegmentResult(task, failed=f"{task.path}: waits for a segment before it that could not be read")
 
 
-def _check_files(commit: Commit) -> None:
-    """See whether the data files are there, as far as this machine can see them: a commit must not name others.
-
-    Raises:
-        OptionError: one is gone, or not whole.
-    """
-    for file in commit.files:
-        if "://" not in file.path and not (os.path.exists(file.path) and os.path.getsize(file.path) == file.size_bytes):
-            raise OptionError(
-                f"{file.path}: was written and is not there as a whole: do the workers see the same directory? Nothing "
-                "was added"
-            )
-
-
 def _is_beyond(end: int, before: int | None) -> bool:
     return before is None or end > before
 
@@ -349,13 +279,13 @@ def neighbours(tasks: Iterable[ExportTask]) -> Iterator[tuple[ExportTask, ...]]:
         yield tuple(group)
 
 
-def waves(tasks: Iterable[ExportTask]) -> Iterator[list[ExportTask]]:
-    """Cut tasks into parts of ``WAVE_BYTES`` of log, at least a task each."""
+def waves(tasks: Iterable[ExportTask], most_bytes: int) -> Iterator[list[ExportTask]]:
+    """Cut tasks into parts of so many bytes of log, at least a task each."""
     wave: list[ExportTask] = []
     size_bytes = 0
     for task in tasks:
         cost = task.size_bytes - task.start
-        if wave and size_bytes + cost > WAVE_BYTES:
+        if wave and size_bytes + cost > most_bytes:
             yield wave
             wave, size_bytes = [], 0
         wave.append(task)

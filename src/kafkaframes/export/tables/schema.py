@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.makers import HEADERS
+from kafkaframes.values.columns import TOMBSTONE
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 PARTITIONED_BY = ("topic", "partition")
@@ -33,6 +34,11 @@ HEADERS_COLUMN = pa.field("headers", HEADERS)
 def table_schema(*, headers: bool) -> pa.Schema:
     """Return the columns of a table, in order."""
     return _COLUMNS.append(HEADERS_COLUMN) if headers else _COLUMNS
+
+
+def latest_schema(columns: pa.Schema) -> pa.Schema:
+    """Return the columns of changes by key: those of the table, and whether the row is a tombstone."""
+    return columns.append(pa.field(TOMBSTONE, pa.bool_()))
 
 
 def missing_columns(there: pa.Schema, wanted: pa.Schema, *, place: str) -> list[pa.Field]:

@@ -74,6 +74,7 @@ class Commit:
         gaps: that were accepted.
         columns: of the table, in order.
         replaces: whether everything that was there before goes.
+        latest: whether the files are changes by key: a row replaces the key's, a tombstone removes it.
     """
 
     run: str
@@ -85,6 +86,7 @@ class Commit:
     columns: pa.Schema
     gaps: tuple[Gap, ...] = ()
     replaces: bool = False
+    latest: bool = False
     damaged: Mapping[str, int] = field(default_factory=dict)
 
     def note(self, ends: Ends) -> dict[str, Any]:

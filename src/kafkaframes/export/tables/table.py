@@ -45,12 +45,18 @@ class Table(Protocol):
     def data_directory(self, name: TopicPartition) -> str:
         """Return where data files of a topic partition are to lie."""
 
+    def staged_directory(self, name: TopicPartition) -> str:
+        """Return where files are to lie that a commit takes up and that are no data files themselves."""
+
     def commit(self, commit: Commit, state: TableState | None) -> None:
         """Make a commit visible, on top of the state that was read last.
 
         Raises:
             RacedError: the table is not what was read any more, and nothing was added.
         """
+
+    def tidy(self) -> None:
+        """Put small data files together, where the format's library can."""
 
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
         """Tell whether a commit with this name was made after a version; None where the table's log does not say."""

@@ -1,0 +1,147 @@
+"""What ``table`` makes of values: the flags about modes and schemas, and the schema that nobody says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kafkaframes.errors import OptionError
+from kafkaframes.export.settings import Settings
+from kafkaframes.export.tables.content import Content
+from kafkaframes.export.tables.run import Plan
+from kafkaframes.export.tables.sampling import sample_values
+from kafkaframes.export.tables.state import TableState
+from kafkaframes.values.decoding import AVRO, JSON, PROTOBUF, Decoding, subject_schema
+from kafkaframes.values.json_values import infer_schema
+
+RAW, LATEST = "raw", "latest"
+INFERRED = "schema"  # the table's setting that keeps an inferred schema
+
+
+@dataclass(frozen=True)
+class Values:
+    """What the flags say of values.
+
+    Attributes:
+        mode: ``raw`` or one of ``decoding.MODES``.
+        latest: whether the table holds one row a key.
+        schema, by_id: files' contents, of the table and of ids.
+        registry, subject: where schemas are, and whose newest one the table has.
+    """
+
+    mode: str
+    latest: bool
+    schema: bytes | None = None
+    by_id: Mapping[int, bytes] = field(default_factory=dict)
+    registry: str | None = field(default=None, repr=False)
+    subject: str = ""
+    message: str = ""
+
+    @property
+    def is_inferred(self) -> bool:
+        """Whether the first values say the columns."""
+        return self.mode == JSON and self.schema is None and self.registry is None
+
+    def content(self, state: TableState | None, plan: Plan, settings: Settings) -> Content:
+        """Return how rows are made; a registry is asked, or values are looked at, where that has to be.
+
+        Raises:
+            OptionError: no schema can be had, or it does not fit.
+            NetworkError: the registry does not answer.
+        """
+        if self.mode == RAW:
+            return Content(None, self.latest)
+        registered = None if self.registry is None else subject_schema(self.registry, self.subject, self.mode)
+        schema = self._inferred(state, plan, settings) if self.is_inferred else self.schema
+        decoding = Decoding(self.mode, schema, self.by_id, self.registry, registered, self.message)
+        decoding.decoder()
+        return Content(decoding, self.latest)
+
+    def _inferred(self, state: TableState | None, plan: Plan, settings: Settings) -> bytes:
+        """Return the schema that the table was begun with, or that of the first values."""
+        known = (state.settings or {}).get(INFERRED) if state is not None else None
+        if isinstance(known, str):
+            return known.encode()
+        found = infer_schema(sample_values(plan(None).tasks, settings))
+        return json.dumps(found, sort_keys=True).encode()
+
+    def chosen(self, content: Content) -> dict[str, Any]:
+        """Return what every run into the table must agree on; nothing for a table as ``export`` makes it."""
+        told: dict[str, Any] = {} if self.mode == RAW else {"value": self.mode}
+        if self.latest:
+            told["latest"] = True
+        if self.is_inferred and content.decoding is not None:
+            told[INFERRED] = (content.decoding.schema or b"").decode()
+        return told
+
+
+def values_of(topics: Sequence[str], given: Mapping[str, Any]) -> Values:
+    """Read the flags.
+
+    Args:
+        topics: that the source names; several, or none named, have no one subject.
+
+    Raises:
+        OptionError: they do not fit together, or a file cannot be used.
+    """
+    latest = given["mode"] == LATEST
+    if given["value"] is not None and not latest:
+        raise OptionError("--value is for --mode latest: the mode itself says what values become")
+    mode = (given["value"] or RAW) if latest else given["mode"]
+    _check_flags(mode, given)
+    schema, by_id = _schemas(given["schemas"], mode)
+    if mode in (AVRO, PROTOBUF) and schema is None and given["registry"] is None:
+        raise OptionError(f"--mode {mode}: --schema FILE or --registry URL says what the bytes mean")
+    return Values(mode, latest, schema, by_id, given["registry"], _subject(topics, given), given["message"] or "")
+
+
+def _check_flags(mode: str, given: Mapping[str, Any]) -> None:
+    flags = {"schemas": "--schema", "registry": "--registry", "subject": "--subject", "message": "--message"}
+    for name, flag in flags.items():
+        if given[name] and mode == RAW:
+            raise OptionError(f"{flag}: mode raw keeps values as they are; --mode json, avro or protobuf decodes them")
+    if given["schemas"] and given["registry"]:
+        raise OptionError("only one of --schema and --registry can be given")
+    if given["subject"] and not given["registry"]:
+        raise OptionError("--subject is for --registry")
+    if given["message"] and mode != PROTOBUF:
+        raise OptionError("--message is for protobuf")
+
+
+def _subject(topics: Sequence[str], given: Mapping[str, Any]) -> str:
+    if given["registry"] is None or given["subject"]:
+        return str(given["subject"] or "")
+    if len(topics) != 1 or any(mark in topics[0] for mark in "*?["):
+        raise OptionError("--registry: for several topics, --subject says whose newest schema the table has")
+    return f"{topics[0]}-value"
+
+
+def _schemas(given: Sequence[str], mode: str) -> tuple[bytes | None, dict[int, bytes]]:
+    """Return the table's schema, and those by id: of these the greatest id is the table's."""
+    plain: list[bytes] = []
+    by_id: dict[int, bytes] = {}
+    for text in given:
+        number, equals, path = text.partition("=")
+        if equals and number.isdecimal():
+            by_id[int(number)] = _read(path, mode)
+        else:
+            plain.append(_read(text, mode))
+    if len(plain) > 1 or (plain and by_id):
+        raise OptionError("--schema: one FILE, or ID=FILE for each id that values begin with")
+    if by_id:
+        return by_id[max(by_id)], by_id
+    return (plain[0] if plain else None), {}
+
+
+def _read(path: str, mode: str) -> bytes:
+    if mode == PROTOBUF and path.endswith(".proto"):
+        raise OptionError(
+            f"--schema {path}: descriptors are wanted: protoc --include_imports --descriptor_set_out=FILE {path}"
+        )
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise OptionError(f"--schema {path}: {error.strerror}") from None

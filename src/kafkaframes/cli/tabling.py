@@ -1,0 +1,203 @@
+"""What ``table`` does: check, plan, write and commit; once, or again and again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkaframes.cli.connecting import SERVERS, settings_of
+from kafkaframes.cli.export_table import lines_of
+from kafkaframes.cli.exporting import pool
+from kafkaframes.cli.options import spark_storage
+from kafkaframes.cli.table_places import Places, places_of
+from kafkaframes.cli.table_values import Values, values_of
+from kafkaframes.cli.text import printable, say, size_text
+from kafkaframes.errors import NetworkError, OptionError
+from kafkaframes.export.run import Outcome
+from kafkaframes.export.settings import Settings
+from kafkaframes.export.tables.files import write_data_file
+from kafkaframes.export.tables.live import live_plan
+from kafkaframes.export.tables.run import Plan, Run, TableExport
+from kafkaframes.export.tables.state import table_settings
+
+if TYPE_CHECKING:
+    from kafkaframes.spark.options import ReadOptions
+
+TIDY_EVERY = 20  # commits of one run
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What the flags come to."""
+
+    plan: Plan
+    settings: Settings
+    isolation: str
+    values: Values
+    places: Places
+    quiet: bool
+
+
+def run(sources: tuple[str, ...], given: dict[str, Any]) -> bool:
+    """Write as the flags say; return whether all that was there is in the table."""
+    topics = _are_topics(sources, given)
+    _check_source_flags(topics, given)
+    values = values_of(sources if topics else given["topics"], given)
+    places = places_of(given, sources=() if topics else sources)
+    plan, settings = _live(sources, given) if topics else _of_logs(sources, given)
+    job = _Job(plan, settings, given["isolation"], values, places, given["as_json"])
+    with _runner(given) as writing:
+        once = partial(_round, job, writing)
+        if given["continuous"]:
+            return _again_and_again(once, places, given["interval"], quiet=given["as_json"])
+        return once()
+
+
+def _are_topics(sources: tuple[str, ...], given: Mapping[str, Any]) -> bool:
+    """Tell whether the sources are topics of a cluster.
+
+    Raises:
+        OptionError: they are neither topics nor paths.
+    """
+    if given["servers"] is not None:
+        return True
+    paths = [one for one in sources if "/" in one or os.path.exists(one)]
+    if not paths and os.environ.get(SERVERS):
+        return True
+    if len(paths) < len(sources):
+        other = next(one for one in sources if one not in paths)
+        raise OptionError(f"{other}: is no path; for a topic, -b HOST:PORT or ${SERVERS} says where the cluster is")
+    return False
+
+
+def _check_source_flags(topics: bool, given: Mapping[str, Any]) -> None:
+    kind, other = ("a topic", "a log directory") if topics else ("a log directory", "a topic")
+    wrong = ("options", "topics", "storage") if topics else ("properties",)
+    flags = {"options": "-o", "topics": "--topic", "properties": "-X", "storage": "--key-file, --follow-links"}
+    for name in wrong:
+        if given[name]:
+            raise OptionError(f"{flags[name]} is for {other}, and the source is {kind}")
+
+
+def _live(topics: tuple[str, ...], given: Mapping[str, Any]) -> tuple[Plan, Settings]:
+    from kafkaframes.client.settings import ConsumerSettings
+
+    client = settings_of(given["servers"], given["properties"]) | {"isolation.level": given["isolation"]}
+    ConsumerSettings.of(client)
+    return live_plan(topics, client, allow_loss=given["allow_loss"]), Settings("", mode="FAILFAST")
+
+
+def _of_logs(paths: tuple[str, ...], given: Mapping[str, Any]) -> tuple[Plan, Settings]:
+    from kafkaframes.spark.tables import table_plan
+
+    options = _read_options(paths, given)
+    settings = Settings("", mode=options.mode, verify_crc=options.verify_crc, storage=options.storage)
+    return table_plan(options), settings
+
+
+def _read_options(paths: tuple[str, ...], given: Mapping[str, Any]) -> ReadOptions:
+    from kafkaframes.cli.exporting import options_of
+    from kafkaframes.spark.export import check_accepted
+    from kafkaframes.spark.options import ReadOptions, topics_option
+
+    options = options_of(given["options"])
+    check_accepted(list(options), to_table=True)
+    if given["topics"]:
+        options |= topics_option(given["topics"])
+    options |= spark_storage(given["storage"]) | {"isolation": given["isolation"]}
+    if given["allow_loss"]:
+        options["failOnDataLoss"] = "false"
+    return ReadOptions.parse({"path": "", "paths": json.dumps(list(paths)), **options})
+
+
+@contextmanager
+def _runner(given: Mapping[str, Any]) -> Iterator[Run]:
+    """Give what has files written: processes of this machine, or Spark's workers."""
+    if given["master"] is None:
+        yield pool(write_data_file, given["jobs"])
+        return
+    from kafkaframes.spark.export import spark_run
+    from kafkaframes.spark.jobs import session_at
+
+    if not given["as_json"]:
+        say(f"starting Spark at {given['master']} ...", err=True)
+    with session_at("kafkaframes table", given["master"]) as spark:
+        yield spark_run(spark, write_data_file)
+
+
+def _round(job: _Job, writing: Run) -> bool:
+    """Bring what is new into the table; tell of it."""
+    table, dead = job.places.table(), job.places.dead_letters()
+    content = job.values.content(table.read(), job.plan, job.settings)
+    settings = replace(job.settings, to=job.places.shown)
+    chosen = table_settings(settings, isolation=job.isolation) | job.values.chosen(content)
+    export = TableExport(table, settings, chosen, run=writing, content=content, dead_letters=dead)
+    outcome = export.export(job.plan, incremental=True)
+    _tell(outcome, quiet=job.quiet)
+    return not outcome.failed and not outcome.fault_count
+
+
+def _again_and_again(once: Callable[[], bool], places: Places, interval: float, *, quiet: bool) -> bool:
+    """Go on until a signal: a round that has begun ends in order, a second signal breaks it off."""
+    stop = threading.Event()
+    with _stopping(stop):
+        if not quiet:
+            say(f"a commit every {interval:g} s at most; Ctrl-C ends it", err=True)
+        whole, commits = True, 0
+        while not stop.is_set():
+            try:
+                whole = once() and whole
+                commits += 1
+            except NetworkError as error:  # a broker or a registry that is away comes back
+                say(f"kafkaframes: {error}; trying again in {interval:g} s", err=True)
+            if commits and commits % TIDY_EVERY == 0:
+                places.table().tidy()
+            stop.wait(interval)
+    return whole
+
+
+@contextmanager
+def _stopping(stop: threading.Event) -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def begin(number: int, _: object) -> None:
+        stop.set()
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in before:
+        signal.signal(number, begin)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _tell(outcome: Outcome, *, quiet: bool) -> None:
+    for result in outcome.results:
+        for fault in result.faults:
+            say(f"kafkaframes: {fault}", err=True)
+    for result in outcome.failed:
+        say(f"kafkaframes: not in the table: {result.failed}", err=True)
+    told = dict(outcome.table or {})
+    if quiet:
+        click.echo(json.dumps({"records": outcome.summary.records, "complete": not outcome.failed, "table": told}))
+        return
+    dead = told.get("dead_letters", {}).get("records", 0)
+    if told["commits"]:
+        rows = f"{outcome.summary.records - dead:,} records, {size_text(outcome.output_bytes)}"
+        say(f"{rows}, in {outcome.summary.seconds:.1f} s")
+    for line in lines_of(told):
+        say(printable(line))
+    if dead:
+        place = told["dead_letters"].get("location") or told["dead_letters"].get("table")
+        say(f"{dead:,} records fit no schema: they are in {printable(str(place))}, with the reason")

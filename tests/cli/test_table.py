@@ -1,0 +1,564 @@
+"""``kafkaframes table`` as people call it: live topics and logs into tables, decoded, exactly once."""
+
+import base64
+import io
+import json
+import struct
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from click.testing import CliRunner
+from tests.spark.truth import SHOP
+
+from kafkaframes.broker import Broker
+from kafkaframes.cli.main import cli
+from kafkaframes.client import Producer
+from kafkaframes.errors import KafkaframesError, NetworkError
+from kafkaframes.export.tables import run as running
+from kafkaframes.export.tables.committing import Committer
+
+deltalake = pytest.importorskip("deltalake")
+fastavro = pytest.importorskip("fastavro")
+catalogs = pytest.importorskip("pyiceberg.catalog.sql")
+FORMATS = ("delta", "iceberg", "parquet")
+ORDERS = [{"id": number, "amount": number * 0.5, "lines": [{"sku": "a", "count": 2}]} for number in range(40)]
+BAD = b"{no json"
+
+
+class KilledError(BaseException):
+    """What no handler of errors takes."""
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as running_broker:
+        yield running_broker
+
+
+@pytest.fixture
+def topic(broker, request):
+    name = f"t-{abs(hash(request.node.nodeid)) % 10**9}"
+    broker.create_topic(name, partitions=2)
+    return name
+
+
+@pytest.fixture(autouse=True)
+def _closed_catalogs(monkeypatch):
+    """pyiceberg leaves connections to SQLite to the garbage collector, which warns."""
+    opened = []
+    init = catalogs.SqlCatalog.__init__
+
+    def noting(self, *given, **named):
+        init(self, *given, **named)
+        opened.append(self)
+
+    monkeypatch.setattr(catalogs.SqlCatalog, "__init__", noting)
+    yield
+    for catalog in opened:
+        catalog.close()
+
+
+def send(broker, topic, values, *, keys=None, partition=0, **settings):
+    with Producer(broker.bootstrap_servers, **settings) as producer:
+        columns = {"value": pa.array(values, pa.binary())}
+        if keys is not None:
+            columns["key"] = pa.array(keys, pa.binary())
+        columns["partition"] = pa.array([partition] * len(values), pa.int32())
+        producer.send_arrow(pa.table(columns), topic=topic)
+
+
+def ask(*args):
+    result = CliRunner().invoke(cli, ["table", *map(str, args)])
+    if result.exception is not None and not isinstance(result.exception, SystemExit | KafkaframesError):
+        raise result.exception
+    return result
+
+
+def told(*args):
+    result = ask(*args, "--json")
+    assert result.exit_code == 0, (result.output, result.exception)
+    return json.loads(result.stdout)
+
+
+def refused(*args):
+    result = ask(*args)
+    assert isinstance(result.exception, KafkaframesError), result.output
+    return str(result.exception)
+
+
+def rows(form, place, *, dead=False):
+    """Return a table's rows by partition and offset, as any reader sees them."""
+    if form == "iceberg":
+        catalog = catalogs.SqlCatalog("kafkaframes", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}")
+        found = catalog.load_table("kafka.records" + ("_dead_letters" if dead else "")).scan().to_arrow()
+    elif form == "delta":
+        found = deltalake.DeltaTable(str(place) + ("-dead-letters" if dead else "")).to_pyarrow_table()
+    else:
+        files = ds.dataset(str(place) + ("-dead-letters" if dead else ""), partitioning="hive")
+        parts = [fragment.to_table(schema=None) for fragment in files.get_fragments()]
+        hive = [ds.get_partition_keys(fragment.partition_expression) for fragment in files.get_fragments()]
+        found = [dict(row, **keys) for part, keys in zip(parts, hive, strict=True) for row in part.to_pylist()]
+        names = dict.fromkeys(name for row in found for name in row)
+        found = pa.Table.from_pylist([{name: row.get(name) for name in names} for row in found])
+    return sorted(found.to_pylist(), key=lambda row: (row["partition"], row["offset"]))
+
+
+def as_json(values):
+    return [json.dumps(value).encode() for value in values]
+
+
+# --------------------------------------------------------------------------------------------- live, all formats
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_json_of_a_topic_becomes_columns_and_a_second_run_goes_on(form, broker, topic, tmp_path):
+    place = tmp_path / "t"
+    flags = (topic, "-b", broker.bootstrap_servers, "--to", form, place, "--mode", "json")
+    send(broker, topic, [*as_json(ORDERS[:20]), BAD, None])
+    send(broker, topic, as_json(ORDERS[20:30]), partition=1)
+    first = told(*flags)
+    assert first["table"]["commits"] == 1
+    assert first["table"]["offsets"] == {topic: {"0": 22, "1": 10}}
+    assert first["table"]["dead_letters"]["records"] == 1
+    found = rows(form, place)
+    assert [row["id"] for row in found] == [*range(20), None, *range(20, 30)]
+    assert [row["tombstone"] for row in found].count(True) == 1
+    assert found[3]["lines"] == [{"sku": "a", "count": 2}]
+    assert found[3]["amount"] == 1.5
+    (bad,) = rows(form, place, dead=True)
+    assert (bad["topic"], bad["partition"], bad["offset"], bad["value"]) == (topic, 0, 20, BAD)
+    assert "no JSON" in bad["reason"]
+
+    assert told(*flags)["table"]["commits"] == 0
+    send(broker, topic, [b'{"id": "x"}', *as_json(ORDERS[30:])], partition=1)
+    second = told(*flags)
+    assert second["table"]["offsets"] == {topic: {"0": 22, "1": 21}}
+    assert [row["id"] for row in rows(form, place) if row["id"] is not None] == list(range(40))
+    assert [row["offset"] for row in rows(form, place, dead=True)] == [20, 10]
+    assert "text where an integer" in rows(form, place, dead=True)[1]["reason"]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_raw_keeps_bytes_headers_and_partitions(form, broker, topic, tmp_path):
+    with Producer(broker.bootstrap_servers) as producer:
+        producer.send(topic, b"v", key=b"k", headers=[("h", b"1")], partition=1).result()
+    told(topic, "-b", broker.bootstrap_servers, "--to", form, tmp_path / "t")
+    (row,) = rows(form, tmp_path / "t")
+    assert (row["key"], row["value"], row["partition"], row["offset"]) == (b"k", b"v", 1, 0)
+    assert row["headers"] == [{"key": "h", "value": b"1"}]
+
+
+@pytest.mark.parametrize(("form", "value"), [("delta", "raw"), ("delta", "json"), ("iceberg", "json")])
+def test_latest_holds_a_row_for_each_key(form, value, broker, topic, tmp_path):
+    place = tmp_path / "t"
+    flags = (topic, "-b", broker.bootstrap_servers, "--to", form, place, "--mode", "latest", "--value", value)
+    send(broker, topic, as_json([{"n": n} for n in range(6)]), keys=[b"a", b"b", b"a", b"c", None, b"b"])
+    told(*flags)
+    assert {row["key"]: row["offset"] for row in rows(form, place)} == {b"a": 2, b"b": 5, b"c": 3}
+    (bad,) = rows(form, place, dead=True)
+    assert (bad["offset"], bad["reason"]) == (4, "no key: a table of the latest value by key needs one")
+    send(broker, topic, [b'{"n": 7}', None, None, b'{"n": 8}'], keys=[b"d", b"a", b"unknown", b"c"])
+    assert told(*flags)["table"]["offsets"][topic]["0"] == 10
+    found = {row["key"]: row for row in rows(form, place)}
+    assert {key: row["offset"] for key, row in found.items()} == {b"b": 5, b"c": 9, b"d": 6}
+    shown = found[b"c"]["n"] if value == "json" else json.loads(found[b"c"]["value"])["n"]
+    assert shown == 8
+    send(broker, topic, [None], keys=[b"never there"])  # a commit that changes no row still says how far it came
+    assert told(*flags)["table"]["offsets"][topic]["0"] == 11
+    assert told(*flags)["table"]["commits"] == 0
+    send(broker, topic, [b'{"n": 9}'], keys=[b"b"], partition=1)  # as after the topic was given more partitions
+    told(*flags)
+    assert {row["key"]: (row["partition"], row["offset"]) for row in rows(form, place)}[b"b"] == (1, 0)
+
+
+def test_only_what_was_committed_comes_into_a_table(broker, topic, tmp_path):
+    with Producer(broker.bootstrap_servers, transactional_id=topic) as producer:
+        for ending in (producer.commit_transaction, producer.abort_transaction):
+            producer.begin_transaction()
+            producer.send(topic, b"1", partition=0).result()
+            ending()
+        producer.begin_transaction()
+        producer.send(topic, b"open", partition=0).result()
+        flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t")
+        assert told(*flags)["table"]["offsets"][topic]["0"] == 4
+        assert [row["offset"] for row in rows("delta", tmp_path / "t")] == [0]
+        producer.commit_transaction()
+    assert told(*flags)["table"]["offsets"][topic]["0"] == 6
+    assert [row["offset"] for row in rows("delta", tmp_path / "t")] == [0, 4]
+
+
+# -------------------------------------------------------------------------------------------------- exactly once
+
+
+@pytest.mark.parametrize(
+    ("form", "step"),
+    [
+        ("delta", "files written"),
+        ("delta", "dead letters committed"),
+        ("delta", "committed"),
+        ("parquet", "dead letters committed"),
+        ("parquet", "committed"),
+        ("iceberg", "dead letters committed"),
+    ],
+)
+def test_a_run_that_is_killed_and_run_again_adds_nothing_twice(form, step, broker, topic, tmp_path, monkeypatch):
+    place = tmp_path / "t"
+    flags = (topic, "-b", broker.bootstrap_servers, "--to", form, place, "--mode", "json")
+    send(broker, topic, as_json(ORDERS[:3]))
+    told(*flags)
+    send(broker, topic, [*as_json(ORDERS[3:6]), BAD])
+    with monkeypatch.context() as patch:
+        make, seen = Committer.make, []
+
+        def killed(self, commit, state):
+            is_last = (step == "committed" and len(seen) == 1) or step == "files written"
+            if is_last and step == "files written":
+                raise KilledError
+            make(self, commit, state)
+            seen.append(commit)
+            if is_last or step == "dead letters committed":
+                raise KilledError
+
+        patch.setattr(Committer, "make", killed)
+        patch.setattr(running.TableExport, "_discard", lambda *given, **named: None)  # a kill tidies nothing up
+        with pytest.raises(KilledError):
+            ask(*flags)
+    send(broker, topic, [*as_json(ORDERS[6:8]), BAD])
+    told(*flags)
+    assert [row["id"] for row in rows(form, place)] == list(range(8))
+    assert [row["offset"] for row in rows(form, place, dead=True)] == [6, 9]
+
+
+def test_a_parquet_commit_whose_files_were_not_moved_yet_is_finished_by_the_next_run(
+    broker, topic, tmp_path, monkeypatch
+):
+    from kafkaframes.export.tables.parquet import ParquetTable
+
+    flags = (topic, "-b", broker.bootstrap_servers, "--to", "parquet", tmp_path / "t", "--mode", "json")
+    send(broker, topic, as_json(ORDERS[:4]))
+    with monkeypatch.context() as patch:
+        patch.setattr(ParquetTable, "_move", lambda *given: (_ for _ in ()).throw(KilledError))
+        patch.setattr(running.TableExport, "_discard", lambda *given, **named: None)
+        with pytest.raises(KilledError):
+            ask(*flags)
+    assert not list(tmp_path.glob("t/topic=*/**/*.parquet"))
+    assert told(*flags)["table"]["commits"] == 0
+    assert [row["id"] for row in rows("parquet", tmp_path / "t")] == list(range(4))
+
+
+def test_offsets_that_retention_took_are_an_error_or_a_gap_that_is_told(broker, topic, tmp_path):
+    from kafkaframes.client import Admin, TopicPartition
+
+    flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t")
+    send(broker, topic, [b"1", b"2"])
+    told(*flags)
+    send(broker, topic, [b"3", b"4"])
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.delete_records({TopicPartition(topic, 0): 3})
+    assert "--allow-loss" in refused(*flags)
+    assert told(*flags, "--allow-loss")["table"]["gaps"] == [{"topic": topic, "partition": 0, "first": 2, "end": 3}]
+    assert [row["offset"] for row in rows("delta", tmp_path / "t")] == [0, 1, 3]
+
+
+def test_a_topic_that_was_made_anew_is_not_put_behind_the_old_one(broker, topic, tmp_path):
+    from kafkaframes.client import Admin
+
+    flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t")
+    send(broker, topic, [b"1"])
+    told(*flags)
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.delete_topics([topic])
+    broker.create_topic(topic, partitions=2)
+    send(broker, topic, [b"2", b"3"])
+    assert "made anew" in refused(*flags)
+
+
+# ---------------------------------------------------------------------------------------------------------- logs
+
+
+def test_a_log_directory_becomes_the_table_that_export_makes(tmp_path):
+    told(SHOP, "--to", "delta", tmp_path / "t", "--topic", "payments", "--isolation", "read_uncommitted")
+    export = ["export", SHOP, "--to", tmp_path / "t", "--format", "delta", "--topic", "payments", "--incremental"]
+    again = CliRunner().invoke(cli, [*map(str, export), "--json"])
+    assert json.loads(again.stdout)["table"]["commits"] == 0
+    assert len(rows("delta", tmp_path / "t")) == 1183
+
+
+def test_values_of_a_log_that_are_no_json_are_all_told(tmp_path):
+    found = told(SHOP, "--to", "parquet", tmp_path / "t", "--topic", "customers", "--mode", "json")
+    good, bad = rows("parquet", tmp_path / "t"), found["table"]["dead_letters"]["records"]
+    assert found["records"] == len(good) + bad
+    assert good
+
+
+# --------------------------------------------------------------------------------------------- schema registries
+
+V1 = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, {"name": "offset", "type": "int"}]}
+V2 = {**V1, "fields": [*V1["fields"], {"name": "note", "type": ["null", "string"], "default": None}]}
+
+
+class _RegistryHandler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.asked.append((self.path, self.headers.get("Authorization")))
+        answer = self.server.answers.get(self.path)
+        body = json.dumps(answer if answer is not None else {"error_code": 40403}).encode()
+        self.send_response(200 if answer is not None else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def registry():
+    with ThreadingHTTPServer(("127.0.0.1", 0), _RegistryHandler) as server:
+        server.answers, server.asked = {}, []
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        server.url = f"http://127.0.0.1:{server.server_address[1]}"
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def avro(schema, number, value):
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, schema, value)
+    return b"\0" + struct.pack(">I", number) + buffer.getvalue()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_avro_by_a_registry_and_a_schema_that_grows(form, broker, topic, tmp_path, registry):
+    place = tmp_path / "t"
+    url = registry.url.replace("//", "//me:secret%20word@")
+    flags = (topic, "-b", broker.bootstrap_servers, "--to", form, place, "--mode", "avro", "--registry", url)
+    subject = f"/subjects/{topic}-value/versions/latest"
+    registry.answers["/schemas/ids/7"] = {"schema": json.dumps(V1)}
+    registry.answers[subject] = {"id": 7, "schema": json.dumps(V1)}
+    broken = avro(V1, 7, {"id": 3, "offset": 3})[:-1]
+    send(broker, topic, [avro(V1, 7, {"id": n, "offset": n}) for n in range(3)] + [b"\1xxxxx", b"\0", broken])
+    told(*flags)
+    assert [(row["id"], row["value_offset"]) for row in rows(form, place)] == [(0, 0), (1, 1), (2, 2)]
+    reasons = [row["reason"] for row in rows(form, place, dead=True)]
+    assert "the first byte is 1" in reasons[0]
+    assert "too few" in reasons[1]
+    assert "no Avro value" in reasons[2]
+    assert registry.asked[0][1] == "Basic " + base64.b64encode(b"me:secret word").decode()
+    assert len([path for path, _ in registry.asked if path == "/schemas/ids/7"]) <= 2  # the driver's, and the worker's
+
+    registry.answers["/schemas/ids/9"] = registry.answers[subject] = {"id": 9, "schema": json.dumps(V2)}
+    send(
+        broker,
+        topic,
+        [avro(V2, 9, {"id": 8, "offset": 8, "note": "new"}), avro(V1, 7, {"id": 9, "offset": 9}), b"\0" * 9],
+    )
+    told(*flags)
+    assert [row["note"] for row in rows(form, place)] == [None, None, None, "new", None]
+    assert "knows no schema 0" in rows(form, place, dead=True)[-1]["reason"]
+
+
+def test_a_registry_that_does_not_answer_ends_the_run_and_its_password_is_not_told(broker, topic, tmp_path, registry):
+    send(broker, topic, [b"x"])
+    flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t", "--mode", "avro", "--registry")
+    with pytest.raises(NetworkError) as error:
+        raise ask(*flags, "http://me:hush@127.0.0.1:9/").exception
+    assert "hush" not in str(error.value)
+    assert f"no subject {topic}-value" in refused(*flags, registry.url)
+    assert not (tmp_path / "t").exists()
+
+
+def test_avro_by_files_of_ids_and_without_a_prefix(broker, topic, tmp_path):
+    (tmp_path / "v1.avsc").write_text(json.dumps(V1))
+    (tmp_path / "v2.avsc").write_text(json.dumps(V2))
+    flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta")
+    send(broker, topic, [avro(V1, 7, {"id": 1, "offset": 1}), avro(V1, 8, {"id": 1, "offset": 1})])
+    told(
+        *flags,
+        tmp_path / "a",
+        "--mode",
+        "avro",
+        "--schema",
+        f"7={tmp_path}/v1.avsc",
+        "--schema",
+        f"9={tmp_path}/v2.avsc",
+    )
+    assert [(row["id"], row["note"]) for row in rows("delta", tmp_path / "a")] == [(1, None)]
+    assert "schema 8 is not among those given" in rows("delta", tmp_path / "a", dead=True)[0]["reason"]
+    told(*flags, tmp_path / "b", "--mode", "avro", "--schema", tmp_path / "v1.avsc")  # with a prefix that none expects
+    assert len(rows("delta", tmp_path / "b", dead=True)) == 2
+
+
+def descriptors(name="order.proto"):
+    from google.protobuf import descriptor_pb2
+
+    file = descriptor_pb2.FileDescriptorProto(name=name, package="shop", syntax="proto3")
+    file.dependency.append("google/protobuf/timestamp.proto")
+    file.message_type.add(name="Other")
+    order = file.message_type.add(name="Order")
+    kinds = [("id", 3, ""), ("name", 9, ""), ("big", 4, ""), ("at", 11, ".google.protobuf.Timestamp")]
+    for number, (field, kind, type_name) in enumerate(kinds, 1):
+        order.field.add(name=field, number=number, type=kind, type_name=type_name or None, label=1)
+    order.field.add(name="tags", number=5, type=9, label=3)
+    return file
+
+
+def order(**fields):
+    from google.protobuf import descriptor_pool, message_factory, timestamp_pb2
+
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    pool.AddSerializedFile(descriptors().SerializeToString())
+    made = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))(**fields)
+    made.at.FromMilliseconds(1_500)
+    return made.SerializeToString()
+
+
+def test_protobuf_by_a_registry(broker, topic, tmp_path, registry):
+    text = base64.b64encode(descriptors().SerializeToString()).decode()
+    registry.answers["/schemas/ids/3"] = {"schema": "syntax ...", "schemaType": "PROTOBUF"}
+    registry.answers["/schemas/ids/3?format=serialized"] = {"schema": text, "schemaType": "PROTOBUF"}
+    registry.answers[f"/subjects/{topic}-value/versions/latest"] = {"id": 3, "schema": "...", "schemaType": "PROTOBUF"}
+    prefix = b"\0\0\0\0\3"
+    value = order(id=5, name="x", big=2**64 - 1, tags=["a", "b"])
+    send(
+        broker,
+        topic,
+        [prefix + b"\2\2" + value, prefix + b"\0" + value, prefix + b"\2\2" + value[:-1], prefix + b"\x08"],
+    )
+    flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t", "--registry", registry.url)
+    told(*flags, "--mode", "protobuf", "--message", "shop.Order")
+    (row,) = rows("delta", tmp_path / "t")
+    assert (row["id"], row["name"], int(row["big"]), row["tags"]) == (5, "x", 2**64 - 1, ["a", "b"])
+    assert row["at"].timestamp() == 1.5
+    reasons = [one["reason"] for one in rows("delta", tmp_path / "t", dead=True)]
+    assert "a message shop.Other, the table has shop.Order" in reasons[0]
+    assert "no Protobuf message" in reasons[1]
+    assert "message indexes" in reasons[2]
+
+
+def test_protobuf_by_protocs_descriptors(broker, topic, tmp_path):
+    from google.protobuf import descriptor_pb2, timestamp_pb2
+
+    files = descriptor_pb2.FileDescriptorSet()
+    files.file.add().ParseFromString(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    files.file.append(descriptors())
+    (tmp_path / "order.desc").write_bytes(files.SerializeToString())
+    send(broker, topic, [order(id=6, name="y")])
+    flags = (topic, "-b", broker.bootstrap_servers, "--to", "iceberg", tmp_path / "t", "--mode", "protobuf")
+    told(*flags, "--schema", tmp_path / "order.desc", "--message", "shop.Order")
+    assert [row["id"] for row in rows("iceberg", tmp_path / "t")] == [6]
+    wrong = refused(*flags, "--schema", tmp_path / "order.desc", "--message", "shop.Nothing")
+    assert "no message 'shop.Nothing'" in wrong
+
+
+# -------------------------------------------------------------------------------------------------- continuously
+
+
+def test_continuously_until_a_signal(broker, topic, tmp_path, monkeypatch):
+    import os
+    import signal
+
+    from kafkaframes.cli import tabling
+
+    place, sent, told_of = tmp_path / "t", [], []
+    tell = tabling._tell
+
+    def then_send(outcome, **named):
+        told_of.append(outcome.summary.records)
+        tell(outcome, **named)
+        if len(sent) < 2:
+            sent.append(None)
+            send(broker, topic, as_json(ORDERS[len(sent) * 2 : len(sent) * 2 + 2]))
+        else:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    send(broker, topic, as_json(ORDERS[:2]))
+    flags = ("--to", "delta", place, "--mode", "json", "--continuous", "--interval", "0.1")
+    with monkeypatch.context() as patch:
+        patch.setattr(tabling, "_tell", then_send)
+        patch.setattr(tabling, "TIDY_EVERY", 2)
+        result = ask(topic, "-b", broker.bootstrap_servers, *flags)
+    assert result.exit_code == 0, result.output
+    assert told_of == [2, 2, 2]
+    assert [row["id"] for row in rows("delta", place)] == list(range(6))
+    assert len(deltalake.DeltaTable(str(place)).file_uris()) == 2  # two of the three were put together
+    assert told(topic, "-b", broker.bootstrap_servers, *flags[:5])["table"]["commits"] == 0
+
+
+# ------------------------------------------------------------------------------------------------------ mistakes
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--mode", "avro"), "--schema FILE or --registry URL"),
+        (("--mode", "protobuf"), "--schema FILE or --registry URL"),
+        (("--registry", "http://x"), "mode raw keeps values as they are"),
+        (("--mode", "json", "--registry", "ftp://x"), "http://HOST:PORT"),
+        (("--mode", "json", "--registry", "http://x", "--schema", "y"), "only one of"),
+        (("--mode", "json", "--subject", "y"), "--subject is for --registry"),
+        (("--mode", "json", "--message", "y"), "--message is for protobuf"),
+        (("--mode", "json", "--value", "json"), "--value is for --mode latest"),
+        (("--mode", "json", "--schema", "nowhere.json"), "nowhere.json: No such file"),
+        (("--mode", "protobuf", "--schema", "a.proto"), "protoc --include_imports"),
+        (("--catalog", "c"), "--catalog is for --to iceberg"),
+        (("--topic", "x"), "--topic is for a log directory"),
+        (("-o", "mode=FAILFAST"), "-o is for a log directory"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused_before_anything_is_read(flags, said, tmp_path):
+    assert said in refused("orders", "-b", "127.0.0.1:9", "--to", "delta", tmp_path / "t", *flags)
+    assert not (tmp_path / "t").exists()
+
+
+def test_parquet_files_have_no_latest(tmp_path):
+    said = refused("orders", "-b", "127.0.0.1:9", "--to", "parquet", tmp_path / "t", "--mode", "latest")
+    assert "--to delta or --to iceberg" in said
+
+
+def test_a_source_that_is_neither_topic_nor_path(tmp_path, monkeypatch):
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    said = refused("orders", "--to", "delta", tmp_path / "t")
+    assert "-b HOST:PORT" in said
+    assert "$KAFKA_BOOTSTRAP_SERVERS" in said
+
+
+def test_a_table_of_another_mode_is_left_alone(broker, topic, tmp_path):
+    send(broker, topic, as_json(ORDERS[:2]))
+    flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t")
+    told(*flags)
+    assert "holds other records than this run asks for" in refused(*flags, "--mode", "json")
+
+
+def test_nothing_to_infer_columns_from(broker, topic, tmp_path):
+    flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t", "--mode", "json")
+    send(broker, topic, [BAD])
+    assert "--schema FILE says them" in refused(*flags)
+    (tmp_path / "order.json").write_text('{"type": "object", "properties": {"id": {"type": "integer"}}}')
+    told(*flags, "--schema", tmp_path / "order.json")
+    assert len(rows("delta", tmp_path / "t", dead=True)) == 1
+
+
+@pytest.mark.parametrize(("mode", "package"), [("avro", "fastavro"), ("protobuf", "google")])
+def test_an_absent_library_is_named_with_its_extra(mode, package, tmp_path, monkeypatch):
+    import builtins
+    import sys
+
+    load = builtins.__import__
+
+    def without(name, *given, **named):
+        if name.partition(".")[0] == package:
+            raise ImportError(f"No module named {name!r}")
+        return load(name, *given, **named)
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", without)
+    (tmp_path / "s").write_text('"string"')
+    flags = ("orders", "-b", "127.0.0.1:9", "--to", "delta", tmp_path / "t", "--mode", mode)
+    assert f"pip install 'kafkaframes[{mode}]'" in refused(*flags, "--schema", tmp_path / "s")
