@@ -1000,6 +1000,18 @@ def gather(buf, extents, frames, chosen, lead, starts, out):
             begin = extents[extent, E_PLACE] if extent < extents.shape[0] else 0
 
 
+@kernel(types.void(TABLE, INT64S, OUT_TABLE))
+def take_frames(frames, chosen, out):
+    """Write the columns of the chosen frames, each in a row of ``out``."""
+    for place in range(chosen.size):
+        row = chosen[place]
+        for column in range(FRAME_COLUMNS):
+            if row >= 0:
+                out[column, place] = frames[row, column]
+            else:
+                out[column, place] = 0 if column in (F_FLAGS, F_MISSING) else -1
+
+
 @kernel(types.void(BYTES, INT64S, INT64S, INT64S, OUT_TABLE, OUT_INT64S))
 def summarise_records(buf, starts, sizes, owners, counts, cut):
     """Count the batches and messages of sets of records by format and codec, for each owner; nothing is decompressed.

@@ -10,11 +10,13 @@ import base64
 import contextlib
 import json
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafkaframes.capture._kernels_streams import summarise_records
 from kafkaframes.capture.packets import Bytes, Ints
@@ -103,6 +105,17 @@ def _kept(data: bytes) -> str:
 _json: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
+class ErrorCodes(NamedTuple):
+    """Error codes that are not 0: of which message, where in it, and which."""
+
+    rows: Ints
+    paths: pa.Array
+    codes: npt.NDArray[np.int32]
+
+
+Paths = Callable[[Ints], pa.Array]  # from places in an array to where they are in their messages
+
+
 class Decoded:
     """Messages of one API, version and direction as columns; a message that cannot be read has no values."""
 
@@ -117,14 +130,19 @@ class Decoded:
         self.body: pa.StructArray = found.field("body")
         self.count = len(starts) - 1
 
-    def error_codes(self) -> Iterator[tuple[int, str, int]]:
-        """Yield (message, path, code) for every error code that is not 0."""
+    @cached_property
+    def bad(self) -> Ints:
+        """Which messages cannot be read."""
+        if self.errors.null_count == self.count:
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(self.errors.is_valid().to_numpy(zero_copy_only=False))
+
+    def error_codes(self) -> Iterator[ErrorCodes]:
+        """Yield the error codes that are not 0, field by field, of messages that can be read."""
         assert self.plan is not None
-        broken = set(np.flatnonzero(self.errors.is_valid().to_numpy(zero_copy_only=False)).tolist())
-        rows = np.arange(self.count)
-        for row, path, code in sorted(_codes(self.body, self.plan, rows, lambda _: ""), key=lambda one: one[0]):
-            if row not in broken:
-                yield row, path, code
+        for codes in _codes(self.body, self.plan, np.arange(self.count), lambda places: pa.array([""] * len(places))):
+            kept = ~np.isin(codes.rows, self.bad)
+            yield codes if kept.all() else ErrorCodes(codes.rows[kept], codes.paths.filter(kept), codes.codes[kept])
 
     def summaries(self) -> tuple[Ints, Ints]:
         """Return for each message its batches, records and bytes by format and codec, and how many sets are cut."""
@@ -200,14 +218,15 @@ def _has(plan: StructPlan, wanted: Callable[[FieldPlan], bool]) -> bool:
     )
 
 
-def _codes(
-    array: pa.StructArray, plan: StructPlan, rows: Ints, path_of: Callable[[int], str]
-) -> Iterator[tuple[int, str, int]]:
+def _codes(array: pa.StructArray, plan: StructPlan, rows: Ints, path_of: Paths) -> Iterator[ErrorCodes]:
     for field in (*plan.fields, *plan.tagged):
         if _is_error_code(field):
-            values = array.field(field.json_name).fill_null(0).to_numpy(zero_copy_only=False)
-            for place in np.flatnonzero(values).tolist():
-                yield int(rows[place]), path_of(place) + field.json_name, int(values[place])
+            values = array.field(field.json_name)
+            values = (values.fill_null(0) if values.null_count else values).to_numpy()
+            places = np.flatnonzero(values)
+            if len(places):
+                paths = _joined(path_of(places), field.json_name)
+                yield ErrorCodes(rows[places], paths, values[places].astype(np.int32))
         elif field.struct is not None and _has(field.struct, _is_error_code):
             child = array.field(field.json_name)
             if not field.array:
@@ -218,14 +237,19 @@ def _codes(
                 yield from _codes(child.values, field.struct, rows[parents], deeper)
 
 
-def _member(path_of: Callable[[int], str], name: str) -> Callable[[int], str]:
-    return lambda place: f"{path_of(place)}{name}."
+def _joined(*parts: pa.Array | str) -> pa.Array:
+    return pc.binary_join_element_wise(*parts, "")
 
 
-def _element(path_of: Callable[[int], str], name: str, parents: Ints, offsets: Ints) -> Callable[[int], str]:
-    def path(place: int) -> str:
-        parent = int(parents[place])
-        return f"{path_of(parent)}{name}[{place - int(offsets[parent] - offsets[0])}]."
+def _member(path_of: Paths, name: str) -> Paths:
+    return lambda places: _joined(path_of(places), f"{name}.")
+
+
+def _element(path_of: Paths, name: str, parents: Ints, offsets: Ints) -> Paths:
+    def path(places: Ints) -> pa.Array:
+        owners = parents[places]
+        indices = pa.array(places - (offsets[owners] - offsets[0])).cast(pa.string())
+        return _joined(path_of(owners), f"{name}[", indices, "].")
 
     return path
 

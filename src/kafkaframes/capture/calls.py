@@ -7,13 +7,14 @@ What is not asked for is not made: without JSON, errors and records nothing is d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.capture.bodies import REQUEST, RESPONSE, WITH_RECORDS, Decoded, is_known, texts_of
+from kafkaframes.capture.bodies import REQUEST, RESPONSE, WITH_RECORDS, Decoded, ErrorCodes, is_known, texts_of
 from kafkaframes.capture.columns import ERRORS, RECORDS, SET, TIMESTAMP, Column
 from kafkaframes.capture.layout import (
     BROKEN,
@@ -21,9 +22,7 @@ from kafkaframes.capture.layout import (
     CALL_REQUEST,
     CALL_RESPONSE,
     F_API,
-    F_CONNECTION,
     F_CORRELATION,
-    F_DONE,
     F_END_NUMBER,
     F_END_TIME,
     F_FLAGS,
@@ -32,25 +31,21 @@ from kafkaframes.capture.layout import (
     F_MISSING,
     F_NUMBER,
     F_OFFSET,
-    F_RESPONSE,
     F_SIZE,
     F_VERSION,
     NO_REPLY,
-    TOKEN,
 )
-from kafkaframes.capture.names import Event, Names, Told, sasl_user
+from kafkaframes.capture.names import Names
 from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, Ints
 from kafkaframes.capture.secrets import has_secrets
 from kafkaframes.capture.streams import Pass
+from kafkaframes.capture.told import API_VERSIONS, Logins, Told, software_events
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.records.layout import CODECS
 from kafkaframes.spec import catalog
 
-API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36
-UNSUPPORTED_VERSION: Final = 35
 _ID_AT: Final = 10  # where a client id starts in a request's header
 _NEEDS_JSON: Final = {"requestHeader": REQUEST, "request": REQUEST, "responseHeader": RESPONSE, "response": RESPONSE}
-_SEPARATOR: Final = "\0"
 
 
 class Span(NamedTuple):
@@ -97,50 +92,43 @@ class CallMaker:
         self.names = Names()
         self.software = Told()
         self.principals = Told()
-        self.logging_in: dict[int, str] = {}
+        self.logins = Logins()
 
     def rows(self, made: Pass) -> pa.RecordBatch:
         """Return the calls of a pass, in the order of their requests' times."""
-        calls = _Calls(self, made)
+        calls = Calls(self, made)
         arrays = [_MAKERS[column.name](calls) for column in self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-class _Calls:
+class Calls:
     """The calls of one pass; what several columns need is made once."""
 
     def __init__(self, maker: CallMaker, made: Pass) -> None:
         self.maker, self.made = maker, made
         self.wanted = {column.name for column in maker.columns}
         frames, calls = made.frames, made.calls
-        times = np.where(
-            calls[:, CALL_REQUEST] >= 0,
-            frames[calls[:, CALL_REQUEST], F_END_TIME] if len(frames) else 0,
-            frames[calls[:, CALL_RESPONSE], F_END_TIME] if len(frames) else 0,
-        )
-        order = np.argsort(times, kind="stable")
-        calls = calls[order]
         if maker.typed is not None and len(calls):
             keys = np.where(calls[:, CALL_REQUEST] >= 0, frames[calls[:, CALL_REQUEST], F_API], -1)
             calls = calls[keys == maker.typed.api_key]
         if maker.span is not None and len(calls):
             calls = calls[maker.span.chosen(made, calls)]
+        calls = calls[np.argsort(_times(frames, calls), kind="stable")]
         self.request, self.response = calls[:, CALL_REQUEST].copy(), calls[:, CALL_RESPONSE].copy()
         self.connection = calls[:, CALL_CONNECTION].copy()
         self.count = len(calls)
-        self.errors: list[str | None] = [None] * self.count
+        self._facts = {REQUEST: made.facts_of(self.request), RESPONSE: made.facts_of(self.response)}
+        self.errors: dict[int, str] = {}
         self._tell_missing()
 
     def side(self, direction: str) -> Ints:
         """Return the rows of frames of requests or responses; -1 for none."""
         return self.request if direction == REQUEST else self.response
 
-    def of(self, direction: str, column: int, *, absent: int = -1) -> Ints:
-        """Return a number of each request or response."""
-        rows = self.side(direction)
-        if not len(self.made.frames):
-            return np.full(self.count, absent, np.int64)
-        return np.where(rows >= 0, self.made.frames[rows, column], absent)
+    def of(self, direction: str, column: int) -> Ints:
+        """Return a number of each request or response; where there is none -1, or 0 for flags and missing bytes."""
+        found: Ints = self._facts[direction][column]
+        return found
 
     def numbers(self, direction: str, column: int, kind: pa.DataType, *, least: int | None = None) -> pa.Array:
         """Return a number of each request or response as a column; null where there is none, or it is below least."""
@@ -160,44 +148,63 @@ class _Calls:
     def state(self, direction: str) -> list[str]:
         """Return whether requests or responses are whole, damaged, missing or none."""
         rows = self.side(direction)
-        broken = (self.of(direction, F_FLAGS, absent=0) & BROKEN) != 0
+        broken = (self.of(direction, F_FLAGS) & BROKEN) != 0
         found = np.where(rows < 0, "missing", np.where(broken, "damaged", "whole"))
         if direction == RESPONSE:
-            silent = (rows < 0) & ((self.of(REQUEST, F_FLAGS, absent=0) & NO_REPLY) != 0)
+            silent = (rows < 0) & ((self.of(REQUEST, F_FLAGS) & NO_REPLY) != 0)
             found = np.where(silent, "none", found)
         return list(map(str, found))
 
     def _tell_missing(self) -> None:
         for direction in (REQUEST, RESPONSE):
-            broken = (self.of(direction, F_FLAGS, absent=0) & BROKEN) != 0
-            missing, size = self.of(direction, F_MISSING, absent=0), self.of(direction, F_SIZE, absent=0)
+            broken = (self.of(direction, F_FLAGS) & BROKEN) != 0
+            missing, size = self.of(direction, F_MISSING), self.of(direction, F_SIZE)
             for row in np.flatnonzero(broken).tolist():
                 self.tell(row, f"{direction}: {missing[row]} of its {size[row]} bytes are not in the capture")
         for row in np.flatnonzero(self.request < 0).tolist():
             self.tell(row, "request: not in the capture")
-        silent = (self.response < 0) & ((self.of(REQUEST, F_FLAGS, absent=0) & NO_REPLY) == 0)
+        silent = (self.response < 0) & ((self.of(REQUEST, F_FLAGS) & NO_REPLY) == 0)
         for row in np.flatnonzero(silent).tolist():
             self.tell(row, "response: none in the capture")
 
     def tell(self, row: int, text: str) -> None:
         """Add to a call's ``_error``."""
-        before = self.errors[row]
+        before = self.errors.get(row)
         self.errors[row] = text if before is None else f"{before}; {text}"
 
     # ----------------------------------------------------------------------------------------------- bodies
 
+    @cached_property
+    def kinds(self) -> Ints:
+        """API key and version of each call in one number; -1 where the API is not known."""
+        return np.where(self.has_api, (self.of(REQUEST, F_API) << 16) | self.of(REQUEST, F_VERSION), -1)
+
+    @cached_property
+    def kinds_of_calls(self) -> tuple[Ints, list[tuple[int, Ints]]]:
+        """The kinds that there are, and the calls of each."""
+        order = np.argsort(self.kinds, kind="stable")
+        ordered = self.kinds[order]
+        edges = np.flatnonzero(np.diff(ordered, prepend=-2, append=-2)).tolist()
+        found = [(int(ordered[start]), order[start:end]) for start, end in pairwise(edges)]
+        return np.array([kind for kind, _ in found], np.int64), found
+
+    def by_kind(self, values: Callable[[int], Any], type_: pa.DataType) -> pa.Array:
+        """Return a column that follows from API and version alone."""
+        kinds, found = self.kinds_of_calls
+        which = np.empty(self.count, np.int64)
+        for place, (_, rows) in enumerate(found):
+            which[rows] = place
+        return pa.array([values(kind) for kind in kinds.tolist()], type_).take(pa.array(which))
+
     def groups(self, direction: str, *, only: Callable[[int], bool] | None = None) -> Iterator[tuple[int, int, Ints]]:
         """Yield (API key, version, calls) of whole requests or responses whose API is known."""
-        whole = (self.side(direction) >= 0) & ((self.of(direction, F_FLAGS, absent=0) & BROKEN) == 0) & self.has_api
-        rows = np.flatnonzero(whole)
-        kinds = (self.of(REQUEST, F_API)[rows] << 16) | self.of(REQUEST, F_VERSION)[rows]
-        order = np.argsort(kinds, kind="stable")
-        rows, kinds = rows[order], kinds[order]
-        edges = np.flatnonzero(np.diff(kinds, prepend=-1, append=-1))
-        for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-            key, version = int(kinds[start]) >> 16, int(kinds[start]) & 0xFFFF
-            if only is None or only(key):
-                yield key, version, rows[start:end]
+        whole = (self.side(direction) >= 0) & ((self.of(direction, F_FLAGS) & BROKEN) == 0)
+        for kind, calls in self.kinds_of_calls[1]:
+            key, version = kind >> 16, kind & 0xFFFF
+            if kind >= 0 and (only is None or only(key)):
+                rows = calls[whole[calls]]
+                if len(rows):
+                    yield key, version, rows
 
     def bytes_of(self, direction: str, rows: Ints) -> tuple[Any, Ints]:
         """Return the bytes of the requests or responses of calls."""
@@ -257,22 +264,20 @@ class _Calls:
     @cached_property
     def error_codes(self) -> pa.Array:
         """Return the column of errors; null where the response cannot be read."""
-        listed: list[list[dict[str, Any]] | None] = [None] * self.count
         told_by_json = "response" in self.wanted or "responseHeader" in self.wanted
+        valid = np.zeros(self.count, bool)
+        found = []
         for (direction, _, _), (rows, decoded) in self.decoded.items():
             if direction != RESPONSE:
                 continue
-            for row in rows.tolist():
-                listed[row] = []
-            for place, path, code in decoded.error_codes():
-                codes = listed[int(rows[place])]
-                assert codes is not None
-                codes.append({"path": path, "code": code})
-            for place in np.flatnonzero(decoded.errors.is_valid().to_numpy(zero_copy_only=False)).tolist():
-                listed[int(rows[place])] = None
-                if not told_by_json:
-                    self.tell(int(rows[place]), f"response: {decoded.errors[place].as_py()}")
-        return pa.array(listed, ERRORS)
+            bad = rows[decoded.bad]
+            valid[rows] = True
+            valid[bad] = False
+            found += [codes._replace(rows=rows[codes.rows]) for codes in decoded.error_codes()]
+            if not told_by_json:
+                for row, place in zip(bad.tolist(), decoded.bad.tolist(), strict=True):
+                    self.tell(row, f"response: {decoded.errors[place].as_py()}")
+        return _error_column(found, valid)
 
     @cached_property
     def summaries(self) -> pa.Array:
@@ -293,8 +298,11 @@ class _Calls:
     @cached_property
     def ends(self) -> tuple[list[Any], Ints]:
         """Return the ends of the connections of this pass, and for each call which it is."""
-        unique, inverse = np.unique(self.connection, return_inverse=True)
-        return self.maker.names.of(self.made.connections, unique.tolist()), inverse
+        places = np.full(self.made.connection_count, -1, np.int64)
+        places[self.connection] = 0
+        unique = np.flatnonzero(places == 0)
+        places[unique] = np.arange(len(unique))
+        return self.maker.names.of(self.made.connections, unique.tolist()), places[self.connection]
 
     def end(self, field: str, kind: pa.DataType) -> pa.Array:
         """Return a column of what the ends of a connection are."""
@@ -304,103 +312,17 @@ class _Calls:
 
     @cached_property
     def software(self) -> tuple[pa.Array, pa.Array]:
-        """Return name and version of the clients' software, from the ApiVersions requests of their connections.
-
-        From the frames, since a call is not there before its response. A broker registers what each ApiVersions
-        request says: nothing for versions before 3. One of a version that the broker refused (and so did not read)
-        counts from the next request on, if it can be read here.
-        """
-        events = [event for version, rows in self._asked_versions() for event in self._registered(version, rows)]
-        told = self.maker.software.fill(events, self.connection, self.of(REQUEST, F_OFFSET), after=False)
-        pairs = [one.split(_SEPARATOR, 1) if one else (None, None) for one in told]
-        return pa.array([one[0] for one in pairs], pa.string()), pa.array([one[1] for one in pairs], pa.string())
-
-    def _asked_versions(self) -> Iterator[tuple[int, Ints]]:
-        """Yield the frames of whole ApiVersions requests, by version."""
-        frames = self.made.frames
-        asks = (frames[:, F_RESPONSE] == 0) & (frames[:, F_API] == API_VERSIONS) & (frames[:, F_FLAGS] & BROKEN == 0)
-        rows = np.flatnonzero(asks)
-        for version in np.unique(frames[rows, F_VERSION]).tolist():
-            yield version, rows[frames[rows, F_VERSION] == version]
-
-    def _registered(self, version: int, rows: Ints) -> Iterator[Event]:
-        frames = self.made.frames
-        values, later = [""] * len(rows), [False] * len(rows)
-        if version >= 3 and is_known(API_VERSIONS, version, REQUEST):
-            body = Decoded(*self.made.bytes_of(rows), API_VERSIONS, version, REQUEST).body
-            names, versions = (body.field(f"clientSoftware{what}").to_pylist() for what in ("Name", "Version"))
-            for place in range(len(rows)):
-                if names[place] is not None:
-                    values[place] = f"{names[place]}{_SEPARATOR}{versions[place]}"
-        if version >= 3:
-            later = self._refused(rows, version)
-        for row, value, after in zip(rows.tolist(), values, later, strict=True):
-            yield Event(
-                int(frames[row, F_CONNECTION]), int(frames[row, F_OFFSET]) + after, value, bool(frames[row, F_DONE])
-            )
+        """Return name and version of the clients' software, from the ApiVersions requests of their connections."""
+        told = self.maker.software
+        events = software_events(self.made, told)
+        return told.pairs(told.fill(events, self.connection, self.of(REQUEST, F_OFFSET), after=False))
 
     @cached_property
-    def _answers(self) -> dict[int, int]:
-        """Return the response of each request, as frames."""
-        return dict(zip(self.request.tolist(), self.response.tolist(), strict=True))
-
-    def _refused(self, rows: Ints, version: int) -> list[bool]:
-        """Tell which ApiVersions requests a broker did not take; without an answer: those newer than its release."""
-        newest = catalog.api(API_VERSIONS).current_versions.highest
-        answers = np.array([self._answers.get(row, -1) for row in rows.tolist()], np.int64)
-        there = (answers >= 0) & (self.made.frames[answers, F_HAVE] >= 6)
-        found = np.full(len(rows), version >= newest)
-        sizes = np.full(int(there.sum()), 2, np.int64)
-        raw, _ = self.made.bytes_of(answers[there], lead=4, sizes=sizes)
-        codes = raw[: 2 * len(sizes)].reshape(-1, 2)
-        found[there] = (codes[:, 0] == 0) & (codes[:, 1] == UNSUPPORTED_VERSION)
-        return [bool(one) for one in found]
-
-    @cached_property
-    def principals(self) -> list[str | None]:
+    def principals(self) -> pa.Array:
         """Return who logged in on the connection of each call."""
-        events = [*self._by_authenticate(), *self._by_tokens()]
-        return self.maker.principals.fill(events, self.connection, self.of(REQUEST, F_OFFSET), after=True)
-
-    def _by_authenticate(self) -> Iterator[Event]:
-        rows = np.sort(
-            np.concatenate(
-                [[], *(rows for _, _, rows in self.groups(REQUEST, only=lambda key: key == SASL_AUTHENTICATE))]
-            )
-        ).astype(np.int64)
-        for row in rows.tolist():
-            raw, _ = self.bytes_of(REQUEST, np.array([row]))
-            answer = self.response[row]
-            if answer < 0 or not self.made.frames[answer, F_HAVE]:
-                continue
-            connection = int(self.connection[row])
-            token = _token_of(raw.tobytes(), int(self.of(REQUEST, F_VERSION)[row]))
-            user = sasl_user(token)
-            if user is not None:
-                self.maker.logging_in[connection] = user
-            code = self._error_of_authenticate(int(answer), row)
-            is_scram_first = user is not None and not token.startswith(b"\0") and b"\0" not in token
-            if code == 0 and not is_scram_first and connection in self.maker.logging_in:
-                offset = int(self.of(REQUEST, F_OFFSET)[row])
-                yield Event(connection, offset, f"User:{self.maker.logging_in.pop(connection)}", True)
-
-    def _error_of_authenticate(self, answer: int, row: int) -> int:
-        flexible = int(self.of(REQUEST, F_VERSION)[row]) >= 2
-        lead = 5 if flexible else 4
-        if self.made.frames[answer, F_HAVE] < lead + 2:
-            return -1
-        raw, _ = self.made.bytes_of(np.array([answer]), lead=lead, sizes=np.array([2]))
-        return int.from_bytes(raw[:2].tobytes(), "big")
-
-    def _by_tokens(self) -> Iterator[Event]:
-        frames = self.made.frames
-        tokens = np.flatnonzero((frames[:, F_FLAGS] & TOKEN != 0) & (frames[:, F_RESPONSE] == 0))
-        for frame in tokens.tolist():
-            raw, _ = self.made.bytes_of(np.array([frame]))
-            user = sasl_user(raw[: int(frames[frame, F_HAVE])].tobytes())
-            if user is not None:
-                place = int(frames[frame, F_CONNECTION]), int(frames[frame, F_OFFSET])
-                yield Event(*place, f"User:{user}", bool(frames[frame, F_DONE]))
+        told = self.maker.principals
+        events = self.maker.logins.events(self.made, told)
+        return told.column(told.fill(events, self.connection, self.of(REQUEST, F_OFFSET), after=True))
 
     # ------------------------------------------------------------------------------------------ plain columns
 
@@ -429,17 +351,11 @@ class _Calls:
 
     def api_names(self) -> pa.Array:
         """Return the names of the APIs."""
-        keys = np.where(self.has_api, self.of(REQUEST, F_API), -1)
-        unique, inverse = np.unique(keys, return_inverse=True)
-        names = pa.array([_api_name(key) for key in unique.tolist()], pa.string())
-        return names.take(pa.array(inverse, pa.int64()))
+        return self.by_kind(lambda kind: _api_name(kind >> 16) if kind >= 0 else None, pa.string())
 
     def flexible(self) -> pa.Array:
         """Return whether the versions are flexible; null where the API or version is not known."""
-        kinds = np.where(self.has_api, (self.of(REQUEST, F_API) << 16) | self.of(REQUEST, F_VERSION), -1)
-        unique, inverse = np.unique(kinds, return_inverse=True)
-        known = pa.array([_is_flexible(kind) for kind in unique.tolist()], pa.bool_())
-        return known.take(pa.array(inverse, pa.int64()))
+        return self.by_kind(_is_flexible, pa.bool_())
 
     def correlation_ids(self) -> pa.Array:
         """Return the correlation ids, of the response where there is no request."""
@@ -476,39 +392,57 @@ class _Calls:
             _ = self.texts
         if "errors" in self.wanted:
             _ = self.error_codes
-        keys = self.of(REQUEST, F_API)
-        for key in np.unique(keys[self.has_api]).tolist():
-            if _api_name(key) is None:
-                for row in np.flatnonzero(self.has_api & (keys == key)).tolist():
-                    self.tell(row, f"request: Kafka has no API {key}")
-        return pa.array(self.errors, pa.string())
+        for kind, rows in self.kinds_of_calls[1]:
+            if kind >= 0 and _api_name(kind >> 16) is None:
+                for row in rows.tolist():
+                    self.tell(row, f"request: Kafka has no API {kind >> 16}")
+        if not self.errors:
+            return pa.nulls(self.count, pa.string())
+        return pa.array([self.errors.get(row) for row in range(self.count)], pa.string())
+
+
+def _times(frames: Ints, calls: Ints) -> Ints:
+    """Return when the requests of calls were whole, or the responses where there are none."""
+    if not len(calls):
+        return np.zeros(0, np.int64)
+    frame = np.where(calls[:, CALL_REQUEST] >= 0, calls[:, CALL_REQUEST], calls[:, CALL_RESPONSE])
+    times: Ints = frames[frame, F_END_TIME]
+    return times
 
 
 def _has_records(direction: str) -> Callable[[int], bool]:
     return lambda key: (key, direction) in WITH_RECORDS
 
 
-def _token_of(request: bytes, version: int) -> bytes:
-    """Return the token of a SaslAuthenticate request; empty where it cannot be read."""
-    from kafkaframes.errors import DecodeError
-    from kafkaframes.messages.headers import decode_request
-
-    try:
-        return bytes(decode_request(request).body.auth_bytes)
-    except DecodeError:
-        return b""
+@cache
+def _apis() -> dict[int, Any]:
+    return {api.key: api for api in catalog.apis()}
 
 
 def _api_name(key: int) -> str | None:
-    return next((api.name for api in catalog.apis() if api.key == key), None)
+    return _apis()[key].name if key in _apis() else None
 
 
 def _is_flexible(kind: int) -> bool | None:
     key, version = kind >> 16, kind & 0xFFFF
-    api = next((one for one in catalog.apis() if one.key == key), None) if kind >= 0 else None
+    api = _apis().get(key) if kind >= 0 else None
     if api is None or not api.versions.contains(version):
         return None
     return api.flexible_since is not None and version >= api.flexible_since
+
+
+def _error_column(found: Sequence[ErrorCodes], valid: Any) -> pa.Array:
+    """Return the column of errors; those of a call in the order in which they were found."""
+    rows = np.concatenate([np.zeros(0, np.int64), *(one.rows for one in found)])
+    order = np.argsort(rows, kind="stable")
+    paths = pa.concat_arrays([pa.nulls(0, pa.string()), *(one.paths for one in found)])
+    codes = np.concatenate([np.zeros(0, np.int32), *(one.codes for one in found)])
+    structs = pa.StructArray.from_arrays(
+        [paths.take(pa.array(order)), pa.array(codes[order], pa.int32())], fields=list(ERRORS.value_type)
+    )
+    offsets = np.zeros(len(valid) + 1, np.int32)
+    np.cumsum(np.bincount(rows, minlength=len(valid)), out=offsets[1:])
+    return pa.ListArray.from_arrays(pa.array(offsets), structs, type=ERRORS, mask=pa.array(~valid, pa.bool_()))
 
 
 def _text(array: pa.Array) -> pa.Array:
@@ -545,8 +479,8 @@ def _summary_column(count: int, places: list[Ints], counts: list[Ints], cuts: In
     )
 
 
-def _text_column(name: str) -> Callable[[_Calls], pa.Array]:
-    def column(calls: _Calls) -> pa.Array:
+def _text_column(name: str) -> Callable[[Calls], pa.Array]:
+    def column(calls: Calls) -> pa.Array:
         typed = calls.maker.typed
         if typed is not None and name in (REQUEST, RESPONSE):
             return calls.typed_bodies(name, typed)
@@ -555,7 +489,7 @@ def _text_column(name: str) -> Callable[[_Calls], pa.Array]:
     return column
 
 
-_MAKERS: Final[dict[str, Callable[[_Calls], pa.Array]]] = {
+_MAKERS: Final[dict[str, Callable[[Calls], pa.Array]]] = {
     "requestTime": lambda calls: calls.times(REQUEST),
     "responseTime": lambda calls: calls.times(RESPONSE),
     "latencyMs": lambda calls: calls.latency(),
@@ -566,7 +500,7 @@ _MAKERS: Final[dict[str, Callable[[_Calls], pa.Array]]] = {
     "clientId": lambda calls: calls.client_ids(),
     "softwareName": lambda calls: calls.software[0],
     "softwareVersion": lambda calls: calls.software[1],
-    "principal": lambda calls: pa.array(calls.principals, pa.string()),
+    "principal": lambda calls: calls.principals,
     "apiKey": lambda calls: calls.numbers(REQUEST, F_API, pa.int32(), least=0),
     "apiName": lambda calls: calls.api_names(),
     "apiVersion": lambda calls: calls.numbers(REQUEST, F_VERSION, pa.int32(), least=0),

@@ -1,4 +1,4 @@
-"""Who talks to whom: addresses, and what a connection says about its client (software, principal)."""
+"""Who talks to whom: addresses and ports, and the user that a SASL token names."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import ipaddress
 import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
-
-import numpy as np
 
 from kafkaframes.capture.layout import A_HIGH, A_LOW, B_HIGH, B_LOW, CLIENT, FIRST_NUMBER, PORTS
 from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, Ints
@@ -67,53 +65,6 @@ class Names:
                 ends = self._known[row] = ends_of(connections[row])
             found.append(ends)
         return found
-
-
-class Event(NamedTuple):
-    """From a place in a connection's requests on, something is known of it.
-
-    ``final``: it will not be told again; of a request that waits for its response it is told in every pass.
-    """
-
-    connection: int
-    offset: int
-    value: str
-    final: bool
-
-
-class Told:
-    """What connections have told, and from which request on it holds: kept from pass to pass."""
-
-    def __init__(self) -> None:
-        self.last: dict[int, str] = {}
-
-    def fill(self, events: list[Event], connections: Ints, offsets: Ints, *, after: bool) -> list[str | None]:
-        """Return for each call (connection, offset of its request) what is known of it by then.
-
-        Args:
-            events: of this pass, in any order.
-            connections, offsets: of the calls; an offset of -1 is a call without a request.
-            after: whether an event does not hold for its own request yet.
-        """
-        if not events and not self.last:
-            return [None] * len(connections)
-        events = sorted(events)
-        keys = _keys(np.array([one[:2] for one in events], np.int64).reshape(-1, 2))
-        wanted = _keys(np.stack([connections, offsets], axis=1))
-        places = np.searchsorted(keys, wanted, side="left" if after else "right") - 1
-        found: list[str | None] = []
-        for place, connection in zip(places.tolist(), connections.tolist(), strict=True):
-            known = place >= 0 and events[place].connection == connection
-            found.append(events[place].value if known else self.last.get(connection))
-        for one in events:
-            if one.final:
-                self.last[one.connection] = one.value
-        return found
-
-
-def _keys(places: Ints) -> Ints:
-    """Return numbers that sort by connection, then by offset (of less than a terabyte)."""
-    return (places[:, 0] << 40) + np.clip(places[:, 1], 0, (1 << 40) - 1)
 
 
 def sasl_user(token: bytes) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import pyarrow as pa
 
@@ -15,10 +14,10 @@ from kafkaframes.capture.packets import WINDOW_BYTES, FileProblem, PacketReader
 from kafkaframes.capture.records import RecordMaker, topic_names
 from kafkaframes.capture.streams import Streams
 from kafkaframes.capture.tables import batch_of, connection_rows, gap_rows, packet_batch, problem_rows
+from kafkaframes.capture.told import unpaired
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors import OptionError
 
-_SEPARATOR: Final = "\0"
 Paths = str | Iterable[str]
 
 
@@ -130,8 +129,9 @@ class CaptureBatches:
         known = self._packets.connections
 
         def told(number: int) -> tuple[str | None, str | None, str | None]:
-            name, _, version = maker.software.last.get(number, "").partition(_SEPARATOR)
-            return name or None, version or None, maker.principals.last.get(number)
+            software = maker.software.last(number)
+            name, version = (None, None) if software is None else unpaired(software)
+            return name, version, maker.principals.last(number)
 
         rows = list(connection_rows(known.table[: known.count], maker.names, self.files, told))
         rows.sort(key=lambda row: (row["firstTime"] or 0, row["connection"]))

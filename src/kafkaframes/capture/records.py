@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kafkaframes.capture._kernels_streams import copy_pieces, whole_batches
 from kafkaframes.capture.bodies import REQUEST, RESPONSE, Decoded, binary_places, is_known
-from kafkaframes.capture.calls import CallMaker, Span, _Calls
+from kafkaframes.capture.calls import CallMaker, Calls, Span
 from kafkaframes.capture.columns import TIMESTAMP, Column, choose, schema_of
 from kafkaframes.capture.packets import Bytes, Ints, PacketReader
 from kafkaframes.capture.streams import Pass, Streams
@@ -47,14 +47,14 @@ def topic_names(files: Sequence[str], *, ports: Iterable[int] = ()) -> dict[byte
     found: dict[bytes, str] = {}
     maker = CallMaker(choose("calls", ("errors",)), files)
     for made in Streams(PacketReader(files), ports=ports):
-        for key, version, rows in _Calls(maker, made).groups(RESPONSE, only=lambda key: key in _WITH_IDS):
+        for key, version, rows in Calls(maker, made).groups(RESPONSE, only=lambda key: key in _WITH_IDS):
             if is_known(key, version, RESPONSE):
                 _add_names(found, made, key, version, rows, maker)
     return found
 
 
 def _add_names(found: dict[bytes, str], made: Pass, key: int, version: int, rows: Ints, maker: CallMaker) -> None:
-    raw, starts = _Calls(maker, made).bytes_of(RESPONSE, rows)
+    raw, starts = Calls(maker, made).bytes_of(RESPONSE, rows)
     topics = Decoded(raw, starts, key, version, RESPONSE).body.field("topics").values
     if topics.type.get_field_index("topicId") < 0:
         return
@@ -83,7 +83,7 @@ class RecordMaker:
 
     def rows(self, made: Pass) -> Iterator[pa.RecordBatch]:
         """Yield the records of a pass."""
-        calls = _Calls(self._calls, made)
+        calls = Calls(self._calls, made)
         for key, (direction, *names) in _PLACES.items():
             for _, version, rows in calls.groups(direction, only=lambda one, key=key: one == key):  # type: ignore[misc]
                 if not is_known(key, version, direction):
@@ -122,7 +122,7 @@ class RecordMaker:
             np.ascontiguousarray(sizes[keep]),
         )
 
-    def _records(self, calls: _Calls, key: int, direction: str, sets: _Sets) -> Iterator[pa.RecordBatch]:
+    def _records(self, calls: Calls, key: int, direction: str, sets: _Sets) -> Iterator[pa.RecordBatch]:
         """Read all sets as one run of batches; a record's batch says which set it is of."""
         joined, places = joined_sets(sets.data, sets.starts, sets.sizes)
         reader = RecordReader(_Joined(joined), ReadOptions(columns=_READ))
@@ -136,7 +136,7 @@ class RecordMaker:
 
     def _batch(
         self,
-        calls: _Calls,
+        calls: Calls,
         key: int,
         direction: str,
         sets: _Sets,

@@ -89,6 +89,12 @@ class Pass:
         kernels.gather(self.buf, self.extents, self.frames, np.ascontiguousarray(chosen), lead, starts, out)
         return out, starts
 
+    def facts_of(self, chosen: Ints) -> Ints:
+        """Return the columns of the chosen frames, one after another; -1 (flags, missing bytes: 0) for a frame -1."""
+        out = np.empty((FRAME_COLUMNS, len(chosen)), np.int64)
+        kernels.take_frames(self.frames, np.ascontiguousarray(chosen), out)
+        return out
+
 
 @cache
 def api_table() -> Ints:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kafkaframes.analysis.kip_636 import FLEXIBLE, Cost, Costs, Group, measure
 from kafkaframes.capture.bodies import RESPONSE, Decoded, is_known
-from kafkaframes.capture.calls import CallMaker, _Calls
+from kafkaframes.capture.calls import CallMaker, Calls
 from kafkaframes.capture.columns import choose
 from kafkaframes.capture.packets import Ints, PacketReader
 from kafkaframes.capture.request_log import log_rows
@@ -42,13 +42,13 @@ def measure_kip_636(task: Task) -> list[tuple[Group, Cost]]:
     return list(costs.groups.items())
 
 
-def captured_calls(task: Task) -> Iterator[_Calls]:
+def captured_calls(task: Task) -> Iterator[Calls]:
     """Yield the calls in the captures of a task's share, pass by pass."""
     captures = [path for path in task.files if not is_request_log(path)]
     if captures:
         maker = CallMaker(choose("calls", ("clientId",)), captures)
         for made in Streams(PacketReader(captures, share=task.share, shares=task.shares), ports=task.ports):
-            yield _Calls(maker, made)
+            yield Calls(maker, made)
 
 
 def logs_of(task: Task) -> list[str]:
@@ -56,7 +56,7 @@ def logs_of(task: Task) -> list[str]:
     return [path for path in task.files if is_request_log(path)][task.share :: task.shares]
 
 
-def _measure_pass(calls: _Calls, costs: Costs) -> None:
+def _measure_pass(calls: Calls, costs: Costs) -> None:
     clients = calls.client_ids()
     for key, version, rows in calls.groups(RESPONSE):
         if not is_known(key, version, RESPONSE):
@@ -67,7 +67,7 @@ def _measure_pass(calls: _Calls, costs: Costs) -> None:
             _measure_group(calls, key, version, rows[codes == place], name, costs)
 
 
-def _measure_group(calls: _Calls, key: int, version: int, rows: Ints, client: str, costs: Costs) -> None:
+def _measure_group(calls: Calls, key: int, version: int, rows: Ints, client: str, costs: Costs) -> None:
     raw, starts = calls.bytes_of(RESPONSE, rows)
     decoded = Decoded(raw, starts, key, version, RESPONSE)
     good = decoded.errors.is_null().to_numpy(zero_copy_only=False)

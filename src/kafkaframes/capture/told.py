@@ -1,0 +1,257 @@
+"""What a connection says about its client, and from which request on it holds: its software, and who logged in.
+
+Taken from the frames of all calls of a pass, whatever rows are asked for; a value is a number of ``Told.texts``, so
+that nothing is done per call in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkaframes.capture.bodies import REQUEST, Decoded, is_known
+from kafkaframes.capture.layout import (
+    BROKEN,
+    CALL_REQUEST,
+    CALL_RESPONSE,
+    F_API,
+    F_CONNECTION,
+    F_DONE,
+    F_FLAGS,
+    F_HAVE,
+    F_OFFSET,
+    F_RESPONSE,
+    F_VERSION,
+    TOKEN,
+)
+from kafkaframes.capture.names import sasl_user
+from kafkaframes.capture.packets import Ints
+from kafkaframes.capture.streams import Pass
+from kafkaframes.spec import catalog
+
+API_VERSIONS: Final = 18
+SASL_AUTHENTICATE: Final = 36
+UNSUPPORTED_VERSION: Final = 35
+NOTHING: Final = -1
+_SEPARATOR: Final = "\0"
+
+
+class Event(NamedTuple):
+    """From a place in a connection's requests on, something is known of it.
+
+    ``value`` is a number of ``Told.texts``, or ``NOTHING``. ``final``: it will not be told again; of a request that
+    waits for its response it is told in every pass.
+    """
+
+    connection: int
+    offset: int
+    value: int
+    final: int
+
+
+class Told:
+    """What connections have told, kept from pass to pass."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._last: Ints = np.full(64, NOTHING, np.int64)
+
+    def number(self, text: str) -> int:
+        """Return the number of a text."""
+        found = self._numbers.get(text)
+        if found is None:
+            found = self._numbers[text] = len(self.texts)
+            self.texts.append(text)
+        return found
+
+    def last(self, connection: int) -> str | None:
+        """Return what a connection told last."""
+        number = int(self._last[connection]) if connection < len(self._last) else NOTHING
+        return None if number == NOTHING else self.texts[number]
+
+    def fill(self, events: Ints, connections: Ints, offsets: Ints, *, after: bool) -> Ints:
+        """Return for each call (connection, offset of its request) the number of what is known of it by then.
+
+        Args:
+            events: of this pass, rows of ``Event``, in any order.
+            connections, offsets: of the calls; an offset of -1 is a call without a request.
+            after: whether an event does not hold for its own request yet.
+        """
+        most = int(max(connections.max(initial=0), events[:, 0].max(initial=0)))
+        while most >= len(self._last):
+            self._last = np.concatenate([self._last, np.full_like(self._last, NOTHING)])
+        found: Ints = self._last[connections]
+        if len(events):
+            events = events[np.argsort(_keys(events[:, 0], events[:, 1]), kind="stable")]
+            keys, wanted = _keys(events[:, 0], events[:, 1]), _keys(connections, offsets)
+            places = np.searchsorted(keys, wanted, side="left" if after else "right") - 1
+            known = (places >= 0) & (events[places, 0] == connections)
+            found = np.where(known, events[places, 2], found)
+            self._keep(events[events[:, 3] != 0])
+        return found
+
+    def _keep(self, final: Ints) -> None:
+        """Remember the last of each connection's events, which are sorted."""
+        is_last = np.append(np.diff(final[:, 0]) != 0, len(final) > 0)[: len(final)]
+        self._last[final[is_last, 0]] = final[is_last, 2]
+
+    def column(self, numbers: Ints) -> pa.Array:
+        """Return the texts of numbers as a column."""
+        return self._column(self.texts, numbers)
+
+    def pairs(self, numbers: Ints) -> tuple[pa.Array, pa.Array]:
+        """Return the two halves of texts that were made by ``pair`` as columns."""
+        halves = [unpaired(text) for text in self.texts]
+        first, second = (self._column([one[half] for one in halves], numbers) for half in (0, 1))
+        return first, second
+
+    @staticmethod
+    def _column(texts: list[str], numbers: Ints) -> pa.Array:
+        if not texts:
+            return pa.nulls(len(numbers), pa.string())
+        return pa.array(texts, pa.string()).take(pa.array(numbers, pa.int64(), mask=numbers == NOTHING))
+
+
+def _keys(connections: Ints, offsets: Ints) -> Ints:
+    """Return numbers that sort by connection, then by offset (of less than a terabyte)."""
+    return (connections << 40) + np.clip(offsets, 0, (1 << 40) - 1)
+
+
+def unpaired(text: str) -> tuple[str, str]:
+    """Return name and version of software."""
+    name, _, version = text.partition(_SEPARATOR)
+    return name, version
+
+
+def events_of(events: Iterable[Event]) -> Ints:
+    """Return events as a table."""
+    return np.array(list(events), np.int64).reshape(-1, len(Event._fields))
+
+
+# ------------------------------------------------------------------------------------------------------ software
+
+
+def software_events(made: Pass, told: Told) -> Ints:
+    """Return what the ApiVersions requests of a pass say.
+
+    From the frames, since a call is not there before its response. A broker registers what each ApiVersions request
+    says: nothing for versions before 3. One of a version that the broker refused (and so did not read) counts from the
+    next request on, if it can be read here.
+    """
+    frames = made.frames
+    asks = (frames[:, F_API] == API_VERSIONS) & (frames[:, F_RESPONSE] == 0) & (frames[:, F_FLAGS] & BROKEN == 0)
+    rows = np.flatnonzero(asks)
+    versions = frames[rows, F_VERSION]
+    found = [_registered(made, told, int(one), rows[versions == one]) for one in np.unique(versions)]
+    return np.concatenate([events_of(()), *found])
+
+
+def _registered(made: Pass, told: Told, version: int, rows: Ints) -> Ints:
+    frames = made.frames
+    values, later = np.full(len(rows), NOTHING), np.zeros(len(rows), bool)
+    if version >= 3:
+        later = _refused(made, rows, version)
+        if is_known(API_VERSIONS, version, REQUEST):
+            body = Decoded(*made.bytes_of(rows), API_VERSIONS, version, REQUEST).body
+            values = _software_numbers(body, told)
+    return np.stack([frames[rows, F_CONNECTION], frames[rows, F_OFFSET] + later, values, frames[rows, F_DONE]], axis=1)
+
+
+def _software_numbers(body: pa.StructArray, told: Told) -> Ints:
+    names, versions = (body.field(f"clientSoftware{what}") for what in ("Name", "Version"))
+    texts = pc.binary_join_element_wise(names, versions, _SEPARATOR).dictionary_encode()
+    numbers = np.array([told.number(text) for text in texts.dictionary.to_pylist()] or [NOTHING], np.int64)
+    places = texts.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    return np.where(texts.is_valid().to_numpy(zero_copy_only=False), numbers[places], NOTHING)
+
+
+def _refused(made: Pass, rows: Ints, version: int) -> Ints:
+    """Tell which ApiVersions requests a broker did not take; without an answer: those newer than its release."""
+    newest = catalog.api(API_VERSIONS).current_versions.highest
+    answers = _answers(made)[rows]
+    there = (answers >= 0) & (made.frames[answers, F_HAVE] >= 6)
+    found = np.full(len(rows), version >= newest)
+    sizes = np.full(int(there.sum()), 2, np.int64)
+    raw, _ = made.bytes_of(answers[there], lead=4, sizes=sizes)
+    codes = raw[: 2 * len(sizes)].reshape(-1, 2)
+    found[there] = (codes[:, 0] == 0) & (codes[:, 1] == UNSUPPORTED_VERSION)
+    return found
+
+
+def _answers(made: Pass) -> Ints:
+    """Return the response of each request, as rows of frames; -1 where there is none."""
+    found = np.full(len(made.frames), -1, np.int64)
+    calls = made.calls[made.calls[:, CALL_REQUEST] >= 0]
+    found[calls[:, CALL_REQUEST]] = calls[:, CALL_RESPONSE]
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------- principals
+
+
+class Logins:
+    """Who is logging in on each connection: a SCRAM exchange names the user first, and is answered at its end."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, str] = {}
+
+    def events(self, made: Pass, told: Told) -> Ints:
+        """Return who has logged in."""
+        return events_of([*self._by_authenticate(made, told), *_by_tokens(made, told)])
+
+    def _by_authenticate(self, made: Pass, told: Told) -> Iterator[Event]:
+        frames = made.frames
+        asks = (
+            (frames[:, F_API] == SASL_AUTHENTICATE) & (frames[:, F_RESPONSE] == 0) & (frames[:, F_FLAGS] & BROKEN == 0)
+        )
+        rows = np.flatnonzero(asks)
+        answers = _answers(made)[rows] if len(rows) else rows
+        for row, answer in zip(rows.tolist(), answers.tolist(), strict=True):
+            if answer < 0 or not frames[answer, F_HAVE]:
+                continue
+            connection, version = int(frames[row, F_CONNECTION]), int(frames[row, F_VERSION])
+            raw, _ = made.bytes_of(np.array([row]))
+            token = _token_of(raw.tobytes(), version)
+            user = sasl_user(token)
+            if user is not None:
+                self._waiting[connection] = user
+            code = _error_of_authenticate(made, answer, version)
+            is_scram_first = user is not None and b"\0" not in token
+            if code == 0 and not is_scram_first and connection in self._waiting:
+                number = told.number(f"User:{self._waiting.pop(connection)}")
+                yield Event(connection, int(frames[row, F_OFFSET]), number, 1)
+
+
+def _by_tokens(made: Pass, told: Told) -> Iterator[Event]:
+    frames = made.frames
+    tokens = np.flatnonzero((frames[:, F_FLAGS] & TOKEN != 0) & (frames[:, F_RESPONSE] == 0))
+    for frame in tokens.tolist():
+        raw, _ = made.bytes_of(np.array([frame]))
+        user = sasl_user(raw[: int(frames[frame, F_HAVE])].tobytes())
+        if user is not None:
+            place = int(frames[frame, F_CONNECTION]), int(frames[frame, F_OFFSET])
+            yield Event(*place, told.number(f"User:{user}"), int(frames[frame, F_DONE]))
+
+
+def _error_of_authenticate(made: Pass, answer: int, version: int) -> int:
+    lead = 5 if version >= 2 else 4  # a flexible header ends with a tag section
+    if made.frames[answer, F_HAVE] < lead + 2:
+        return -1
+    raw, _ = made.bytes_of(np.array([answer]), lead=lead, sizes=np.array([2]))
+    return int.from_bytes(raw[:2].tobytes(), "big")
+
+
+def _token_of(request: bytes, version: int) -> bytes:
+    """Return the token of a SaslAuthenticate request; empty where it cannot be read."""
+    from kafkaframes.errors import DecodeError
+    from kafkaframes.messages.headers import decode_request
+
+    try:
+        return bytes(decode_request(request).body.auth_bytes)
+    except DecodeError:
+        return b""
