@@ -1,7 +1,7 @@
 """Requests and responses to JSON, error codes and summaries of records: many of one API and version at a time.
 
-Error codes and summaries come from columns (``messages.framed``): no Python runs for a message without an error. JSON
-is made of objects, one message after another; ask for columns without it where millions of calls are counted.
+All come from columns (``messages.framed``, ``messages.json_text``): no Python runs for a message. Object by object goes
+what is odd: messages that cannot be read whole, tags that no spec has, floats, and whatever may hold credentials.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from kafkaframes.capture._kernels_streams import summarise_records
 from kafkaframes.capture.packets import Bytes, Ints
 from kafkaframes.capture.secrets import REQUEST, RESPONSE, has_secrets, without_secrets
 from kafkaframes.errors import DecodeError, KafkaframesError
+from kafkaframes.messages.columns import decode_columns
 from kafkaframes.messages.framed import frame_plan, request_columns, response_columns
 from kafkaframes.messages.headers import (
     Frame,
@@ -31,6 +32,7 @@ from kafkaframes.messages.headers import (
     request_header_class,
     response_header_class,
 )
+from kafkaframes.messages.json_text import to_json_text
 from kafkaframes.messages.plan import FieldPlan, StructPlan
 
 WITH_RECORDS: Final = {(0, REQUEST), (1, RESPONSE), (78, RESPONSE)}
@@ -48,6 +50,14 @@ class Texts(NamedTuple):
     error: str | None
 
 
+class TextColumns(NamedTuple):
+    """The JSON of messages: columns of headers and bodies, and what is wrong with some of them."""
+
+    headers: pa.Array
+    bodies: pa.Array
+    errors: dict[int, str]
+
+
 def as_array(raw: Bytes, starts: Ints) -> pa.LargeBinaryArray:
     """Return messages that lie one after another as an Arrow array, without copying."""
     return pa.LargeBinaryArray.from_buffers(
@@ -55,14 +65,44 @@ def as_array(raw: Bytes, starts: Ints) -> pa.LargeBinaryArray:
     )
 
 
-def texts_of(
-    raw: Bytes, starts: Ints, api_key: int, api_version: int, direction: str, *, secrets: bool
-) -> Iterator[Texts]:
-    """Yield the JSON of messages of one API and version."""
+def texts_of(raw: Bytes, starts: Ints, api_key: int, api_version: int, direction: str, *, secrets: bool) -> TextColumns:
+    """Return the JSON of messages of one API and version: by kernel, and what it leaves out object by object."""
+    count = len(starts) - 1
     hides = not secrets and has_secrets(api_key)
-    for place in range(len(starts) - 1):
-        data = raw[starts[place] : starts[place + 1]].tobytes()
-        yield _text(data, api_key, api_version, direction, hides=hides)
+    headers = bodies = pa.nulls(count, pa.string())
+    if not hides and is_known(api_key, api_version, direction):
+        headers, bodies = _texts_of_columns(raw, starts, api_key, api_version, direction)
+    left = np.flatnonzero((headers.is_null() if not bodies.null_count else bodies.is_null()).to_numpy(False))
+    if not len(left):
+        return TextColumns(headers, bodies, {})
+    found = [
+        _text(raw[starts[place] : starts[place + 1]].tobytes(), api_key, api_version, direction, hides=hides)
+        for place in left.tolist()
+    ]
+    places = np.arange(count)
+    places[left] = count + np.arange(len(left))
+    return TextColumns(
+        pa.concat_arrays([headers, pa.array([one.header for one in found], pa.string())]).take(pa.array(places)),
+        pa.concat_arrays([bodies, pa.array([one.body for one in found], pa.string())]).take(pa.array(places)),
+        {place: one.error for place, one in zip(left.tolist(), found, strict=True) if one.error is not None},
+    )
+
+
+def _texts_of_columns(
+    raw: Bytes, starts: Ints, api_key: int, api_version: int, direction: str
+) -> tuple[pa.Array, pa.Array]:
+    """Return headers and bodies as JSON, both null where one of them is left to objects."""
+    body = body_class(api_key, direction)
+    header = request_header_class() if direction == REQUEST else response_header_class()
+    found = decode_columns(frame_plan(api_key, api_version, direction), as_array(raw, starts))
+    odd = found.field("_error").is_valid().to_numpy(zero_copy_only=False)
+    records = "size" if (api_key, direction) in _SIZED else "empty"
+    bodies = to_json_text(found.field("body"), body.codec(api_version), odd=odd, records=records)
+    odd = bodies.is_null().to_numpy(zero_copy_only=False)
+    headers = to_json_text(found.field("header"), header.codec(body.spec.header_version(api_version)), odd=odd)
+    if headers.null_count > bodies.null_count:
+        bodies = pc.if_else(headers.is_null(), pa.scalar(None, pa.string()), bodies)
+    return headers, bodies
 
 
 def _text(data: bytes, api_key: int, api_version: int, direction: str, *, hides: bool) -> Texts:
@@ -263,4 +303,14 @@ def is_known(api_key: int, api_version: int, direction: str) -> bool:
     return True
 
 
-__all__ = ["REQUEST", "RESPONSE", "Decoded", "Texts", "as_array", "is_known", "sets_of_records", "texts_of"]
+__all__ = [
+    "REQUEST",
+    "RESPONSE",
+    "Decoded",
+    "ErrorCodes",
+    "TextColumns",
+    "as_array",
+    "is_known",
+    "sets_of_records",
+    "texts_of",
+]

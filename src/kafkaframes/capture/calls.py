@@ -211,20 +211,33 @@ class Calls:
         return self.made.bytes_of(self.side(direction)[rows])
 
     @cached_property
-    def texts(self) -> dict[str, list[str | None]]:
+    def texts(self) -> dict[str, pa.Array]:
         """Return the columns of JSON."""
-        out: dict[str, list[str | None]] = {name: [None] * self.count for name in _NEEDS_JSON}
+        out = {name: pa.nulls(self.count, pa.string()) for name in _NEEDS_JSON}
         for direction in (REQUEST, RESPONSE):
             if not any(_NEEDS_JSON.get(name) == direction for name in self.wanted):
                 continue
+            headers, bodies, places = [], [], []
             for key, version, rows in self.groups(direction):
                 raw, starts = self.bytes_of(direction, rows)
                 found = texts_of(raw, starts, key, version, direction, secrets=self.maker.secrets)
-                for row, text in zip(rows.tolist(), found, strict=True):
-                    out[f"{direction}Header"][row], out[direction][row] = text.header, text.body
-                    if text.error is not None:
-                        self.tell(row, text.error)
+                headers.append(found.headers)
+                bodies.append(found.bodies)
+                places.append(rows)
+                for place, error in found.errors.items():
+                    self.tell(int(rows[place]), error)
+            out[f"{direction}Header"] = self.spread(headers, places, pa.string())
+            out[direction] = self.spread(bodies, places, pa.string())
         return out
+
+    def spread(self, parts: Sequence[pa.Array], places: Sequence[Ints], kind: pa.DataType) -> pa.Array:
+        """Return a column whose values at some calls are those of ``parts``, and null elsewhere."""
+        if not parts:
+            return pa.nulls(self.count, kind)
+        which = np.full(self.count, -1, np.int64)
+        rows = np.concatenate(places)
+        which[rows] = np.arange(len(rows))
+        return pa.concat_arrays(parts).take(pa.array(which, pa.int64(), mask=which < 0))
 
     def typed_bodies(self, direction: str, typed: ApiTypes) -> pa.Array:
         """Return the column of bodies as structs; null where one is not whole or cannot be read."""
@@ -238,12 +251,7 @@ class Calls:
                 places.append(rows)
                 for place in np.flatnonzero(decoded.errors.is_valid().to_numpy(zero_copy_only=False)).tolist():
                     self.tell(int(rows[place]), f"{direction}: {decoded.errors[place].as_py()}")
-        if not parts:
-            return pa.nulls(self.count, kind)
-        which = np.full(self.count, -1, np.int64)
-        rows = np.concatenate(places)
-        which[rows] = np.arange(len(rows))
-        return pa.concat_arrays(parts).take(pa.array(which, pa.int64(), mask=which < 0))
+        return self.spread(parts, places, kind)
 
     @cached_property
     def decoded(self) -> dict[tuple[str, int, int], tuple[Ints, Decoded]]:
@@ -484,7 +492,7 @@ def _text_column(name: str) -> Callable[[Calls], pa.Array]:
         typed = calls.maker.typed
         if typed is not None and name in (REQUEST, RESPONSE):
             return calls.typed_bodies(name, typed)
-        return pa.array(calls.texts[name], pa.string())
+        return calls.texts[name]
 
     return column
 
