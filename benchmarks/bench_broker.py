@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from kafkaframes.connection import FrameReader
+from kafkaframes.connection import FrameBuffer
 from kafkaframes.messages import message
 from kafkaframes.messages.headers import encode_request
 from kafkaframes.records.build import build_records
@@ -51,7 +51,7 @@ async def load(port: int, frame: bytes, seconds: float) -> int:
 
     async def one() -> int:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        frames, done, sent = FrameReader(), 0, 0
+        frames, done, sent = FrameBuffer(), 0, 0
         writer.write(frame * IN_FLIGHT)
         sent += IN_FLIGHT
         while done < sent:

@@ -306,7 +306,7 @@ def test_tls_with_a_clients_certificate_names_the_client(certificates, kafka_pyt
     paths = str(certificates / "cert.pem"), str(certificates / "key.pem")
     context = server_context(*paths, authorities=paths[0], needs_client=True)
     acls = [rule(2, name="*", principal="User:CN=alice"), rule(2, name="*", principal="User:CN=alice", kind=3)]
-    with Broker(security=Security(tls=context, acls=acls)) as broker:
+    with Broker(security=Security(tls=context, acls=acls), journal=False, data_dir=certificates / "data") as broker:
         client = ssl.create_default_context(cafile=paths[0])
         client.load_cert_chain(*paths)
         settings = {
@@ -317,11 +317,13 @@ def test_tls_with_a_clients_certificate_names_the_client(certificates, kafka_pyt
         broker.create_topic("orders")
         producer = kafka_python.KafkaProducer(**settings)
         producer.send("orders", b"x").get(10)
+        producer.send("orders", b"y" * 300_000).get(10)  # enough to be sent from its file, which TLS forbids
         producer.close()
         consumer = kafka_python.KafkaConsumer(
             "orders", **settings, auto_offset_reset="earliest", consumer_timeout_ms=5000
         )
         assert next(consumer).value == b"x"
+        assert next(consumer).value == b"y" * 300_000
         consumer.close()
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaframes.connection import ClientConnection, FrameReader, ServerConnection, frame, needs_fallback
+from kafkaframes.connection import ClientConnection, FrameBuffer, ServerConnection, frame, needs_fallback
 from kafkaframes.errors import DecodeError, EncodeError, OptionError
 from kafkaframes.messages import message
 
@@ -15,7 +15,7 @@ HeartbeatRequest, HeartbeatResponse = message("HeartbeatRequest"), message("Hear
 @given(st.lists(st.binary(max_size=50)), st.integers(1, 7))
 def test_frames_come_out_whole_however_they_are_cut(payloads, step):
     stream = b"".join(map(frame, payloads))
-    reader, found = FrameReader(), []
+    reader, found = FrameBuffer(), []
     for at in range(0, len(stream), step):
         reader.receive_data(stream[at : at + step])
         while (one := reader.next_frame()) is not None:
@@ -25,7 +25,7 @@ def test_frames_come_out_whole_however_they_are_cut(payloads, step):
 
 @pytest.mark.parametrize("size", ["80000000", "ffffffff", "00000065"])
 def test_a_size_that_cannot_be_is_refused_at_once(size):
-    reader = FrameReader(max_bytes=100)
+    reader = FrameBuffer(max_bytes=100)
     reader.receive_data(bytes.fromhex(size))
     with pytest.raises(DecodeError, match="the most is 100"):
         reader.next_frame()

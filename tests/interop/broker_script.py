@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkaframes.connection import FrameReader
+from kafkaframes.connection import FrameBuffer
 from kafkaframes.messages import message
 from kafkaframes.messages.headers import decode_response, encode_request
 from kafkaframes.records.batch import read_values
@@ -67,7 +67,7 @@ class Client:
         frame = encode_request(body, version, correlation_id=1, client_id="differential")
         if self.peer is None:
             self.peer = socket.create_connection(("127.0.0.1", self.port), timeout)
-        frames = FrameReader()
+        frames = FrameBuffer()
         try:
             self.peer.sendall(len(frame).to_bytes(4, "big") + frame)
             while (data := frames.next_frame()) is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -14,8 +14,10 @@ from kafkaframes.broker.table import all_apis
 from kafkaframes.errors import DecodeError
 from kafkaframes.messages import Message
 from kafkaframes.messages.headers import API_VERSIONS, request_header_class, response_header_class
+from kafkaframes.wire.parts import Part
 
-Buffers = list["bytes | memoryview"]
+Buffers = list["bytes | memoryview | Part"]
+_LONG_BYTES: Final = 4096  # what is shorter is copied, behind its neighbours, into one buffer
 _START: Final = struct.Struct(">hhih")
 _SIZE_AND_ID: Final = struct.Struct(">ii")
 _ID_BYTES: Final = 4
@@ -141,13 +143,33 @@ class Dispatcher:
         Raises:
             EncodeError: the answer cannot be written at the request's version.
         """
-        parts: Buffers
-        parts = list(answer.parts) if isinstance(answer, Encoded) else [answer.encode(request.version)]
+        parts = answer.parts if isinstance(answer, Encoded) else answer.encode_parts(request.version)
         size = _ID_BYTES + sum(map(len, parts))
         head = b""
         if request.api.key != API_VERSIONS and self._is_flexible(request.api, request.version):
             head = _tag_section(request.answer_tags)
-        return [_SIZE_AND_ID.pack(size + len(head), request.correlation_id) + head, *parts]
+        return together([_SIZE_AND_ID.pack(size + len(head), request.correlation_id), head, *parts])
+
+
+def together(parts: Iterable[bytes | memoryview | Part]) -> Buffers:
+    """Join what is short; long buffers and stretches of files stay as they are.
+
+    >>> together([b"a", b"", b"b", bytes(5000), b"c"]) == [b"ab", bytes(5000), b"c"]
+    True
+    """
+    found: Buffers = []
+    short: list[bytes | memoryview] = []
+    for part in parts:
+        if isinstance(part, Part) or len(part) >= _LONG_BYTES:
+            if short:
+                found.append(b"".join(short))
+                short = []
+            found.append(part)
+        else:
+            short.append(part)
+    if short:
+        found.append(b"".join(short))
+    return found
 
 
 def _tag_section(tags: list[tuple[int, bytes]]) -> bytes:

@@ -13,11 +13,13 @@ from kafkaframes.broker.topics import Partition
 from kafkaframes.errors import AppendRefusedError, KafkaframesError
 from kafkaframes.files.txn_index import AbortedTransaction
 from kafkaframes.partition.fetch import HIGH_WATERMARK, LOG_END, TXN_COMMITTED
+from kafkaframes.partition.stretch import Stretch
 from kafkaframes.records.layout import BYTES_TO_MAGIC, OVERHEAD_BYTES
 
 READ_COMMITTED = 1
 _CONSUMER = -1
 _LATEST_MAGIC = 2
+STRETCH_BYTES = 64 << 10  # from here on opening the file once more costs less than copying the records twice
 
 
 class Limits(NamedTuple):
@@ -28,12 +30,14 @@ class Limits(NamedTuple):
         whole_first: the first batch is given though it is too large (v3 and later).
         isolation: one of ``partition.fetch``.
         magic: the newest format that the consumer reads.
+        stretch_bytes: records of so many bytes and more are left in their file, and sent from there; None: never.
     """
 
     max_bytes: int
     whole_first: bool
     isolation: str
     magic: int = _LATEST_MAGIC
+    stretch_bytes: int | None = None
 
 
 class Read(NamedTuple):
@@ -43,7 +47,7 @@ class Read(NamedTuple):
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    records: bytes = b""
+    records: bytes | Stretch = b""
     aborted: tuple[AbortedTransaction, ...] | None = None
     diverging: tuple[int, int] | None = None
 
@@ -85,14 +89,17 @@ def read_partition(broker: BrokerState, partition: Partition, asked: Any, limits
             max_bytes=max(size, 0),
             isolation=limits.isolation,
             min_one_message=first and limits.whole_first,
+            stretch_bytes=limits.stretch_bytes if limits.magic >= _LATEST_MAGIC else None,
         )
     except KafkaframesError as error:
         return Read(code_of(error))
-    records = data.records
+    records: bytes | Stretch = data.records if data.stretch is None else data.stretch
     if limits.whole_first and data.first_entry_incomplete:
         records = b""
     read = Read(NONE, data.high_watermark, data.last_stable_offset, data.log_start_offset, records, data.aborted)
-    return read if limits.magic >= _LATEST_MAGIC else _in_older_format(broker, partition, asked, read, limits.magic)
+    if limits.magic >= _LATEST_MAGIC:
+        return read
+    return _in_older_format(broker, partition, asked, read, data.records, limits.magic)
 
 
 def _diverging(partition: Partition, asked: Any) -> Read | None:
@@ -109,16 +116,18 @@ def _diverging(partition: Partition, asked: Any) -> Read | None:
     return None
 
 
-def _in_older_format(broker: BrokerState, partition: Partition, asked: Any, read: Read, magic: int) -> Read:
-    """Write what was read in an older format, as brokers up to 3.9 do; losses are counted."""
-    if len(read.records) < BYTES_TO_MAGIC:
+def _in_older_format(
+    broker: BrokerState, partition: Partition, asked: Any, read: Read, records: bytes, magic: int
+) -> Read:
+    """Write the records that were read in an older format, as brokers up to 3.9 do; losses are counted."""
+    if len(records) < BYTES_TO_MAGIC or not read.records:
         return read._replace(records=b"")
-    if not _needs_conversion(read.records, magic):
+    if not _needs_conversion(records, magic):
         return read
     if not partition.may_down_convert:
         return Read(CODE["UNSUPPORTED_VERSION"])
     pieces: list[bytes] = []
-    for batch in _batches(read.records):
+    for batch in _batches(records):
         try:
             done = down_convert(batch, magic, first_offset=asked.fetch_offset)
         except AppendRefusedError as error:

@@ -35,6 +35,7 @@ class Session:
         principal: who the client is, ``User:name``.
         is_authenticated: it may send any request.
         software: name and version of the client's software, as ApiVersions 3 and later tell.
+        sends_files: stretches of files can be sent on it as they are: no TLS, and nobody looks at answers.
         memory: what API files keep for a connection, by name: the state of a SASL exchange.
     """
 
@@ -45,6 +46,7 @@ class Session:
     principal: str = ANONYMOUS
     is_authenticated: bool = True
     software: tuple[str, str] = ("", "")
+    sends_files: bool = False
     memory: dict[str, Any] = field(default_factory=dict)
 
 

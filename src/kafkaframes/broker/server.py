@@ -17,6 +17,7 @@ from kafkaframes.broker.api import Answer, CloseConnection, Encoded, Later
 from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.commit import GroupCommit
 from kafkaframes.broker.dispatch import Buffers, Dispatcher
+from kafkaframes.broker.outbox import CAN_SEND_FILES, Outbox
 from kafkaframes.broker.request import ANONYMOUS, Request, Session
 from kafkaframes.broker.security.tls import name_of_certificate
 from kafkaframes.connection import FrameBuffer
@@ -25,7 +26,7 @@ from kafkaframes.messages import Message
 
 _READ_AHEAD = 1 << 20
 _AT_ONCE = 64  # requests of one connection before others have their turn
-_MOST_UNSENT = 4 << 20  # of answers that a client does not read, before its requests wait
+_LONG_ANSWER = 16 << 10  # is sent before the next request is looked at
 _FRAME_SECONDS = 30.0  # from a frame's first byte to its last
 _SWEEP_SECONDS = 5.0
 _LOG = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frames = FrameBuffer(server.max_sasl_bytes if listener.needs_sasl else server.max_request_bytes)
         self._later: Later | None = None
         self._is_held = False  # an answer waits for the disk, or a turn is given to others
-        self._is_choked = False  # the client does not read
+        self._outbox: Outbox | None = None
         self._is_paused = False
         self.session = Session(
             number=next(server.numbers),
@@ -69,6 +70,7 @@ class Connection(asyncio.BufferedProtocol):
             node_id=listener.node_id,
             is_authenticated=not listener.needs_sasl,
             principal=ANONYMOUS,
+            sends_files=CAN_SEND_FILES and listener.tls is None and not server.dispatcher.hooks,
         )
         self.transport: asyncio.Transport | None = None
         self.last_active = 0.0
@@ -85,7 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         certificate = transport.get_extra_info("peercert")
         if certificate:
             self.session.principal = f"User:{name_of_certificate(certificate)}"
-        transport.set_write_buffer_limits(high=_MOST_UNSENT)
+        self._outbox = Outbox(transport)
         self.last_active = self._server.loop.time()
         if not self._server.admit(self):
             transport.abort()
@@ -93,6 +95,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         """End."""
         self.transport = None
+        if self._outbox is not None:
+            self._outbox.drop()
         self._server.connections.discard(self)
         if self._later is not None:
             self._later.abandon()
@@ -110,12 +114,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Stop answering: the client does not read."""
-        self._is_choked = True
+        if self._outbox is not None:
+            self._outbox.is_choked = True
 
     def resume_writing(self) -> None:
         """Go on."""
-        self._is_choked = False
-        self._pump()
+        if self._outbox is not None:
+            self._outbox.resume()
+            self._pump()
+
+    @property
+    def _is_choked(self) -> bool:
+        """Whether the client does not read."""
+        return self._outbox is not None and (self._outbox.is_choked or self._outbox.is_ending)
 
     # ---------------------------------------------------------------------------------------------- pumping
 
@@ -139,38 +150,31 @@ class Connection(asyncio.BufferedProtocol):
     def _answer_frames(self, out: Buffers) -> None:
         done = 0
         while not (self._later or self._is_held or self._is_choked) and self.transport is not None:
-            frame = self._frames.next_frame()
-            if frame is None:
-                return
             if done >= _AT_ONCE:
-                self._give_turn(frame, out)
+                self._give_turn()
+                return
+            frame = self._frames.next_view()
+            if frame is None:
                 return
             done += 1
             self._answer_frame(frame, out)
 
-    def _give_turn(self, frame: bytes, out: Buffers) -> None:
+    def _give_turn(self) -> None:
         """Let other connections be answered before this one's next request."""
         self._is_held = True
 
         def go_on() -> None:
             self._is_held = False
-            answered: Buffers = []
-            try:
-                self._answer_frame(frame, answered)
-            except CloseConnection as error:
-                self._server.closed(self.session, str(error))
-                self.close()
-                return
-            self._send(answered)
             self._pump()
 
         self._server.loop.call_soon(go_on)
 
-    def _answer_frame(self, frame: bytes, out: Buffers) -> None:
+    def _answer_frame(self, view: memoryview, out: Buffers) -> None:
         fast = self._server.fast
-        if fast is not None and (answered := fast(frame, self.session)) is not None:
+        if fast is not None and (answered := fast(view, self.session)) is not None:
             self._give(answered, out)
             return
+        frame = view.tobytes()
         raw = self.session.memory.get("raw")
         if raw is not None:  # SASL tokens without headers, after SaslHandshake 0
             out.extend(raw(frame))
@@ -207,6 +211,9 @@ class Connection(asyncio.BufferedProtocol):
         """Send what is answered, once the disk has what it stands for."""
         if not self._server.commit.is_needed:
             out.extend(buffers)
+            if len(buffers) > 1 or len(buffers[0]) > _LONG_ANSWER:  # else joined with those that follow
+                self._send(out)
+                out.clear()
             return
         self._send(out)
         out.clear()
@@ -220,8 +227,8 @@ class Connection(asyncio.BufferedProtocol):
         self._server.commit.when_flushed(go_on, self.abort)
 
     def _send(self, buffers: Buffers) -> None:
-        if buffers and self.transport is not None and not self.transport.is_closing():
-            self.transport.writelines(buffers)
+        if buffers and self._outbox is not None and self.transport is not None:
+            self._outbox.send(buffers)
 
     def _balance_reading(self) -> None:
         if self.transport is None:
@@ -235,8 +242,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close the connection, after what was answered is sent."""
-        if self.transport is not None:
-            self.transport.close()
+        if self.transport is not None and self._outbox is not None:
+            self._outbox.end()
 
     def abort(self) -> None:
         """Close the connection at once."""
@@ -244,9 +251,14 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.abort()
 
     @property
+    def is_ending(self) -> bool:
+        """Whether it closes once everything is sent."""
+        return self._outbox is not None and self._outbox.is_ending
+
+    @property
     def unsent_bytes(self) -> int:
         """How many bytes of answers the client has not read yet, beside what the system holds."""
-        return 0 if self.transport is None else self.transport.get_write_buffer_size()
+        return 0 if self.transport is None or self._outbox is None else self._outbox.unsent_bytes
 
     @property
     def is_waiting(self) -> bool:
@@ -304,7 +316,7 @@ class Server:
     max_sasl_bytes: int = 524_288
     max_connections: int = 2**31 - 1
     max_idle_seconds: float = 600.0
-    fast: Callable[[bytes, Session], Buffers | None] | None = None
+    fast: Callable[[memoryview, Session], Buffers | None] | None = None
     on_closed: Callable[[Session, str], None] | None = None
     connections: set[Connection] = field(default_factory=set)
     numbers: count[int] = field(default_factory=lambda: count(1))
@@ -360,7 +372,7 @@ class Server:
                 connection.abort()
             elif now - connection.last_active > self.max_idle_seconds:
                 self.closed(connection.session, "idle")
-                connection.close()
+                (connection.abort if connection.is_ending else connection.close)()
         self._sweep = self.loop.call_later(_SWEEP_SECONDS, self._look_around)
 
     async def close(self) -> None:

@@ -2,7 +2,7 @@
 
 from kafkaframes.connection.buffer import FrameBuffer
 from kafkaframes.connection.client import ClientConnection, needs_fallback
-from kafkaframes.connection.framing import MAX_REQUEST_BYTES, FrameReader, frame
+from kafkaframes.connection.framing import MAX_REQUEST_BYTES, frame
 from kafkaframes.connection.negotiation import answer_api_versions, common_versions, known_versions, listed_versions
 from kafkaframes.connection.server import Request, ServerConnection
 
@@ -10,7 +10,6 @@ __all__ = [
     "MAX_REQUEST_BYTES",
     "ClientConnection",
     "FrameBuffer",
-    "FrameReader",
     "Request",
     "ServerConnection",
     "answer_api_versions",

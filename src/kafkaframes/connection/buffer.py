@@ -80,6 +80,15 @@ class FrameBuffer:
         Raises:
             DecodeError: the size is negative or above ``max_bytes``.
         """
+        view = self.next_view()
+        return None if view is None else view.tobytes()
+
+    def next_view(self) -> memoryview | None:
+        """Do as :meth:`next_frame` does, without a copy: the view is good until the next ``get_buffer``.
+
+        Raises:
+            DecodeError: as :meth:`next_frame`.
+        """
         start = self._start
         first = start + 4
         if first > self._end:
@@ -91,4 +100,4 @@ class FrameBuffer:
         if end > self._end:
             return None
         self._start = end
-        return self._view[first:end].tobytes()
+        return self._view[first:end]

@@ -9,7 +9,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from kafkaframes.connection.framing import MAX_REQUEST_BYTES, FrameReader, frame
+from kafkaframes.connection.buffer import FrameBuffer
+from kafkaframes.connection.framing import MAX_REQUEST_BYTES, frame
 from kafkaframes.connection.negotiation import Ranges, answer_api_versions, known_versions
 from kafkaframes.errors import OptionError
 from kafkaframes.messages.headers import API_VERSIONS, Frame, body_class, decode_request, encode_response
@@ -43,7 +44,7 @@ class ServerConnection:
         mode: str = "reference",
         specs: Specs | None = None,
     ) -> None:
-        self._frames = FrameReader(max_request_bytes)
+        self._frames = FrameBuffer(max_request_bytes)
         self._max_in_flight = max_in_flight
         self._mode = mode
         self._specs = None if specs is None else specs_by_name(specs)  # a folder is read once

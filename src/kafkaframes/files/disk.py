@@ -308,10 +308,18 @@ class OnlineDisk:
         return _OnlineReader(self, path)
 
     def open_descriptor(self, path: str) -> int | None:
-        """Open a file for reading and return the system's descriptor, for the caller to close; None: it has none."""
+        """Open a file for reading and return the system's descriptor, for the caller to close.
+
+        None where files have none, or where too many are open: then it is to be read as any other.
+
+        Raises:
+            StorageError: it cannot be opened.
+        """
         try:
             return self._disk.open_descriptor(path)
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                return None
             raise StorageError(f"cannot be read: {error.strerror or error}", file=path) from error
 
     def make_directory(self, path: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 from kafkaframes.errors import DecodeError, EncodeError, TruncatedError
 from kafkaframes.messages.plan import AbsentField, Empty, FieldPlan, MessagePlan, StructPlan
 from kafkaframes.wire import primitives as wire
+from kafkaframes.wire.parts import Part
 from kafkaframes.wire.tag_header import TAG_HEADERS
 from kafkaframes.wire.varint import read_unsigned_varint, size_of_unsigned_varint, write_unsigned_varint
 
@@ -318,7 +319,8 @@ class PlanWriter:
             if value is not None:
                 self.struct(field.struct, value, out, version)
         else:
-            (wire.COMPACT_PRIMITIVES if field.compact else wire.PRIMITIVES)[field.type][1](out, value)
+            given = bytes(value) if isinstance(value, Part) else value
+            (wire.COMPACT_PRIMITIVES if field.compact else wire.PRIMITIVES)[field.type][1](out, given)
 
     def array(self, field: FieldPlan, value: Any, out: bytearray, version: int) -> None:
         write_length = wire.write_compact_length if field.compact else wire.write_int32

@@ -16,6 +16,8 @@ from itertools import repeat
 from typing import Any, Final
 from uuid import UUID, SafeUUID
 
+from kafkaframes.wire.parts import Part
+
 ODD: Final = (struct.error, LookupError, ValueError, TypeError, AttributeError, OverflowError)
 
 FORMATS: Final = {
@@ -153,11 +155,12 @@ def _plain_blobs(buf: bytes, position: int, count: int, fmt: str) -> tuple[list[
     return items, position
 
 
-def bytes_of(value: Any) -> bytes:
-    """Return a value that is exactly ``bytes``; anything else is for the interpreter to judge."""
-    if value.__class__ is not bytes:
-        raise OddError
-    return value
+def bytes_of(value: Any) -> bytes | Part:
+    """Return a value that is exactly ``bytes``, or a ``Part``; anything else is for the interpreter to judge."""
+    if value.__class__ is bytes or isinstance(value, Part):
+        found: bytes | Part = value
+        return found
+    raise OddError
 
 
 def utf8_of(value: Any) -> bytes:

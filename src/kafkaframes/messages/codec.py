@@ -21,6 +21,7 @@ from kafkaframes.messages._source import Text
 from kafkaframes.messages._source_read import decoder_source, shape_source
 from kafkaframes.messages._source_write import PackedShape, encoder_source
 from kafkaframes.messages.plan import MessagePlan, StructPlan
+from kafkaframes.wire.parts import Part
 from kafkaframes.wire.tag_header import TAG_HEADERS
 
 MODES: Final = ("reference", "strict")
@@ -119,12 +120,24 @@ class Codec:
         Raises:
             EncodeError: it cannot be written at this version; with field path.
         """
-        parts: list[bytes] = []
+        parts: list[Any] = self.encode_parts(value)
+        try:
+            return b"".join(parts)
+        except TypeError:  # a ``Part`` among them
+            return b"".join(map(bytes, parts))
+
+    def encode_parts(self, value: Any) -> list[bytes | Part]:
+        """Return the bytes of ``value`` in pieces; a ``wire.parts.Part`` is among them as it is.
+
+        Raises:
+            EncodeError: it cannot be written at this version; with field path.
+        """
+        parts: list[bytes | Part] = []
         try:
             self._write(value, parts.append)
-            return b"".join(parts)
         except runtime.ODD:
-            return self.interpret_encode(value)
+            return [self.interpret_encode(value)]
+        return parts
 
     def interpret_encode(self, value: Any, *, tag_header: str = "adopted") -> bytes:
         """Do as :meth:`encode` does, by the plain interpreter."""

@@ -19,6 +19,7 @@ from kafkaframes.messages.plan import MessagePlan, plan_message
 from kafkaframes.messages.structs import FieldInfo, Struct
 from kafkaframes.spec import catalog
 from kafkaframes.spec.model import MessageSpec, StructSpec
+from kafkaframes.wire.parts import Part
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -154,6 +155,17 @@ class Message(Struct):
         if check_tag_header(tag_header):
             return codec.encode(self)
         return codec.interpret_encode(self, tag_header=tag_header)
+
+    def encode_parts(self, version: int) -> list[bytes | Part]:
+        """Return what :meth:`encode` returns in pieces, the values of long fields as they are: nothing is copied.
+
+        A :class:`kafkaframes.wire.parts.Part` among the values is among the pieces: its length is known, its bytes
+        were not read.
+
+        Raises:
+            EncodeError: as :meth:`encode`.
+        """
+        return self._encoder(version).encode_parts(self)
 
     def size(self, version: int) -> int:
         """Return how many bytes :meth:`encode` gives."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 
+from kafkaframes.errors import StorageError
+from kafkaframes.wire.parts import Part
 
-class Stretch:
+
+class Stretch(Part):
     """A stretch of a file, with a descriptor of its own: it stays readable when the file is renamed or deleted.
 
     Attributes:
@@ -23,6 +26,17 @@ class Stretch:
 
     def __len__(self) -> int:
         return self.size
+
+    def __bytes__(self) -> bytes:
+        """Read all of it.
+
+        Raises:
+            StorageError: the file was cut.
+        """
+        found = self.read(self.size)
+        if len(found) < self.size:
+            raise StorageError(f"{self.size} bytes from byte {self.position} on are not there any more")
+        return found
 
     def read(self, size: int) -> bytes:
         """Return up to ``size`` bytes from its beginning; fewer where it ends, or the file was cut.

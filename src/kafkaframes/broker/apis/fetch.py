@@ -21,7 +21,16 @@ from typing import Any
 from kafkaframes.broker.api import Answer, Api
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.fetch_sessions import FIRST, SESSIONLESS, Asked, FetchSession, Key, is_news
-from kafkaframes.broker.fetching import READ_COMMITTED, Limits, Read, Wait, isolation_of, magic_for, read_partition
+from kafkaframes.broker.fetching import (
+    READ_COMMITTED,
+    STRETCH_BYTES,
+    Limits,
+    Read,
+    Wait,
+    isolation_of,
+    magic_for,
+    read_partition,
+)
 from kafkaframes.broker.find import current_leader, endpoints_of, find_topic, led_here
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
@@ -108,7 +117,8 @@ class Fetch:
         most = min(body.max_bytes if has_limit else _NO_LIMIT, broker.settings.number("fetch.max.bytes"))
         replica = max(body.replica_id, body.replica_state.replica_id)
         isolation = isolation_of(body.isolation_level, replica)
-        self._limits = Limits(most, has_limit, isolation, magic_for(version))
+        stretch_bytes = STRETCH_BYTES if request.session.sends_files else None
+        self._limits = Limits(most, has_limit, isolation, magic_for(version), stretch_bytes)
         self._min_bytes = min(body.min_bytes, most)
         self.partitions: list[Partition] = []
 

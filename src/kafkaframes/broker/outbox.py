@@ -1,0 +1,120 @@
+"""What is to be sent on one connection, in order: buffers, and stretches of files that go from the file to the socket.
+
+Nothing is taken from the queue before the system has taken what came before it: so a client that does not read holds
+back its own answers, and of a file no more is in memory than ``_NUDGE_BYTES``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Iterable
+
+from kafkaframes.partition.stretch import Stretch
+from kafkaframes.wire.parts import Part
+
+CAN_SEND_FILES = hasattr(os, "sendfile")
+_JOINED_BYTES = 256 << 10  # short buffers in a row are sent as one
+_LONG_BYTES = 16 << 10
+_NUDGE_BYTES = 64 << 10
+
+Buffer = bytes | memoryview | Part
+
+
+class Outbox:
+    """The way out of one connection.
+
+    Attributes:
+        is_choked: the system takes nothing at the moment; set when the transport says so.
+        is_ending: the connection is closed once everything is sent.
+    """
+
+    __slots__ = ("_queue", "_socket", "_transport", "is_choked", "is_ending")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._socket = transport.get_extra_info("socket")
+        self._queue: deque[Buffer] = deque()
+        self.is_choked = False
+        self.is_ending = False
+        transport.set_write_buffer_limits(high=0)  # to be told as soon as the system takes nothing
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How many bytes wait, beside what the system holds."""
+        return int(self._transport.get_write_buffer_size()) + sum(map(len, self._queue))
+
+    def send(self, buffers: Iterable[Buffer]) -> None:
+        """Send buffers behind all that was given before."""
+        if not self._transport.is_closing():
+            self._queue.extend(buffers)
+            self._go_on()
+
+    def resume(self) -> None:
+        """Go on: the system has taken everything."""
+        self.is_choked = False
+        self._go_on()
+
+    def end(self) -> None:
+        """Close the connection once everything is sent."""
+        self.is_ending = True
+        self._go_on()
+
+    def drop(self) -> None:
+        """Forget what was not sent: the connection is gone."""
+        for part in self._queue:
+            if isinstance(part, Stretch):
+                part.close()
+        self._queue.clear()
+
+    def _go_on(self) -> None:
+        queue = self._queue
+        while queue and not self.is_choked and not self._transport.is_closing():
+            part = queue[0]
+            if isinstance(part, Stretch):
+                self._send_stretch(part)
+            elif len(part) >= _LONG_BYTES:
+                queue.popleft()
+                self._transport.write(memoryview(bytes(part) if isinstance(part, Part) else part))
+            else:
+                self._transport.write(self._short_ones())
+        if self.is_ending and not queue:
+            self._transport.close()
+
+    def _short_ones(self) -> bytes | memoryview:
+        """Take short buffers off the queue, as one."""
+        queue, found, size = self._queue, [], 0
+        while queue and size < _JOINED_BYTES and not isinstance(queue[0], Part) and len(queue[0]) < _LONG_BYTES:
+            part = queue.popleft()
+            assert not isinstance(part, Part)
+            found.append(part)
+            size += len(part)
+        return found[0] if len(found) == 1 else b"".join(found)
+
+    def _send_stretch(self, stretch: Stretch) -> None:
+        """Send what the socket takes of a file; a few bytes more through the transport, which tells when to go on."""
+        try:
+            sent = os.sendfile(self._socket.fileno(), stretch.descriptor, stretch.position, stretch.size)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:  # the client is gone, or the file cannot be read
+            self._transport.abort()
+            return
+        stretch.skip(sent)
+        if stretch.size:
+            self._nudge(stretch)
+        if not stretch.size:
+            self._queue.popleft()
+            stretch.close()
+
+    def _nudge(self, stretch: Stretch) -> None:
+        try:
+            piece = stretch.read(_NUDGE_BYTES)
+        except OSError:
+            piece = b""
+        if not piece:  # cut since: the answer's size was promised, so this is the end
+            self._transport.abort()
+            return
+        stretch.skip(len(piece))
+        self._transport.write(piece)

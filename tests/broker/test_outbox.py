@@ -1,0 +1,181 @@
+"""What is sent on a connection, and how: files go from the disk to the socket, and the bytes are the same."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.dispatch import together
+from kafkaframes.errors import StorageError
+from kafkaframes.messages import message
+from kafkaframes.messages.headers import decode_response, encode_request
+from kafkaframes.partition.stretch import Stretch
+from kafkaframes.records.batch import read_values
+
+VALUES = [bytes([number]) * 150_000 for number in range(1, 21)]
+
+
+def fetch_frame(version, *, size=2 << 20, offset=0, session=-1):
+    types = message("FetchRequest")
+    row = types.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=size)
+    body = types(
+        max_bytes=size,
+        max_wait_ms=100,
+        session_epoch=session,
+        topics=[types.FetchTopic(topic="orders", partitions=[row])],
+    )
+    frame = encode_request(body, version, correlation_id=3)
+    return struct.pack(">i", len(frame)) + frame
+
+
+def take(peer, *, slowly=False):
+    """Read one answer's frame."""
+    wanted, found = 4, bytearray()
+    while len(found) < wanted:
+        piece = peer.recv(min(wanted - len(found), 30_000 if slowly else 1 << 20))
+        assert piece, "the connection was closed"
+        found += piece
+        if slowly:
+            time.sleep(0.0005)
+        if wanted == 4 and len(found) == 4:
+            wanted += struct.unpack(">i", found)[0]
+    return bytes(found[4:])
+
+
+def take_all(peer, count):
+    return [take(peer) for _ in range(count)]
+
+
+def connected(broker):
+    peer = socket.create_connection((broker.host, broker.port), 5)
+    peer.settimeout(5)
+    return peer
+
+
+@contextmanager
+def filled(**how):
+    """A broker with a record of each value."""
+    with Broker(**how) as broker:
+        for value in VALUES:
+            broker.append("orders", [{"value": value}])
+        yield broker
+
+
+def records_of(frame, version):
+    body = decode_response(frame, 1, version).body
+    return body.responses[0].partitions[0].records
+
+
+@pytest.mark.parametrize("version", [4, 11, 12])
+def test_an_answer_is_the_same_from_a_file_and_from_memory_and_with_a_journal(tmp_path, version):
+    answers = []
+    places = ({}, {"data_dir": tmp_path / "sent as a file"}, {"data_dir": tmp_path / "read", "journal": True})
+    for how in places:
+        with filled(**{"journal": False, **how}) as broker, connected(broker) as peer:
+            peer.sendall(fetch_frame(version))
+            answers.append(take(peer))
+    assert len(answers[0]) > 2_000_000
+    values = [
+        [record.value for one in read_values(records_of(one, version)) for record in one.records] for one in answers
+    ]
+    assert values[0] == values[1] == values[2] == VALUES[: len(values[0])]
+    assert len(set(map(len, answers))) == 1
+
+
+def files_open(directory):
+    names = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            names.append(os.readlink(f"/proc/self/fd/{number}"))
+        except FileNotFoundError:
+            continue
+    return sum(name.startswith(str(directory)) for name in names)
+
+
+def test_many_long_answers_to_a_slow_reader_stay_in_order_and_in_the_file(tmp_path):
+    with filled(journal=False, data_dir=tmp_path) as broker, connected(broker) as peer:
+        before = files_open(tmp_path)
+        offsets = [0, 7, 3, 19, 12] * 4
+        peer.sendall(b"".join(fetch_frame(11, offset=offset, size=1 << 20) for offset in offsets))
+        broker.wait_for(
+            lambda: broker.call(lambda state: max((one.unsent_bytes for one in broker.connections()), default=0))
+        )
+        unsent = broker.call(lambda state: max(one.unsent_bytes for one in broker.connections()))
+        assert unsent < 4 << 20
+        for offset in offsets:
+            records = records_of(take(peer, slowly=True), 11)
+            first = next(iter(read_values(records))).records[0]
+            assert (first.offset, first.value) == (offset, VALUES[offset])
+        assert files_open(tmp_path) == before
+
+
+def test_a_reader_that_goes_away_leaves_no_file_open(tmp_path):
+    with filled(journal=False, data_dir=tmp_path) as broker:
+        before = files_open(tmp_path)
+        with connected(broker) as peer:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            peer.sendall(fetch_frame(11) * 10)
+            broker.wait_for(lambda: broker.call(lambda state: any(one.unsent_bytes for one in broker.connections())))
+        broker.wait_for(lambda: not broker.connections())
+        assert files_open(tmp_path) == before
+
+
+def test_a_file_that_is_cut_under_an_answer_ends_the_connection(tmp_path):
+    with filled(journal=False, data_dir=tmp_path) as broker, connected(broker) as peer:
+        peer.sendall(fetch_frame(11) * 8)
+        broker.wait_for(lambda: broker.call(lambda state: any(one.unsent_bytes for one in broker.connections())))
+        os.truncate(tmp_path / "orders-0" / "00000000000000000000.log", 100)
+        with pytest.raises((ConnectionError, AssertionError)):
+            take_all(peer, 8)
+
+
+def test_a_session_gets_files_too(tmp_path):
+    with filled(journal=False, data_dir=tmp_path) as broker, connected(broker) as peer:
+        peer.sendall(fetch_frame(11, session=0))
+        body = decode_response(take(peer), 1, 11).body
+        assert body.session_id
+        assert len(body.responses[0].partitions[0].records) == 2 << 20
+
+
+def test_short_buffers_are_joined_and_long_ones_are_not_copied(tmp_path):
+    (tmp_path / "file").write_bytes(b"0123456789")
+    stretch = Stretch(os.open(tmp_path / "file", os.O_RDONLY), 2, 5)
+    long = bytes(10_000)
+    found = together([b"a", b"b", long, b"c", stretch, b"", b"d"])
+    assert found[0] == b"ab"
+    assert found[1] is long
+    assert found[2] == b"c"
+    assert found[3] is stretch
+    assert found[4] == b"d"
+    assert bytes(stretch) == b"23456"
+    os.truncate(tmp_path / "file", 4)
+    with pytest.raises(StorageError, match="not there any more"):
+        bytes(stretch)
+    stretch.close()
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 17])
+def test_a_stretch_is_encoded_as_its_bytes_wherever_it_is_not_sent_as_it_is(tmp_path, version):
+    (tmp_path / "file").write_bytes(b"x" * 300)
+    types = message("FetchResponse")
+
+    def answer(*records):
+        rows = [types.PartitionData(partition_index=1, records=one) for one in records]
+        return types(responses=[types.FetchableTopicResponse(topic="t", partitions=rows)])
+
+    def stretch():
+        return Stretch(os.open(tmp_path / "file", os.O_RDONLY), 50, 200)
+
+    expected = answer(b"x" * 200).encode(version)
+    assert answer(stretch()).encode(version) == expected
+    parts = answer(stretch()).encode_parts(version)
+    assert any(isinstance(part, Stretch) for part in parts)
+    assert b"".join(map(bytes, parts)) == expected
+    odd = answer(stretch(), bytearray(b"y")).encode_parts(version)  # for the plain interpreter
+    assert b"".join(odd) == answer(b"x" * 200, b"y").encode(version)
