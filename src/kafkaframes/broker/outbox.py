@@ -1,7 +1,8 @@
 """What is to be sent on one connection, in order: buffers, and stretches of files that go from the file to the socket.
 
 Nothing is taken from the queue before the system has taken what came before it: so a client that does not read holds
-back its own answers, and of a file no more is in memory than ``_NUDGE_BYTES``.
+back its own answers, and of a file no more is in memory than ``_NUDGE_BYTES``. With TLS the transport has a buffer of
+its own (asyncio's would stop and go on in turn with a limit of 0), and no file is sent as such.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Outbox:
         self._queue: deque[Buffer] = deque()
         self.is_choked = False
         self.is_ending = False
-        transport.set_write_buffer_limits(high=0)  # to be told as soon as the system takes nothing
+        if transport.get_extra_info("sslcontext") is None:
+            transport.set_write_buffer_limits(high=0)  # to be told as soon as the system takes nothing
 
     @property
     def unsent_bytes(self) -> int:
