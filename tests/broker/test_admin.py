@@ -34,6 +34,7 @@ def test_a_topic_is_made_with_its_partitions(asker, version):
         ("a", {"num_partitions": 0}, "INVALID_PARTITIONS"),
         ("a", {"num_partitions": 2**31 - 1}, "INVALID_PARTITIONS"),
         ("a", {"replication_factor": 0}, "INVALID_REPLICATION_FACTOR"),
+        ("a", {"replication_factor": 2}, "INVALID_REPLICATION_FACTOR"),
         ("a", {"configs": {"no.such": "1"}}, "INVALID_CONFIG"),
         ("a", {"configs": {"retention.ms": "soon"}}, "INVALID_CONFIG"),
     ],
@@ -112,7 +113,42 @@ def test_a_setting_of_the_broker_is_the_default_of_topics(asker):
     assert alter(asker, "", ("log.retention.ms", 0, "1234"), kind=4) == 0
     assert configs_of(asker, 2, "orders")[1]["retention.ms"].value == "1234"
     assert asker.state.topics["orders"].partitions[0].log.settings.retention_ms == 1234
-    assert alter(asker, "", ("node.id", 0, "9"), kind=4) == CODE["INVALID_CONFIG"]
+    assert alter(asker, "", ("node.id", 0, "9"), kind=4) == CODE["INVALID_REQUEST"]
+    assert alter(asker, "", ("num.partitions", 0, "9"), kind=4) == CODE["INVALID_REQUEST"]
+
+
+def test_settings_have_the_types_of_kafka(asker):
+    boolean, string, whole, short, long, double, several = range(1, 8)
+    asker.create()
+    _, found = configs_of(asker, 2, "orders")
+    types = {"preallocate": boolean, "compression.type": string, "segment.bytes": whole, "retention.bytes": long}
+    types |= {"min.cleanable.dirty.ratio": double, "cleanup.policy": several}
+    assert {name: found[name].config_type for name in types} == types
+    _, found = configs_of(asker, 4, "1")
+    types = {"log.retention.ms": long, "log.dirs": several, "offsets.topic.replication.factor": short}
+    assert {name: found[name].config_type for name in types} == types
+
+
+def test_every_setting_says_what_it_is_for(asker):
+    asker.create()
+    types = asker.types("DescribeConfigs")
+    for kind, name in ((2, "orders"), (4, "1"), (16, "metrics"), (32, "group")):
+        asked = types.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+        (found,) = asker.ask("DescribeConfigs", 4, resources=[asked], include_documentation=True).results
+        assert [row.name for row in found.configs if not row.documentation] == []
+        (found,) = asker.ask("DescribeConfigs", 4, resources=[asked]).results
+        assert {row.documentation for row in found.configs} <= {None}
+
+
+def test_a_broker_tells_how_it_was_started(asker):
+    _, found = configs_of(asker, 4, "1")
+    for name in ("advertised.listeners", "listeners", "log.dirs", "node.id", "broker.id", "process.roles"):
+        assert (found[name].config_source, found[name].read_only) == (4, True), name
+    assert not found["log.retention.ms"].read_only
+    assert configs_of(asker, 4, "") == (0, {})
+    assert alter(asker, "", ("log.retention.ms", 0, "1234"), kind=4) == 0
+    (row,) = configs_of(asker, 4, "")[1].values()
+    assert (row.name, row.value, row.config_source) == ("log.retention.ms", "1234", 3)
 
 
 def test_everything_that_was_set_is_there_after_a_crash(make_asker, tmp_path):

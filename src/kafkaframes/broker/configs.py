@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from kafkaframes.broker.config_types import DYNAMIC, LIST, type_of
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.settings import DEFAULTS, TOPIC_KEYS, BrokerSettings
@@ -15,14 +16,17 @@ from kafkaframes.messages import Message
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 # ConfigSource
 OF_TOPIC, OF_BROKER, OF_ALL_BROKERS, IN_FILE, BY_DEFAULT, OF_LOGGER, OF_METRICS, OF_GROUP = range(1, 9)
-# ConfigType
-BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
 SET, DELETE, APPEND, SUBTRACT = range(4)
-_LARGEST_INT32 = 2**31 - 1
-_LISTS = frozenset(
-    {"cleanup.policy", "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
-)
-_READ_ONLY = frozenset({"node.id", "socket.request.max.bytes", "num.partitions", "default.replication.factor"})
+# What is as it is on one node, for tools that ask.
+_FIXED = {
+    "group.consumer.assignors": "uniform,range",
+    "group.coordinator.rebalance.protocols": "classic,consumer,share",
+    "offsets.topic.replication.factor": "1",
+    "process.roles": "broker,controller",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.replication.factor": "1",
+}
+_KNOWN_OF_BROKERS = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.values()) | frozenset(_FIXED)
 _CLIENT_METRICS = {"metrics": "", "interval.ms": "300000", "match": ""}
 _GROUP = {
     "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
@@ -53,15 +57,8 @@ class ConfigRow(NamedTuple):
 
     @property
     def kind(self) -> int:
-        """Its ConfigType, as the value shows it."""
-        if self.name in _LISTS:
-            return LIST
-        if self.value in ("true", "false"):
-            return BOOLEAN
-        text = self.value.removeprefix("-")
-        if text.isdigit():
-            return INT if int(text) <= _LARGEST_INT32 and not self.name.endswith(".ms") else LONG
-        return DOUBLE if text.replace(".", "", 1).isdigit() else STRING
+        """Its ConfigType."""
+        return type_of(self.name, self.value)
 
 
 def topic_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator[ConfigRow]:
@@ -79,16 +76,25 @@ def topic_rows(settings: BrokerSettings, configs: Mapping[str, str]) -> Iterator
         yield ConfigRow(name, first[1], first[2], tuple(values))
 
 
-def broker_rows(settings: BrokerSettings) -> Iterator[ConfigRow]:
-    """Yield every setting of the broker."""
+def broker_rows(settings: BrokerSettings, fixed: Mapping[str, str]) -> Iterator[ConfigRow]:
+    """Yield every setting of the broker; ``fixed`` are those that follow from how it was started."""
     defaults = {**DEFAULTS, **{key: default for key, default in TOPIC_KEYS.values() if key}}
-    for name in sorted({*defaults, *settings.given}):
+    for name in sorted({*defaults, *settings.given, *fixed}):
         values = []
-        if name in settings.given:
+        if name in fixed:
+            values.append((name, fixed[name], IN_FILE))
+        elif name in settings.given:
             values.append((name, settings.given[name], OF_BROKER if name in settings.dynamic else IN_FILE))
         if name in defaults:
             values.append((name, defaults[name], BY_DEFAULT))
-        yield ConfigRow(name, values[0][1], values[0][2], tuple(values), name in _READ_ONLY)
+        yield ConfigRow(name, values[0][1], values[0][2], tuple(values), name not in DYNAMIC)
+
+
+def _fixed(broker: BrokerState, node_id: int) -> dict[str, str]:
+    """Return what follows from how a node was started: its number, its listeners, its directory."""
+    told = ",".join(f"{name}://{at.host}:{at.port}" for name, at in broker.nodes.by_id[node_id].endpoints.items())
+    own = {"advertised.listeners": told, "listeners": told, "log.dirs": broker.logs.path}
+    return _FIXED | own | {"broker.id": str(node_id), "node.id": str(node_id)}
 
 
 def _plain_rows(given: Mapping[str, str], defaults: Mapping[str, str], source: int) -> Iterator[ConfigRow]:
@@ -128,10 +134,10 @@ def _broker(request: Request, broker: BrokerState, kind: int, name: str) -> tupl
         return CODE["INVALID_REQUEST"], f"no broker {name!r} here", []
     if kind == BROKER_LOGGER:
         return NONE, None, [ConfigRow("root", "INFO", OF_LOGGER)]
-    rows = list(broker_rows(broker.settings))
-    if not name:  # what was set for all brokers
-        rows = [row._replace(source=OF_ALL_BROKERS) for row in rows if row.source == OF_BROKER]
-    return NONE, None, rows
+    if name:
+        return NONE, None, list(broker_rows(broker.settings, _fixed(broker, int(name))))
+    rows = broker_rows(broker.settings, {})  # of what was set for all brokers, no node is asked for more
+    return NONE, None, [row._replace(source=OF_ALL_BROKERS) for row in rows if row.source == OF_BROKER]
 
 
 # ---------------------------------------------------------------------------------------------- changing
@@ -221,9 +227,9 @@ def _change_broker(
         return CODE["INVALID_REQUEST"], f"no broker {name!r} here"
     settings = broker.settings
     configs = make({key: settings.given[key] for key in settings.dynamic})
-    fixed = sorted(_READ_ONLY & configs.keys())
+    fixed = sorted(key for key in configs if key in _KNOWN_OF_BROKERS and key not in DYNAMIC)
     if fixed:
-        raise OptionError(f"cannot be changed while the broker runs: {', '.join(fixed)}")
+        return CODE["INVALID_REQUEST"], f"cannot be changed while the broker runs: {', '.join(fixed)}"
     trial = BrokerSettings({**settings.given, **configs})
     trial.log_settings({})
     if not validate_only:
@@ -274,9 +280,9 @@ def _alter(configs: dict[str, str], one: Any) -> None:
     if one.config_operation == SET:
         configs[one.name] = one.value
         return
-    if one.config_operation not in (APPEND, SUBTRACT) or one.name not in _LISTS:
+    if one.config_operation not in (APPEND, SUBTRACT) or type_of(one.name, "") != LIST:
         raise OptionError(f"{one.name} is no list that can be added to or taken from")
-    default = TOPIC_KEYS[one.name][1]
+    default = TOPIC_KEYS[one.name][1] if one.name in TOPIC_KEYS else ""
     parts = [part for part in configs.get(one.name, default).split(",") if part]
     named = [part.strip() for part in one.value.split(",") if part.strip()]
     kept = [part for part in parts if part not in named]

@@ -59,9 +59,8 @@ def _create(request: Request, broker: BrokerState, asked: Any, row: Any) -> None
         count = broker.settings.number("num.partitions")
     if not 0 < count <= _MOST_PARTITIONS:
         raise _RefusedError("INVALID_PARTITIONS", f"a topic has 1 to {_MOST_PARTITIONS} partitions here, not {count}")
-    if not leaders and asked.replication_factor != _DEFAULT and asked.replication_factor < 1:
-        reason = f"the replication factor is at least 1, not {asked.replication_factor}"
-        raise _RefusedError("INVALID_REPLICATION_FACTOR", reason)
+    if not leaders and asked.replication_factor != _DEFAULT:
+        _check_replicas(asked.replication_factor, len(broker.nodes.ids))
     if len({config.name for config in asked.configs}) < len(asked.configs):
         raise _RefusedError("INVALID_CONFIG", "a setting is given twice")
     nulls = [config.name for config in asked.configs if config.value is None]
@@ -75,6 +74,12 @@ def _create(request: Request, broker: BrokerState, asked: Any, row: Any) -> None
             partition.leader_id = leader
         row.topic_id = topic.topic_id
     _describe(request, broker, row, count, configs)
+
+
+def _check_replicas(factor: int, nodes: int) -> None:
+    if not 1 <= factor <= nodes:
+        reason = f"the replication factor is 1 to {nodes}, the number of nodes, not {factor}"
+        raise _RefusedError("INVALID_REPLICATION_FACTOR", reason)
 
 
 def _check(request: Request, broker: BrokerState, name: str) -> None:
@@ -125,7 +130,7 @@ API = Api(
     name="CreateTopics",
     handle=handle,
     tier="T3",
-    behaviour="A topic is there, with its logs, when the answer is sent; one replica, whatever is asked for.",
+    behaviour="A topic is there, with its logs, when the answer is sent; it has one replica, although as many as there are nodes may be asked for.",
     notes={
         "v1+": "validate_only",
         "v5+": "partitions and settings are answered; -1 stands for the defaults",

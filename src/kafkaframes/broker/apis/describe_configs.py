@@ -3,9 +3,9 @@
 Versions 0 to 4.
 
 * v0: ``isDefault`` is always false, as Kafka answers. v1+: where a value comes from, and its synonyms if asked for.
-* v3+: the type of a value; documentation is always null.
+* v3+: the type of a value, and what a setting is for, if asked for.
 
-Gaps: documentation of settings; levels of loggers are nominal.
+Gaps: levels of loggers are nominal.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from kafkaframes.broker.api import Answer, Api
 from kafkaframes.broker.configs import ConfigRow, rows_of
 from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import Request
+from kafkaframes.broker.setting_texts import TEXTS
 from kafkaframes.broker.state import BrokerState
 
 
@@ -48,7 +49,7 @@ def _row(request: Request, row: ConfigRow) -> Any:
         config_source=row.source,
         config_type=row.kind,
         synonyms=[types.DescribeConfigsSynonym(name=name, value=value, source=by) for name, value, by in synonyms],
-        documentation=None,
+        documentation=TEXTS.get(row.name) if request.body.include_documentation else None,
     )
 
 
@@ -57,6 +58,6 @@ API = Api(
     handle=handle,
     tier="T3",
     behaviour="Every setting with a meaning here, and those that were given, with where a value comes from.",
-    notes={"v1+": "sources and synonyms", "v3+": "types"},
-    gaps=("documentation of settings", "levels of loggers are nominal"),
+    notes={"v1+": "sources and synonyms", "v3+": "types and documentation"},
+    gaps=("levels of loggers are nominal",),
 )
