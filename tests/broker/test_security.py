@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from kafkaframes.broker import Broker
+from kafkaframes.broker.access import EverybodyMay
 from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.request import Session
@@ -30,6 +31,7 @@ from kafkaframes.broker.security.mechanisms import BearerExchange, Credentials, 
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.scram import AuthenticationError, ScramExchange, credential_of_password
 from kafkaframes.broker.security.tls import server_context
+from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.client import Producer
 from kafkaframes.errors import KafkaframesError, OptionError
 
@@ -220,6 +222,19 @@ def test_without_an_authorizer_rules_are_disabled(asker):
     assert asker.ask("DescribeAcls", 2).error_code == CODE["SECURITY_DISABLED"]
     row = asker.types("CreateAcls").AclCreation(resource_type=2, resource_name="x", principal="User:a", host="*")
     assert asker.ask("CreateAcls", 2, creations=[row]).results[0].error_code == CODE["SECURITY_DISABLED"]
+
+
+def test_a_broker_keeps_rules_unless_it_is_told_not_to():
+    settings = BrokerSettings()
+    kept = Security().access(settings)
+    assert kept.allows(ALICE, "READ", "TOPIC", "orders")
+    kept.add(rule(3, principal="User:bob"))
+    assert not kept.allows(ALICE, "READ", "TOPIC", "orders")
+    assert kept.allows(ALICE, "READ", "TOPIC", "other")
+    assert isinstance(Security().access(BrokerSettings({"authorizer.class.name": ""})), EverybodyMay)
+    assert not Security(authorizer=True).access(settings).allows(ALICE, "READ", "TOPIC", "orders")
+    named = BrokerSettings({"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"})
+    assert not Security().access(named).allows(ALICE, "READ", "TOPIC", "orders")
 
 
 def test_rules_are_made_described_enforced_kept_and_deleted(make_asker, tmp_path):

@@ -60,8 +60,7 @@ _BY_TYPE: Mapping[int, str] = {
 TYPES: Mapping[str, int] = {name: kind for kind, names in _BY_TYPE.items() for name in names.split()}
 
 # What AlterConfigs may change of a broker that runs (KIP-226); everything else is read from server.properties.
-DYNAMIC = frozenset(
-    """
+_DYNAMIC = """
     compression.gzip.level compression.lz4.level compression.type compression.zstd.level
     group.consumer.assignment.interval.ms kafkaframes.on.noncontiguous listener.security.protocol.map
     log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms
@@ -73,8 +72,8 @@ DYNAMIC = frozenset(
     log.retention.ms log.roll.jitter.ms log.roll.ms log.segment.bytes log.segment.delete.delay.ms max.connections
     max.connections.per.ip message.max.bytes min.insync.replicas num.io.threads num.network.threads
     producer.id.expiration.ms ssl.keystore.location ssl.truststore.location unclean.leader.election.enable
-    """.split()
-)
+"""
+DYNAMIC = frozenset(_DYNAMIC.split())
 
 
 def type_of(name: str, value: str) -> int:

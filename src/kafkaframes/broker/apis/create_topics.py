@@ -130,7 +130,7 @@ API = Api(
     name="CreateTopics",
     handle=handle,
     tier="T3",
-    behaviour="A topic is there, with its logs, when the answer is sent; it has one replica, although as many as there are nodes may be asked for.",
+    behaviour="A topic is there, with its logs, when the answer is sent; one replica, however many are asked for.",
     notes={
         "v1+": "validate_only",
         "v5+": "partitions and settings are answered; -1 stands for the defaults",

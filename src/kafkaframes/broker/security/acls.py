@@ -105,7 +105,7 @@ class AclAccess:
 
     def allows(self, session: Session, operation: str, resource: str, name: str) -> bool:
         """Return whether the client may do it: no rule denies it, and one allows it."""
-        if session.principal in self._super_users:
+        if (self._allows_unruled and not self._acls) or session.principal in self._super_users:
             return True
         kind, number = RESOURCE_TYPES[resource], OPERATIONS[operation]
         about = [acl for acl in self._acls if acl.is_about(kind, name)]

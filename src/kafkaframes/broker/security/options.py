@@ -24,7 +24,8 @@ class Security:
         check_token: for OAUTHBEARER: a token and the time in milliseconds to a user, or an ``AuthenticationError``;
             unsecured tokens are taken by default.
         tls: a server's ``ssl.SSLContext``, see ``security.tls.server_context``.
-        authorizer: ask the rules; without, everybody may do everything.
+        authorizer: refuse what no rule allows; by default what no rule is about is allowed. A setting
+            ``authorizer.class.name`` means the same; empty, it switches rules off: SECURITY_DISABLED.
         acls: the rules to begin with.
     """
 
@@ -54,10 +55,12 @@ class Security:
 
     def access(self, settings: BrokerSettings) -> Access:
         """Return the authorizer."""
-        if not (self.authorizer or tuple(self.acls) or settings.text("authorizer.class.name")):
+        named = settings.given.get("authorizer.class.name")
+        if named is not None and not named.strip():
             return EverybodyMay()
+        is_asked = self.authorizer or bool(tuple(self.acls)) or named is not None
         return AclAccess(
             self.acls,
             super_users=[name for name in settings.text("super.users").split(";") if name],
-            allows_unruled=settings.flag("allow.everyone.if.no.acl.found"),
+            allows_unruled=not is_asked or settings.flag("allow.everyone.if.no.acl.found"),
         )

@@ -1,0 +1,51 @@
+"""Java clients, unmodified, beside the embedded broker: producers, consumers of each protocol, every call of Admin."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.interop import brokers
+
+from kafkaframes.broker import Broker
+
+SOURCES = Path(__file__).parent / "java" / "clients"
+VERSION = "4.3.1"
+
+
+@pytest.fixture(scope="module")
+def probe(oracle, tmp_path_factory):
+    """Run the probe of Kafka 4.3.1's clients; return its lines."""
+    module = brokers.real_kafka(oracle)
+    try:
+        libraries = module.fetch(VERSION)
+    except module.KafkaFailed as failure:
+        pytest.skip(f"the clients of Kafka {VERSION} cannot be fetched: {failure}")
+    classes = tmp_path_factory.mktemp("classes")
+    classpath = f"{classes}:{libraries}/*"
+    subprocess.run(["javac", "-cp", classpath, "-d", classes, SOURCES / "ClientProbe.java"], check=True, timeout=300)
+
+    def run(bootstrap: str, **environment: str) -> list[str]:
+        command = ["java", "-Xmx512m", "-cp", classpath, "ClientProbe", bootstrap]
+        told = os.environ | environment
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=told, check=False)
+        assert "failed" in done.stdout, done.stderr[-4000:]
+        return done.stdout.splitlines()
+
+    return run
+
+
+def test_every_check_of_the_clients_of_kafka_4_holds(probe, tmp_path):
+    with Broker(data_dir=tmp_path, journal=False) as broker:
+        lines = probe(broker.bootstrap_servers, AUTHORIZER="1")
+    assert [line for line in lines if not line.startswith("ok ")] == ["0 failed"]
+    assert len(lines) > 90
+
+
+def test_the_checks_are_what_kafka_does(probe, oracle, tmp_path):
+    kafka = brokers.Kafka(brokers.real_kafka(oracle), VERSION)
+    with kafka(tmp_path, {"group.initial.rebalance.delay.ms": "0"}) as node:
+        lines = probe(node.bootstrap)
+    assert [line for line in lines if not line.startswith("ok ")] == ["0 failed"]
