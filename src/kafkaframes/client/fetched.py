@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,18 +11,12 @@ import pyarrow as pa
 
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.errors import BrokerError, CorruptRecordError
-from kafkaframes.files.txn_index import AbortedTransaction
-from kafkaframes.log.transactions import TransactionState
-from kafkaframes.records.batch import read_values
+from kafkaframes.log.transactions import TransactionState, transactions_of_fetched
 from kafkaframes.records.chunks import Memory
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions, RecordReader
-from kafkaframes.records.control import control_type
-from kafkaframes.records.layout import CONTROL
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.modes import FAILFAST
 from kafkaframes.records.scan import Batches, as_array, scan_all
-
-_NEVER: Final = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -111,8 +104,13 @@ class Fetched:
         )
         return iter(RecordReader(Memory(as_array(self.data), str(self.partition)), options, memory=memory))
 
+    @property
+    def transactions(self) -> TransactionState:
+        """What ``read_committed`` leaves out of ``data``."""
+        return transactions_of_fetched(self.data, self.batches, self.aborted or ())
+
     def _unwanted(self) -> Callable[[Batches], npt.NDArray[np.bool_]]:
-        state = TransactionState(aborted=tuple(self._aborted_until_marker()))
+        state = self.transactions
 
         def is_aborted(batches: Batches) -> npt.NDArray[np.bool_]:
             return state.aborted_batches(
@@ -120,23 +118,6 @@ class Fetched:
             )
 
         return is_aborted
-
-    def _aborted_until_marker(self) -> Iterator[AbortedTransaction]:
-        """Give each aborted transaction the offset of its marker; without one here it goes on behind ``data``."""
-        markers = list(self._abort_markers())
-        for producer_id, first in self.aborted or ():
-            ends = (offset for marker, offset in markers if marker == producer_id and offset >= first)
-            yield AbortedTransaction(producer_id, first, min(ends, default=_NEVER), -1)
-
-    def _abort_markers(self) -> Iterator[tuple[int, int]]:
-        batches = self.batches
-        wanted = (batches.column("attributes") & CONTROL != 0) & (batches.column("magic") == 2)
-        columns = [batches.column(name)[wanted].tolist() for name in ("position", "size", "producer_id")]
-        for position, size, producer_id in zip(*columns, strict=True):
-            for batch in read_values(self.data[position : position + size]):
-                for record in batch.records:
-                    if control_type(record.key) == "ABORT":
-                        yield producer_id, record.offset
 
 
 def too_large(partition: TopicPartition, size: int) -> BrokerError:

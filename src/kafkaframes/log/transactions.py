@@ -8,7 +8,7 @@ Only aborted transactions make Kafka write that file, so that one is missing mea
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -22,11 +22,12 @@ from kafkaframes.files.headers import BatchHeader
 from kafkaframes.files.producer_snapshot import ProducerEntry, read_producer_snapshot
 from kafkaframes.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.files.txn_index import AbortedTransaction, read_txn_index
-from kafkaframes.records.batch import Record
+from kafkaframes.records.batch import Record, read_values
 from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
-from kafkaframes.records.scan import Ints
+from kafkaframes.records.scan import FILE, Batches, Bytes, Ints
 
 ISOLATIONS = ("read_uncommitted", "read_committed")
+_NO_MARKER = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +156,35 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
         end = max(end, partition.segments[-1].base_offset)
     aborted.sort(key=lambda one: one.last_offset)
     return TransactionState(tuple(aborted), dict(follow.first_offsets), end, tuple(problems), has_producers)
+
+
+def transactions_of_fetched(
+    data: bytes | Bytes, batches: Batches, aborted: Sequence[tuple[int, int]]
+) -> TransactionState:
+    """Return the transactions of a Fetch answer, which names the aborted ones and has their markers among its batches.
+
+    Args:
+        data: the answer's bytes.
+        batches: the headers of its whole batches.
+        aborted: producer id and first offset of each aborted transaction (``abortedTransactions``). One that has no
+            marker in ``data`` goes on behind it.
+    """
+    aborts = [one for one in _markers_in(data, batches) if one.kind == "ABORT"] if aborted else []
+    found = []
+    for producer_id, first in aborted:
+        ends = (one.offset for one in aborts if one.producer_id == producer_id and one.offset >= first)
+        found.append(AbortedTransaction(producer_id, first, min(ends, default=_NO_MARKER), -1))
+    last = batches.column("last_offset")
+    end = int(last[-1]) + 1 if len(last) else 0
+    return TransactionState(tuple(sorted(found, key=lambda one: one.last_offset)), log_end_offset=end)
+
+
+def _markers_in(data: bytes | Bytes, batches: Batches) -> Iterator[Marker]:
+    is_control = (batches.column("magic") >= 2) & (batches.column("attributes") & CONTROL != 0)
+    for column in batches.table[:, is_control].T.tolist():
+        header = BatchHeader(*column)
+        for batch in read_values(bytes(data[header.position : header.end]), rules=FILE):
+            yield from markers_among(batch.records, header)
 
 
 def _settled(
