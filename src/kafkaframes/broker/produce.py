@@ -77,6 +77,7 @@ def append(broker: BrokerState, partition: Partition, records: bytes, *, acks: i
         return Outcome(code_of(error), error_message=str(error))
     if not info.is_duplicate:
         log.update_high_watermark(log.log_end_offset)
+        partition.leader_epoch = max(partition.leader_epoch, info.last_leader_epoch)  # a mirror's batches keep theirs
         broker.appended(partition)
         if info.recompressed_bytes:
             broker.counters["recompressed_bytes"] += info.recompressed_bytes

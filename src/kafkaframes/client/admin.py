@@ -38,13 +38,18 @@ class NewTopic:
 
 
 class ConfigEntry(NamedTuple):
-    """One setting of a topic or broker; ``value`` is None where it is secret."""
+    """One setting of a topic or broker; ``value`` is None where it is secret.
+
+    Attributes:
+        source: Kafka's ``ConfigSource`` (1: the topic's own, 5: Kafka's default); -1 where brokers do not tell.
+    """
 
     name: str
     value: str | None
     is_default: bool
     is_read_only: bool
     is_sensitive: bool
+    source: int = -1
 
 
 class ListedGroup(NamedTuple):
@@ -220,7 +225,12 @@ class AsyncAdmin:
         _raise_first([(result.error_code, result.error_message, f"{kind} {name}")])
         return {
             one.name: ConfigEntry(
-                one.name, one.value, one.is_default or one.config_source == 5, one.read_only, one.is_sensitive
+                one.name,
+                one.value,
+                one.is_default or one.config_source == 5,
+                one.read_only,
+                one.is_sensitive,
+                one.config_source,
             )
             for one in result.configs
         }

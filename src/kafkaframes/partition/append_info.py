@@ -114,9 +114,11 @@ def analyze(data: bytes, *, log_end_offset: int, leader_epoch: int | None) -> tu
 def analyze_kept(data: bytes, *, log_end_offset: int, settings: LogSettings) -> tuple[bytes, list[BatchHeader]]:
     """Check batches that a mirror sends with the offsets that they have, by their headers and CRCs alone.
 
+    They may be of any format: a log that went from format to format has several, and so has its copy.
+
     Raises:
-        AppendRefusedError: damage, a batch that is too large, a format that is not the log's, or offsets that do not
-            increase or lie below the log's end.
+        AppendRefusedError: damage, a batch that is too large, or offsets that do not increase or lie below the log's
+            end.
     """
     batches = scan_all(as_array(data))
     data = data[: ensure_valid(as_array(data), batches)]
@@ -125,9 +127,6 @@ def analyze_kept(data: bytes, *, log_end_offset: int, settings: LogSettings) -> 
         if header.size > settings.max_message_bytes:
             reason = f"a batch of {header.size} bytes, {settings.max_message_bytes} are allowed"
             raise AppendRefusedError("RecordTooLargeException", reason)
-        if header.magic != settings.record_format:
-            reason = f"a batch of format {header.magic} cannot be kept in a log of format {settings.record_format}"
-            raise AppendRefusedError("InvalidRecordException", reason)
     _check_increasing(headers)
     if headers and first_or_last_offset(headers[0]) < log_end_offset:
         reason = f"offset {first_or_last_offset(headers[0])} lies below the log's end {log_end_offset}"
@@ -135,15 +134,22 @@ def analyze_kept(data: bytes, *, log_end_offset: int, settings: LogSettings) -> 
     return data, headers
 
 
-def with_leader_epoch(data: bytes, headers: Sequence[BatchHeader], leader_epoch: int) -> bytes:
-    """Return batches with a leader epoch in the headers that have one; it lies outside the CRC."""
-    out = bytearray(data)
-    epoch = leader_epoch.to_bytes(4, "big", signed=True)
+def with_leader_epochs(data: bytes, headers: Sequence[BatchHeader], latest: int) -> tuple[bytes, list[BatchHeader]]:
+    """Return a mirror's batches with leader epochs that can follow ``latest``, which lie outside the CRC.
+
+    What has none, or none that is older, keeps its own: the copy answers OffsetsForLeaderEpoch as the original does.
+    """
     place = BATCH_V2.place_of("leader_epoch")
+    out, found = bytearray(), list[BatchHeader]()
     for header in headers:
-        if header.magic >= 2:
-            out[header.position + place : header.position + place + 4] = epoch
-    return bytes(out)
+        is_old = header.magic >= 2 and 0 <= header.leader_epoch < latest
+        if is_old:
+            out = out or bytearray(data)
+            at = header.position + place
+            out[at : at + 4] = latest.to_bytes(4, "big", signed=True)
+        found.append(header._replace(leader_epoch=latest) if is_old else header)
+        latest = max(latest, header.leader_epoch)
+    return bytes(out) if out else data, found
 
 
 def _ordinary(data: bytes) -> list[BatchHeader]:

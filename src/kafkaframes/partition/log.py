@@ -28,7 +28,7 @@ from kafkaframes.partition.append_info import (
     check_client_offset,
     first_or_last_offset,
     headers_of,
-    with_leader_epoch,
+    with_leader_epochs,
 )
 from kafkaframes.partition.epochs import LeaderEpochs
 from kafkaframes.partition.fetch import FetchData
@@ -165,7 +165,7 @@ class PartitionLog:
         """
         if origin == CLIENT:
             if self.settings.on_noncontiguous == KEEP:
-                return self._append_kept(records, leader_epoch=leader_epoch, now_ms=now_ms)
+                return self._append_kept(records, now_ms=now_ms)
             check_client_offset(records)
         settings = self._append_settings(leader_epoch, now_ms, origin)
         start = self.log_end_offset
@@ -180,11 +180,10 @@ class PartitionLog:
             recompressed_bytes=appended.recompressed_bytes,
         )
 
-    def _append_kept(self, records: bytes, *, leader_epoch: int, now_ms: int) -> LogAppendInfo:
+    def _append_kept(self, records: bytes, *, now_ms: int) -> LogAppendInfo:
         """Append a mirror's batches with the offsets that they have; only headers and CRCs are looked at."""
         data, headers = analyze_kept(records, log_end_offset=self.log_end_offset, settings=self.settings)
-        data = with_leader_epoch(data, headers, leader_epoch)
-        headers = [header._replace(leader_epoch=leader_epoch) if header.magic >= 2 else header for header in headers]
+        data, headers = with_leader_epochs(data, headers, self.leader_epochs.latest)
         first = first_or_last_offset(headers[0]) if headers else NO_OFFSET
         return appending.append(self.state, data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)
 

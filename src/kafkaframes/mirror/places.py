@@ -1,0 +1,46 @@
+"""The two ends of a mirror as clusters: bootstrap servers as they are, a log directory by an embedded broker.
+
+A directory to read is served as it is and never changed; one to write is a broker's data directory, begun where there
+is none, in which nothing expires while the mirror runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from kafkaframes.broker import Broker
+from kafkaframes.errors import LogDirError
+from kafkaframes.log.discover import discover
+from kafkaframes.mirror.settings import is_directory
+from kafkaframes.restore.metadata import metadata_of
+
+_FOR_EVER: Final = str(2**63 - 1)
+# What a copy is made in must neither forget nor clean anything before it is whole.
+_NOTHING_EXPIRES: Final = {"log.retention.check.interval.ms": _FOR_EVER, "log.cleaner.enable": "false"}
+
+
+@asynccontextmanager
+async def opened(place: str, properties: Mapping[str, Any], *, writes: bool) -> AsyncIterator[dict[str, Any]]:
+    """Yield a client's settings for one end.
+
+    Raises:
+        LogDirError: the directory cannot be served or written to.
+    """
+    if not is_directory(place):
+        yield {**properties, "bootstrap.servers": place}
+        return
+    broker = (
+        Broker(data_dir=place, journal=False, config=_NOTHING_EXPIRES) if writes else Broker(serve=place, journal=False)
+    )
+    async with broker:
+        yield {"bootstrap.servers": broker.bootstrap_servers}
+
+
+def configs_of_directory(place: str) -> dict[str, dict[str, str]]:
+    """Return what a log directory's own metadata says of its topics' settings; nothing where it has none (KRaft)."""
+    try:
+        return {name: said.configs for name, said in metadata_of(discover(place)).topics.items()}
+    except LogDirError:  # a store that only a broker knows to read: it has no controller's metadata
+        return {}

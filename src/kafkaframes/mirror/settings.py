@@ -1,0 +1,68 @@
+"""What a mirror is told, and which of its two ends are log directories. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kafkaframes.errors import OptionError
+
+_SERVERS: Final = re.compile(r"[^/\\\s,]+:\d+(,[^/\\\s,]+:\d+)*")
+KEEP_SETTING: Final = "kafkaframes.on.noncontiguous"  # what our broker has for mirrors (KIP-31)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MirrorSettings:
+    """One mirror.
+
+    Attributes:
+        source, target: bootstrap servers (``host:port``, several with commas) or a log directory.
+        topics: names or patterns as a shell has them; none are all but Kafka's own.
+        groups: copy the committed offsets of groups.
+        follow: go on when the end is reached, until told to stop.
+        dry_run: say what would be done, and do nothing.
+        keep_retention: let the copy of a directory's topics forget by the source's ``retention``; without it the copy
+            keeps everything, because what is in a backup is old.
+        state_dir: where the mapping of offsets is kept, for a target that gives offsets of its own.
+        source_properties, target_properties: of the clients, under Kafka's names.
+        group_interval_s: with ``follow``, how often committed offsets are copied.
+        topic_interval_s: with ``follow``, how often new topics and partitions are looked for.
+    """
+
+    source: str
+    target: str
+    topics: tuple[str, ...] = ()
+    groups: bool = True
+    follow: bool = False
+    dry_run: bool = False
+    keep_retention: bool = False
+    state_dir: str | None = None
+    source_properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    target_properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    group_interval_s: float = 5.0
+    topic_interval_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            OptionError: names the option.
+        """
+        for name, value in (("--from", self.source), ("--to", self.target)):
+            if not value.strip():
+                raise OptionError(f"{name} is empty: bootstrap servers or a log directory are wanted")
+        if self.source == self.target:
+            raise OptionError(f"--from and --to are the same: {self.source}")
+        if self.follow and self.dry_run:
+            raise OptionError("--dry-run looks once: not together with --follow")
+
+
+def is_directory(place: str) -> bool:
+    """Say whether one end of a mirror is a log directory, and not bootstrap servers.
+
+    >>> [is_directory(one) for one in ("a:9092,b:9092", "[::1]:9092", "/backup/kafka-logs", "copy", "./a:1")]
+    [False, False, True, True, True]
+    """
+    return _SERVERS.fullmatch(place.strip()) is None
