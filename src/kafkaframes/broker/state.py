@@ -293,8 +293,13 @@ class BrokerState:
     # ---------------------------------------------------------------------------------------------- the rest
 
     def next_producer_id(self) -> int:
-        """Return a producer id that was never given away; blocks of ids are set aside on the disk."""
+        """Return a producer id that was never given away; blocks of ids are set aside on the disk.
+
+        Nor one that a log knows: what was mirrored, or written by another broker, has that broker's ids.
+        """
         given = self._producer_ids_end
+        while any(given in log.producers.states for log in self.logs.logs.values()):
+            given += 1
         if given >= self.metadata.next_producer_id:
             self.metadata.next_producer_id = given + PRODUCER_ID_BLOCK
             self.save()

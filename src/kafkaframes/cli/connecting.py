@@ -43,13 +43,8 @@ def settings_of(servers: str | None, properties: tuple[str, ...]) -> dict[str, A
     Raises:
         OptionError: a property is not of the form KEY=VALUE.
     """
-    settings: dict[str, Any] = {"bootstrap.servers": servers or os.environ.get(SERVERS) or "localhost:9092"}
-    for one in properties:
-        key, equals, value = one.partition("=")
-        if not equals or not key:
-            raise OptionError(f"-X {one}: KEY=VALUE is wanted")
-        settings[key] = value
-    return settings
+    known = {"bootstrap.servers": servers or os.environ.get(SERVERS) or "localhost:9092"}
+    return known | pairs_of(properties, option="-X ")
 
 
 def place_of(text: str) -> tuple[str, int]:
@@ -80,7 +75,7 @@ def print_rows(rows: Sequence[dict[str, Any]], as_json: bool) -> None:
         say("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
-def pairs_of(texts: Iterable[str]) -> dict[str, str]:
+def pairs_of(texts: Iterable[str], *, option: str = "") -> dict[str, str]:
     """Read KEY=VALUE texts.
 
     Raises:
@@ -90,6 +85,6 @@ def pairs_of(texts: Iterable[str]) -> dict[str, str]:
     for one in texts:
         key, equals, value = one.partition("=")
         if not equals or not key:
-            raise OptionError(f"{one}: KEY=VALUE is wanted")
+            raise OptionError(f"{option}{one}: KEY=VALUE is wanted")
         found[key] = value
     return found

@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "recompress": ("kafkaframes.cli.recompress", "a log in another codec, offline"),
     "compact": ("kafkaframes.cli.compact", "Kafka's log compaction offline, and the proof that a key is gone"),
     "restore": ("kafkaframes.cli.restore", "a log directory that a real broker opens, from segments or Parquet"),
+    "mirror": ("kafkaframes.cli.mirror", "copies of topics, batch by batch: between clusters and log directories"),
     "broker": ("kafkaframes.cli.broker", "an embedded broker: in memory, on a directory, or serving a backup"),
     "produce": ("kafkaframes.cli.produce", "lines, JSON lines, Parquet or Arrow into a topic"),
     "consume": ("kafkaframes.cli.consume", "the records of a topic, in kcat's formats, as JSON lines or Arrow"),

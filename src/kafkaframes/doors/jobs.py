@@ -1,4 +1,4 @@
-"""The commands as functions: verify, info, report, convert, recompress, compact, repair and restore a log.
+"""The commands as functions: verify, info, report, convert, recompress, compact, repair, restore and mirror a log.
 
 Each does its work in this process (the commands of the same names use several, or Spark) and returns a ``JobResult``,
 which prints well and has ``to_dict()``. Sources are only read; a destination appears as a whole or not at all.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kafkaframes.dump.summary import PartitionSummary
     from kafkaframes.dump.verify import Report as VerifyReport
     from kafkaframes.files.job_result import JobResult
+    from kafkaframes.mirror.report import MirrorReport
     from kafkaframes.report.model import Report
     from kafkaframes.restore.report import RestoreReport
     from kafkaframes.rewrite.compaction import CompactionReport
@@ -356,6 +357,53 @@ def restore_log(sources: Paths, to: Path, **settings: Unpack[RestoreOptions]) ->
     from kafkaframes.restore.door import restore_log as restore
 
     return restore(sources, to, dict(settings))
+
+
+class MirrorOptions(TypedDict, total=False):
+    """The settings of a mirror; ``kafkaframes.mirror.settings.MirrorSettings`` says what each means."""
+
+    topics: tuple[str, ...]
+    groups: bool
+    follow: bool
+    dry_run: bool
+    keep_retention: bool
+    offsets: Literal["keep", "reassign"] | None
+    skip_damaged: bool
+    state_dir: str | None
+    source_properties: Mapping[str, Any]
+    target_properties: Mapping[str, Any]
+    group_interval_s: float
+    topic_interval_s: float
+
+
+def mirror_topics(source: Path, target: Path, **settings: Unpack[MirrorOptions]) -> MirrorReport:
+    """Copy topics batch by batch, from bootstrap servers or a log directory to bootstrap servers or a log directory.
+
+    Run again, it goes on where the copy ends. A copy in one of our brokers or in a directory has the source's bytes and
+    offsets; any other broker gives offsets of its own, and ``state_dir`` keeps which became which.
+
+    >>> mirror_topics("old:9092", "/backup/orders", topics=("orders",))  # doctest: +SKIP
+    old:9092 to /backup/orders: offsets kept
+
+    Args:
+        source, target: ``host:port`` (several with commas), or a directory.
+        settings: see ``MirrorOptions``: ``topics=("orders-*",)``, ``groups=False``, ``state_dir="mirror-state"``, ...
+
+    Returns:
+        What was copied, opened and left out; it prints well and has ``to_dict()``.
+
+    Raises:
+        BrokerError, NetworkError: an end refuses, or cannot be reached.
+        LogDirError: a directory or the mapping cannot be used, or what was read and written does not add up.
+        CorruptRecordError: a batch is damaged; ``skip_damaged=True`` leaves such out.
+        OptionError: there is no such topic, or a setting does not exist or fit.
+    """
+    import asyncio
+
+    from kafkaframes.mirror.job import mirror as run
+    from kafkaframes.mirror.settings import settings_of
+
+    return asyncio.run(run(settings_of({**settings, "source": os.fspath(source), "target": os.fspath(target)})))
 
 
 # -------------------------------------------------------------------------------------------------------------- helpers

@@ -11,16 +11,18 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from kafkaframes.client import EARLIEST, AsyncAdmin, AsyncConsumer, Fetched, TopicPartition
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import LogDirError, NetworkError, OptionError
+from kafkaframes.files.atomic import refuse_inside
 from kafkaframes.mirror import groups, topics
-from kafkaframes.mirror.places import configs_of_directory, opened
+from kafkaframes.mirror.places import configs_of_directory, for_admin, opened
 from kafkaframes.mirror.report import MirrorReport, PartitionReport
-from kafkaframes.mirror.settings import MirrorSettings, is_directory
+from kafkaframes.mirror.settings import KEEP, REASSIGN, MirrorSettings, is_directory
 from kafkaframes.mirror.topics import SourceTopic
 from kafkaframes.mirror.writers import KeepingWriter, MappingWriter, Writer
 from kafkaframes.spec.model import NIL_UUID
@@ -51,6 +53,8 @@ async def mirror(
         CorruptRecordError: a batch of the source is damaged.
         OptionError: there is no such topic, or an option is missing.
     """
+    if is_directory(settings.source) and is_directory(settings.target):
+        refuse_inside(Path(settings.target), [settings.source])
     async with AsyncExitStack() as stack:
         source = await stack.enter_async_context(opened(settings.source, settings.source_properties, writes=False))
         target = None
@@ -75,12 +79,12 @@ class _Job:
 
     async def run(self, stack: AsyncExitStack, source: dict[str, Any], target: dict[str, Any] | None) -> MirrorReport:
         settings = self.settings
-        admin = await stack.enter_async_context(AsyncAdmin(**source))
-        goal = None if target is None else await stack.enter_async_context(AsyncAdmin(**target))
-        keeps = self.report.keeps_offsets = goal is None or await topics.keeps_offsets(goal)
+        admin = await stack.enter_async_context(AsyncAdmin(**for_admin(source)))
+        goal = None if target is None else await stack.enter_async_context(AsyncAdmin(**for_admin(target)))
+        keeps = self.report.keeps_offsets = await self._keeps_offsets(goal)
         isolation = "read_uncommitted" if keeps else "read_committed"
         reading = {"max.partition.fetch.bytes": _FETCH_BYTES, "auto.offset.reset": "earliest"}
-        consumer = AsyncConsumer(**{**source, **reading, "isolation.level": isolation})
+        consumer = AsyncConsumer(**{**reading, **source, "isolation.level": isolation})
         await stack.enter_async_context(consumer)
         writer = None if target is None else self._writer(stack, target, keeps)
         told = configs_of_directory(settings.source) if is_directory(settings.source) else {}
@@ -97,16 +101,24 @@ class _Job:
         await self._finish(admin, goal, writer)
         return self.report
 
+    async def _keeps_offsets(self, goal: AsyncAdmin | None) -> bool:
+        if self.settings.offsets == REASSIGN:
+            return False
+        can = goal is None or await topics.keeps_offsets(goal)
+        if self.settings.offsets == KEEP and not can:
+            raise OptionError(f"{self.settings.target} gives offsets of its own: --offsets keep is not possible")
+        return can
+
     def _writer(self, stack: AsyncExitStack, target: dict[str, Any], keeps: bool) -> Writer:
-        cluster = ClusterClient(ClientSettings.of(target))
+        cluster = ClusterClient(ClientSettings.of(for_admin(target)))
         stack.push_async_callback(cluster.close)
         if keeps:
-            return KeepingWriter(cluster)
+            return KeepingWriter(cluster, self.settings.skip_damaged)
         if self.settings.state_dir is None:
             raise OptionError(
-                f"{self.settings.target} gives offsets of its own: --state DIR is needed, for the mapping of offsets"
+                f"{self.settings.target} gives offsets of its own: --state DIR is needed, to keep their mapping in"
             )
-        writer = MappingWriter(cluster, self.settings.state_dir, is_dry_run=self.settings.dry_run)
+        writer = MappingWriter(cluster, self.settings.state_dir, self.settings.skip_damaged, self.settings.dry_run)
         stack.callback(writer.close)
         return writer
 
@@ -245,22 +257,26 @@ class _Job:
     async def _finish(self, admin: AsyncAdmin, goal: AsyncAdmin, writer: Writer) -> None:
         """Carry what is no record, and see whether everything adds up."""
         self.report.was_stopped = not self.settings.follow and not self._is_done()
+        if isinstance(writer, KeepingWriter):
+            await self._meet_ends(admin, goal, writer)
         if self.settings.groups:
             await self._copy_groups(admin, goal, writer)
         if self.report.keeps_offsets:
-            await self._cut_starts(admin, goal)
             await topics.release(goal, {topic.name: topic for topic in self.copied}.values())
         for report in self.report.partitions:
             report.check()
 
-    async def _cut_starts(self, admin: AsyncAdmin, goal: AsyncAdmin) -> None:
-        """Let a copy begin where its source begins: its first batch may hold records that were deleted."""
+    async def _meet_ends(self, admin: AsyncAdmin, goal: AsyncAdmin, writer: KeepingWriter) -> None:
+        """Let copies begin and end where the source does: records may be deleted at either side of a batch."""
         places = dict.fromkeys(self.reports, EARLIEST)
-        starts, there = await admin.list_offsets(places), await goal.list_offsets(places)
+        starts = await admin.list_offsets(places)
+        for place, report in self.reports.items():
+            if report.until_offset >= self.ends[place]:
+                await writer.reach(place, report.until_offset)
+                report.target_end = report.until_offset
+        there = await goal.list_offsets(places)
         late = {
-            place: start
-            for place, start in starts.items()
-            if there[place] < start <= self.reports[place].target_end and self.reports[place].target_end
+            place: start for place, start in starts.items() if there[place] < start <= self.reports[place].target_end
         }
         if late:
             await goal.delete_records(late)

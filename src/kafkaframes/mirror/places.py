@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from typing import Any, Final
 
 from kafkaframes.broker import Broker
+from kafkaframes.client.settings import ClientSettings, ConsumerSettings
 from kafkaframes.errors import LogDirError
 from kafkaframes.log.discover import discover
 from kafkaframes.mirror.settings import is_directory
 from kafkaframes.restore.metadata import metadata_of
 
+_OF_CONSUMERS: Final = {one.name for one in fields(ConsumerSettings)} - {one.name for one in fields(ClientSettings)}
 _FOR_EVER: Final = str(2**63 - 1)
 # What a copy is made in must neither forget nor clean anything before it is whole.
 _NOTHING_EXPIRES: Final = {"log.retention.check.interval.ms": _FOR_EVER, "log.cleaner.enable": "false"}
@@ -36,6 +39,15 @@ async def opened(place: str, properties: Mapping[str, Any], *, writes: bool) -> 
     )
     async with broker:
         yield {"bootstrap.servers": broker.bootstrap_servers}
+
+
+def for_admin(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a client's settings without those that a consumer has and an admin has not.
+
+    >>> for_admin({"bootstrap.servers": "a:1", "fetch.max.bytes": "5", "ssl.cafile": "ca.pem"})
+    {'bootstrap.servers': 'a:1', 'ssl.cafile': 'ca.pem'}
+    """
+    return {name: value for name, value in settings.items() if name.replace(".", "_") not in _OF_CONSUMERS}
 
 
 def configs_of_directory(place: str) -> dict[str, dict[str, str]]:

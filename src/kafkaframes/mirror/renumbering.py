@@ -24,12 +24,14 @@ from kafkaframes.mirror.mapping import Runs
 from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from kafkaframes.records.scan import Batches, scan_all
+from kafkaframes.records.scan import Batches, as_array, check_crcs, scan_all
 from kafkaframes.wire.checksum import crc32c
 
 CONTROL_BATCH, ABORTED, EMPTY, BEFORE = "transaction markers", "aborted", "empty batches", "below the first offset"
+DAMAGED = "damaged"
 OLD_FORMAT, HOLES, APPEND_TIME, CUT = "format 0 or 1", "offsets with holes", "log append time", "begins too early"
 BATCH_BYTES: Final = 256 << 10  # of records, before they are compressed, in a batch that is written anew
+Flags = npt.NDArray[np.bool_]
 _COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
 _CRC_AT, _ATTRIBUTES_AT, _PRODUCER_AT = (BATCH_V2.place_of(name) for name in ("crc", "attributes", "producer_id"))
 _NO_PRODUCER: Final = struct.pack(">qhi", -1, -1, -1)
@@ -67,19 +69,35 @@ class Renumbered:
         return np.stack([source[starts], target[starts], np.add.reduceat(count, starts)], axis=1)
 
 
-def renumber(fetched: Fetched, start: int, *, batch_bytes: int = BATCH_BYTES) -> Renumbered:
+def damaged_batches(fetched: Fetched, *, skip: bool) -> Flags:
+    """Say which batches do not have the CRC of their bytes; of a wrapper of format 0 or 1 its own CRC is looked at.
+
+    Raises:
+        CorruptRecordError: one does not, and they are not to be skipped.
+    """
+    batches = fetched.batches
+    found: Flags = check_crcs(as_array(fetched.data), batches) == 0
+    if found.any() and not skip:
+        offset = int(batches.column("last_offset")[int(np.flatnonzero(found)[0])])
+        reason = f"the batch that ends at offset {offset:,} does not have the CRC of its bytes (--skip-damaged goes on)"
+        raise CorruptRecordError(reason, file=str(fetched.partition))
+    return found
+
+
+def renumber(fetched: Fetched, start: int, damaged: Flags, *, batch_bytes: int = BATCH_BYTES) -> Renumbered:
     """Return what of an answer is to be written.
 
     Args:
         fetched: the answer; with its aborted transactions.
         start: offsets below are not wanted.
+        damaged: batches to leave out.
         batch_bytes: of batches that are built anew.
 
     Raises:
         CorruptRecordError: a batch that must be opened is damaged.
     """
     batches, made = fetched.batches, Renumbered()
-    why = _reasons(fetched, batches, start)
+    why = _reasons(fetched, batches, start, damaged)
     codecs = batches.column("attributes") & CODEC_MASK
     first = 0
     while first < len(batches):
@@ -93,7 +111,7 @@ def renumber(fetched: Fetched, start: int, *, batch_bytes: int = BATCH_BYTES) ->
     return made
 
 
-def _reasons(fetched: Fetched, batches: Batches, start: int) -> list[str | None]:
+def _reasons(fetched: Fetched, batches: Batches, start: int, damaged: Flags) -> list[str | None]:
     """Say of each batch why it is left out or opened; None goes as it is."""
     attributes, base, last = (batches.column(name) for name in ("attributes", "base_offset", "last_offset"))
     new = batches.column("magic") >= 2
@@ -107,6 +125,7 @@ def _reasons(fetched: Fetched, batches: Batches, start: int) -> list[str | None]
         (new & aborted, ABORTED),
         (new & (batches.column("count") == 0), EMPTY),
         (new & (attributes & CONTROL != 0), CONTROL_BATCH),
+        (damaged, DAMAGED),
         (last < start, BEFORE),
     ):
         found[condition] = reason
@@ -117,7 +136,7 @@ def _take(
     made: Renumbered, fetched: Fetched, batches: Batches, reason: str | None, start: int, batch_bytes: int
 ) -> None:
     position, count = int(batches.column("position")[0]), int(batches.column("count")[0])
-    if reason in (ABORTED, EMPTY, CONTROL_BATCH, BEFORE):
+    if reason in (ABORTED, EMPTY, CONTROL_BATCH, DAMAGED, BEFORE):
         if reason != BEFORE:  # those were read, and counted, before
             made.batches_left_out[str(reason)] += len(batches)
         if reason in (ABORTED, CONTROL_BATCH):
@@ -127,7 +146,7 @@ def _take(
     if reason is None:
         made.records_read += count
         batch = fetched.data[position : position + int(batches.column("size")[0])]
-        made.pieces.append(cleared(batch, file=str(fetched.partition)))
+        made.pieces.append(cleared(batch))
         made.counts.append(count)
         made.sources.append((int(batches.column("base_offset")[0]), count))
         return
@@ -136,26 +155,17 @@ def _take(
     _rebuild(made, fetched, (position, end), start, batch_bytes)
 
 
-def cleared(batch: bytes, *, file: str | None = None) -> bytes:
+def cleared(batch: bytes) -> bytes:
     """Return a format 2 batch at base offset 0, without producer, transaction and delete horizon, its CRC made anew."""
     changed = bytearray(batch)
     (attributes,) = struct.unpack_from(">h", changed, _ATTRIBUTES_AT)
     changed[:8] = bytes(8)
     producer = slice(_PRODUCER_AT, _PRODUCER_AT + len(_NO_PRODUCER))
     if attributes & _CLEARED or changed[producer] != _NO_PRODUCER:
-        _check_crc(batch, file)
         struct.pack_into(">h", changed, _ATTRIBUTES_AT, attributes & ~_CLEARED)
         changed[producer] = _NO_PRODUCER
         struct.pack_into(">I", changed, _CRC_AT, crc32c(memoryview(changed)[_ATTRIBUTES_AT:]))
     return bytes(changed)
-
-
-def _check_crc(batch: bytes, file: str | None) -> None:
-    """Refuse damage before a new CRC would hide it."""
-    (crc,) = struct.unpack_from(">I", batch, _CRC_AT)
-    if crc32c(memoryview(batch)[_ATTRIBUTES_AT:]) != crc:
-        (offset,) = struct.unpack_from(">q", batch)
-        raise CorruptRecordError(f"the batch of offset {offset:,} does not have the CRC of its bytes", file=file)
 
 
 def _rebuild(made: Renumbered, fetched: Fetched, where: tuple[int, int], start: int, batch_bytes: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from kafkaframes.errors import LogDirError
@@ -21,8 +21,8 @@ class PartitionReport:
         target_end: the first free offset of the copy.
         batches_read, batches_written: of the source, and as the target acknowledged them.
         bytes_read, bytes_written: of those.
-        records_read, records_written: of data batches that their headers or their contents tell; a compressed set of
-            format 0 or 1 that is copied unopened tells none.
+        records_read, records_written: of data batches that their headers or their contents tell.
+        unopened: messages and sets of formats 0 and 1 that were copied as they are, and do not tell.
         left_out: records that were read and not written, by reason.
         batches_left_out: batches of which nothing was written, by reason.
         opened: batches whose records were read and written anew, by reason.
@@ -42,6 +42,7 @@ class PartitionReport:
     bytes_written: int = 0
     records_read: int = 0
     records_written: int = 0
+    unopened: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
     batches_left_out: Counter[str] = field(default_factory=Counter)
     opened: Counter[str] = field(default_factory=Counter)
@@ -90,7 +91,8 @@ class MirrorReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as values that JSON has."""
-        return asdict(self)
+        found = _values(self)
+        return found | {"partitions": [_values(one) for one in self.partitions]}
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -118,8 +120,18 @@ class MirrorReport:
         read, written = (sum(getattr(one, name) for one in self.partitions) for name in _RECORDS)
         batches, sent = (sum(getattr(one, name) for one in self.partitions) for name in _BATCHES)
         said = [row_counts_text(read, written, left), f"{batches:,} batches read, {sent:,} written"]
+        if unopened := sum(one.unopened for one in self.partitions):
+            said.append(
+                f"{unopened:,} of them messages and sets of formats 0 and 1, unopened: their records are not counted"
+            )
         said += [f"opened: {number:,} batches ({reason})" for reason, number in sorted(opened.items())]
         return said + (["stopped before the end; run it again to go on"] if self.was_stopped else [])
+
+
+def _values(report: PartitionReport | MirrorReport) -> dict[str, Any]:
+    """Return a report's fields; asdict() would count a counter's pairs."""
+    found = {one.name: getattr(report, one.name) for one in fields(report)}
+    return {name: dict(value) if isinstance(value, Counter) else value for name, value in found.items()}
 
 
 _RECORDS = ("records_read", "records_written")

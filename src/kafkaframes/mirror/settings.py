@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from kafkaframes.errors import OptionError
 
 _SERVERS: Final = re.compile(r"[^/\\\s,]+:\d+(,[^/\\\s,]+:\d+)*")
+KEEP, REASSIGN = "keep", "reassign"
 KEEP_SETTING: Final = "kafkaframes.on.noncontiguous"  # what our broker has for mirrors (KIP-31)
 
 
@@ -25,6 +27,8 @@ class MirrorSettings:
         dry_run: say what would be done, and do nothing.
         keep_retention: let the copy of a directory's topics forget by the source's ``retention``; without it the copy
             keeps everything, because what is in a backup is old.
+        offsets: ``keep`` or ``reassign``; None keeps them where the target is a broker of ours or a directory.
+        skip_damaged: leave out batches that do not have the CRC of their bytes, instead of stopping.
         state_dir: where the mapping of offsets is kept, for a target that gives offsets of its own.
         source_properties, target_properties: of the clients, under Kafka's names.
         group_interval_s: with ``follow``, how often committed offsets are copied.
@@ -38,6 +42,8 @@ class MirrorSettings:
     follow: bool = False
     dry_run: bool = False
     keep_retention: bool = False
+    offsets: str | None = None
+    skip_damaged: bool = False
     state_dir: str | None = None
     source_properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
     target_properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -55,8 +61,24 @@ class MirrorSettings:
                 raise OptionError(f"{name} is empty: bootstrap servers or a log directory are wanted")
         if self.source == self.target:
             raise OptionError(f"--from and --to are the same: {self.source}")
+        if self.offsets not in (None, KEEP, REASSIGN):
+            raise OptionError(f"--offsets is {KEEP} or {REASSIGN}, not {self.offsets}")
         if self.follow and self.dry_run:
             raise OptionError("--dry-run looks once: not together with --follow")
+
+
+def settings_of(given: Mapping[str, Any]) -> MirrorSettings:
+    """Make settings of names and values.
+
+    Raises:
+        OptionError: there is no such setting, or it does not fit.
+    """
+    names = [one.name for one in fields(MirrorSettings)]
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            raise OptionError(f"a mirror has no setting {name!r}; {f'did you mean {near[0]}?' if near else names}")
+    return MirrorSettings(**given)
 
 
 def is_directory(place: str) -> bool:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Final, Protocol
+
+import numpy as np
 
 from kafkaframes.client import Fetched
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.raw import takes_sets
 from kafkaframes.mirror.mapping import Mapping, begin_writing, read_mapping
-from kafkaframes.mirror.renumbering import BATCH_BYTES, renumber
+from kafkaframes.mirror.renumbering import BATCH_BYTES, DAMAGED, damaged_batches, renumber
 from kafkaframes.mirror.report import PartitionReport
 from kafkaframes.mirror.sending import Parcel, deliver, end_of
+from kafkaframes.records.build import build_empty_batch
 from kafkaframes.records.layout import CONTROL
+from kafkaframes.records.scan import Batches
 
 _LEAST_REQUEST: Final = 14  # bytes: the smallest segment.bytes
 
@@ -41,6 +44,7 @@ class KeepingWriter:
     """Batches go as they are, offsets and all, into a broker that keeps them; the copy's end is where to go on."""
 
     cluster: ClusterClient
+    skip_damaged: bool = False
     request_bytes: dict[str, int] = field(default_factory=dict)  # by topic, so that a request fits into a segment
     _next: dict[TopicPartition, int] = field(default_factory=dict)
     _sets: dict[TopicPartition, bool] = field(default_factory=dict)
@@ -55,31 +59,50 @@ class KeepingWriter:
     async def write(self, fetched: Fetched, report: PartitionReport) -> None:
         """Send the batches that the copy does not have."""
         partition, batches = fetched.partition, fetched.batches
-        last = batches.column("last_offset").tolist()
-        first = bisect_left(last, self._next[partition])
-        if first == len(last):
-            return
-        kept = batches.part(first, len(last))
+        wanted = batches.column("last_offset") >= self._next[partition]
+        damaged = damaged_batches(fetched, skip=self.skip_damaged) & wanted
+        kept = Batches(batches.table[:, wanted & ~damaged], batches.end)
+        report.batches_read += int(wanted.sum())
+        if damaged.any():
+            report.batches_left_out[DAMAGED] += int(damaged.sum())
+        if len(kept):
+            await self._send(fetched, kept, report)
+
+    async def _send(self, fetched: Fetched, kept: Batches, report: PartitionReport) -> None:
+        partition = fetched.partition
         positions, sizes = kept.column("position"), kept.column("size")
-        start, end = int(positions[0]), int(positions[-1] + sizes[-1])
-        parcel = Parcel(
-            memoryview(fetched.data)[start:end],
-            (positions + sizes - start).tolist(),
-            [one + 1 for one in last[first:]],
-            as_set=self._sets[partition],
-        )
+        ends, last = np.cumsum(sizes), int(kept.column("last_offset")[-1])
+        start = int(positions[0])
+        data = memoryview(fetched.data)
+        if (positions == start + ends - sizes).all():  # nothing between them is left out
+            data = data[start : start + int(ends[-1])]
+        else:
+            data = memoryview(b"".join(data[at : at + size] for at, size in zip(positions, sizes, strict=True)))
+        targets = (kept.column("last_offset") + 1).tolist()
+        parcel = Parcel(data, ends.tolist(), targets, as_set=self._sets[partition])
         request_bytes = max(self.request_bytes.get(partition.topic, 1 << 20), _LEAST_REQUEST)
         await deliver(self.cluster, partition, parcel, request_bytes=request_bytes)
         counts = kept.column("count")
         is_data = (kept.column("magic") >= 2) & (kept.column("attributes") & CONTROL == 0)
         records = int(counts[is_data].sum())
-        report.batches_read += len(kept)
         report.batches_written += len(kept)
+        report.unopened += int((kept.column("magic") < 2).sum())
         report.records_read += records
         report.records_written += records
-        report.bytes_read += end - start
-        report.bytes_written += end - start
-        self._next[partition] = report.target_end = last[-1] + 1
+        report.bytes_read += len(data)
+        report.bytes_written += len(data)
+        self._next[partition] = report.target_end = last + 1
+
+    async def reach(self, partition: TopicPartition, end: int) -> None:
+        """Let a copy end where the source ends, though its last records are gone: with a batch that holds none.
+
+        A cleaner leaves such batches (KAFKA-5490); the next record gets the offset that it would get in the source.
+        """
+        if end > self._next[partition]:
+            empty = build_empty_batch(end - 1, end - 1)
+            parcel = Parcel(memoryview(empty), [len(empty)], [end], as_set=self._sets[partition])
+            await deliver(self.cluster, partition, parcel)
+            self._next[partition] = end
 
     def translate(self, partition: TopicPartition, offset: int) -> int:
         """Return the same offset; past the copy's end, the end."""
@@ -95,6 +118,7 @@ class MappingWriter:
 
     cluster: ClusterClient
     state_dir: str
+    skip_damaged: bool = False
     is_dry_run: bool = False
     batch_bytes: dict[str, int] = field(default_factory=dict)  # by topic: max.message.bytes
     _mappings: dict[TopicPartition, Mapping] = field(default_factory=dict)
@@ -113,9 +137,9 @@ class MappingWriter:
         """Send what a consumer of committed records sees, and write down where it goes before it does."""
         mapping, partition = self._mappings[fetched.partition], fetched.partition
         start = max(mapping.source_next, fetched.fetch_offset)
-        made = renumber(
-            fetched, start, batch_bytes=min(BATCH_BYTES, self.batch_bytes.get(partition.topic, BATCH_BYTES))
-        )
+        damaged = damaged_batches(fetched, skip=self.skip_damaged)
+        batch_bytes = min(BATCH_BYTES, self.batch_bytes.get(partition.topic, BATCH_BYTES))
+        made = renumber(fetched, start, damaged, batch_bytes=batch_bytes)
         expected, ends, target_ends = mapping.target_next, list[int](), list[int]()
         position, target = 0, expected
         for piece, count in zip(made.pieces, made.counts, strict=True):

@@ -1,0 +1,69 @@
+"""``kafkaframes mirror``: copy topics between clusters and log directories."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkaframes.cli.connecting import HELP, pairs_of
+from kafkaframes.cli.options import json_option
+from kafkaframes.cli.text import say
+
+if TYPE_CHECKING:
+    from kafkaframes.mirror.report import MirrorReport
+    from kafkaframes.mirror.settings import MirrorSettings
+
+_STOPPED = 3  # the exit status of a copy that was stopped before it was whole
+
+
+@click.command("mirror", context_settings=HELP)
+@click.option("--from", "source", required=True, metavar="A", help="Bootstrap servers (host:port), or a log directory.")
+@click.option("--to", "target", required=True, metavar="B", help="The same; a directory that is missing is made.")
+@click.option("--topic", "--topics", "topics", multiple=True, help="Only this topic: a name or pattern; repeatable.")
+@click.option("--follow", is_flag=True, help="Go on when the end is reached, until Ctrl-C; new topics are taken, too.")
+@click.option("--dry-run", is_flag=True, help="Say what would be copied, from where on; write nothing.")
+@click.option("--groups/--no-groups", default=True, show_default=True, help="The committed offsets of groups, too.")
+@click.option("--offsets", type=click.Choice(("keep", "reassign")), help="Default: keep, where the target can.")
+@click.option("--state", "state_dir", metavar="DIR", help="Where the mapping of offsets is kept, if they change.")
+@click.option("--keep-retention", is_flag=True, help="The copy of a directory forgets by the source's retention.")
+@click.option("--skip-damaged", is_flag=True, help="Leave out batches with a wrong CRC instead of stopping.")
+@click.option("--from-property", "source_properties", multiple=True, metavar="KEY=VALUE", help="Of A's client.")
+@click.option("--to-property", "target_properties", multiple=True, metavar="KEY=VALUE", help="Of B's client.")
+@json_option
+def command(as_json: bool, **given: Any) -> None:
+    """Copy topics batch by batch, with their settings, partitions and the committed offsets of groups.
+
+    Into a broker of kafkaframes or a directory nothing is opened: bytes and offsets stay. Any other broker gives
+    offsets of its own; there transactions that were committed go as plain batches, aborted ones and markers not at
+    all, and what it would not take (formats 0 and 1, sets with holes) is written anew. Run it again to go on.
+
+    \b
+    kafkaframes mirror --from old:9092 --to /backup/kafka
+    kafkaframes mirror --from /backup/kafka --to new:9092 --state state
+    kafkaframes mirror --from old:9092 --to new:9092 --state state --follow
+    """
+    import asyncio
+
+    from kafkaframes.mirror.settings import MirrorSettings
+
+    for end in ("source_properties", "target_properties"):
+        given[end] = pairs_of(given[end], option=f"--{'from' if end[0] == 's' else 'to'}-property ")
+    report = asyncio.run(_run(MirrorSettings(**given)))
+    say(json.dumps(report.to_dict(), indent=2) if as_json else str(report))
+    if report.was_stopped:
+        raise SystemExit(_STOPPED)
+
+
+async def _run(settings: MirrorSettings) -> MirrorReport:
+    """Run it; Ctrl-C and SIGTERM end it after what is under way."""
+    import asyncio
+
+    from kafkaframes.mirror.job import mirror
+
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return await mirror(settings, stop=stop, say=lambda line: say(line, err=True))

@@ -1,0 +1,158 @@
+"""A mirror that is killed goes on; one that follows takes what comes, until it is told to stop."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+from click.testing import CliRunner
+from tests.mirror.worlds import fill, logs_of, rows_of, table
+
+from kafkaframes.broker import Broker
+from kafkaframes.cli.main import cli
+from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
+from kafkaframes.mirror.job import mirror
+from kafkaframes.mirror.settings import MirrorSettings
+
+WAIT_S = 60
+
+
+def command(source, target, *options: str) -> list[str]:
+    return [sys.executable, "-m", "kafkaframes", "mirror", "--from", str(source), "--to", str(target), *options]
+
+
+def until(condition) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.01)
+
+
+@contextmanager
+def running(arguments: list[str], **options):
+    """Run a command; whatever happens, it has ended afterwards."""
+    job = subprocess.Popen(arguments, **options)
+    try:
+        yield job
+    finally:
+        job.kill()
+        job.communicate(timeout=WAIT_S)
+
+
+def many_batches(servers: str) -> None:
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name="many", num_partitions=2, configs={"segment.bytes": "3000"})])
+    with Producer(servers, batch_size=300, transactional_id="t") as producer:
+        for number in range(3):
+            producer.begin_transaction()
+            producer.send_arrow(table(400, start=number * 400), topic="many")
+            (producer.abort_transaction if number == 1 else producer.commit_transaction)()
+
+
+@pytest.mark.parametrize("options", [(), ("--offsets", "reassign", "--state")], ids=["keep", "reassign"])
+def test_killed_on_the_way_to_a_broker_it_goes_on(tmp_path, options):
+    options = (*options, str(tmp_path / "state")) if options else ()
+    with Broker() as a, Broker() as b:
+        many_batches(a.bootstrap_servers)
+        slow = b.on("Produce").delay(0.02)
+        with running(command(a.bootstrap_servers, b.bootstrap_servers, *options), stderr=subprocess.DEVNULL):
+            until(lambda: len(slow.seen) >= 5)
+        slow.remove()
+        done = subprocess.run(
+            command(a.bootstrap_servers, b.bootstrap_servers, "--json", *options),
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+        )
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        assert any(one["resumed"] and one["from_offset"] > 0 for one in report["partitions"])
+        assert "many-0: resumed at offset " in done.stderr
+        before, after = (
+            {number: [row[1:] for row in found] for number, found in rows_of(one.bootstrap_servers, "many").items()}
+            for one in (a, b)
+        )
+        assert before == after
+
+
+def test_killed_on_the_way_to_a_directory_it_goes_on(tmp_path):
+    with Broker(data_dir=tmp_path / "a") as a:
+        many_batches(a.bootstrap_servers)
+        slow = a.on("Fetch").delay(0.05)
+        settings = ("--from-property", "max.partition.fetch.bytes=1000")
+        with running(command(a.bootstrap_servers, tmp_path / "b", *settings), stderr=subprocess.DEVNULL):
+            until(lambda: len(slow.seen) >= 6)
+        slow.remove()
+        again = CliRunner().invoke(cli, command(a.bootstrap_servers, tmp_path / "b")[3:])
+        assert again.exit_code == 0, again.output
+        assert "resumed at" in again.output
+        assert logs_of(tmp_path / "b") == logs_of(tmp_path / "a")
+
+
+def test_following_it_takes_new_records_topics_and_commits_until_told_to_stop(tmp_path):
+    with Broker() as a, Broker() as b:
+        fill(a)
+        asked = command(a.bootstrap_servers, b.bootstrap_servers, "--follow", "--topic", "p*")
+        with running(asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as job:
+            until(lambda: "plain" in b.topics and count_of(b, "plain") == 500)
+            with Producer(a.bootstrap_servers) as producer:
+                producer.send_arrow(table(20), topic="plain")
+            until(lambda: count_of(b, "plain") == 520)
+            job.send_signal(signal.SIGTERM)
+            said, _ = job.communicate(timeout=WAIT_S)
+        assert job.returncode == 0
+        assert "520 records read, 520 written" in said
+
+
+def count_of(broker: Broker, topic: str) -> int:
+    return sum(broker.topics[topic].end_offsets)
+
+
+def test_new_topics_and_commits_are_seen_in_their_intervals():
+    place = TopicPartition("later", 0)
+    with Broker() as a, Broker() as b:
+        fill(a)
+        found = {}
+
+        async def follow() -> None:
+            stop = asyncio.Event()
+            settings = MirrorSettings(
+                source=a.bootstrap_servers,
+                target=b.bootstrap_servers,
+                follow=True,
+                group_interval_s=0.1,
+                topic_interval_s=0.1,
+            )
+            job = asyncio.ensure_future(mirror(settings, stop=stop))
+            while not done.is_set() and not job.done():
+                await asyncio.sleep(0.05)
+            stop.set()
+            found["report"] = await job
+
+        done = threading.Event()
+        thread = threading.Thread(target=lambda: asyncio.run(follow()))
+        thread.start()
+        try:
+            with Producer(a.bootstrap_servers) as producer, Admin(a.bootstrap_servers) as source:
+                producer.send_arrow(table(9), topic="later")
+                until(lambda: "later" in b.topics and rows_of(b.bootstrap_servers, "later"))
+                source.alter_group_offsets("g", {place: 7})
+            with Admin(b.bootstrap_servers) as target:
+                until(lambda: target.group_offsets("g").get(place, (0,))[0] == 7)
+        finally:
+            done.set()
+            thread.join(WAIT_S)
+    assert "later" in found["report"].created
+
+
+def test_the_commands_help_names_every_way(tmp_path):
+    said = CliRunner().invoke(cli, ["mirror", "--help"]).output
+    for option in ("--from", "--to", "--topic", "--follow", "--dry-run", "--state", "--skip-damaged", "--json"):
+        assert option in said
+    wrong = CliRunner().invoke(cli, ["mirror", "--from", "a:1", "--to", "b", "--from-property", "x"])
+    assert "--from-property x: KEY=VALUE is wanted" in str(wrong.exception)
