@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
-EXAMPLES = 5
+EXAMPLES = 7
 
 
 def test_every_example_of_the_page_passes(tmp_path):

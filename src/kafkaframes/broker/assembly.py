@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 from kafkaframes.broker import coordinators
 from kafkaframes.broker.access import Access, EverybodyMay
 from kafkaframes.broker.clock import Clock
+from kafkaframes.broker.disk_faults import DiskFaults
 from kafkaframes.broker.metadata_file import FILE_NAME, StoredMetadata, StoredTopic, read_metadata
 from kafkaframes.broker.nodes import Nodes
 from kafkaframes.broker.security.mechanisms import Credentials
@@ -41,6 +42,7 @@ def open_broker(
     adopt: bool = False,
     access: Access | None = None,
     credentials: Credentials | None = None,
+    disk_faults: DiskFaults | None = None,
     new_id: Callable[[], UUID] = uuid4,
 ) -> BrokerState:
     """Open a broker's data directory, or begin one in memory; everything that was acknowledged is there again.
@@ -56,6 +58,7 @@ def open_broker(
         adopt: take a ``data_dir`` that another broker has made, and write to it from now on.
         access: the authorizer; everybody may do everything by default.
         credentials: the users, for SASL.
+        disk_faults: what shall happen to the disk, on demand.
         new_id: gives topic ids and the cluster's id.
 
     Raises:
@@ -67,7 +70,8 @@ def open_broker(
         raise OptionError("a directory that is served is only read: no data_dir and no durability beside it")
     settings, clock, nodes = settings or BrokerSettings(), clock or Clock(), nodes or Nodes()
     path = serve or data_dir or MEMORY_DIRECTORY
-    there = online(disk or _disk_of(data_dir, serve))
+    beneath = disk or _disk_of(data_dir, serve)
+    there = online(beneath if disk_faults is None else disk_faults.over(beneath))
     _check_owner(there, path, data_dir=data_dir, serve=serve, adopt=adopt)
     metadata = read_metadata(there, path)
     is_new = metadata is None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Self
 
 from kafkaframes.broker.api import Answer, CloseConnection, Later
@@ -48,7 +49,14 @@ class Rule:
     # ---------------------------------------------------------------------------------------------- what happens
 
     def error(self, code: str | int) -> Self:
-        """Answer with an error code, by name or number, without doing anything."""
+        """Answer with an error code, by name or number, without doing anything.
+
+        Raises:
+            OptionError: Kafka has no error of that name.
+        """
+        if isinstance(code, str) and code not in CODE:
+            near = get_close_matches(code, CODE, 1)
+            raise OptionError(f"Kafka has no error {code!r}" + (f"; {near[0]} is one" if near else ""))
         number = CODE[code] if isinstance(code, str) else code
         return self._do(f"error {code}", lambda request, _: failed(request, number))
 

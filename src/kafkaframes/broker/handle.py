@@ -10,12 +10,14 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, Self, TypeVar
 
+from kafkaframes.broker import controls
 from kafkaframes.broker.assembly import open_broker
 from kafkaframes.broker.clock import Clock
-from kafkaframes.broker.configs import check_topic_configs
+from kafkaframes.broker.coordination import GroupInfo, TransactionInfo, groups, transactions
+from kafkaframes.broker.disk_faults import DiskFaults, DiskRule
 from kafkaframes.broker.dispatch import Dispatcher, Hook
 from kafkaframes.broker.faults import Faults, Rule
-from kafkaframes.broker.inspection import TopicInfo, partition_of, records, report, topics
+from kafkaframes.broker.inspection import TopicInfo, records, report, topics
 from kafkaframes.broker.journal import Journal
 from kafkaframes.broker.maintenance import Maintenance
 from kafkaframes.broker.metrics import prometheus_text
@@ -31,7 +33,6 @@ from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.snapshots import Snapshot, put_snapshot, take_snapshot
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState
 from kafkaframes.errors import OptionError
-from kafkaframes.files.names import check_topic
 from kafkaframes.messages.registry import Specs
 from kafkaframes.records.batch import Record
 
@@ -94,7 +95,7 @@ class Broker:
         self._serve = None if serve is None else fspath(serve)
         self._adopt = adopt
         self._durability = durability
-        self._settings = BrokerSettings({key: _text(value) for key, value in (config or {}).items()})
+        self._settings = BrokerSettings({key: controls.text_of(value) for key, value in (config or {}).items()})
         first = self._settings.number("node.id")
         self._nodes = Nodes({number: Node(number) for number in range(first, first + nodes)})
         self._clock = clock or Clock()
@@ -107,6 +108,8 @@ class Broker:
         self._played = None if as_version is None else play(as_version, self._settings)
         self._own_specs = None if specs is None else serve_specs(specs)
         self._faults = Faults(self._clock)
+        self._disk_faults = DiskFaults()
+        self._loop_thread = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._state: BrokerState | None = None
@@ -139,7 +142,11 @@ class Broker:
         self._loop.run_forever()
 
     def stop(self) -> None:
-        """Stop cleanly: every log is flushed and closed."""
+        """Stop cleanly: every log is flushed and closed; one whose disk has failed before is left as it is.
+
+        Raises:
+            StorageError: the disk fails now.
+        """
         if self._server is None:
             return
         try:
@@ -186,6 +193,7 @@ class Broker:
         self._loop = None
 
     async def _open(self) -> None:
+        self._loop_thread = threading.get_ident()
         snapshot, self._snapshot = self._snapshot, None
         self._state = open_broker(
             disk=None if snapshot is None else put_snapshot(snapshot, self._data_dir),
@@ -198,6 +206,7 @@ class Broker:
             durability=self._durability,
             access=self._security.access(self._settings),
             credentials=self._security.credentials(),
+            disk_faults=None if self._journal is None else self._disk_faults,
         )
         settings = self._settings
         self._server = Server(
@@ -271,7 +280,10 @@ class Broker:
             return
         await self._server.close()
         state, self._state, self._server = self._state, None, None
-        state.logs.close(now_ms=self._clock.now_ms)
+        if state.logs.disk.failure is None:
+            state.logs.close(now_ms=self._clock.now_ms)
+        else:  # the disk has failed, producers were told; what can still be written would be half of the truth
+            state.logs.abandon()
 
     async def _break_off(self) -> None:
         assert self._server is not None
@@ -296,13 +308,18 @@ class Broker:
         if self._state is None or self._loop is None:
             raise OptionError("the broker does not run")
         state = self._state
-        if self._thread is None or threading.current_thread() is self._thread:
+        if threading.get_ident() == self._loop_thread:
             return ask(state)
 
         async def asking() -> _Answer:
             return ask(state)
 
         return self._on_loop(asking())
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it listens."""
+        return self._server is not None
 
     def connections(self) -> tuple[Connection, ...]:
         """Return the connections that are open now."""
@@ -332,6 +349,16 @@ class Broker:
         """The topics by name, without internal ones."""
         return self.call(topics)
 
+    @property
+    def groups(self) -> dict[str, GroupInfo]:
+        """The groups by name: type, state, members with what they are assigned, and committed offsets."""
+        return self.call(groups)
+
+    @property
+    def transactions(self) -> dict[str, TransactionInfo]:
+        """The transactional ids: state, producer id and epoch, and the partitions that are written to."""
+        return self.call(transactions)
+
     def records(self, topic: str, partition: int | None = None) -> list[Record]:
         """Return the decoded records of a partition, or of all partitions of a topic.
 
@@ -347,15 +374,7 @@ class Broker:
             OptionError: the name or a setting is refused, or there is such a topic.
         """
 
-        def create(state: BrokerState) -> None:
-            if name in state.topics:
-                raise OptionError(f"topic {name!r} is there already")
-            given = {key.replace("_", "."): _text(value) for key, value in configs.items()}
-            check_topic(name)
-            check_topic_configs(state.settings, given)
-            state.create_topic(name, partitions, given)
-
-        self.call(create)
+        self.call(lambda state: controls.create_topic(state, name, partitions, configs))
 
     def configure_topic(self, name: str, **configs: str | int | bool) -> None:
         """Change settings of a topic; names are Kafka's with ``_`` for ``.``.
@@ -364,15 +383,7 @@ class Broker:
             OptionError: there is no such topic or setting.
         """
 
-        def configure(state: BrokerState) -> None:
-            if name not in state.topics:
-                raise OptionError(f"no topic {name!r} here; there are {', '.join(state.topics) or 'none'}")
-            topic = state.topics[name]
-            wanted = topic.configs | {key.replace("_", "."): _text(value) for key, value in configs.items()}
-            check_topic_configs(state.settings, wanted)
-            state.configure_topic(topic, wanted)
-
-        self.call(configure)
+        self.call(lambda state: controls.configure_topic(state, name, configs))
 
     def counters(self) -> Counter[str]:
         """Return what was counted so far, by name: ``recompressed_bytes``, ``down_converted_records``, ``lost ...``."""
@@ -444,12 +455,7 @@ class Broker:
             OptionError: there is no such partition or node.
         """
 
-        def move(state: BrokerState) -> None:
-            if node_id not in state.nodes.by_id:
-                raise OptionError(f"there is no node {node_id} among {', '.join(map(str, state.nodes.by_id))}")
-            state.move_leader(partition_of(state, topic, partition), node_id)
-
-        self.call(move)
+        self.call(lambda state: controls.move_leader(state, topic, partition, node_id))
 
     def move_coordinator(self, key: str, node_id: int, *, kind: str = "group") -> None:
         """Let another virtual node coordinate a group (``kind="group"``) or a transactional id (``"transaction"``).
@@ -457,14 +463,7 @@ class Broker:
         Raises:
             OptionError: there is no such node or kind.
         """
-        kinds = {"group": 0, "transaction": 1, "share": 2}
-
-        def move(state: BrokerState) -> None:
-            if node_id not in state.nodes.by_id or kind not in kinds:
-                raise OptionError(f"no node {node_id}, or no kind {kind!r} among {', '.join(kinds)}")
-            state.nodes.coordinators[kinds[kind], key] = node_id
-
-        self.call(move)
+        self.call(lambda state: controls.move_coordinator(state, key, node_id, kind))
 
     def stop_node(self, node_id: int) -> None:
         """Take a virtual node down: its connections break, its port is closed, what it led goes to the others.
@@ -476,13 +475,9 @@ class Broker:
         """
 
         def stop(state: BrokerState) -> None:
-            self._node(state, node_id).is_up = False
+            controls.stop_leading(state, node_id)
             assert self._server is not None
             self._server.stop_listening(node_id)
-            others = state.nodes.ids
-            for place, partition in enumerate(one for one in state.partitions() if one.leader_id == node_id):
-                if others:
-                    state.move_leader(partition, others[place % len(others)])
 
         self.call(stop)
 
@@ -494,16 +489,10 @@ class Broker:
         """
         if self._thread is None:
             raise OptionError("a node is brought back from outside the broker's loop")
-        node = self.call(lambda state: self._node(state, node_id))
+        node = self.call(lambda state: controls.node_of(state, node_id))
         if not node.is_up:
             self._on_loop(self._listen_as(node))
             self.call(lambda state: setattr(node, "is_up", True))
-
-    @staticmethod
-    def _node(state: BrokerState, node_id: int) -> Node:
-        if node_id not in state.nodes.by_id:
-            raise OptionError(f"there is no node {node_id} among {', '.join(map(str, state.nodes.by_id))}")
-        return state.nodes.by_id[node_id]
 
     def truncate(self, topic: str, partition: int, offset: int) -> None:
         """Cut a partition's log as an unclean election does: what follows ``offset`` is lost, in a new leader epoch.
@@ -512,16 +501,35 @@ class Broker:
             OptionError: there is no such partition, or the offset is negative.
         """
 
-        def cut(state: BrokerState) -> None:
-            found = partition_of(state, topic, partition)
-            state.logs.truncate_to(found.topic_partition, offset, now_ms=state.clock.now_ms)
-            found.log.update_high_watermark(found.log.log_end_offset)
-            state.move_leader(found, found.leader_id)
+        self.call(lambda state: controls.truncate(state, topic, partition, offset))
 
-        self.call(cut)
+    def on_disk(self, effect: str | None = None, *, path: str | None = None) -> DiskRule:
+        """Make a rule for the disk: ``broker.on_disk("write", path="*.log").full(after_bytes=4096)``.
+
+        Args:
+            effect: ``write``, ``fsync``, ``open``, ``truncate``, ``rename``, ``delete``, ``make_directory`` or
+                ``sync_directory``; all by default.
+            path: a pattern as of a shell for the whole path; all by default.
+
+        Raises:
+            OptionError: there is no such effect, or the broker was made without a journal.
+        """
+        _ = self.journal
+        return self._disk_faults.on(effect, path=path)
+
+    def tear_tail(self, topic: str, partition: int, count: int) -> int:
+        """Cut the last bytes off a partition's newest segment while the broker is down; return how many are left.
+
+        Raises:
+            OptionError: the broker runs, has no ``data_dir``, or there are not that many bytes.
+        """
+        if self._server is not None or self._data_dir is None:
+            raise OptionError("a tail is torn in the data_dir of a broker that does not run: kill() it first")
+        return controls.tear_tail(self._data_dir, topic, partition, count)
 
     def clear_faults(self) -> None:
-        """Remove every rule."""
+        """Remove every rule, of requests and of the disk."""
+        self._disk_faults.clear()
         if self._state is None:
             self._faults.clear()
         else:
@@ -566,10 +574,6 @@ class BrokerClock:
     def advance(self, seconds: float) -> None:
         """Move the broker's time forward; what becomes due happens before this returns."""
         self._broker.call(lambda state: self._clock.advance(seconds))
-
-
-def _text(value: str | int | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _told(host: str) -> str:

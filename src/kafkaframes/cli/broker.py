@@ -14,6 +14,8 @@ import click
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkaframes.broker import Broker
 
 
@@ -40,6 +42,10 @@ if TYPE_CHECKING:
     help="Serve message specs: those of kafkaframes spec rewrite.",
 )
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Prometheus text on /metrics; 0: a free port.")
+@click.option(
+    "--control", metavar="ADDR", help="Controls over HTTP with JSON, for tests: [HOST:]PORT; faults, clock ..."
+)
+@click.option("--schema-registry", metavar="ADDR", help="A schema registry in memory, for tests: [HOST:]PORT.")
 @click.option("--request-log", metavar="FILE", help="Append a line of JSON for each request, as Kafka's request log.")
 @click.option("--sasl-user", "users", multiple=True, metavar="NAME=PASSWORD", help="Ask for SASL; may be repeated.")
 @click.option("--tls-cert", "certificate", metavar="FILE", help="Speak TLS: a PEM file with the certificate.")
@@ -52,6 +58,8 @@ def command(
     users: tuple[str, ...],
     certificate: str | None,
     key: str | None,
+    control: str | None,
+    schema_registry: str | None,
     **given: Any,
 ) -> None:
     """Run one node that speaks Kafka's protocol: for development, tests, replays and migrations.
@@ -70,6 +78,7 @@ def command(
     from kafkaframes.broker.properties import listener_of
     from kafkaframes.broker.security.given import security_of
 
+    address = None if control is None else _address(control, "--control")
     known, unknown = _settings(config, settings)
     directory = known.pop("log.dirs", known.pop("log.dir", ""))
     if directory and not given["data_dir"] and not given["serve"]:
@@ -83,8 +92,13 @@ def command(
         if request_log is not None:
             file = stack.enter_context(open(request_log, "a", encoding="utf-8"))
             write = partial(print, file=file, flush=True)
-        broker = Broker(config=known, journal=False, request_log=write, **given)
-        asyncio.run(_run(broker, given, unknown))
+        broker = Broker(config=known, journal=control is not None, request_log=write, **given)
+        if schema_registry is not None:
+            given["schema_registry"] = _serve_schemas(stack, schema_registry)
+        if address is None:
+            asyncio.run(_run(broker, given, unknown))
+        else:
+            _run_controlled(broker, address, partial(_tell, broker, given, unknown))
 
 
 def _settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -110,14 +124,54 @@ async def _run(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with broker:
-        click.echo(f"listening on {broker.bootstrap_servers}", err=True)
-        if broker.metrics_port is not None:
-            click.echo(f"  metrics on http://{given['host']}:{broker.metrics_port}/metrics", err=True)
-        for line in _banner(broker, given, unknown):
-            click.echo(line, err=True)
-        sys.stderr.flush()
+        _tell(broker, given, unknown)
         await stop.wait()
         click.echo("stopping", err=True)
+
+
+def _run_controlled(broker: Broker, address: tuple[str, int], tell: Callable[[], None]) -> None:
+    """Run a broker in a thread of its own, so that it can be killed and started again, until a signal comes."""
+    import threading
+
+    from kafkaframes.testing import Control
+
+    host, port = address
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with broker:
+        control = Control(broker, host=host, port=port)
+        tell()
+        click.echo(f"  controls on {control.url}", err=True)
+        stop.wait()
+        click.echo("stopping", err=True)
+        control.close()
+
+
+def _serve_schemas(stack: ExitStack, address: str) -> str:
+    from kafkaframes.testing import SchemaRegistry
+
+    host, port = _address(address, "--schema-registry")
+    return stack.enter_context(SchemaRegistry(host=host, port=port)).url
+
+
+def _address(text: str, option: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
+        raise OptionError(f"{option} takes PORT or HOST:PORT, not {text!r}")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _tell(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) -> None:
+    """Say where it listens, how durable it is, and how to stop it."""
+    click.echo(f"listening on {broker.bootstrap_servers}", err=True)
+    if broker.metrics_port is not None:
+        click.echo(f"  metrics on http://{given['host']}:{broker.metrics_port}/metrics", err=True)
+    if "schema_registry" in given:
+        click.echo(f"  schema registry on {given['schema_registry']}", err=True)
+    for line in _banner(broker, given, unknown):
+        click.echo(line, err=True)
+    sys.stderr.flush()
 
 
 def _banner(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) -> list[str]:

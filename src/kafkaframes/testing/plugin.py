@@ -3,6 +3,7 @@
 * ``@pytest.mark.kafka_broker(nodes=3, config={...})`` gives a test's broker arguments of ``kafkaframes.Broker``.
 * ``--kafka-bootstrap HOST:PORT`` runs the same tests against a real cluster; tests that need more than an address are
   skipped.
+* ``schema_registry`` is a registry in memory; its ``url`` is what serializers are given.
 * When a test fails, the requests that its broker saw are shown beside its output.
 
 Nothing of the package is imported until a fixture is used, so the plugin costs a run that does not use it nothing.
@@ -47,6 +48,15 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Any]:
 def kafka_broker_session(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Give one running broker for the whole session."""
     yield from _running(request, {})
+
+
+@pytest.fixture
+def schema_registry() -> Iterator[Any]:
+    """Give a schema registry of the test's own, in memory; see ``kafkaframes.testing.SchemaRegistry``."""
+    from kafkaframes.testing.registry import SchemaRegistry
+
+    with SchemaRegistry() as registry:
+        yield registry
 
 
 def _running(request: pytest.FixtureRequest, arguments: dict[str, Any]) -> Iterator[Any]:

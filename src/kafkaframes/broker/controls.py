@@ -1,0 +1,135 @@
+"""What a test does to a broker from outside: topics, leaders, coordinators, a log cut off. Each takes the state."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from kafkaframes.broker.configs import check_topic_configs
+from kafkaframes.broker.inspection import partition_of
+from kafkaframes.broker.nodes import Node
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.errors import OptionError
+from kafkaframes.files.names import check_topic
+
+_KINDS: Final = {"group": 0, "transaction": 1, "share": 2}  # Kafka's coordinator types
+Configs = Mapping[str, str | int | bool]
+
+
+def text_of(value: str | int | bool) -> str:
+    """Return a setting as Kafka writes it.
+
+    >>> text_of(True)
+    'true'
+    """
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _texts(configs: Configs) -> dict[str, str]:
+    return {key.replace("_", "."): text_of(value) for key, value in configs.items()}
+
+
+def create_topic(state: BrokerState, name: str, partitions: int, configs: Configs) -> None:
+    """Make a topic.
+
+    Raises:
+        OptionError: the name or a setting is refused, or there is such a topic.
+    """
+    if name in state.topics:
+        raise OptionError(f"topic {name!r} is there already")
+    if partitions < 1:
+        raise OptionError(f"a topic has at least one partition, not {partitions}")
+    check_topic(name)
+    given = _texts(configs)
+    check_topic_configs(state.settings, given)
+    state.create_topic(name, partitions, given)
+
+
+def configure_topic(state: BrokerState, name: str, configs: Configs) -> None:
+    """Change settings of a topic.
+
+    Raises:
+        OptionError: there is no such topic or setting.
+    """
+    if name not in state.topics:
+        raise OptionError(f"no topic {name!r} here; there are {', '.join(state.topics) or 'none'}")
+    topic = state.topics[name]
+    wanted = topic.configs | _texts(configs)
+    check_topic_configs(state.settings, wanted)
+    state.configure_topic(topic, wanted)
+
+
+def node_of(state: BrokerState, node_id: int) -> Node:
+    """Return a virtual node.
+
+    Raises:
+        OptionError: there is none.
+    """
+    if node_id not in state.nodes.by_id:
+        raise OptionError(f"there is no node {node_id} among {', '.join(map(str, state.nodes.by_id))}")
+    return state.nodes.by_id[node_id]
+
+
+def move_leader(state: BrokerState, topic: str, partition: int, node_id: int) -> None:
+    """Let another node lead a partition, in a new leader epoch.
+
+    Raises:
+        OptionError: there is no such partition or node.
+    """
+    node_of(state, node_id)
+    state.move_leader(partition_of(state, topic, partition), node_id)
+
+
+def move_coordinator(state: BrokerState, key: str, node_id: int, kind: str) -> None:
+    """Let another node coordinate a group or a transactional id.
+
+    Raises:
+        OptionError: there is no such node or kind.
+    """
+    node_of(state, node_id)
+    if kind not in _KINDS:
+        raise OptionError(f"no kind {kind!r} among {', '.join(_KINDS)}")
+    state.nodes.coordinators[_KINDS[kind], key] = node_id
+
+
+def stop_leading(state: BrokerState, node_id: int) -> None:
+    """Take a node out: what it led goes to the others, or is led by nobody until it is back.
+
+    Raises:
+        OptionError: there is no such node.
+    """
+    node_of(state, node_id).is_up = False
+    others = state.nodes.ids
+    for place, partition in enumerate(one for one in state.partitions() if one.leader_id == node_id):
+        if others:
+            state.move_leader(partition, others[place % len(others)])
+
+
+def truncate(state: BrokerState, topic: str, partition: int, offset: int) -> None:
+    """Cut a partition's log as an unclean election does, in a new leader epoch.
+
+    Raises:
+        OptionError: there is no such partition, or the offset is negative.
+    """
+    found = partition_of(state, topic, partition)
+    state.logs.truncate_to(found.topic_partition, offset, now_ms=state.clock.now_ms)
+    found.log.update_high_watermark(found.log.log_end_offset)
+    state.move_leader(found, found.leader_id)
+
+
+def tear_tail(data_dir: str, topic: str, partition: int, count: int) -> int:
+    """Cut the last bytes off a partition's newest segment, as a power cut may; return how many are left.
+
+    Raises:
+        OptionError: there is no such partition, or its newest segment has fewer bytes.
+    """
+    segments = sorted((Path(data_dir) / f"{topic}-{partition}").glob("*.log"))
+    if not segments:
+        raise OptionError(f"no segment of {topic}-{partition} in {data_dir}")
+    size = segments[-1].stat().st_size
+    if not 0 <= count <= size:
+        raise OptionError(f"{segments[-1]} has {size} bytes: {count} cannot be cut off")
+    os.truncate(segments[-1], size - count)
+    return size - count

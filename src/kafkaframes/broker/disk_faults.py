@@ -1,0 +1,268 @@
+"""Faults of a disk on demand: slow, full, failing, or torn in the middle of a write.
+
+``broker.on_disk("write", path="*/orders-0/*.log")`` makes a rule; its methods say what happens to the effects that fit.
+The first failure takes a log directory offline, as in Kafka: produce requests are answered with KAFKA_STORAGE_ERROR
+until the broker is started again. Rules are asked in the order in which they were made; the first that acts decides.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Self
+
+from kafkaframes.errors import OptionError
+from kafkaframes.files.disk import Disk, DiskFile, LocalDisk
+from kafkaframes.files.filesystem import FileInfo, ReadAt
+
+EFFECTS = ("open", "write", "truncate", "fsync", "rename", "delete", "make_directory", "sync_directory")
+_Write = Callable[[int], None]  # writes the first so many bytes
+
+
+@dataclass(slots=True, eq=False)
+class DiskRule:
+    """What happens to the effects that fit; made by ``DiskFaults.on``.
+
+    Attributes:
+        effect: one of ``EFFECTS``; None for all.
+        path: a pattern as of a shell, asked of the whole path; None for all.
+        seen: how many effects fitted.
+    """
+
+    effect: str | None
+    path: str | None
+    seen: int = 0
+    skip: int = 0
+    left: int | None = None
+    is_removed: bool = False
+    _room: int | None = None
+    _seconds: float = 0.0
+    _errno: int = 0
+    _keep: int | None = None
+
+    def slow(self, seconds: float) -> Self:
+        """Let each effect take longer, in real time; whoever waits for the disk waits."""
+        self._seconds = seconds
+        return self
+
+    def full(self, *, after_bytes: int = 0) -> Self:
+        """Take this many bytes more, then none: ENOSPC, with the part that still found room written."""
+        self._errno, self._room = errno.ENOSPC, after_bytes
+        return self
+
+    def error(self, name: str = "EIO") -> Self:
+        """Fail with an error of the system, by name, without doing anything.
+
+        Raises:
+            OptionError: there is no such error.
+        """
+        if not hasattr(errno, name):
+            raise OptionError(f"there is no error {name!r} of the system; EIO, ENOSPC and EROFS are some")
+        self._errno = getattr(errno, name)
+        return self
+
+    def torn(self, keep_bytes: int) -> Self:
+        """Write only the first bytes of a write, then fail with EIO: what a power cut leaves."""
+        self._errno, self._keep = errno.EIO, keep_bytes
+        return self
+
+    def times(self, count: int) -> Self:
+        """Let the fault happen to the first ``count`` effects that fit, and to no later one."""
+        self.left = count
+        return self
+
+    def once(self) -> Self:
+        """Let the fault happen once."""
+        return self.times(1)
+
+    def after(self, count: int) -> Self:
+        """Let this number of effects that would fit pass first."""
+        self.skip = count
+        return self
+
+    def remove(self) -> None:
+        """Fit nothing any more."""
+        self.is_removed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.remove()
+
+    def takes(self, effect: str, path: str) -> bool:
+        """Return whether the fault happens to an effect."""
+        if self.is_removed or self.left == 0 or self.effect not in (None, effect):
+            return False
+        if self.path is not None and not fnmatchcase(path, self.path):
+            return False
+        self.seen += 1
+        if self.skip:
+            self.skip -= 1
+            return False
+        if self.left is not None:
+            self.left -= 1
+        return True
+
+    def act(self, path: str, *, size_bytes: int = 0, write: _Write | None = None) -> None:
+        """Wait, and raise what is to be raised; a write does the part of it that is to be done first."""
+        if self._seconds:
+            time.sleep(self._seconds)
+        if not self._errno:
+            return
+        if self._room is not None and size_bytes <= self._room:
+            self._room -= size_bytes
+            return
+        part = self._room if self._room is not None else self._keep
+        if write is not None and part:
+            write(min(part, size_bytes))
+        if self._room is not None:
+            self._room = 0
+        raise OSError(self._errno, os.strerror(self._errno), path)
+
+
+class DiskFaults:
+    """The rules of one broker's disk; they outlive its restarts."""
+
+    def __init__(self) -> None:
+        self.rules: list[DiskRule] = []
+
+    def on(self, effect: str | None = None, *, path: str | None = None) -> DiskRule:
+        """Make a rule.
+
+        Args:
+            effect: ``open``, ``write``, ``truncate``, ``fsync``, ``rename``, ``delete``, ``make_directory`` or
+                ``sync_directory``; all by default.
+            path: a pattern as of a shell: ``"*/orders-0/*.log"``.
+
+        Raises:
+            OptionError: there is no such effect.
+        """
+        if effect is not None and effect not in EFFECTS:
+            raise OptionError(f"a disk has no effect {effect!r}; there are {', '.join(EFFECTS)}")
+        rule = DiskRule(effect, path)
+        self.rules.append(rule)
+        return rule
+
+    def clear(self) -> None:
+        """Remove all rules."""
+        for rule in self.rules:
+            rule.remove()
+        self.rules = []
+
+    def before(self, effect: str, path: str, *, size_bytes: int = 0, write: _Write | None = None) -> None:
+        """Let the first rule that fits act.
+
+        Raises:
+            OSError: as the rule says.
+        """
+        for rule in self.rules:
+            if rule.takes(effect, path):
+                rule.act(path, size_bytes=size_bytes, write=write)
+                return
+
+    def over(self, disk: Disk | None) -> FaultyDisk:
+        """Return a disk (this machine's by default) with these faults."""
+        return FaultyDisk(LocalDisk() if disk is None else disk, self)
+
+
+class FaultyFile:
+    """A file of a ``FaultyDisk``."""
+
+    def __init__(self, file: DiskFile, path: str, faults: DiskFaults) -> None:
+        self._file = file
+        self._path = path
+        self._faults = faults
+
+    def read(self, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on; fewer where the file ends."""
+        return self._file.read(position, length)
+
+    def write(self, position: int, data: bytes) -> None:
+        """Write all of ``data`` at ``position``."""
+
+        def part(count: int) -> None:
+            self._file.write(position, bytes(data[:count]))
+
+        self._faults.before("write", self._path, size_bytes=len(data), write=part)
+        self._file.write(position, data)
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file, or lengthen it with zeros."""
+        self._faults.before("truncate", self._path)
+        self._file.truncate(size_bytes)
+
+    def fsync(self) -> None:
+        """Return when everything written is on the disk."""
+        self._faults.before("fsync", self._path)
+        self._file.fsync()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+
+class FaultyDisk:
+    """A disk whose effects ask the rules first. Reading is left alone."""
+
+    def __init__(self, disk: Disk, faults: DiskFaults) -> None:
+        self._disk = disk
+        self._faults = faults
+
+    def list_directory(self, path: str) -> list[FileInfo]:
+        """Return the entries of a directory, sorted by name."""
+        return self._disk.list_directory(path)
+
+    def stat(self, path: str) -> FileInfo | None:
+        """Return one entry; None when nothing is there."""
+        return self._disk.stat(path)
+
+    def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on."""
+        return self._disk.read(path, position=position, length=length)
+
+    def open(self, path: str) -> AbstractContextManager[ReadAt]:
+        """Open a file for many reads."""
+        return self._disk.open(path)
+
+    def glob(self, pattern: str) -> list[str]:
+        """Return the paths that match ``pattern``, sorted."""
+        return self._disk.glob(pattern)
+
+    def open_descriptor(self, path: str) -> int | None:
+        """Open a file for reading and return the system's descriptor; None: it has none."""
+        return self._disk.open_descriptor(path)
+
+    def open_file(self, path: str) -> DiskFile:
+        """Open a file for reading and writing; an empty one is made where there is none."""
+        self._faults.before("open", path)
+        return FaultyFile(self._disk.open_file(path), path, self._faults)
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory, and those above it."""
+        self._faults.before("make_directory", path)
+        self._disk.make_directory(path)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file or a directory; rules are asked about the new name."""
+        self._faults.before("rename", target)
+        self._disk.rename(source, target)
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a directory that is empty."""
+        self._faults.before("delete", path)
+        self._disk.delete(path)
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the entries of a directory are on the disk."""
+        self._faults.before("sync_directory", path)
+        self._disk.sync_directory(path)
+
+    def lock(self, path: str) -> Callable[[], None] | None:
+        """Take a lock file as a broker does; None where another one holds it."""
+        return self._disk.lock(path)

@@ -1,0 +1,422 @@
+"""An embedded broker's controls over HTTP with JSON, for tests in other languages and other processes.
+
+``GET /`` lists what there is. Keys and values of records are text where they are UTF-8, else ``{"base64": "..."}``;
+both are taken.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from kafkaframes.errors import OptionError
+from kafkaframes.testing.http_json import Asked, HttpError, JsonServer, Route
+
+if TYPE_CHECKING:
+    from kafkaframes.broker import Broker
+
+_SHOWN = 100  # requests of the journal, unless told otherwise
+_TEXT = (str, type(None))
+_NUMBER = (int, float)
+# What a fault does, with the field of the body that tells how much, and its type.
+_FAULTS: Mapping[str, tuple[str, str, type | tuple[type, ...]] | None] = {
+    "error": ("code", "error", (str, int)),
+    "delay": ("seconds", "delay", _NUMBER),
+    "throttle": ("milliseconds", "throttle", int),
+    "close": None,
+    "drop_reply": None,
+    "ignore": None,
+    "corrupt": None,
+    "hold": None,
+    "observe": None,
+}
+_DISK_FAULTS: Mapping[str, tuple[str, type | tuple[type, ...]]] = {
+    "slow": ("seconds", _NUMBER),
+    "full": ("after_bytes", int),
+    "error": ("name", str),
+    "torn": ("keep_bytes", int),
+}
+
+
+class Control:
+    """The controls of one running broker, served at ``url`` until ``close``.
+
+    Args:
+        broker: one that runs in a thread of its own.
+        host: the address to listen on; whoever reaches it commands the broker.
+        port: 0 for a free one.
+    """
+
+    def __init__(self, broker: Broker, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._broker = broker
+        self._rules: dict[int, Any] = {}
+        self._disk_rules: dict[int, Any] = {}
+        self._snapshots: dict[int, Any] = {}
+        self._server = JsonServer(self._routes(), host=host, port=port)
+        self.url = self._server.url
+        self.port = self._server.port
+
+    def close(self) -> None:
+        """Stop serving; the broker runs on."""
+        self._server.close()
+
+    def _routes(self) -> list[Route]:
+        return [
+            Route("GET", "/", self._list, "this list"),
+            Route("GET", "/topics", self._topics, "topics with partitions, settings and end offsets"),
+            Route("POST", "/topics", self._create, "make one: name, partitions, configs"),
+            Route("GET", "/topics/{}/records", self._records, "decoded records; ?partition="),
+            Route("POST", "/topics/{}/records", self._append, "append: records, partition"),
+            Route("PUT", "/topics/{}/configs", self._configure, "change settings"),
+            Route("PUT", "/topics/{}/partitions/{}/leader", self._lead, "move the leader: node"),
+            Route("POST", "/topics/{}/partitions/{}/truncate", self._truncate, "cut the log: offset"),
+            Route("POST", "/topics/{}/partitions/{}/tear", self._tear, "of a killed broker, cut the tail: bytes"),
+            Route("GET", "/groups", self._groups, "groups with members and offsets"),
+            Route("PUT", "/coordinators/{}/{}", self._coordinate, "move a coordinator: kind, key in the path; node"),
+            Route("GET", "/transactions", self._transactions, "transactional ids and what they write to"),
+            Route("POST", "/faults", self._fault, f"make a fault; do: {', '.join(_FAULTS)}"),
+            Route("GET", "/faults", self._faults, "the faults, and how many requests fitted"),
+            Route("DELETE", "/faults", self._clear, "remove all, of the disk too"),
+            Route("DELETE", "/faults/{}", self._remove, "remove one; what it holds goes on"),
+            Route("POST", "/faults/{}/release", self._release, "let what it holds go on"),
+            Route("POST", "/disk-faults", self._disk_fault, f"make a fault of the disk; do: {', '.join(_DISK_FAULTS)}"),
+            Route("DELETE", "/disk-faults/{}", self._disk_remove, "remove one"),
+            Route("GET", "/journal", self._journal, "requests and answers; ?api= version= client_id= last="),
+            Route("DELETE", "/journal", self._forget, "forget them"),
+            Route("GET", "/report", self._report, "clients and versions that were seen"),
+            Route("GET", "/clock", self._now, "the broker's time"),
+            Route("POST", "/clock/advance", self._advance, "move it forward: seconds"),
+            Route("POST", "/kill", self._kill, "stop as a crash does"),
+            Route("POST", "/restart", self._restart, "stop if it runs, start on the same port"),
+            Route("POST", "/nodes/{}/stop", self._node_stop, "take a virtual node down"),
+            Route("POST", "/nodes/{}/start", self._node_start, "bring it back"),
+            Route("POST", "/snapshots", self._snapshot, "keep everything that the broker holds"),
+            Route("POST", "/snapshots/{}/restore", self._restore, "go back to it"),
+        ]
+
+    def _list(self, asked: Asked) -> Any:
+        return {
+            "bootstrap_servers": self._broker.bootstrap_servers,
+            "routes": {f"{route.method} {route.path}": route.meaning for route in self._server.routes},
+        }
+
+    # ---------------------------------------------------------------------------------------------- topics
+
+    def _topics(self, asked: Asked) -> Any:
+        return {
+            name: {
+                "topic_id": str(topic.topic_id),
+                "partitions": topic.partitions,
+                "configs": topic.configs,
+                "end_offsets": list(topic.end_offsets),
+            }
+            for name, topic in self._broker.topics.items()
+        }
+
+    def _create(self, asked: Asked) -> Any:
+        name, partitions = asked.field("name", str), asked.field("partitions", int, 1)
+        self._broker.create_topic(name, partitions, **_configs(asked.field("configs", dict, {})))
+        return {"name": name, "partitions": partitions}
+
+    def _configure(self, asked: Asked) -> Any:
+        self._broker.configure_topic(asked.path[0], **_configs(_object(asked)))
+        return {}
+
+    def _records(self, asked: Asked) -> Any:
+        rows = self._broker.records(asked.path[0], asked.number("partition"))
+        return [
+            {
+                "offset": row.offset,
+                "timestamp": row.timestamp,
+                "key": _shown(row.key),
+                "value": _shown(row.value),
+                "headers": [{"key": _shown_key(key), "value": _shown(value)} for key, value in row.headers or ()],
+            }
+            for row in rows
+        ]
+
+    def _append(self, asked: Asked) -> Any:
+        rows = asked.field("records", list)
+        taken = [_record(row, place) for place, row in enumerate(rows)]
+        base = self._broker.append(asked.path[0], taken, partition=asked.field("partition", int, 0)) if taken else None
+        return {"base_offset": base, "records": len(taken)}
+
+    def _lead(self, asked: Asked) -> Any:
+        self._broker.move_leader(asked.path[0], _index(asked.path[1]), asked.field("node", int))
+        return {}
+
+    def _truncate(self, asked: Asked) -> Any:
+        self._broker.truncate(asked.path[0], _index(asked.path[1]), asked.field("offset", int))
+        return {}
+
+    def _tear(self, asked: Asked) -> Any:
+        left = self._broker.tear_tail(asked.path[0], _index(asked.path[1]), asked.field("bytes", int))
+        return {"size_bytes": left}
+
+    # ---------------------------------------------------------------------------------------------- coordinators
+
+    def _groups(self, asked: Asked) -> Any:
+        return {
+            name: {
+                "type": group.type,
+                "state": group.state,
+                "members": [
+                    one._asdict() | {"assignment": [str(where) for where in one.assignment]} for one in group.members
+                ],
+                "offsets": {str(where): offset for where, offset in group.offsets.items()},
+            }
+            for name, group in self._broker.groups.items()
+        }
+
+    def _transactions(self, asked: Asked) -> Any:
+        return {
+            name: one._asdict() | {"partitions": [str(where) for where in one.partitions]}
+            for name, one in self._broker.transactions.items()
+        }
+
+    def _coordinate(self, asked: Asked) -> Any:
+        self._broker.move_coordinator(asked.path[1], asked.field("node", int), kind=asked.path[0])
+        return {}
+
+    # ---------------------------------------------------------------------------------------------- faults
+
+    def _fault(self, asked: Asked) -> Any:
+        what = _one_of(asked.field("do", str), _FAULTS)
+        wanted = {
+            name: value
+            for name, kind in (
+                ("version", int),
+                ("topic", str),
+                ("partition", int),
+                ("client_id", str),
+                ("node_id", int),
+            )
+            if (value := asked.field(name, kind, None)) is not None
+        }
+        argument = _FAULTS[what]
+        given = None if argument is None else asked.field(argument[0], argument[2])
+        api = asked.field("api", _TEXT, None)
+
+        def make() -> Any:
+            rule = self._broker.on(api, **wanted)
+            try:
+                if argument is not None:
+                    getattr(rule, argument[1])(given)
+                elif what != "observe":
+                    getattr(rule, what)()
+            except OptionError:
+                rule.remove()
+                raise
+            return self._kept(self._rules, rule, asked)
+
+        return self._on_broker(make)
+
+    def _disk_fault(self, asked: Asked) -> Any:
+        what = _one_of(asked.field("do", str), _DISK_FAULTS)
+        name, kind = _DISK_FAULTS[what]
+        given = asked.field(name, kind)
+        effect, path = asked.field("effect", _TEXT, None), asked.field("path", _TEXT, None)
+
+        def make() -> Any:
+            rule = self._broker.on_disk(effect, path=path)
+            try:
+                _ = rule.full(after_bytes=given) if what == "full" else getattr(rule, what)(given)
+            except OptionError:
+                rule.remove()
+                raise
+            return self._kept(self._disk_rules, rule, asked)
+
+        return self._on_broker(make)
+
+    def _on_broker(self, act: Callable[[], Any]) -> Any:
+        """Do something between two requests of the broker, so that no request sees half of it."""
+        return self._broker.call(lambda state: act()) if self._broker.is_running else act()
+
+    @staticmethod
+    def _kept(rules: dict[int, Any], rule: Any, asked: Asked) -> Any:
+        rule.after(asked.field("after", int, 0))
+        times = asked.field("times", int, None)
+        if times is not None:
+            rule.times(times)
+        number = max(rules, default=0) + 1
+        rules[number] = rule
+        return {"id": number}
+
+    def _faults(self, asked: Asked) -> Any:
+        requests = {number: {"api": rule.api, "seen": len(rule.seen)} for number, rule in self._rules.items()}
+        disk = {number: {"effect": rule.effect, "seen": rule.seen} for number, rule in self._disk_rules.items()}
+        return {"faults": requests, "disk_faults": disk}
+
+    def _clear(self, asked: Asked) -> Any:
+        self._broker.clear_faults()
+        self._rules.clear()
+        self._disk_rules.clear()
+        return {}
+
+    def _remove(self, asked: Asked) -> Any:
+        rule = _numbered(self._rules, asked)
+        self._on_broker(rule.remove)
+        del self._rules[int(asked.path[0])]
+        return {}
+
+    def _release(self, asked: Asked) -> Any:
+        rule = _numbered(self._rules, asked)
+        return {"released": self._on_broker(rule.release)}
+
+    def _disk_remove(self, asked: Asked) -> Any:
+        _numbered(self._disk_rules, asked).remove()
+        del self._disk_rules[int(asked.path[0])]
+        return {}
+
+    # ---------------------------------------------------------------------------------------------- journal and life
+
+    def _journal(self, asked: Asked) -> Any:
+        found = self._broker.journal.requests(
+            asked.query.get("api"), version=asked.number("version"), client_id=asked.query.get("client_id")
+        )
+        last = asked.number("last", _SHOWN) or 0
+        return [_entry(one) for one in found[-last:]] if last > 0 else []
+
+    def _forget(self, asked: Asked) -> Any:
+        self._on_broker(self._broker.journal.clear)
+        return {}
+
+    def _report(self, asked: Asked) -> Any:
+        return {"text": self._broker.report()}
+
+    def _now(self, asked: Asked) -> Any:
+        return {"now_ms": self._broker.clock.now_ms}
+
+    def _advance(self, asked: Asked) -> Any:
+        seconds = asked.field("seconds", _NUMBER)
+        if not 0 <= seconds <= 1e9:
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"time goes forward by 0 to a billion seconds, not {seconds}")
+        self._broker.clock.advance(seconds)
+        return self._now(asked)
+
+    def _kill(self, asked: Asked) -> Any:
+        self._broker.kill()
+        return {}
+
+    def _restart(self, asked: Asked) -> Any:
+        self._broker.restart()
+        return {"bootstrap_servers": self._broker.bootstrap_servers}
+
+    def _node_stop(self, asked: Asked) -> Any:
+        self._broker.stop_node(_index(asked.path[0]))
+        return {}
+
+    def _node_start(self, asked: Asked) -> Any:
+        self._broker.start_node(_index(asked.path[0]))
+        return {}
+
+    def _snapshot(self, asked: Asked) -> Any:
+        number = len(self._snapshots) + 1
+        self._snapshots[number] = self._broker.snapshot()
+        return {"id": number}
+
+    def _restore(self, asked: Asked) -> Any:
+        self._broker.restore(_numbered(self._snapshots, asked))
+        return {}
+
+
+def _one_of(name: str, known: Mapping[str, Any]) -> str:
+    if name not in known:
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"nothing is known of {name[:60]!r}; there are {', '.join(known)}")
+    return name
+
+
+def _index(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"a number is wanted in the path, not {text[:60]!r}")
+    return int(text)
+
+
+def _numbered(rows: dict[int, Any], asked: Asked) -> Any:
+    number = _index(asked.path[0])
+    if number not in rows:
+        raise HttpError(HTTPStatus.NOT_FOUND, f"there is no number {number} here")
+    return rows[number]
+
+
+def _object(asked: Asked) -> dict[str, Any]:
+    if not isinstance(asked.body, dict):
+        raise HttpError(HTTPStatus.BAD_REQUEST, "the body is a JSON object")
+    return asked.body
+
+
+def _configs(given: dict[str, Any]) -> dict[str, Any]:
+    """Return settings as keyword arguments: Kafka's names have dots."""
+    return {
+        key.replace(".", "_"): value if isinstance(value, bool | int) else str(value) for key, value in given.items()
+    }
+
+
+def _record(row: Any, place: int) -> dict[str, Any]:
+    if not isinstance(row, dict):
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"record {place} is an object with key, value, timestamp, headers")
+    timestamp = row.get("timestamp")
+    if timestamp is not None and (not isinstance(timestamp, int) or isinstance(timestamp, bool)):
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"record {place}: the timestamp is a number of milliseconds")
+    headers = row.get("headers") or []
+    if not isinstance(headers, list) or not all(
+        isinstance(one, dict) and isinstance(one.get("key"), str) for one in headers
+    ):
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"record {place}: headers are a list of objects with key and value")
+    return {
+        "key": _bytes(row.get("key"), place),
+        "value": _bytes(row.get("value"), place),
+        "timestamp": timestamp,
+        "headers": [{"key": one["key"], "value": _bytes(one.get("value"), place)} for one in headers],
+    }
+
+
+def _bytes(value: Any, place: int) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and isinstance(value.get("base64"), str):
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except (binascii.Error, ValueError):
+            pass
+    raise HttpError(HTTPStatus.BAD_REQUEST, f'record {place}: bytes are text, {{"base64": "..."}} or null')
+
+
+def _shown(value: bytes | None) -> Any:
+    if value is None:
+        return None
+    try:
+        return bytes(value).decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+def _shown_key(key: Any) -> Any:
+    return key if isinstance(key, str) else _shown(key)
+
+
+def _entry(one: Any) -> dict[str, Any]:
+    return {
+        "number": one.number,
+        "api": one.api,
+        "version": one.version,
+        "connection": one.connection,
+        "peer": one.peer,
+        "client_id": one.client_id,
+        "software": list(one.software),
+        "received_ms": one.received_ms,
+        "duration_ms": one.duration_ms,
+        "fault": one.fault,
+        "request": _body(one.body, one.version),
+        "response": _body(one.answer, one.version),
+    }
+
+
+def _body(body: Any, version: int) -> Any:
+    """Return Kafka's JSON form of a body, records as their size; None where there is none."""
+    return body.to_json(version, records="size") if hasattr(body, "to_json") else None

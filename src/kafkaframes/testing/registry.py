@@ -1,0 +1,247 @@
+"""A schema registry in memory, with the REST interface that serializers speak: subjects, versions, ids.
+
+It keeps schemas and gives them numbers. It does not judge compatibility: its level is NONE, and it refuses to be told
+another one.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, NoReturn, Self
+
+from kafkaframes.testing.http_json import Asked, HttpError, JsonServer, Route
+
+CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+TYPES = ("AVRO", "JSON", "PROTOBUF")
+_LEVEL = "NONE"
+_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
+_BAD_SCHEMA, _BAD_VERSION, _BAD_LEVEL = 42201, 42202, 42203
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A schema as it is kept.
+
+    Attributes:
+        text: of AVRO and JSON without needless blanks, as registries tell it.
+        type: ``AVRO``, ``JSON`` or ``PROTOBUF``.
+        references: other subjects' versions that it names, as JSON.
+    """
+
+    text: str
+    type: str = "AVRO"
+    references: str = "[]"
+
+    def shown(self) -> dict[str, Any]:
+        """Return it as answers have it: AVRO's type is not told."""
+        found: dict[str, Any] = {"schema": self.text}
+        if self.type != TYPES[0]:
+            found["schemaType"] = self.type
+        if self.references != "[]":
+            found["references"] = json.loads(self.references)
+        return found
+
+
+class SchemaRegistry:
+    """A registry that listens until ``close``; also a context manager.
+
+    Args:
+        host: the address to listen on.
+        port: 0 for a free one.
+
+    Attributes:
+        url: what serializers are given as ``schema.registry.url``.
+    """
+
+    def __init__(self, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._lock = threading.Lock()
+        self._ids: dict[Schema, int] = {}
+        self._by_id: dict[int, Schema] = {}
+        self._subjects: dict[str, dict[int, int]] = {}
+        self._server = JsonServer(self._routes(), host=host, port=port, content_type=CONTENT_TYPE)
+        self.url = self._server.url
+        self.port = self._server.port
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # ---------------------------------------------------------------------------------------------- for tests
+
+    def register(self, subject: str, schema: str | dict[str, Any], *, schema_type: str = "AVRO") -> int:
+        """Keep a schema as a subject's newest version; return its id. One that is there keeps its id and version.
+
+        Raises:
+            HttpError: it is no schema.
+        """
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        return self._register(subject, _schema_of(text, schema_type, []))
+
+    def subjects(self) -> dict[str, dict[int, Schema]]:
+        """Return the schemas of each subject by version."""
+        with self._lock:
+            return {
+                subject: {version: self._by_id[number] for version, number in versions.items()}
+                for subject, versions in self._subjects.items()
+            }
+
+    def _register(self, subject: str, schema: Schema) -> int:
+        with self._lock:
+            number = self._ids.setdefault(schema, len(self._ids) + 1)
+            self._by_id[number] = schema
+            versions = self._subjects.setdefault(subject, {})
+            if number not in versions.values():
+                versions[max(versions, default=0) + 1] = number
+            return number
+
+    # ---------------------------------------------------------------------------------------------- over HTTP
+
+    def _routes(self) -> list[Route]:
+        return [
+            Route("GET", "/", lambda asked: {}),
+            Route("GET", "/subjects", lambda asked: sorted(self._subjects)),
+            Route("POST", "/subjects/{}", self._look_up),
+            Route("DELETE", "/subjects/{}", self._delete),
+            Route("GET", "/subjects/{}/versions", lambda asked: sorted(self._versions(asked.path[0]))),
+            Route("POST", "/subjects/{}/versions", self._post),
+            Route("GET", "/subjects/{}/versions/{}", self._version),
+            Route("GET", "/subjects/{}/versions/{}/schema", self._bare),
+            Route("DELETE", "/subjects/{}/versions/{}", self._delete_version),
+            Route("GET", "/schemas/types", lambda asked: list(TYPES)),
+            Route("GET", "/schemas/ids/{}", lambda asked: self._of_id(asked.path[0]).shown()),
+            Route("GET", "/schemas/ids/{}/schema", lambda asked: _loaded(self._of_id(asked.path[0]))),
+            Route("GET", "/schemas/ids/{}/versions", self._where),
+            Route("GET", "/config", lambda asked: {"compatibilityLevel": _LEVEL}),
+            Route("PUT", "/config", _set_level),
+            Route("GET", "/config/{}", lambda asked: {"compatibilityLevel": _LEVEL}),
+            Route("PUT", "/config/{}", _set_level),
+            Route("GET", "/mode", lambda asked: {"mode": "READWRITE"}),
+            Route("POST", "/compatibility/subjects/{}/versions/{}", self._compatible),
+        ]
+
+    def _post(self, asked: Asked) -> Any:
+        return {"id": self._register(asked.path[0], _asked_schema(asked))}
+
+    def _look_up(self, asked: Asked) -> Any:
+        subject, schema = asked.path[0], _asked_schema(asked)
+        number = self._ids.get(schema)
+        for version, one in self._versions(subject).items():
+            if one == number:
+                return self._told(subject, version)
+        raise HttpError(HTTPStatus.NOT_FOUND, "Schema not found", _NO_SCHEMA)
+
+    def _version(self, asked: Asked) -> Any:
+        return self._told(asked.path[0], self._number_of(*asked.path))
+
+    def _bare(self, asked: Asked) -> Any:
+        return _loaded(self._by_id[self._versions(asked.path[0])[self._number_of(*asked.path)]])
+
+    def _where(self, asked: Asked) -> Any:
+        number = _id_of(asked.path[0])
+        self._of_id(asked.path[0])
+        with self._lock:
+            return [
+                {"subject": subject, "version": version}
+                for subject, versions in self._subjects.items()
+                for version, one in versions.items()
+                if one == number
+            ]
+
+    def _delete(self, asked: Asked) -> Any:
+        versions = sorted(self._versions(asked.path[0]))
+        with self._lock:
+            self._subjects.pop(asked.path[0], None)
+        return versions
+
+    def _delete_version(self, asked: Asked) -> Any:
+        version = self._number_of(*asked.path)
+        with self._lock:
+            versions = self._subjects[asked.path[0]]
+            versions.pop(version, None)
+            if not versions:
+                del self._subjects[asked.path[0]]
+        return version
+
+    def _compatible(self, asked: Asked) -> Any:
+        """Answer as a registry of level NONE does: whatever is a schema is compatible."""
+        _asked_schema(asked)
+        self._number_of(*asked.path)
+        return {"is_compatible": True}
+
+    def _versions(self, subject: str) -> dict[int, int]:
+        with self._lock:
+            if subject not in self._subjects:
+                raise HttpError(HTTPStatus.NOT_FOUND, f"Subject '{subject}' not found.", _NO_SUBJECT)
+            return dict(self._subjects[subject])
+
+    def _number_of(self, subject: str, version: str) -> int:
+        versions = self._versions(subject)
+        number = max(versions) if version in ("latest", "-1") else _version_of(version)
+        if number not in versions:
+            raise HttpError(HTTPStatus.NOT_FOUND, f"Version {number} not found.", _NO_VERSION)
+        return number
+
+    def _told(self, subject: str, version: int) -> dict[str, Any]:
+        number = self._versions(subject)[version]
+        return {"subject": subject, "version": version, "id": number, **self._by_id[number].shown()}
+
+    def _of_id(self, text: str) -> Schema:
+        found = self._by_id.get(_id_of(text))
+        if found is None:
+            raise HttpError(HTTPStatus.NOT_FOUND, f"Schema {text} not found", _NO_SCHEMA)
+        return found
+
+
+def _asked_schema(asked: Asked) -> Schema:
+    text = asked.field("schema", str)
+    return _schema_of(text, asked.field("schemaType", str, TYPES[0]), asked.field("references", list, []))
+
+
+def _schema_of(text: str, schema_type: str, references: list[Any]) -> Schema:
+    if schema_type not in TYPES:
+        _refuse(f"Invalid schema type {schema_type[:60]}, there are {', '.join(TYPES)}")
+    if not text.strip():
+        _refuse("Empty schema")
+    if schema_type != "PROTOBUF":
+        try:
+            text = json.dumps(json.loads(text), separators=(",", ":"))
+        except (ValueError, RecursionError) as error:
+            _refuse(f"Invalid schema: no JSON: {error}")
+    return Schema(text, schema_type, json.dumps(references, sort_keys=True))
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise HttpError(HTTPStatus.UNPROCESSABLE_ENTITY, reason, _BAD_SCHEMA)
+
+
+def _loaded(schema: Schema) -> Any:
+    return schema.text if schema.type == "PROTOBUF" else json.loads(schema.text)
+
+
+def _id_of(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
+
+
+def _version_of(text: str) -> int:
+    number = _id_of(text)
+    if number < 1:
+        reason = f"The specified version '{text[:60]}' is not a valid version id"
+        raise HttpError(HTTPStatus.UNPROCESSABLE_ENTITY, reason, _BAD_VERSION)
+    return number
+
+
+def _set_level(asked: Asked) -> Any:
+    level = asked.field("compatibility", str)
+    if level != _LEVEL:
+        reason = f"this registry does not judge compatibility: {_LEVEL}, not {level[:60]}"
+        raise HttpError(HTTPStatus.UNPROCESSABLE_ENTITY, reason, _BAD_LEVEL)
+    return {"compatibility": level}

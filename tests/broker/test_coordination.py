@@ -1,0 +1,59 @@
+"""Groups and transactions as tests see them, from every kind of member."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from kafkaframes.broker import Broker
+from kafkaframes.files.names import TopicPartition
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as running:
+        running.create_topic("orders", 2)
+        running.append("orders", [{"value": b"x"}, {"value": b"y"}])
+        yield running
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_members_what_they_have_and_what_they_have_committed(broker, protocol):
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": protocol,
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "client.id": "reader",
+            "enable.auto.commit": False,
+        }
+    )
+    try:
+        consumer.subscribe(["orders"])
+        record = next(one for _ in range(100) if (one := consumer.poll(0.2)) is not None)
+        consumer.commit(message=record, asynchronous=False)
+        group = broker.groups[protocol]
+        assert (group.type, group.state) == (protocol, "Stable")
+        (member,) = group.members
+        assert member.client_id == "reader"
+        assert member.assignment == (TopicPartition("orders", 0), TopicPartition("orders", 1))
+        assert group.offsets == {TopicPartition("orders", 0): 1}
+    finally:
+        consumer.close()
+    assert broker.groups[protocol].members == ()
+
+
+def test_an_open_transaction_is_seen_and_its_end(broker):
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "billing"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce("orders", b"z", partition=1)
+    producer.flush()
+    found = broker.transactions["billing"]
+    assert found.is_open
+    assert found.partitions == (TopicPartition("orders", 1),)
+    assert found.started_ms is not None
+    producer.commit_transaction()
+    broker.wait_for(lambda: broker.transactions["billing"].state == "CompleteCommit")
+    assert not broker.transactions["billing"].is_open

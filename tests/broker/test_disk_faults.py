@@ -1,0 +1,153 @@
+"""A disk that is slow, full, failing or torn, on demand; and what clients are told of it."""
+
+from __future__ import annotations
+
+import errno
+import time
+
+import pytest
+from tests.broker.test_durability import ask, frame_of
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.disk_faults import EFFECTS, DiskFaults
+from kafkaframes.broker.errors import CODE
+from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.files.memory_disk import MemoryDisk
+
+STORAGE = CODE["KAFKA_STORAGE_ERROR"]
+
+
+def code_of(answer):
+    return answer.responses[0].partition_responses[0].error_code
+
+
+@pytest.fixture
+def disk():
+    faults = DiskFaults()
+    return faults, faults.over(MemoryDisk())
+
+
+def test_a_full_disk_takes_what_finds_room_and_refuses_the_rest(disk):
+    faults, over = disk
+    file = over.open_file("/a")
+    faults.on("write").full(after_bytes=5)
+    file.write(0, b"abc")
+    with pytest.raises(OSError, match="No space left") as refused:
+        file.write(3, b"defg")
+    assert (refused.value.errno, refused.value.filename) == (errno.ENOSPC, "/a")
+    assert over.read("/a") == b"abcde"
+    with pytest.raises(OSError, match="No space left"):
+        file.write(5, b"x")
+
+
+def test_a_torn_write_leaves_its_first_bytes(disk):
+    faults, over = disk
+    file = over.open_file("/a")
+    faults.on("write", path="/a").torn(2).once()
+    with pytest.raises(OSError, match="error"):
+        file.write(0, b"abc")
+    assert over.read("/a") == b"ab"
+    file.write(0, b"xyz")
+    assert over.read("/a") == b"xyz"
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+def test_every_effect_can_fail_after_some_and_so_many_times(disk, effect):
+    faults, over = disk
+    over.make_directory("/d")
+    file = over.open_file("/d/a")
+    acts = {
+        "open": lambda: over.open_file("/d/b").close(),
+        "write": lambda: file.write(0, b"x"),
+        "truncate": lambda: file.truncate(0),
+        "fsync": file.fsync,
+        "rename": lambda: (over.rename("/d/a", "/d/c"), over.rename("/d/c", "/d/a")),
+        "delete": lambda: (over.open_file("/d/e").close(), over.delete("/d/e")),
+        "make_directory": lambda: over.make_directory("/d/f"),
+        "sync_directory": lambda: over.sync_directory("/d"),
+    }
+    act = acts[effect]
+    rule = faults.on(effect).error("EROFS").after(2).times(1)
+    act()
+    if effect != "rename":  # which is two renames here
+        act()
+    with pytest.raises(OSError, match="Read-only"):
+        act()
+    assert rule.seen == 3
+
+
+def test_a_pattern_chooses_files_and_removal_ends_a_fault(disk):
+    faults, over = disk
+    faults.on(path="*.log").error()
+    over.open_file("/a.index").close()
+    with pytest.raises(OSError, match="error"):
+        over.open_file("/a.log")
+    faults.clear()
+    over.open_file("/a.log").close()
+    with faults.on("open").error(), pytest.raises(OSError, match="error"):
+        over.open_file("/b")
+    over.open_file("/b").close()
+
+
+def test_a_slow_disk_makes_whoever_waits_for_it_wait(disk):
+    faults, over = disk
+    faults.on("fsync").slow(0.05)
+    before = time.monotonic()
+    over.open_file("/a").fsync()
+    assert time.monotonic() - before >= 0.05
+
+
+def test_misspelt_effects_and_errors_are_refused(disk):
+    faults, _ = disk
+    with pytest.raises(OptionError, match="no effect 'wirte'"):
+        faults.on("wirte")
+    with pytest.raises(OptionError, match="no error 'EFULL'"):
+        faults.on("write").error("EFULL")
+
+
+def test_a_full_disk_under_a_broker_loses_nothing_that_was_acknowledged(tmp_path):
+    broker = Broker(data_dir=tmp_path).start()
+    try:
+        broker.create_topic("orders")
+        assert code_of(ask(broker.port, frame_of(0, -1), 9)) == 0
+        broker.on_disk("write", path="*/orders-0/*.log").full(after_bytes=30)
+        assert code_of(ask(broker.port, frame_of(1, -1), 9)) == STORAGE
+        assert code_of(ask(broker.port, frame_of(2, -1), 9)) == STORAGE  # the directory is offline, as Kafka's
+        broker.clear_faults()
+        broker.kill()
+        broker.restart()
+        assert [record.value for record in broker.records("orders")] == [b"0"]
+        assert code_of(ask(broker.port, frame_of(3, -1), 9)) == 0
+        assert [record.value for record in broker.records("orders")] == [b"0", b"3"]
+    finally:
+        broker.stop()
+
+
+@pytest.mark.parametrize("count", [1, 30])
+def test_a_torn_tail_costs_the_last_batch_alone(tmp_path, count):
+    with Broker(data_dir=tmp_path) as broker:
+        broker.append("orders", [{"value": b"0"}])
+        broker.append("orders", [{"value": b"1"}])
+        with pytest.raises(OptionError, match="kill"):
+            broker.tear_tail("orders", 0, count)
+        broker.kill()
+        with pytest.raises(OptionError, match="no segment of orders-1"):
+            broker.tear_tail("orders", 1, count)
+        with pytest.raises(OptionError, match="cannot be cut off"):
+            broker.tear_tail("orders", 0, 1 << 20)
+        broker.tear_tail("orders", 0, count)
+        broker.restart()
+        assert [record.value for record in broker.records("orders")] == [b"0"]
+
+
+def test_a_broker_in_memory_has_a_disk_too_and_stops_after_it_failed():
+    with Broker() as broker:
+        broker.create_topic("orders")
+        broker.on_disk("write").error()
+        with pytest.raises(KafkaframesError, match="Input/output error"):
+            broker.append("orders", [{"value": b"0"}])
+
+
+def test_without_a_journal_a_broker_has_no_faults():
+    with Broker(journal=False) as broker, pytest.raises(OptionError, match="journal=False"):
+        broker.on_disk("write")

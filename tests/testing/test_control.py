@@ -1,0 +1,221 @@
+"""A broker's controls over HTTP: everything that a test in another language needs."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer, Producer
+
+from kafkaframes.broker import Broker
+from kafkaframes.cli.main import cli
+from kafkaframes.errors import OptionError
+from kafkaframes.testing import Control
+
+
+class Client:
+    """As small as a test in another language would write it."""
+
+    def __init__(self, url):
+        self.url = url
+
+    def __call__(self, method, path, body=None, *, raw=None):
+        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data=data, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)["message"]
+
+
+@pytest.fixture
+def broker(tmp_path):
+    with Broker(data_dir=tmp_path, nodes=2) as running:
+        yield running
+
+
+@pytest.fixture
+def call(broker):
+    control = Control(broker)
+    yield Client(control.url)
+    control.close()
+
+
+def test_topics_and_records_both_ways(call):
+    assert call("POST", "/topics", {"name": "orders", "partitions": 2, "configs": {"retention.ms": 60000}})
+    rows = [
+        {"key": "a", "value": "1", "timestamp": 5, "headers": [{"key": "h", "value": "v"}]},
+        {"value": {"base64": "/w=="}},
+        {"key": None, "value": None},
+    ]
+    answer = call("POST", "/topics/orders/records", {"records": rows, "partition": 1})
+    assert answer == {"base_offset": 0, "records": 3}
+    found = call("GET", "/topics/orders/records?partition=1")
+    assert found[0] == {"offset": 0, "timestamp": 5, "key": "a", "value": "1", "headers": [{"key": "h", "value": "v"}]}
+    assert [row["value"] for row in found[1:]] == [{"base64": "/w=="}, None]
+    call("PUT", "/topics/orders/configs", {"retention.ms": 1000})
+    topic = call("GET", "/topics")["orders"]
+    assert (topic["end_offsets"], topic["configs"]) == ([0, 3], {"retention.ms": "1000"})
+
+
+def test_a_fault_is_made_seen_and_removed(call, broker):
+    call("POST", "/topics", {"name": "orders"})
+    made = call(
+        "POST",
+        "/faults",
+        {"api": "Produce", "topic": "orders", "do": "error", "code": "NOT_LEADER_OR_FOLLOWER", "times": 1},
+    )
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "retry.backoff.ms": 1})
+    producer.produce("orders", b"1")
+    assert producer.flush(20) == 0
+    assert call("GET", "/faults")["faults"][str(made["id"])]["api"] == "Produce"
+    faults = [entry["fault"] for entry in call("GET", "/journal?api=Produce&last=10")]
+    assert faults == ["error NOT_LEADER_OR_FOLLOWER", ""]
+    call("DELETE", f"/faults/{made['id']}")
+    assert call("GET", "/faults")["faults"] == {}
+    said = call("GET", "/report")["text"]
+    assert "rdkafka" in said
+    call("DELETE", "/journal")
+    assert call("GET", "/journal?api=Produce") == []
+
+
+def test_held_requests_are_released(call, broker):
+    call("POST", "/topics", {"name": "orders"})
+    made = call("POST", "/faults", {"api": "Produce", "do": "hold"})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer.produce("orders", b"1")
+    assert producer.flush(0.3) == 1
+    assert call("POST", f"/faults/{made['id']}/release") == {"released": 1}
+    assert producer.flush(20) == 0
+
+
+def test_a_torn_tail_a_kill_and_a_restart(call, broker):
+    for value in ("1", "2"):
+        call("POST", "/topics/orders/records", {"records": [{"value": value}]})
+    call("POST", "/kill")
+    assert "size_bytes" in call("POST", "/topics/orders/partitions/0/tear", {"bytes": 3})
+    assert call("POST", "/restart")["bootstrap_servers"] == broker.bootstrap_servers
+    assert [row["value"] for row in call("GET", "/topics/orders/records")] == ["1"]
+
+
+def test_disk_faults_over_http(call):
+    call("POST", "/topics", {"name": "orders"})
+    made = call("POST", "/disk-faults", {"effect": "write", "path": "*/orders-0/*.log", "do": "full", "after_bytes": 0})
+    status, message = call("POST", "/topics/orders/records", {"records": [{"value": "1"}]})
+    assert status == 400
+    assert "No space left" in message
+    assert call("GET", "/faults")["disk_faults"][str(made["id"])]["effect"] == "write"
+    call("DELETE", f"/disk-faults/{made['id']}")
+    call("POST", "/restart")
+    assert call("POST", "/topics/orders/records", {"records": [{"value": "1"}]})["base_offset"] == 0
+
+
+def test_time_snapshots_leaders_and_nodes(call, broker):
+    call("POST", "/topics", {"name": "orders"})
+    before = call("GET", "/clock")["now_ms"]
+    assert call("POST", "/clock/advance", {"seconds": 1.5})["now_ms"] >= before + 1500
+    made = call("POST", "/snapshots")["id"]
+    call("POST", "/topics/orders/records", {"records": [{"value": "1"}]})
+    call("POST", f"/snapshots/{made}/restore")
+    assert call("GET", "/topics/orders/records") == []
+    assert call("PUT", "/topics/orders/partitions/0/leader", {"node": 2}) == {}
+    assert call("PUT", "/coordinators/group/billing", {"node": 2}) == {}
+    assert call("POST", "/nodes/2/stop") == {}
+    assert call("POST", "/nodes/2/start") == {}
+    call("POST", "/topics/orders/records", {"records": [{"value": "1"}]})
+    assert call("POST", "/topics/orders/partitions/0/truncate", {"offset": 0}) == {}
+    assert call("GET", "/topics/orders/records") == []
+
+
+def test_groups_and_transactions_over_http(call, broker):
+    call("POST", "/topics/orders/records", {"records": [{"value": "1"}]})
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["orders"])
+    record = next(one for _ in range(100) if (one := consumer.poll(0.2)) is not None)
+    consumer.commit(message=record, asynchronous=False)
+    group = call("GET", "/groups")["g"]
+    assert group["offsets"] == {"orders-0": 1}
+    assert group["members"][0]["assignment"] == ["orders-0"]
+    consumer.close()
+    assert call("GET", "/transactions") == {}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "said"),
+    [
+        ("POST", "/faults", {"api": "Produced", "do": "close"}, "no API"),
+        ("POST", "/faults", {"do": "explode"}, "explode"),
+        ("POST", "/faults", {"do": "error"}, "lacks 'code'"),
+        ("POST", "/faults", {"do": "error", "code": "NOT_LEADER"}, "no error"),
+        ("POST", "/faults", {"do": "delay", "seconds": "2"}, "'seconds' is int or float"),
+        ("POST", "/faults", {"do": "close", "times": True}, "'times' is int"),
+        ("POST", "/faults", [1], "JSON object"),
+        ("DELETE", "/faults/7", None, "no number 7"),
+        ("DELETE", "/faults/x", None, "number is wanted"),
+        ("POST", "/disk-faults", {"do": "error", "name": "EFULL"}, "EFULL"),
+        ("GET", "/nothing", None, "nothing at /nothing"),
+        ("PUT", "/topics", None, "only GET, POST"),
+        ("POST", "/topics", {"name": ".."}, "'..'"),
+        ("POST", "/topics", {"name": "a", "partitions": 0}, "at least one partition"),
+        ("GET", "/topics/none/records", None, "no partition"),
+        ("GET", "/topics/none/records?partition=x", None, "is a number"),
+        ("POST", "/topics/a/records", {"records": [{"value": 1}]}, "record 0: bytes"),
+        ("POST", "/topics/a/records", {"records": [{"value": {"base64": "?"}}]}, "record 0: bytes"),
+        ("POST", "/topics/a/records", {"records": [1]}, "record 0"),
+        ("POST", "/clock/advance", {"seconds": -1}, "goes forward"),
+        ("POST", "/snapshots/1/restore", None, "no number 1"),
+        ("POST", "/topics/a/partitions/0/tear", {"bytes": 1}, "kill"),
+    ],
+)
+def test_what_is_wrong_is_told(call, method, path, body, said):
+    status, message = call(method, path, body)
+    assert status in (400, 404, 405)
+    assert said in message
+    assert call("GET", "/faults") == {"faults": {}, "disk_faults": {}}
+
+
+def test_a_body_that_is_no_json_or_too_long_is_refused(call):
+    assert call("POST", "/topics", raw=b"{")[0] == 400
+    assert call("POST", "/topics", raw=b"[" * 100_000)[0] == 400
+    request = urllib.request.Request(
+        call.url + "/topics", data=b"", method="POST", headers={"Content-Length": "9" * 12}
+    )
+    with pytest.raises(urllib.error.HTTPError, match="413"):
+        urllib.request.urlopen(request, timeout=20)
+
+
+def test_the_command_serves_controls_and_schemas():
+    command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0", "--control", "0", "--schema-registry", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            lines = []
+            while not lines or "controls on" not in lines[-1]:
+                lines.append(process.stderr.readline())
+                assert lines[-1], lines
+            assert lines[0].startswith("listening on 127.0.0.1:")
+            call = Client(re.search(r"controls on (\S+)", lines[-1])[1])
+            assert "POST /faults" in call("GET", "/")["routes"]
+            call("POST", "/topics/orders/records", {"records": [{"value": "1"}]})
+            assert [row["value"] for row in call("GET", "/topics/orders/records")] == ["1"]
+            (registry,) = [line for line in lines if "schema registry on" in line]
+            assert Client(registry.split()[-1])("GET", "/subjects") == []
+        finally:
+            process.terminate()
+        assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize("option", ["--control", "--schema-registry"])
+def test_a_bad_address_is_refused(option):
+    result = CliRunner().invoke(cli, ["broker", "--port", "0", option, "here"])
+    assert isinstance(result.exception, OptionError)
+    assert str(result.exception) == f"{option} takes PORT or HOST:PORT, not 'here'"
