@@ -30,6 +30,7 @@ from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.seeding import append_records
 from kafkaframes.broker.server import Connection, Listener, Server
 from kafkaframes.broker.settings import BrokerSettings
+from kafkaframes.broker.short import ShortWay
 from kafkaframes.broker.snapshots import Snapshot, put_snapshot, take_snapshot
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState
 from kafkaframes.errors import OptionError
@@ -217,6 +218,8 @@ class Broker:
             max_connections=settings.number("max.connections"),
             max_idle_seconds=settings.number("connections.max.idle.ms") / 1000,
         )
+        if not self._server.dispatcher.hooks and self._own_specs is None:
+            self._server.fast = ShortWay(self._server.dispatcher)
         Maintenance(self._state)
         try:
             await self._listen()

@@ -170,6 +170,8 @@ class Connection(asyncio.BufferedProtocol):
         self._server.loop.call_soon(go_on)
 
     def _answer_frame(self, view: memoryview, out: Buffers) -> None:
+        if self._frames.max_bytes != self._server.max_request_bytes and self.session.is_authenticated:
+            self._frames.max_bytes = self._server.max_request_bytes
         fast = self._server.fast
         if fast is not None and (answered := fast(view, self.session)) is not None:
             self._give(answered, out)
@@ -179,8 +181,6 @@ class Connection(asyncio.BufferedProtocol):
         if raw is not None:  # SASL tokens without headers, after SaslHandshake 0
             out.extend(raw(frame))
             return
-        if self._frames.max_bytes != self._server.max_request_bytes and self.session.is_authenticated:
-            self._frames.max_bytes = self._server.max_request_bytes
         request = self._dispatcher.request_of(frame, self.session)
         answer = self._dispatcher.answer(request)
         if isinstance(answer, Later) and not answer.is_done:

@@ -13,7 +13,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 from kafkaframes.errors import StorageError
 from kafkaframes.files.broker_lock import take_lock
@@ -165,7 +165,12 @@ class _OnlineFile:
             raise StorageError(f"cannot be read: {error.strerror or error}", file=self._path) from error
 
     def write(self, position: int, data: bytes) -> None:
-        self._disk.effect(self._path, lambda: self._opened().write(position, data))
+        disk = self._disk
+        disk.refuse_if_offline(self._path)  # as ``effect``, which this is the most frequent of
+        try:
+            self._opened().write(position, data)
+        except OSError as error:
+            disk.fail(self._path, error)
 
     def truncate(self, size_bytes: int) -> None:
         self._disk.effect(self._path, lambda: self._opened().truncate(size_bytes))
@@ -263,14 +268,30 @@ class OnlineDisk:
         Raises:
             StorageError: it failed, or something has failed before.
         """
-        if self.failure is not None:
-            reason = f"not written: the log directory is offline since {self.failure}"
-            raise StorageError(reason, file=path)
+        self.refuse_if_offline(path)
         try:
             return act()
         except OSError as error:
-            self.failure = StorageError(f"cannot be written: {error.strerror or error}", file=path)
-            raise self.failure from error
+            self.fail(path, error)
+
+    def refuse_if_offline(self, path: str) -> None:
+        """Refuse an effect, if something has failed before.
+
+        Raises:
+            StorageError: so it has.
+        """
+        if self.failure is not None:
+            reason = f"not written: the log directory is offline since {self.failure}"
+            raise StorageError(reason, file=path)
+
+    def fail(self, path: str, error: OSError) -> NoReturn:
+        """Take the directory offline.
+
+        Raises:
+            StorageError: always; the same that later effects name.
+        """
+        self.failure = StorageError(f"cannot be written: {error.strerror or error}", file=path)
+        raise self.failure from error
 
     def list_directory(self, path: str) -> list[FileInfo]:
         """Return the entries of a directory, sorted by name."""

@@ -13,8 +13,8 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from kafkaframes.broker import produce
 from kafkaframes.broker.api import Answer, Api, CloseConnection
@@ -24,6 +24,7 @@ from kafkaframes.broker.produce import Outcome, refused
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Topic
+from kafkaframes.messages import Message
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
 
 _FIRST_BY_ID = 13
@@ -34,11 +35,21 @@ _ACKS = (-1, 0, 1)
 _AT_ATTRIBUTES = BATCH_V2.place_of("attributes")
 
 
+class TopicOutcomes(NamedTuple):
+    """What became of one topic's records: name and id as they were asked for, the topic, if there is one, and an
+    outcome for each partition's number.
+    """
+
+    name: str
+    topic_id: UUID
+    topic: Topic | None
+    partitions: list[tuple[int, Outcome]]
+
+
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Append partition by partition; one that is refused does not touch the others."""
     body = request.body
-    rows = []
-    leaders: set[int] = set()
+    done = []
     for asked in body.topic_data:
         found = find_topic(
             request,
@@ -48,24 +59,34 @@ def handle(request: Request, broker: BrokerState) -> Answer:
             operation="WRITE",
             by_id=request.version >= _FIRST_BY_ID,
         )
-        partitions = [
-            _row(request, one.index, _outcome(request, broker, found.topic, found.code, one), found.topic, leaders)
-            for one in asked.partition_data
+        outcomes = [
+            (one.index, _outcome(request, broker, found.topic, found.code, one)) for one in asked.partition_data
         ]
-        rows.append(
-            request.types.TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=partitions)
-        )
+        done.append(TopicOutcomes(asked.name, asked.topic_id, found.topic, outcomes))
     if body.acks == 0:
-        failed = next(_errors(rows), None)
+        codes = (outcome.error_code for one in done for _, outcome in one.partitions)
+        failed = next((code for code in codes if code != NONE), None)
         if failed is not None:
             raise CloseConnection(f"Produce with acks 0 failed with error {failed}")
         return None
+    return respond(request, broker, done)
+
+
+def respond(request: Request, broker: BrokerState, done: list[TopicOutcomes]) -> Message:
+    """Return the answer that tells the outcomes."""
+    leaders: set[int] = set()
+    rows = [
+        request.types.TopicProduceResponse(
+            name=one.name,
+            topic_id=one.topic_id,
+            partition_responses=[
+                _row(request, index, outcome, one.topic, leaders) for index, outcome in one.partitions
+            ],
+        )
+        for one in done
+    ]
     endpoints = endpoints_of(request, broker, leaders) if leaders and request.version >= _FIRST_WITH_LEADER else []
     return request.response(responses=rows, node_endpoints=endpoints)
-
-
-def _errors(rows: list[Any]) -> Iterator[int]:
-    return (one.error_code for row in rows for one in row.partition_responses if one.error_code != NONE)
 
 
 def _outcome(request: Request, broker: BrokerState, topic: Topic | None, code: int, asked: Any) -> Outcome:
@@ -82,7 +103,7 @@ def _outcome(request: Request, broker: BrokerState, topic: Topic | None, code: i
     wrong = produce.check_form(request.version, records)
     if wrong is not None:
         return wrong
-    code = _transaction_code(request, broker, topic.name, asked.index, records)
+    code = _transaction_code(request, broker, topic.name, asked.index, records or b"")
     if code != NONE:
         return Outcome(code)
     return produce.append(broker, partition, records or b"", acks=body.acks)

@@ -1,0 +1,80 @@
+"""The short way for what clients ask all day: an ordinary Produce or Fetch, from its frame to the answer's.
+
+``None`` is no answer: whatever is odd about a request, ``dispatch.py`` decides. What both answer is the same, byte for
+byte; ``tests/broker/test_short.py`` asks both, at every version, with right and wrong requests and with any bytes.
+
+It is only taken where nobody looks at requests (no journal, no request log) and where messages are the catalog's.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+from kafkaframes.broker import short_fetch, short_produce
+from kafkaframes.broker.apis.produce import TopicOutcomes, respond
+from kafkaframes.broker.dispatch import Buffers, Dispatcher, together
+from kafkaframes.broker.request import Session
+from kafkaframes.broker.short_reading import ODD, Cursor
+
+_PRODUCE: Final = 0
+_FETCH: Final = 1
+_HEAD: Final = struct.Struct(">hhih")
+_SIZE_AND_ID: Final = struct.Struct(">ii")
+_NO_RANGE: Final = (1, 0)
+_NO_TAGS: Final = b"\x00"
+_SMALL_BYTES: Final = 4096  # so small an answer has no part that is long or in a file
+
+
+class ShortWay:
+    """Answers ordinary frames of one broker."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._broker = dispatcher.broker
+        ranges = {key: api.range for key, api in dispatcher.apis.items()}
+        low, high = ranges.get(_FETCH, _NO_RANGE)
+        self._ranges = {_PRODUCE: ranges.get(_PRODUCE, _NO_RANGE), _FETCH: (max(low, short_fetch.FIRST), high)}
+
+    def __call__(self, frame: memoryview, session: Session) -> Buffers | None:
+        """Return the answer's frame in parts; None where the request is not ordinary."""
+        if len(frame) < _HEAD.size:
+            return None
+        key, version, correlation_id, client_length = _HEAD.unpack_from(frame)
+        if key not in self._ranges or not session.is_authenticated or "raw" in session.memory:
+            return None
+        low, high = self._ranges[key]
+        if not low <= version <= high or client_length < -1:
+            return None
+        is_flexible = version >= (short_produce.FIRST_FLEXIBLE if key == _PRODUCE else short_fetch.FIRST_FLEXIBLE)
+        start = _HEAD.size + max(client_length, 0)
+        cursor = Cursor(frame, start, is_flexible=is_flexible)
+        try:
+            str(frame[_HEAD.size : start], "utf-8")
+            cursor.no_tags()
+            if start > len(frame):
+                return None
+            if key == _FETCH:
+                parts = short_fetch.answer(cursor, version, session, self._broker)
+            else:
+                asked, acks = short_produce.read(cursor, version, session, self._broker)
+                cursor.no_tags()
+        except ODD:
+            return None
+        if key == _PRODUCE:
+            done = short_produce.append(asked, acks, self._broker)
+            if not short_produce.is_ordinary(done):
+                return self._explained(frame, session, done)
+            parts = list(short_produce.write(done, version))
+        size = 4 + is_flexible + sum(map(len, parts))
+        head = _SIZE_AND_ID.pack(size, correlation_id) + _NO_TAGS[: int(is_flexible)]
+        if size < _SMALL_BYTES:
+            small: list[Any] = parts
+            return [head + b"".join(small)]
+        return together((head, *parts))
+
+    def _explained(self, frame: memoryview, session: Session, done: list[short_produce.Done]) -> Buffers:
+        """Write the answer to a request of which something was refused."""
+        request = self._dispatcher.request_of(frame.tobytes(), session)
+        rows = [TopicOutcomes(one.asked.name, one.asked.topic_id, one.asked.topic, one.by_index()) for one in done]
+        return self._dispatcher.encode(request, respond(request, self._broker, rows))

@@ -1,0 +1,187 @@
+"""The short way of an ordinary Fetch: no objects for what is asked, none for what is answered.
+
+Ordinary is what consumers ask all day: without a session of KIP-227, of partitions that are there and led here, from
+offsets that are there, with enough to be answered at once. The plain twin is ``apis/fetch.py``. Nothing changes by a
+fetch, so whatever turns out odd is simply answered there, from the beginning.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kafkaframes.broker.errors import NONE
+from kafkaframes.broker.fetching import (
+    STRETCH_BYTES,
+    Limits,
+    Read,
+    isolation_of,
+    read_partition,
+)
+from kafkaframes.broker.find import epoch_code
+from kafkaframes.broker.request import Session
+from kafkaframes.broker.short_reading import Cursor, OddError, array_start, text_bytes
+from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.topics import Topic
+from kafkaframes.wire.parts import Part
+
+FIRST = 4  # before it, records come in older formats
+FIRST_FLEXIBLE = 12
+_FIRST_WITH_START = 5
+_FIRST_WITH_SESSIONS = 7
+_FIRST_WITH_EPOCH = 9
+_FIRST_WITH_RACK = 11
+_FIRST_BY_ID = 13
+_FIRST_WITHOUT_REPLICA = 15
+_CONSUMER = -1
+_NO_SESSION = (0, -1)
+_LIMITS, _SESSION, _INT32 = struct.Struct(">iiib"), struct.Struct(">ii"), struct.Struct(">i")
+# Of one partition: its number, the leader epoch, the offset, the epoch of the last record, the log's start, the most
+# bytes; as far as a version has them.
+_ASKED_4, _ASKED_5 = struct.Struct(">iqi"), struct.Struct(">iqqi")
+_ASKED_9, _ASKED_12 = struct.Struct(">iiqqi"), struct.Struct(">iiqiqi")
+# Of an answer: number, error code, high watermark, last stable offset, start.
+_ROW_4, _ROW_5 = struct.Struct(">ihqq"), struct.Struct(">ihqqq")
+_NO_REPLICA = _NULL_ARRAY = struct.pack(">i", -1)
+_THROTTLE, _THROTTLE_ERROR_SESSION, _NO_TAGS = bytes(4), bytes(10), b"\x00"
+# The list of aborted transactions, by whether the version is flexible and the list is asked for: empty or null.
+_ABORTED = {(False, True): bytes(4), (False, False): _NULL_ARRAY, (True, True): b"\x01", (True, False): b"\x00"}
+
+
+class Asked(NamedTuple):
+    """One partition of a request; the fields are FetchPartition's."""
+
+    partition: int
+    fetch_offset: int
+    partition_max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+
+
+def answer(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> list[bytes | Part]:
+    """Return the body of the answer to an ordinary request.
+
+    Raises:
+        OddError: it is not ordinary (or another of ``short_reading.ODD``).
+    """
+    if version < _FIRST_WITHOUT_REPLICA and cursor.numbers(_INT32)[0] != _CONSUMER:
+        raise OddError
+    max_wait_ms, min_bytes, max_bytes, isolation = cursor.numbers(_LIMITS)
+    if version >= _FIRST_WITH_SESSIONS and cursor.numbers(_SESSION) != _NO_SESSION:
+        raise OddError
+    most = min(max_bytes, broker.settings.number("fetch.max.bytes"))
+    stretch_bytes = STRETCH_BYTES if session.sends_files else None
+    made = _Answer(version, session, broker, Limits(most, True, isolation_of(isolation), stretch_bytes=stretch_bytes))
+    made.read(cursor)
+    if max_wait_ms > 0 and made.size < min(min_bytes, most):
+        raise OddError
+    return made.parts
+
+
+class _Answer:
+    """An answer while it grows.
+
+    Attributes:
+        size: bytes of records that are in it.
+        parts: of its body.
+    """
+
+    def __init__(self, version: int, session: Session, broker: BrokerState, limits: Limits) -> None:
+        self._version = version
+        self._is_flexible = version >= FIRST_FLEXIBLE
+        self._session = session
+        self._broker = broker
+        self._limits = limits
+        self.size = 0
+        self.parts: list[bytes | Part] = []
+
+    def read(self, cursor: Cursor) -> None:
+        """Read a request from its topics on, and the partitions that it asks for."""
+        put = self.parts.append
+        put(_THROTTLE_ERROR_SESSION if self._version >= _FIRST_WITH_SESSIONS else _THROTTLE)
+        count = cursor.count()
+        put(array_start(count, is_flexible=self._is_flexible))
+        topics = [self._topic(cursor) for _ in range(count)]
+        _all_different(topics)
+        if self._version >= _FIRST_WITH_SESSIONS:
+            cursor.no_elements()  # forgotten topics
+        if self._version >= _FIRST_WITH_RACK:
+            cursor.text()
+        cursor.no_tags()
+        if self._is_flexible:
+            put(_NO_TAGS)
+
+    def _topic(self, cursor: Cursor) -> str:
+        """Read a topic and its partitions; return its name."""
+        topic, raw = self._find(cursor)
+        count = cursor.count()
+        self.parts += (raw, array_start(count, is_flexible=self._is_flexible))
+        _all_different([self._partition(cursor, topic) for _ in range(count)])
+        cursor.no_tags()
+        if self._is_flexible:
+            self.parts.append(_NO_TAGS)
+        return topic.name
+
+    def _find(self, cursor: Cursor) -> tuple[Topic, bytes]:
+        """Return the next topic, and what stands for it in the answer."""
+        broker = self._broker
+        if self._version >= _FIRST_BY_ID:
+            raw = cursor.uuid()
+            topic = broker.topics_by_id.get(UUID(bytes=raw))
+        else:
+            name, raw = cursor.text()
+            topic = broker.topics.get(name)
+            raw = text_bytes(raw, is_flexible=self._is_flexible)
+        if topic is None or not broker.access.allows(self._session, "READ", "TOPIC", topic.name):
+            raise OddError
+        return topic, raw
+
+    def _partition(self, cursor: Cursor, topic: Topic) -> int:
+        """Read the next partition, and write its row; return its number."""
+        asked = _asked(cursor, self._version)
+        cursor.no_tags()
+        partition = topic.partition(asked.partition)
+        if partition is None or partition.leader_id != self._session.node_id:
+            raise OddError
+        if epoch_code(partition, asked.current_leader_epoch):
+            raise OddError
+        limits = self._limits
+        left = limits._replace(max_bytes=limits.max_bytes - self.size) if self.size else limits
+        read = read_partition(self._broker, partition, asked, left, first=not self.size)
+        if read.error_code != NONE or read.aborted or read.diverging is not None:
+            raise OddError
+        self.size += len(read.records)
+        self._row(asked.partition, read)
+        return asked.partition
+
+    def _row(self, index: int, read: Read) -> None:
+        version, is_flexible = self._version, self._is_flexible
+        head = index, NONE, read.high_watermark, read.last_stable_offset
+        row = _ROW_4.pack(*head) if version < _FIRST_WITH_START else _ROW_5.pack(*head, read.log_start_offset)
+        row += _ABORTED[is_flexible, read.aborted is not None]  # none there, or not asked for
+        if version >= _FIRST_WITH_RACK:
+            row += _NO_REPLICA
+        self.parts += (row + array_start(len(read.records), is_flexible=is_flexible), read.records)
+        if is_flexible:
+            self.parts.append(_NO_TAGS)
+
+
+def _all_different(found: list[Any]) -> None:
+    """Give up where something is asked for twice."""
+    if len(found) > 1 and len(set(found)) < len(found):
+        raise OddError
+
+
+def _asked(cursor: Cursor, version: int) -> Asked:
+    if version >= FIRST_FLEXIBLE:
+        index, epoch, offset, last, _, most = cursor.numbers(_ASKED_12)
+        return Asked(index, offset, most, epoch, last)
+    if version >= _FIRST_WITH_EPOCH:
+        index, epoch, offset, _, most = cursor.numbers(_ASKED_9)
+        return Asked(index, offset, most, epoch)
+    if version >= _FIRST_WITH_START:
+        index, offset, _, most = cursor.numbers(_ASKED_5)
+        return Asked(index, offset, most)
+    index, offset, most = cursor.numbers(_ASKED_4)
+    return Asked(index, offset, most)

@@ -1,0 +1,139 @@
+"""The short way of an ordinary Produce: no objects for what is asked, none for what is answered.
+
+Ordinary is what producers send all day: no transaction, acks 1 or all, topics that are there and led here, batches in
+the form that the version asks for. All of it is looked at before anything is appended. The plain twin is
+``apis/produce.py``; it also writes the answer if the log refuses something.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+from uuid import UUID
+
+from kafkaframes.broker import produce
+from kafkaframes.broker.errors import NONE
+from kafkaframes.broker.produce import Outcome
+from kafkaframes.broker.request import Session
+from kafkaframes.broker.short_reading import Cursor, OddError, array_start, text_bytes
+from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.broker.topics import Partition, Topic
+from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, TRANSACTIONAL
+
+FIRST_FLEXIBLE = 9
+_FIRST_WITH_TRANSACTIONS = 3
+_FIRST_BY_ID = 13
+_ACKS_AND_TIMEOUT, _INDEX = struct.Struct(">hi"), struct.Struct(">i")
+_ORDINARY_ACKS = (1, -1)
+_AT_FLAGS = BATCH_V2.end_of("attributes") - 1
+_THROTTLE, _THROTTLE_AND_TAGS = bytes(4), bytes(5)
+# A row of an answer: index, error code and base offset; the time of the log; its start; no errors of single records and
+# no message. What a version has of them, and what stands behind.
+_ROW_0, _ROW_2, _ROW_5 = struct.Struct(">ihq"), struct.Struct(">ihqq"), struct.Struct(">ihqqq")
+_NO_ERRORS, _NO_ERRORS_AND_TAGS = struct.pack(">ih", 0, -1), b"\x01\x00\x00"
+
+
+class Asked(NamedTuple):
+    """What is asked of one topic: its name or id as it came, and the records of each partition."""
+
+    name: str
+    topic_id: UUID
+    raw: bytes
+    topic: Topic
+    partitions: list[tuple[Partition, bytes]]
+
+
+class Done(NamedTuple):
+    """What became of one topic's records: an outcome for each partition that was asked for."""
+
+    asked: Asked
+    outcomes: list[Outcome]
+
+    def by_index(self) -> list[tuple[int, Outcome]]:
+        """Return the outcomes with the numbers of their partitions."""
+        return [(one.index, outcome) for (one, _), outcome in zip(self.asked.partitions, self.outcomes, strict=True)]
+
+
+def read(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> tuple[list[Asked], int]:
+    """Return what an ordinary request asks for, and its acks; nothing has changed yet.
+
+    Raises:
+        OddError: it is not ordinary (or another of ``short_reading.ODD``).
+    """
+    if version >= _FIRST_WITH_TRANSACTIONS:
+        cursor.null_text()
+    acks, _ = cursor.numbers(_ACKS_AND_TIMEOUT)
+    if acks not in _ORDINARY_ACKS:
+        raise OddError
+    return [_topic(cursor, version, session, broker) for _ in range(cursor.count())], acks
+
+
+def _topic(cursor: Cursor, version: int, session: Session, broker: BrokerState) -> Asked:
+    name, topic_id, topic = "", NO_UUID, None
+    if version >= _FIRST_BY_ID:
+        raw = cursor.uuid()
+        topic_id = UUID(bytes=raw)
+        topic = broker.topics_by_id.get(topic_id)
+    else:
+        name, raw = cursor.text()
+        topic = broker.topics.get(name)
+    if topic is None or topic.is_internal or not broker.access.allows(session, "WRITE", "TOPIC", topic.name):
+        raise OddError
+    asked = Asked(name, topic_id, raw, topic, [])
+    for _ in range(cursor.count()):
+        (index,) = cursor.numbers(_INDEX)
+        records = cursor.blob()
+        cursor.no_tags()
+        partition = topic.partition(index)
+        if partition is None or partition.leader_id != session.node_id:
+            raise OddError
+        if produce.check_form(version, records) is not None or _is_transactional(records):
+            raise OddError
+        asked.partitions.append((partition, records))
+    cursor.no_tags()
+    return asked
+
+
+def _is_transactional(records: bytes) -> bool:
+    if len(records) < BATCH_V2.size or records[BYTES_TO_MAGIC - 1] != 2:
+        return False
+    return bool(records[_AT_FLAGS] & TRANSACTIONAL)
+
+
+def append(asked: list[Asked], acks: int, broker: BrokerState) -> list[Done]:
+    """Append partition by partition; one that is refused does not touch the others."""
+    return [
+        Done(one, [produce.append(broker, partition, records, acks=acks) for partition, records in one.partitions])
+        for one in asked
+    ]
+
+
+def is_ordinary(done: list[Done]) -> bool:
+    """Return whether everything was taken."""
+    return all(outcome.error_code == NONE for one in done for outcome in one.outcomes)
+
+
+def write(done: list[Done], version: int) -> list[bytes]:
+    """Return the answer's body; nothing in it was refused."""
+    is_flexible = version >= FIRST_FLEXIBLE
+    parts = [array_start(len(done), is_flexible=is_flexible)]
+    for one in done:
+        asked, outcomes = one
+        parts.append(asked.raw if version >= _FIRST_BY_ID else text_bytes(asked.raw, is_flexible=is_flexible))
+        parts.append(array_start(len(outcomes), is_flexible=is_flexible))
+        parts += [_row(index, outcome, version) for index, outcome in one.by_index()]
+        if is_flexible:
+            parts.append(b"\x00")
+    if version:
+        parts.append(_THROTTLE_AND_TAGS if is_flexible else _THROTTLE)
+    return parts
+
+
+def _row(index: int, outcome: Outcome, version: int) -> bytes:
+    code, offset, time_ms, start = outcome[:4]
+    if version >= FIRST_FLEXIBLE:
+        return _ROW_5.pack(index, code, offset, time_ms, start) + _NO_ERRORS_AND_TAGS
+    if version >= 5:
+        row = _ROW_5.pack(index, code, offset, time_ms, start)
+        return row + _NO_ERRORS if version >= 8 else row
+    return _ROW_2.pack(index, code, offset, time_ms) if version >= 2 else _ROW_0.pack(index, code, offset)

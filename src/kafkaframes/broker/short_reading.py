@@ -1,0 +1,133 @@
+"""A cursor over a request's body for the short way: it reads what is ordinary, and gives up at the first odd thing."""
+
+from __future__ import annotations
+
+import struct
+
+from kafkaframes.wire.varint import write_unsigned_varint
+
+_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+_NULL = -1
+_UUID_BYTES = 16
+_MOST_LENGTH_BYTES = 5  # of an unsigned varint
+_MOST_ELEMENTS = 10_000
+
+
+class OddError(Exception):
+    """Something that the short way does not know: the dispatcher answers."""
+
+
+# What a cursor raises: bytes that end too early among them.
+ODD = (OddError, struct.error, IndexError, UnicodeDecodeError)
+
+
+class Cursor:
+    """A place in a frame; ``is_flexible`` where lengths are varints and structs end with tagged fields (KIP-482)."""
+
+    __slots__ = ("_frame", "at", "is_flexible")
+
+    def __init__(self, frame: memoryview, at: int, *, is_flexible: bool) -> None:
+        self._frame = frame
+        self.at = at
+        self.is_flexible = is_flexible
+
+    def numbers(self, shape: struct.Struct) -> tuple[int, ...]:
+        """Return the next numbers."""
+        found = shape.unpack_from(self._frame, self.at)
+        self.at += shape.size
+        return found
+
+    def _length(self, shape: struct.Struct) -> int:
+        """Return a length or a count, -1 for null."""
+        if not self.is_flexible:
+            return int(self.numbers(shape)[0])
+        value = shift = 0
+        for _ in range(_MOST_LENGTH_BYTES):
+            byte = self._frame[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value - 1
+            shift += 7
+        raise OddError
+
+    def _bytes(self, length: int) -> memoryview:
+        start, end = self.at, self.at + length
+        if length < 0 or end > len(self._frame):
+            raise OddError
+        self.at = end
+        return self._frame[start:end]
+
+    def text(self) -> tuple[str, bytes]:
+        """Return a string that is not null, and its bytes."""
+        raw = self._bytes(self._length(_INT16)).tobytes()
+        if len(raw) > 0x7FFF:
+            raise OddError
+        return str(raw, "utf-8"), raw
+
+    def null_text(self) -> None:
+        """Pass a string that is null.
+
+        Raises:
+            OddError: it is not.
+        """
+        if self._length(_INT16) != _NULL:
+            raise OddError
+
+    def uuid(self) -> bytes:
+        """Return the 16 bytes of an id."""
+        return self._bytes(_UUID_BYTES).tobytes()
+
+    def count(self) -> int:
+        """Return how many elements an array has: at least one, and not very many."""
+        count = self._length(_INT32)
+        if not 0 < count <= _MOST_ELEMENTS:
+            raise OddError
+        return count
+
+    def no_elements(self) -> None:
+        """Pass an array without elements.
+
+        Raises:
+            OddError: it has some, or is null.
+        """
+        if self._length(_INT32):
+            raise OddError
+
+    def blob(self) -> bytes:
+        """Return bytes that are not null, as a copy."""
+        return self._bytes(self._length(_INT32)).tobytes()
+
+    def no_tags(self) -> None:
+        """Pass the tagged fields of a struct, if its version has any.
+
+        Raises:
+            OddError: there are some.
+        """
+        if self.is_flexible:
+            if self._frame[self.at]:
+                raise OddError
+            self.at += 1
+
+
+def array_start(count: int, *, is_flexible: bool) -> bytes:
+    """Return what stands before the elements of an array.
+
+    >>> array_start(2, is_flexible=False), array_start(2, is_flexible=True), array_start(300, is_flexible=True)
+    (b'\\x00\\x00\\x00\\x02', b'\\x03', b'\\xad\\x02')
+    """
+    return unsigned_varint(count + 1) if is_flexible else _INT32.pack(count)
+
+
+def text_bytes(raw: bytes, *, is_flexible: bool) -> bytes:
+    """Return a string as it is written."""
+    return (unsigned_varint(len(raw) + 1) if is_flexible else _INT16.pack(len(raw))) + raw
+
+
+def unsigned_varint(number: int) -> bytes:
+    """Return a number as KIP-482 writes lengths."""
+    if number < 0x80:
+        return bytes((number,))
+    out = bytearray()
+    write_unsigned_varint(out, number)
+    return bytes(out)

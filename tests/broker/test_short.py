@@ -1,0 +1,359 @@
+"""The short way answers as the dispatcher does, byte for byte, and leaves the same log; else it gives no answer."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.broker.direct import BEGAN_MS
+
+from kafkaframes.broker.access import EverybodyMay
+from kafkaframes.broker.api import CloseConnection, Later
+from kafkaframes.broker.assembly import open_broker
+from kafkaframes.broker.clock import Clock
+from kafkaframes.broker.dispatch import Dispatcher
+from kafkaframes.broker.fetching import STRETCH_BYTES
+from kafkaframes.broker.nodes import Node, Nodes
+from kafkaframes.broker.request import Session
+from kafkaframes.broker.settings import BrokerSettings
+from kafkaframes.broker.short import ShortWay
+from kafkaframes.messages import message
+from kafkaframes.messages.headers import encode_request
+from kafkaframes.partition.stretch import Stretch
+from kafkaframes.records.build import build_end_transaction, build_records
+
+IDS = [f"{number:032x}" for number in range(1, 100)]
+PRODUCE, FETCH = message("ProduceRequest"), message("FetchRequest")
+PRODUCE_VERSIONS, FETCH_VERSIONS = range(14), range(4, 19)
+
+
+def batch(count=1, *, value=b"v", **fields):
+    columns = {"key": [b"k"] * count, "value": [value] * count, "timestamp": [BEGAN_MS + row for row in range(count)]}
+    return build_records(columns, batch_bytes=1 << 24, **fields)
+
+
+class OnlyOrders(EverybodyMay):
+    """An authorizer that knows one topic."""
+
+    def allows(self, session, operation, resource, name):
+        return name == "orders"
+
+
+def opened(data_dir=None, *, access=None, **config):
+    """A broker with the same topics, ids, records and clock each time."""
+    from uuid import UUID
+
+    ids = iter(IDS)
+    state = open_broker(
+        data_dir=data_dir,
+        clock=Clock(source=lambda: BEGAN_MS, is_frozen=True),
+        settings=BrokerSettings({key.replace("_", "."): str(value) for key, value in config.items()}),
+        nodes=Nodes({1: Node(1), 2: Node(2)}),
+        new_id=lambda: UUID(next(ids)),
+        access=access,
+    )
+    state.create_topic("orders", 3)
+    state.create_topic("stamped", 1, {"message.timestamp.type": "LogAppendTime"})
+    state.create_topic("small", 1, {"max.message.bytes": "100"})
+    state.create_topic("compact", 1, {"cleanup.policy": "compact"})
+    for topic in state.topics.values():
+        for partition in topic.partitions:
+            partition.leader_id = 1
+    state.topics["orders"].partitions[2].leader_id = 2
+    log = state.topics["orders"].partitions[1].log
+    for number in range(6):
+        log.append_as_leader(batch(3, value=b"%d" % number * 100), leader_epoch=0, now_ms=BEGAN_MS)
+    producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    log.append_as_leader(batch(2, **producer), leader_epoch=0, now_ms=BEGAN_MS)
+    end = build_end_transaction(0, commit=False, timestamp=BEGAN_MS, producer_id=7, producer_epoch=0)
+    log.append_as_leader(end, leader_epoch=0, now_ms=BEGAN_MS, origin="COORDINATOR")
+    log.update_high_watermark(log.log_end_offset)
+    return state
+
+
+def contents(state):
+    """What every log holds, and where it ends."""
+    return {
+        str(partition.topic_partition): (
+            partition.log.log_end_offset,
+            partition.log.high_watermark,
+            partition.log.read(0, max_bytes=1 << 24, isolation="log_end").records,
+        )
+        for partition in state.partitions()
+    }
+
+
+class Pair:
+    """Two brokers with the same history: one is asked by the short way first, the other one by the dispatcher only."""
+
+    def __init__(self, **how):
+        data_dir = how.pop("data_dir", None)
+        places = (None, None) if data_dir is None else (str(data_dir / "short"), str(data_dir / "long"))
+        self.quick, self.plain = (opened(place, **how) for place in places)
+        self.short = ShortWay(Dispatcher(self.quick))
+        self.dispatchers = Dispatcher(self.quick), Dispatcher(self.plain)
+
+    def ask(self, frame, *, sends_files=False):
+        """Ask both; return whether the short way knew the answer, and the answer."""
+        session = Session(sends_files=sends_files)
+        found = self.short(memoryview(frame), session)
+        quick = joined(found) if found is not None else long_answer(self.dispatchers[0], frame, self.quick)
+        plain = long_answer(self.dispatchers[1], frame, self.plain)
+        assert quick == plain
+        assert contents(self.quick) == contents(self.plain)
+        return found is not None, quick
+
+
+def joined(buffers):
+    return b"".join(map(bytes, buffers))
+
+
+def long_answer(dispatcher, frame, state):
+    """What the dispatcher answers; None for nothing, "closed" where the connection is closed."""
+    try:
+        request = dispatcher.request_of(frame, Session())
+        answer = dispatcher.answer(request)
+        if isinstance(answer, Later):
+            if not answer.is_done:
+                state.waits.advance(60)
+            answer = answer.answer
+    except CloseConnection:
+        return "closed"
+    return None if answer is None else joined(dispatcher.encode(request, answer))
+
+
+def produce_frame(version, topics, *, acks=-1, client_id="me", header_tags=(), **fields):
+    rows = []
+    for name, partitions in topics:
+        made = [PRODUCE.PartitionProduceData(index=index, records=records) for index, records in partitions]
+        rows.append(PRODUCE.TopicProduceData(**named(name, version), partition_data=made))
+    body = PRODUCE(acks=acks, timeout_ms=1000, topic_data=rows, **fields)
+    return encode_request(body, version, correlation_id=9, client_id=client_id, header_tags=list(header_tags))
+
+
+def named(name, version, *, field="name"):
+    """The topic's name, or its id from version 13 on."""
+    from uuid import UUID
+
+    if version < 13:
+        return {field: name}
+    known = ["orders", "stamped", "small", "compact"]
+    return {"topic_id": UUID(IDS[known.index(name) + 1] if name in known else IDS[50])}
+
+
+def fetch_frame(version, topics, *, max_wait_ms=0, client_id="me", **fields):
+    rows = []
+    for name, partitions in topics:
+        made = []
+        for index, offset, *more in partitions:
+            given = {"partition_max_bytes": 1 << 20, **(more[0] if more else {})}
+            kept = {key: value for key, value in given.items() if exists(key, version)}
+            made.append(FETCH.FetchPartition(partition=index, fetch_offset=offset, **kept))
+        rows.append(FETCH.FetchTopic(**named(name, version, field="topic"), partitions=made))
+    given = {"max_bytes": 1 << 20, "min_bytes": 1, "session_epoch": -1, **fields}
+    kept = {key: value for key, value in given.items() if exists(key, version)}
+    return encode_request(
+        FETCH(max_wait_ms=max_wait_ms, topics=rows, **kept), version, correlation_id=9, client_id=client_id
+    )
+
+
+def exists(key, version):
+    first = {
+        "session_epoch": 7,
+        "session_id": 7,
+        "current_leader_epoch": 9,
+        "last_fetched_epoch": 12,
+        "log_start_offset": 5,
+    }
+    first |= {"forgotten_topics_data": 7, "rack_id": 11}
+    return version >= first.get(key, 0)
+
+
+def of_format(version, count=2, **fields):
+    """Records as a version carries them."""
+    return batch(count, record_format=min(version, 4) // 2 if version < 3 else 2, **fields)
+
+
+ORDINARY_PRODUCE = {
+    "one batch": lambda v: produce_frame(v, [("orders", [(0, of_format(v))])]),
+    "one acknowledgement": lambda v: produce_frame(v, [("orders", [(0, of_format(v))])], acks=1),
+    "two partitions and topics": lambda v: produce_frame(
+        v, [("orders", [(0, of_format(v)), (1, of_format(v))]), ("stamped", [(0, of_format(v, 1))])]
+    ),
+    "a partition twice": lambda v: produce_frame(v, [("orders", [(0, of_format(v)), (0, of_format(v))])]),
+    "compressed": lambda v: produce_frame(v, [("orders", [(0, of_format(v, 50, codec="gzip"))])]),
+    "no client": lambda v: produce_frame(v, [("orders", [(0, of_format(v))])], client_id=None),
+    "too large": lambda v: produce_frame(v, [("orders", [(0, of_format(v))]), ("small", [(0, of_format(v, 30))])]),
+    "no key in a compacted topic": lambda v: produce_frame(
+        v,
+        [("compact", [(0, build_records({"value": [b"x", b"y"]}, record_format=0 if v < 2 else 1 if v == 2 else 2))])],
+    ),
+    "damaged": lambda v: produce_frame(v, [("orders", [(0, of_format(v)[:-3] + b"xyz"), (1, of_format(v))])]),
+}
+ODD_PRODUCE = {
+    "no acknowledgement": lambda v: produce_frame(v, [("orders", [(0, of_format(v))])], acks=0),
+    "wrong acks": lambda v: produce_frame(v, [("orders", [(0, of_format(v))])], acks=2),
+    "unknown topic": lambda v: produce_frame(v, [("orders", [(0, of_format(v))]), ("unknown", [(0, of_format(v))])]),
+    "unknown partition": lambda v: produce_frame(v, [("orders", [(0, of_format(v)), (9, of_format(v))])]),
+    "negative partition": lambda v: produce_frame(v, [("orders", [(-1, of_format(v))])]),
+    "led elsewhere": lambda v: produce_frame(v, [("orders", [(0, of_format(v)), (2, of_format(v))])]),
+    "no topics": lambda v: produce_frame(v, []),
+    "no partitions": lambda v: produce_frame(v, [("orders", [])]),
+    "null records": lambda v: produce_frame(v, [("orders", [(0, None)])]),
+}
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_produce_is_answered_as_the_dispatcher_answers_it(version):
+    pair = Pair()
+    for name, make in ORDINARY_PRODUCE.items():
+        for _ in range(2):
+            is_short, answer = pair.ask(make(version))
+            assert is_short, name
+            assert answer
+    for name, make in ODD_PRODUCE.items():
+        assert not pair.ask(make(version))[0], name
+
+
+@pytest.mark.parametrize("version", [version for version in PRODUCE_VERSIONS if version >= 3])
+def test_batches_of_producers_and_in_a_wrong_form(version):
+    pair = Pair()
+    known = {"producer_id": 3, "producer_epoch": 0}
+    for sequence, is_right in ((0, True), (2, True), (2, True), (9, False)):
+        records = batch(2, base_sequence=sequence, **known)
+        is_short, _ = pair.ask(produce_frame(version, [("orders", [(0, records)])]))
+        assert is_short, is_right
+    two = batch(1) + batch(1)
+    wrong = [two, two[:-1], b"", b"\x00" * 16, batch(2, record_format=1), batch(1)[:40]]
+    wrong.append(batch(2, base_sequence=0, transactional=True, producer_id=8, producer_epoch=0))
+    if version < 7:
+        wrong.append(batch(9, codec="zstd"))
+    for records in wrong:
+        assert not pair.ask(produce_frame(version, [("orders", [(0, records)])]))[0]
+    assert not pair.ask(produce_frame(version, [("orders", [(0, batch())])], transactional_id="mine"))[0]
+    if version >= 9:
+        assert not pair.ask(produce_frame(version, [("orders", [(0, batch())])], header_tags=[(7, b"x")]))[0]
+
+
+ORDINARY_FETCH = {
+    "one partition": lambda v: fetch_frame(v, [("orders", [(1, 0)])]),
+    "from the middle": lambda v: fetch_frame(v, [("orders", [(1, 7)])]),
+    "little": lambda v: fetch_frame(v, [("orders", [(1, 4, {"partition_max_bytes": 1})])]),
+    "two topics and partitions": lambda v: fetch_frame(v, [("orders", [(1, 3), (0, 0)]), ("stamped", [(0, 0)])]),
+    "limited as a whole": lambda v: fetch_frame(
+        v, [("stamped", [(0, 0)]), ("orders", [(1, 3), (0, 0)])], max_bytes=400
+    ),
+    "the end": lambda v: fetch_frame(v, [("orders", [(0, 0)])]),
+    "committed, nothing there": lambda v: fetch_frame(v, [("orders", [(0, 0)])], isolation_level=1),
+    "the right epoch": lambda v: fetch_frame(
+        v, [("orders", [(1, 0, {"current_leader_epoch": 0, "last_fetched_epoch": 0})])]
+    ),
+    "enough at once": lambda v: fetch_frame(v, [("orders", [(1, 0)])], max_wait_ms=500, min_bytes=10),
+    "nothing wanted": lambda v: fetch_frame(v, [("orders", [(0, 0)])], max_wait_ms=500, min_bytes=0),
+    "a rack": lambda v: fetch_frame(v, [("orders", [(1, 0)])], rack_id="here"),
+    "no client": lambda v: fetch_frame(v, [("orders", [(1, 0)])], client_id=None),
+    "an odd isolation": lambda v: fetch_frame(v, [("orders", [(1, 0)])], isolation_level=5),
+    "negative limits": lambda v: fetch_frame(v, [("orders", [(1, 0, {"partition_max_bytes": -5})])], max_bytes=-1),
+}
+ODD_FETCH = {
+    "aborted transactions": (4, lambda v: fetch_frame(v, [("orders", [(1, 0)])], isolation_level=1)),
+    "not enough": (4, lambda v: fetch_frame(v, [("orders", [(0, 0)])], max_wait_ms=50)),
+    "no such offset": (4, lambda v: fetch_frame(v, [("orders", [(1, 900)])])),
+    "unknown topic": (4, lambda v: fetch_frame(v, [("unknown", [(1, 0)])])),
+    "unknown partition": (4, lambda v: fetch_frame(v, [("orders", [(1, 0), (7, 0)])])),
+    "led elsewhere": (4, lambda v: fetch_frame(v, [("orders", [(2, 0)])])),
+    "a topic twice": (4, lambda v: fetch_frame(v, [("orders", [(1, 0)]), ("orders", [(0, 0)])])),
+    "a partition twice": (4, lambda v: fetch_frame(v, [("orders", [(1, 0), (1, 5)])])),
+    "no topics": (4, lambda v: fetch_frame(v, [])),
+    "no partitions": (4, lambda v: fetch_frame(v, [("orders", [])])),
+    "a new session": (7, lambda v: fetch_frame(v, [("orders", [(1, 0)])], session_epoch=5, session_id=77)),
+    "an old epoch": (9, lambda v: fetch_frame(v, [("orders", [(1, 0, {"current_leader_epoch": 4})])])),
+    "logs that part": (12, lambda v: fetch_frame(v, [("orders", [(1, 0, {"last_fetched_epoch": 3})])])),
+}
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_fetch_is_answered_as_the_dispatcher_answers_it(version):
+    pair = Pair()
+    for name, make in ORDINARY_FETCH.items():
+        is_short, answer = pair.ask(make(version))
+        assert is_short, name
+        assert answer
+    for name, (first, make) in ODD_FETCH.items():
+        if version >= first:
+            assert not pair.ask(make(version))[0], name
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 18])
+def test_long_records_come_from_their_file(tmp_path, version):
+    pair = Pair(data_dir=tmp_path)
+    for state in (pair.quick, pair.plain):
+        log = state.topics["orders"].partitions[0].log
+        for number in range(4):
+            log.append_as_leader(batch(5, value=b"%d" % number * 7000), leader_epoch=0, now_ms=BEGAN_MS)
+        log.update_high_watermark(log.log_end_offset)
+    frame = fetch_frame(version, [("orders", [(0, 0), (1, 0)])])
+    assert pair.ask(frame, sends_files=True)[0]
+    found = pair.short(memoryview(frame), Session(sends_files=True))
+    assert [len(part) for part in found if isinstance(part, Stretch)] == [log.size_bytes]
+    assert log.size_bytes > STRETCH_BYTES
+    assert not any(isinstance(part, Stretch) for part in pair.short(memoryview(frame), Session()))
+    pair.quick.logs.abandon()
+    pair.plain.logs.abandon()
+
+
+def test_what_a_client_may_not_do_is_left_to_the_dispatcher():
+    pair = Pair(access=OnlyOrders())
+    assert pair.ask(produce_frame(9, [("orders", [(0, batch())])]))[0]
+    assert not pair.ask(produce_frame(9, [("stamped", [(0, batch())])]))[0]
+    assert pair.ask(fetch_frame(11, [("orders", [(1, 0)])]))[0]
+    assert not pair.ask(fetch_frame(11, [("stamped", [(0, 0)])]))[0]
+    session = Session(is_authenticated=False)
+    assert pair.short(memoryview(fetch_frame(11, [("orders", [(1, 0)])])), session) is None
+
+
+def test_other_requests_and_versions_are_left_to_the_dispatcher():
+    pair = Pair()
+    for frame in (b"", bytes(9), bytes(10), struct.pack(">hhih", 3, 9, 1, -1), struct.pack(">hhih", 0, 14, 1, -1)):
+        assert pair.short(memoryview(frame), Session()) is None
+    for version in range(4):
+        assert pair.short(memoryview(fetch_frame(version, [("orders", [(1, 0)])])), Session()) is None
+    internal = pair.quick.create_internal("__consumer_offsets")
+    assert internal.is_internal
+    assert pair.short(memoryview(produce_frame(9, [("__consumer_offsets", [(0, batch())])])), Session()) is None
+
+
+CASES = [(0, v, make) for v in PRODUCE_VERSIONS for make in ORDINARY_PRODUCE.values()]
+CASES += [(1, v, make) for v in FETCH_VERSIONS for make in ORDINARY_FETCH.values()]
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_hostile_bytes_are_answered_as_the_dispatcher_answers_them(part):
+    pair, rng = Pair(), random.Random(part)
+    for _ in range(250):
+        _, version, make = rng.choice(CASES)
+        raw = bytearray(make(version))
+        for _ in range(rng.choice((1, 1, 2, 6))):
+            # near the front, where lengths and counts are, more often than in records
+            raw[rng.randrange(8, min(len(raw), rng.choice((40, 90, len(raw)))))] = rng.choice(
+                (0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256))
+            )
+        if rng.random() < 0.3:
+            raw = raw[: rng.randrange(len(raw))]
+        elif rng.random() < 0.1:
+            raw += b"behind"
+        if len(raw) >= 10:
+            pair.ask(bytes(raw))
+
+
+@given(case=st.sampled_from(CASES), cut=st.integers(0, 400))
+def test_every_request_that_ends_early_is_no_ordinary_one(case, cut):
+    _, version, make = case
+    raw = make(version)
+    assert EMPTY.short(memoryview(raw)[: max(len(raw) - 1 - cut, 0)], Session()) is None
+
+
+EMPTY = Pair()
