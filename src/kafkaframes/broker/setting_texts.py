@@ -56,6 +56,8 @@ _OF_BROKERS: Mapping[str, str] = {
     "group.consumer.assignors": "The assignors of consumer groups (KIP-848).",
     "group.consumer.heartbeat.interval.ms": "How often members of consumer groups (KIP-848) send heartbeats.",
     "group.consumer.max.size": "How many members a consumer group (KIP-848) has at most.",
+    "group.consumer.migration.policy": "Which groups with members change their protocol: disabled, upgrade, downgrade, "
+    "or bidirectional.",
     "group.consumer.session.timeout.ms": "After how long a silent member leaves its consumer group (KIP-848).",
     "group.coordinator.rebalance.protocols": "The protocols of groups.",
     "group.initial.rebalance.delay.ms": "How long the first member of a classic group waits for others.",

@@ -35,6 +35,7 @@ DEFAULTS: Mapping[str, str] = {
     "group.consumer.heartbeat.interval.ms": "5000",
     "group.consumer.session.timeout.ms": "45000",
     "group.consumer.max.size": "2147483647",
+    "group.consumer.migration.policy": "bidirectional",
     "offset.metadata.max.bytes": "4096",
     "offsets.retention.minutes": "10080",
     "offsets.topic.num.partitions": "1",  # Kafka's 50: one node needs no more

@@ -19,7 +19,7 @@ from kafkaframes.broker.groups.refusal import RefusedError
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 
-_CONSUMER_MEMBER = 1
+_CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -75,7 +75,7 @@ def _member(request: Request, broker: BrokerState, group: ConsumerGroup, member:
         subscribed_topic_regex=member.regex or "",
         assignment=assignment(member.assigned),
         target_assignment=assignment(group.targets.get(member.member_id, NOTHING)),
-        member_type=_CONSUMER_MEMBER,
+        member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     )
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 from uuid import UUID
 
 from kafkaframes.broker.groups import refusal
@@ -33,6 +33,22 @@ class MemberState(IntEnum):
     UNRELEASED_PARTITIONS = 2
 
 
+class ClassicFacts(NamedTuple):
+    """What a member of a consumer group is known by that speaks the classic protocol.
+
+    Attributes:
+        protocols: name and metadata of each, in the member's order.
+    """
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of its protocols."""
+        return frozenset(name for name, _ in self.protocols)
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
     """One member; a value, so that a heartbeat that fails leaves no trace.
@@ -43,6 +59,7 @@ class ConsumerMember:
         assignor: the one that it asks for; None for the group's.
         epoch, previous_epoch: of the assignment that it has, and that it had; -2 of a static member that is away.
         assigned: what it has, or may take; ``revoking``: what it is to give up.
+        classic: of a member that speaks the classic protocol; None of one that speaks the group's.
     """
 
     member_id: str
@@ -59,6 +76,7 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: Assigned = NOTHING
     revoking: Assigned = NOTHING
+    classic: ClassicFacts | None = None
 
     def same_subscription(self, other: ConsumerMember) -> bool:
         """Whether nothing that its record holds is different."""
@@ -164,6 +182,11 @@ class ConsumerGroup:
         """Whether a member reads the topic."""
         return any(topic in self.topics_of(one) for one in self.members.values())
 
+    def supports(self, protocol_type: str, names: frozenset[str]) -> bool:
+        """Whether somebody may join who speaks these classic protocols: all such members have one in common."""
+        others = [one.classic.names for one in self.members.values() if one.classic is not None]
+        return protocol_type == "consumer" and bool(names.intersection(*others))
+
     def taken_by_others(self, member_id: str) -> Assigned:
         """Return what the other members have, or are still to give up."""
         found: set[Partition] = set()
@@ -232,7 +255,7 @@ class ConsumerGroup:
         if transactional and who.generation == _NONE and not who.member_id and who.instance_id is None:
             return
         member = self.member(who.member_id, None)
-        if not transactional and not who.knows_epochs:
+        if not transactional and not who.knows_epochs and member.classic is None:
             raise RefusedError(refusal.UNSUPPORTED_VERSION)
         self._check_epoch(member, who.generation)
 
@@ -248,6 +271,8 @@ class ConsumerGroup:
     @staticmethod
     def _check_epoch(member: ConsumerMember, epoch: int) -> None:
         if epoch != member.epoch:
+            if member.classic is not None:
+                raise RefusedError(refusal.ILLEGAL_GENERATION)
             reason = f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}."
             raise RefusedError(refusal.STALE_MEMBER_EPOCH, reason)
 

@@ -21,6 +21,7 @@ from kafkaframes.broker.groups.consumer import (
     LEAVE_STATIC,
     NOTHING,
     Assigned,
+    ClassicFacts,
     ConsumerGroup,
     ConsumerMember,
     MemberState,
@@ -51,6 +52,7 @@ class Beat(NamedTuple):
     Attributes:
         epoch: 0 to join, -1 to leave, -2 of a static member that will come back.
         owned: the partitions that it has.
+        classic: it was a JoinGroup: the member speaks the classic protocol.
     """
 
     group_id: str
@@ -65,6 +67,7 @@ class Beat(NamedTuple):
     owned: Assigned | None = None
     client_id: str = ""
     client_host: str = ""
+    classic: ClassicFacts | None = None
 
 
 class Beaten(NamedTuple):
@@ -93,12 +96,14 @@ class ConsumerGroups:
 
     Attributes:
         write: puts a group's records into the log.
+        on_leave: asked before a member is removed; it returns True where it did so itself, by a downgrade.
     """
 
     clock: Clock
     settings: GroupSettings
     write: Callable[[str, Sequence[Record]], None]
     topics: Topics
+    on_leave: Callable[[ConsumerGroup, str], bool] | None = None
 
     # ---------------------------------------------------------------------------------------------- the request
 
@@ -134,7 +139,7 @@ class ConsumerGroups:
         if plan.records:
             self.write(group.group_id, plan.records)
         self._apply(group, plan, moved, replaced)
-        self._watch(group, moved)
+        self.watch(group, moved)
         is_full = beat.rebalance_timeout_ms != _NONE and beat.owned is not None
         is_full = is_full and (beat.topics is not None or beat.regex is not None)
         tells = beat.epoch == 0 or is_full or old is None or moved.assigned != old.assigned
@@ -159,7 +164,7 @@ class ConsumerGroups:
         if beat.epoch != 0 or known is None or known == beat.member_id:
             return None
         member = group.members[known]
-        if member.epoch != LEAVE_STATIC:
+        if member.epoch != LEAVE_STATIC and member.classic is None and beat.classic is None:
             reason = (
                 f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the"
                 f" instance id is owned by {known} member."
@@ -281,11 +286,17 @@ class ConsumerGroups:
             self.write(group.group_id, [rows.current_record(group.group_id, away)])
             group.put(away)
             return Beaten(member.member_id, LEAVE_STATIC)
-        self._fence(group, member.member_id)
+        self.fence(group, member.member_id)
         return Beaten(member.member_id, LEAVE)
 
-    def _fence(self, group: ConsumerGroup, member_id: str) -> None:
-        """Remove a member; the others get what it had with their next heartbeats."""
+    def fence(self, group: ConsumerGroup, member_id: str) -> None:
+        """Remove a member; the others get what it had with their next heartbeats.
+
+        Raises:
+            KafkaframesError: the log did not take it.
+        """
+        if self.on_leave is not None and self.on_leave(group, member_id):
+            return
         left = {key: one for key, one in group.members.items() if key != member_id}
         unused = group.regexes.keys() - {one.regex for one in left.values()}
         names = _all_topics(left.values(), group.regexes)
@@ -299,13 +310,16 @@ class ConsumerGroups:
 
     # ---------------------------------------------------------------------------------------------- time
 
-    def _watch(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+    def watch(self, group: ConsumerGroup, member: ConsumerMember, *, keeps_rebalance: bool = False) -> None:
         """Begin the member's session anew, and its time to give up what it must."""
         key = member.member_id
         if key in group.sessions:
             group.sessions[key].cancel()
-        timeout_ms = self.settings.consumer_session_timeout_ms
-        group.sessions[key] = self.clock.call_later(timeout_ms, lambda: self._expire(group, key))
+        classic = member.classic
+        timeout_ms = self.settings.consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
+        group.sessions[key] = self.clock.call_later(timeout_ms, lambda: self.expire(group, key))
+        if keeps_rebalance:
+            return
         if member.state is not MemberState.UNREVOKED_PARTITIONS:
             timer = group.rebalances.pop(key, None)
             if timer is not None:
@@ -317,20 +331,21 @@ class ConsumerGroups:
             )
             group.rebalances[key] = timer
 
-    def _expire(self, group: ConsumerGroup, member_id: str) -> None:
+    def expire(self, group: ConsumerGroup, member_id: str) -> None:
+        """Give a member up that was not heard of in time."""
         if member_id in group.members:
             with suppress(KafkaframesError):  # the log is not there; the member is given up when it is heard of again
-                self._fence(group, member_id)
+                self.fence(group, member_id)
 
     def _expire_rebalance(self, group: ConsumerGroup, member_id: str, epoch: int) -> None:
         member = group.members.get(member_id)
         if member is not None and member.epoch == epoch and member.state is MemberState.UNREVOKED_PARTITIONS:
-            self._expire(group, member_id)
+            self.expire(group, member_id)
 
     def revive(self, group: ConsumerGroup) -> None:
         """Expect the members of a group that was read from the log to be heard of."""
         for member in list(group.members.values()):
-            self._watch(group, member)
+            self.watch(group, member)
 
 
 def hash_of_topics(topics: Topics, names: Iterable[str]) -> int:
@@ -388,7 +403,7 @@ def _subscribed(member: ConsumerMember, beat: Beat) -> ConsumerMember:
     given = {name: value for name, value in changes.items() if value is not None}
     if beat.regex is not None:
         given["regex"] = beat.regex or None
-    return replace(member, **given)
+    return replace(member, classic=beat.classic, **given)
 
 
 def _asks_for_others(old: ConsumerMember | None, new: ConsumerMember) -> bool:

@@ -11,7 +11,14 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
-from kafkaframes.broker.groups.consumer import Assigned, ConsumerGroup, ConsumerMember, MemberState, by_topic
+from kafkaframes.broker.groups.consumer import (
+    Assigned,
+    ClassicFacts,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    by_topic,
+)
 from kafkaframes.broker.groups.ports import Record
 from kafkaframes.messages import message
 from kafkaframes.messages.envelopes import CoordinatorRecord, encode_coordinator_record
@@ -47,8 +54,17 @@ def member_record(group_id: str, member: ConsumerMember) -> Record:
             "subscribed_topic_regex": member.regex or "",
             "rebalance_timeout_ms": member.rebalance_timeout_ms,
             "server_assignor": member.assignor,
+            "classic_member_metadata": _classic_struct(member.classic),
         },
     )
+
+
+def _classic_struct(classic: ClassicFacts | None) -> Any:
+    if classic is None:
+        return None
+    made: Any = message("ConsumerGroupMemberMetadataValue")
+    rows = [made.ClassicProtocol(name=name, metadata=data) for name, data in classic.protocols]
+    return made.ClassicMemberMetadata(session_timeout_ms=classic.session_timeout_ms, supported_protocols=rows)
 
 
 def target_epoch_record(group_id: str, epoch: int | None, now_ms: int = 0) -> Record:
@@ -100,6 +116,15 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
     ]
 
 
+def group_records(group: ConsumerGroup, now_ms: int) -> list[Record]:
+    """Return the records of a group as it stands, for one that was of another kind before."""
+    rows = [member_record(group.group_id, one) for one in group.members.values()]
+    rows.append(epoch_record(group.group_id, group.epoch, group.metadata_hash))
+    rows += [target_record(group.group_id, member_id, target) for member_id, target in group.targets.items()]
+    rows.append(target_epoch_record(group.group_id, group.assignment_epoch, now_ms))
+    return rows + [current_record(group.group_id, one) for one in group.members.values()]
+
+
 def group_tombstones(group: ConsumerGroup) -> list[Record]:
     """Return the records that end a group."""
     rows = [row for member_id in group.members for row in member_tombstones(group.group_id, member_id)]
@@ -149,6 +174,7 @@ _SUBSCRIPTION: Final = (
     "regex",
     "rebalance_timeout_ms",
     "assignor",
+    "classic",
 )
 
 
@@ -163,6 +189,15 @@ def _subscribed(member: ConsumerMember, value: Any) -> ConsumerMember:
         regex=value.subscribed_topic_regex or None,
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         assignor=value.server_assignor,
+        classic=_classic_facts(value.classic_member_metadata),
+    )
+
+
+def _classic_facts(struct: Any) -> ClassicFacts | None:
+    if struct is None:
+        return None
+    return ClassicFacts(
+        struct.session_timeout_ms, tuple((one.name, one.metadata) for one in struct.supported_protocols)
     )
 
 

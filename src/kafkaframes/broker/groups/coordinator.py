@@ -13,14 +13,16 @@ from typing import Any, NamedTuple, Protocol
 
 from kafkaframes.broker.groups import consumer_records, records, refusal, share_records
 from kafkaframes.broker.groups.classic import ClassicGroup, GroupState, JoinResult, SyncResult
+from kafkaframes.broker.groups.classic_members import ClassicMembers
 from kafkaframes.broker.groups.commits import Commits, Offset, Producer
 from kafkaframes.broker.groups.consumer import ConsumerGroup
 from kafkaframes.broker.groups.consumer_protocol import Beat, Beaten, ConsumerGroups, Topics, check
 from kafkaframes.broker.groups.membership import Committer, Group
+from kafkaframes.broker.groups.migration import classic_group_of, consumer_group_of
 from kafkaframes.broker.groups.ports import Clock, CoordinatorLog, Record
 from kafkaframes.broker.groups.rebalance import Join, Leaving, Rebalances, Sync
 from kafkaframes.broker.groups.refusal import RefusedError
-from kafkaframes.broker.groups.settings import GroupSettings
+from kafkaframes.broker.groups.settings import DOWNGRADES, UPGRADES, GroupSettings
 from kafkaframes.broker.groups.share import ShareGroup
 from kafkaframes.broker.groups.share_protocol import ShareBeat, ShareGroups
 from kafkaframes.broker.groups.share_protocol import check as check_share
@@ -114,11 +116,13 @@ class GroupCoordinator:
     classic: Rebalances = field(init=False)
     consumer: ConsumerGroups = field(init=False)
     share: ShareGroups = field(init=False)
+    classic_members: ClassicMembers = field(init=False)
 
     def __post_init__(self) -> None:
         self.commits = Commits(self.clock, self.settings, self.groups, self.write, lambda: self.log.partitions)
         self.classic = Rebalances(self.clock, self.settings, self.write, self.new_id)
-        self.consumer = ConsumerGroups(self.clock, self.settings, self.write, self.topics)
+        self.consumer = ConsumerGroups(self.clock, self.settings, self.write, self.topics, self._downgrade)
+        self.classic_members = ClassicMembers(self.consumer, self.new_id)
         self.share = ShareGroups(self.clock, self.settings, self.write, self.topics)
         self._expire_later()
 
@@ -162,6 +166,10 @@ class GroupCoordinator:
             group = ClassicGroup(request.group_id, since_ms=self.clock.now_ms)
             self.write(request.group_id, [*before, records.empty_group_record(group)])
             self._replace(group)
+        if isinstance(group, ConsumerGroup):
+            reply(self.classic_members.join(group, request))
+            self._downgrade(group)  # its last member of the consumer protocol may have come back with the classic one
+            return
         if not isinstance(group, ClassicGroup):
             reply(JoinResult(refusal.INCONSISTENT_GROUP_PROTOCOL, ""))
             return
@@ -173,6 +181,9 @@ class GroupCoordinator:
             reply(SyncResult(refusal.INVALID_GROUP_ID))
             return
         group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            reply(self.classic_members.sync(group, request))
+            return
         if not isinstance(group, ClassicGroup):
             reply(SyncResult(refusal.UNKNOWN_MEMBER_ID))
             return
@@ -183,9 +194,11 @@ class GroupCoordinator:
         if not group_id:
             return refusal.INVALID_GROUP_ID
         group = self.groups.get(group_id)
-        if not isinstance(group, ClassicGroup):
-            return refusal.UNKNOWN_MEMBER_ID
         try:
+            if isinstance(group, ConsumerGroup):
+                return self.classic_members.heartbeat(group, member_id, instance_id, generation)
+            if not isinstance(group, ClassicGroup):
+                return refusal.UNKNOWN_MEMBER_ID
             return self.classic.heartbeat(group, member_id, instance_id, generation)
         except RefusedError as refused:
             return refused.code
@@ -195,10 +208,13 @@ class GroupCoordinator:
 
         Raises:
             RefusedError: the group id is empty.
+            KafkaframesError: the log did not take it.
         """
         if not group_id:
             raise RefusedError(refusal.INVALID_GROUP_ID)
         group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return self.classic_members.leave(group, leaving)
         if not isinstance(group, ClassicGroup):
             return [refusal.UNKNOWN_MEMBER_ID] * len(leaving)
         return self.classic.leave(group, leaving)
@@ -220,9 +236,8 @@ class GroupCoordinator:
             beat = beat._replace(member_id=self.new_id())
         group = self.groups.get(beat.group_id)
         before: list[Record] = []
-        if beat.epoch == 0 and (group is None or (isinstance(group, ClassicGroup) and group.is_empty)):
-            before = [] if group is None else self._tombstones(group)
-            group = ConsumerGroup(beat.group_id)
+        if beat.epoch == 0 and (group is None or isinstance(group, ClassicGroup)):
+            group, before = self._consumer_group_for(beat.group_id, group)
         if group is None:
             raise RefusedError(refusal.GROUP_ID_NOT_FOUND, f"Consumer group {beat.group_id} not found.")
         if not isinstance(group, ConsumerGroup):
@@ -233,6 +248,45 @@ class GroupCoordinator:
         if self.groups.get(beat.group_id) is not group:
             self._replace(group)
         return answer
+
+    def _consumer_group_for(self, group_id: str, old: ClassicGroup | None) -> tuple[Group | None, list[Record]]:
+        """Return the group that a member joins by the consumer protocol, and the records that make it one.
+
+        A classic group with members is converted where the policy allows it and its members are consumers.
+        """
+        if old is None:
+            return ConsumerGroup(group_id), []
+        before = self._tombstones(old)
+        if old.is_empty:
+            return ConsumerGroup(group_id), before
+        fits = len(old.members) <= self.settings.consumer_max_size and old.uses_consumer_protocol
+        if self.settings.consumer_migration_policy not in UPGRADES or not fits or not old.members:
+            return old, []
+        try:
+            group = consumer_group_of(old, self.topics)
+        except DecodeError:
+            return old, []
+        return group, before + consumer_records.group_records(group, self.clock.now_ms)
+
+    def _downgrade(self, group: ConsumerGroup, leaving: str | None = None) -> bool:
+        """Make a classic group of a consumer group of which, without a member, all speak the classic protocol.
+
+        Raises:
+            KafkaframesError: the log did not take it; nothing has changed.
+        """
+        left = [one for one in group.members.values() if one.member_id != leaving]
+        gone = group.members.get(leaving) if leaving is not None else None
+        if not left or any(one.classic is None for one in left) or (gone is not None and gone.classic is not None):
+            return False
+        if self.settings.consumer_migration_policy not in DOWNGRADES or len(left) > self.settings.max_size:
+            return False
+        made = classic_group_of(group, frozenset({leaving or ""}), self.topics, self.clock.now_ms)
+        assignments = {one.member_id: one.assignment for one in made.members.values()}
+        rows = [*consumer_records.group_tombstones(group), records.group_record(made, assignments)]
+        self.write(group.group_id, rows)
+        self._replace(made)
+        self.classic.take_over(made)
+        return True
 
     def consumer_group(self, group_id: str) -> ConsumerGroup:
         """Return a consumer group, for ConsumerGroupDescribe.
@@ -283,6 +337,9 @@ class GroupCoordinator:
         if old is not None:
             old.stop_timers()
         self.groups[group.group_id] = group
+        if isinstance(old, ClassicGroup) and isinstance(group, ConsumerGroup):
+            self.classic.give_up(old)
+            self.consumer.revive(group)
 
     # ---------------------------------------------------------------------------------------------- offsets
 
@@ -301,6 +358,8 @@ class GroupCoordinator:
             member = group.members.get(who.member_id)
             if member is not None:
                 self.classic.keep_alive(group, member)
+        elif isinstance(group, ConsumerGroup):
+            self.classic_members.keep_alive(group, who.member_id)
         return codes
 
     def end_transaction(self, partition: int, producer_id: int, *, commit: bool) -> None:

@@ -412,6 +412,17 @@ class Rebalances:
                 return refused.code
         return refusal.NONE
 
+    def take_over(self, group: ClassicGroup) -> None:
+        """Begin a rebalance of a group that was a consumer group until now."""
+        self.revive(group)
+        self._prepare(group)
+
+    def give_up(self, group: ClassicGroup) -> None:
+        """Tell who waits for an answer to join again: the group becomes a consumer group."""
+        for member in list(group.members.values()):
+            member.answer_join(JoinResult(refusal.REBALANCE_IN_PROGRESS, member.member_id))
+            member.answer_sync(SyncResult(refusal.REBALANCE_IN_PROGRESS))
+
     def revive(self, group: ClassicGroup) -> None:
         """Expect the members of a group that was read from the log to be heard of."""
         for member in group.members.values():

@@ -29,6 +29,12 @@ CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
+_POLICY: Final = "group.consumer.migration.policy"
+UPGRADES: Final = frozenset({"upgrade", "bidirectional"})
+DOWNGRADES: Final = frozenset({"downgrade", "bidirectional"})
+POLICIES: Final = UPGRADES | DOWNGRADES | {"disabled"}
+
+
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
     """Settings of the group coordinator; the defaults are Kafka's but for the initial delay.
@@ -36,6 +42,8 @@ class GroupSettings:
     Attributes:
         initial_rebalance_delay_ms: how long a new group waits for more members; Kafka's is 3000, which every test and
             every short program would wait for.
+        consumer_migration_policy: which conversions of groups with members are allowed: ``disabled``, ``upgrade``,
+            ``downgrade`` or ``bidirectional``.
         new_member_join_timeout_ms: how long a new member's JoinGroup may be parked (an internal setting of Kafka's).
     """
 
@@ -53,6 +61,7 @@ class GroupSettings:
     share_session_timeout_ms: int = 45_000
     share_heartbeat_interval_ms: int = 5_000
     share_max_size: int = 200
+    consumer_migration_policy: str = "bidirectional"
 
     @property
     def offsets_retention_ms(self) -> int:
@@ -67,9 +76,12 @@ class GroupSettings:
             text: a setting by Kafka's name; empty where nothing is known of it.
 
         Raises:
-            OptionError: a value is no whole number.
+            OptionError: a value is no whole number, or no policy.
         """
-        return cls(**numbers_of_config(CONFIG_NAMES, text))
+        policy = (text(_POLICY) or "bidirectional").lower()
+        if policy not in POLICIES:
+            raise OptionError(f"{_POLICY} is {', '.join(sorted(POLICIES))}, not {policy!r}")
+        return cls(consumer_migration_policy=policy, **numbers_of_config(CONFIG_NAMES, text))
 
 
 def numbers_of_config(names: Mapping[str, str], text: Callable[[str], str]) -> dict[str, int]:

@@ -603,14 +603,16 @@ public class ClientProbe {
         check("configs of groups", () -> {
             ConfigResource group = new ConfigResource(ConfigResource.Type.GROUP, "g");
             get(admin.incrementalAlterConfigs(Map.of(group, List.of(new AlterConfigOp(new ConfigEntry("consumer.session.timeout.ms", "50000"), AlterConfigOp.OpType.SET)))).all());
-            ConfigEntry found = get(admin.describeConfigs(List.of(group)).all()).get(group).get("consumer.session.timeout.ms");
-            same(found.value(), "50000");
-            same(found.source(), ConfigEntry.ConfigSource.DYNAMIC_GROUP_CONFIG);
+            eventually(() -> {
+                ConfigEntry found = get(admin.describeConfigs(List.of(group)).all()).get(group).get("consumer.session.timeout.ms");
+                same(found.value(), "50000");
+                same(found.source(), ConfigEntry.ConfigSource.DYNAMIC_GROUP_CONFIG);
+            });
         });
         check("configs of client metrics", () -> {
             ConfigResource metrics = new ConfigResource(ConfigResource.Type.CLIENT_METRICS, "m");
             get(admin.incrementalAlterConfigs(Map.of(metrics, List.of(new AlterConfigOp(new ConfigEntry("interval.ms", "60000"), AlterConfigOp.OpType.SET)))).all());
-            same(get(admin.describeConfigs(List.of(metrics)).all()).get(metrics).get("interval.ms").value(), "60000");
+            eventually(() -> same(get(admin.describeConfigs(List.of(metrics)).all()).get(metrics).get("interval.ms").value(), "60000"));
             want(get(admin.listConfigResources(Set.of(ConfigResource.Type.CLIENT_METRICS), new ListConfigResourcesOptions()).all()).contains(metrics), "not listed");
         });
         check("configs of loggers", () -> {
