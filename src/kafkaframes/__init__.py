@@ -1,8 +1,8 @@
 """Kafka's bytes as DataFrames: every protocol message and record format, in Python and on Spark."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from kafkaframes import spark
 from kafkaframes.doors import (
     apis,
     build_records,
@@ -20,10 +20,11 @@ from kafkaframes.doors import (
     restore_log,
     verify_log,
 )
-from kafkaframes.spark.export_log import export_log
 
 if TYPE_CHECKING:
+    from kafkaframes import spark
     from kafkaframes.broker import Broker
+    from kafkaframes.spark.export_log import export_log
 
 __all__ = [
     "Broker",
@@ -49,9 +50,15 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import the embedded broker when it is first asked for: a class, so no thin function can stand for it."""
+    """Import what is large when it is first asked for: the embedded broker, and what stands on Spark."""
     if name == "Broker":
         from kafkaframes.broker import Broker
 
         return Broker
+    if name == "export_log":
+        from kafkaframes.spark.export_log import export_log
+
+        return export_log
+    if name == "spark":
+        return importlib.import_module("kafkaframes.spark")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,9 +1,8 @@
 """The append path: what Kafka's LogValidator checks and changes before records go into a log (KIP-31)."""
 
-from kafkaframes.append.down_convert import DownConverted, down_convert
-from kafkaframes.append.result import Appended
+from kafkaframes.append.doors import down_convert, validate_and_assign
+from kafkaframes.append.result import Appended, DownConverted
 from kafkaframes.append.settings import AppendSettings
-from kafkaframes.append.validator import validate_and_assign
 from kafkaframes.errors import AppendRefusedError, RecordRefusal
 
 __all__ = [

@@ -6,11 +6,10 @@ Aborted data becomes visible: a caller who minds filters it first.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from kafkaframes.append.headers import refuse_corrupt
+from kafkaframes.append.result import DownConverted
 from kafkaframes.append.unreadable import refused_for_damage
 from kafkaframes.errors import AppendRefusedError
 from kafkaframes.records.build import build_batch
@@ -25,31 +24,8 @@ from kafkaframes.records.scan import Batches, as_array, scan_all
 NO_TIMESTAMP, NO_PRODUCER_ID = -1, -1
 
 
-class DownConverted(NamedTuple):
-    """Records in an older format.
-
-    Attributes:
-        records: their bytes; batches that were old enough are as they were.
-        converted: how many records were written anew.
-        lost: what the older format cannot say -> how often it was there (of records or of batches).
-    """
-
-    records: bytes
-    converted: int
-    lost: dict[str, int]
-
-
-def down_convert(records: bytes | bytearray | memoryview, magic: int, *, first_offset: int = 0) -> DownConverted:
-    """Write batches of a later format than ``magic`` (0 or 1) in it; offsets, keys, values and codecs stay.
-
-    Args:
-        records: batches back to back.
-        magic: the format to write.
-        first_offset: records below it may be left out of uncompressed batches, as for a fetch from there.
-
-    Raises:
-        AppendRefusedError: as Kafka refuses: zstd, or records that cannot be read.
-    """
+def convert_down(records: bytes | bytearray | memoryview, magic: int, *, first_offset: int = 0) -> DownConverted:
+    """Convert as ``doors.down_convert`` says."""
     data = as_array(records)
     batches = scan_all(data)
     lost: dict[str, int] = {}

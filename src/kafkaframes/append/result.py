@@ -1,4 +1,4 @@
-"""What an append came to."""
+"""What an append, or a conversion to an older format, came to."""
 
 from __future__ import annotations
 
@@ -29,3 +29,17 @@ class Appended(NamedTuple):
     valid_bytes: int
     recompressed_bytes: int
     kept_bytes: int
+
+
+class DownConverted(NamedTuple):
+    """Records in an older format.
+
+    Attributes:
+        records: their bytes; batches that were old enough are as they were.
+        converted: how many records were written anew.
+        lost: what the older format cannot say -> how often it was there (of records or of batches).
+    """
+
+    records: bytes
+    converted: int
+    lost: dict[str, int]

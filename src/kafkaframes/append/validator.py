@@ -28,7 +28,6 @@ import numpy as np
 
 from kafkaframes.append import patch
 from kafkaframes.append.checks import check
-from kafkaframes.append.fast import take
 from kafkaframes.append.headers import ensure_valid, source_codec
 from kafkaframes.append.result import Appended
 from kafkaframes.append.settings import KEEP, REASSIGN, REJECT, AppendSettings
@@ -47,26 +46,8 @@ NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 
 
-def validate_and_assign(
-    records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings | None = None
-) -> Appended:
-    """Check ``records`` as a broker does that is asked to append them, and give them offsets from ``offset`` on.
-
-    Args:
-        records: batches back to back (the records field of a produce request); a part of a batch at the end is cut.
-        offset: the log end offset.
-        settings: the topic's settings, the clock, and who sends.
-
-    Raises:
-        AppendRefusedError: as Kafka refuses; ``valid_bytes`` says how far the batches are intact.
-    """
-    settings = settings or AppendSettings()
-    appended = take(bytes(records), offset, settings)
-    return validate_closely(records, offset, settings) if appended is None else appended
-
-
 def validate_closely(records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings) -> Appended:
-    """Validate and assign by the general path, whatever the records are; see ``validate_and_assign``."""
+    """Validate and assign by the general path, whatever the records are; see ``doors.validate_and_assign``."""
     data = as_array(records)
     batches = scan_all(data)
     valid = ensure_valid(data, batches)

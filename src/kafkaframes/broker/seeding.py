@@ -8,13 +8,14 @@ from typing import Any
 from kafkaframes.broker.inspection import partition_of
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.files.names import check_topic
-from kafkaframes.records.build import build_records
 
 
 def append_records(
     state: BrokerState, topic: str, records: Sequence[Mapping[str, Any]], partition: int, batch_records: int
 ) -> int:
     """Append as ``Broker.append`` says."""
+    from kafkaframes.records.build import build_records  # Arrow: the first request must not wait for it
+
     if topic not in state.topics:
         check_topic(topic)
         state.create_topic(topic, max(partition + 1, 1))

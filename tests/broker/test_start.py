@@ -1,0 +1,58 @@
+"""What a broker has imported when it answers its first requests: modules are counted, not seconds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+_SCRIPT = """
+import json, socket, struct, sys
+from kafkaframes.broker import Broker
+from kafkaframes.messages import message
+from kafkaframes.messages.headers import encode_request
+
+def large():
+    names = ("pyarrow", "pyspark", "numba", "llvmlite", "pandas", "kafkaframes.spark", "kafkaframes.records.rows")
+    return [name for name in names if name in sys.modules]
+
+def ask(peer, body, version):
+    frame = encode_request(body, version)
+    peer.sendall(struct.pack(">i", len(frame)) + frame)
+    size = struct.unpack(">i", peer.recv(4, socket.MSG_WAITALL))[0]
+    return len(peer.recv(size, socket.MSG_WAITALL)) == size
+
+batch = bytes.fromhex(sys.argv[1])
+produce, fetch, metadata = (message(name + "Request") for name in ("Produce", "Fetch", "Metadata"))
+with Broker(journal=False) as broker, socket.create_connection((broker.host, broker.port), 5) as peer:
+    answered = ask(peer, metadata(topics=[metadata.MetadataRequestTopic(name="orders")]), 9)
+    first = large(), len([name for name in sys.modules if name.startswith("kafkaframes.")]), len(sys.modules)
+    row = produce.PartitionProduceData(index=0, records=batch)
+    topic = produce.TopicProduceData(name="orders", partition_data=[row])
+    answered &= ask(peer, produce(acks=-1, topic_data=[topic]), 9)
+    row = fetch.FetchPartition(partition=0, partition_max_bytes=1 << 20)
+    body = fetch(max_bytes=1 << 20, session_epoch=-1, topics=[fetch.FetchTopic(topic="orders", partitions=[row])])
+    answered &= ask(peer, body, 11)
+    print(json.dumps([answered, *first, large()]))
+"""
+
+
+def test_the_first_requests_wait_for_no_arrow_no_spark_and_no_compiler():
+    from kafkaframes.records.build import build_records
+
+    batch = build_records({"key": [b"k"], "value": [b"v"], "timestamp": [1_700_000_000_000]})
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, batch.hex()], capture_output=True, text=True, timeout=60, check=True
+    )
+    answered, large, ours, all_of_them, later = json.loads(done.stdout)
+    assert answered
+    assert (large, later) == ([], [])
+    assert ours <= 310  # 292 of them, a third are one file for an API each
+    assert all_of_them <= 640
+
+
+def test_the_package_imports_no_spark_before_it_is_asked_for():
+    script = "import kafkaframes, sys; print(sorted(name for name in sys.modules if 'spark' in name))"
+    script += "; print(kafkaframes.spark.__name__, kafkaframes.export_log.__name__)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines() == ["[]", "kafkaframes.spark export_log"]
