@@ -57,7 +57,7 @@ def test_in_place_at_every_version_is_what_a_spec_with_tags_at_that_version_give
         other = class_of(Tagger(cls.spec, before=version, version=version, suffix=False).run())
         values = [make_value(cls, version, seed) for seed in range(3)]
         forms = [value.to_json(version, records="base64") for value in values]
-        cost = measure(columns(api.response, version, *values), None, api.key, version)[FLEXIBLE]
+        cost = measure(columns(api.response, version, *values), None, api.key, version)[0, FLEXIBLE]
         assert cost.before == sum(value.size(version) for value in values)
         assert cost.after == sum(other.from_json(form, version).size(version) for form in forms)
 
@@ -67,7 +67,7 @@ def test_produce_costs_what_kafkas_own_writers_take(partitions, before, after):
     cls = message("ProduceResponse")
     parts = [cls.PartitionProduceResponse(index=number) for number in range(partitions)]
     value = cls(responses=[cls.TopicProduceResponse(name="t" * 10, partition_responses=parts)])
-    cost = measure(columns("ProduceResponse", 11, value), None, 0, 11)[FLEXIBLE]
+    cost = measure(columns("ProduceResponse", 11, value), None, 0, 11)[0, FLEXIBLE]
     assert (cost.before, cost.after) == (before, after)
 
 
@@ -77,27 +77,27 @@ def test_a_message_that_is_set_costs_two_bytes_more_and_three_above_126(length, 
     for text, saved in ((None, 3), ("x" * length, 2 - more)):  # a code that is 0, and a message
         part = cls.PartitionProduceResponse(error_message=text)
         value = cls(responses=[cls.TopicProduceResponse(partition_responses=[part])])
-        assert measure(columns("ProduceResponse", 11, value), None, 0, 11)[FLEXIBLE].saved == saved
+        assert measure(columns("ProduceResponse", 11, value), None, 0, 11)[0, FLEXIBLE].saved == saved
 
 
 def test_the_documents_numbers_for_offset_commit_and_heartbeat():
     """2 bytes for each code that is 0: 100 partitions 200, a heartbeat 2; a set code costs 2 more."""
     heartbeat = message("HeartbeatResponse")
-    cost = measure(columns("HeartbeatResponse", 4, heartbeat(), heartbeat(error_code=27)), None, 12, 4)[FLEXIBLE]
+    cost = measure(columns("HeartbeatResponse", 4, heartbeat(), heartbeat(error_code=27)), None, 12, 4)[0, FLEXIBLE]
     assert (cost.saved, cost.codes, cost.codes_set, cost.break_even) == (0, 2, 1, 0.5)
     parts = [{"partitionIndex": number, "errorCode": 0} for number in range(100)]
     value = message("OffsetCommitResponse").from_json(
         {"throttleTimeMs": 0, "topics": [{"name": "t", "partitions": parts}]}, 9
     )
-    assert measure(columns("OffsetCommitResponse", 9, value), None, 8, 9)[FLEXIBLE].saved == 200
+    assert measure(columns("OffsetCommitResponse", 9, value), None, 8, 9)[0, FLEXIBLE].saved == 200
 
 
 def test_an_inflexible_version_is_counted_apart_and_raised():
     heartbeat = message("HeartbeatResponse")
     found = measure(columns("HeartbeatResponse", 1, heartbeat()), np.array([6]), 12, 1)
-    assert found["inflexible"].saved == 0
-    assert found["inflexible"].mismatched == 0
-    assert found[RAISED].saved == 2
+    assert found[0, "inflexible"].saved == 0
+    assert found[0, "inflexible"].mismatched == 0
+    assert found[0, RAISED].saved == 2
 
 
 @pytest.mark.parametrize(

@@ -164,50 +164,73 @@ def newest_flexible(api_key: int) -> int | None:
     return highest if own_plan(api_key, highest).flexible else None
 
 
-def measure(body: pa.StructArray, wire_bodies: Ints | None, api_key: int, api_version: int) -> dict[str, Cost]:
+def measure(
+    body: pa.StructArray, wire_bodies: Ints | None, api_key: int, api_version: int, clients: Ints | None = None
+) -> dict[tuple[int, str], Cost]:
     """Measure responses of one API and version.
 
     Args:
         body: as columns, all of them whole.
         wire_bodies: size of each body on the wire; None where that is not known (a request log).
         api_key, api_version: of all.
+        clients: a number from 0 on for each response; by default all are one client's, 0.
+
+    Returns:
+        (client, kind) -> what was counted.
     """
     plan = own_plan(api_key, api_version)
-    counted = _counted(body, plan)
-    found: dict[str, Cost] = {}
-    before = _sizes(plan, body)
-    if api_key == API_VERSIONS and wire_bodies is not None:
-        before = wire_bodies  # it may be answered at version 0, and KIP-636 leaves it as it is
-    cost = replace(counted, before=int(before.sum()), after=int(before.sum()))
-    if wire_bodies is not None:
-        cost.wire_known, cost.mismatched = len(body), int((before != wire_bodies).sum())
-    if not plan.flexible:
-        found[INFLEXIBLE] = cost
-        raised = _raised(body, counted, api_key)
-        if raised is not None:
-            found[RAISED] = raised
-        return found
+    owners = np.zeros(len(body), np.int64) if clients is None else clients
+    counted = _counted(body, plan, owners)
+    is_left = api_key == API_VERSIONS  # KIP-636 leaves it as it is, and it may be answered at version 0
+    before = wire_bodies if is_left and wire_bodies is not None else _sizes(plan, body)
     tagged = tagged_plan(api_key, api_version)
-    if tagged is None:  # nothing of it would be a tag: its codes say nothing about the rewrite
-        cost.codes = cost.codes_set = cost.messages = cost.messages_set = 0
-    else:
-        cost.after = int(_sizes(tagged, body).sum())
-    found[FLEXIBLE] = cost
-    return found
+    after = before if tagged is None else _sizes(tagged, body)
+    kind = FLEXIBLE if plan.flexible else INFLEXIBLE
+    found = {(owner, kind): cost for owner, cost in counted.items()}
+    _put_sizes(found, kind, owners, before, after)
+    for owner, differ in _sums(owners, None if wire_bodies is None else before != wire_bodies):
+        found[owner, kind].wire_known, found[owner, kind].mismatched = found[owner, kind].responses, differ
+    if plan.flexible and tagged is None:  # nothing of it would be a tag: its codes say nothing about the rewrite
+        for cost in found.values():
+            cost.codes = cost.codes_set = cost.messages = cost.messages_set = 0
+    return found if plan.flexible else found | _raised(body, counted, api_key, owners)
 
 
-def _raised(body: pa.StructArray, counted: Cost, api_key: int) -> Cost | None:
+def _put_sizes(found: dict[tuple[int, str], Cost], kind: str, owners: Ints, before: Ints, after: Ints) -> None:
+    for (owner, sum_before), (_, sum_after) in zip(_sums(owners, before), _sums(owners, after), strict=True):
+        found[owner, kind].before, found[owner, kind].after = sum_before, sum_after
+
+
+def _sums(owners: Ints, values: Any) -> list[tuple[int, int]]:
+    """Return for each client that is there the sum of its values, which are below 2^53."""
+    if values is None:
+        return []
+    there = np.bincount(owners)
+    sums = np.bincount(owners, weights=values)
+    return [(owner, int(sums[owner])) for owner in np.flatnonzero(there).tolist()]
+
+
+def _raised(
+    body: pa.StructArray, counted: Mapping[int, Cost], api_key: int, owners: Ints
+) -> dict[tuple[int, str], Cost]:
     """Measure the same values at the newest flexible version."""
     newest = newest_flexible(api_key)
     tagged = None if newest is None else tagged_plan(api_key, newest)
     if newest is None or tagged is None:
-        return None
+        return {}
     try:
-        before = int(_sizes(own_plan(api_key, newest), body).sum())
-        after = int(_sizes(tagged, body).sum())
+        before, after = _sizes(own_plan(api_key, newest), body), _sizes(tagged, body)
     except EncodeError:
-        return Cost(unmeasured=len(body))
-    return replace(counted, before=before, after=after)
+        if len(counted) == 1:
+            return {(owner, RAISED): Cost(unmeasured=len(body)) for owner in counted}
+        parts = [(owner, np.flatnonzero(owners == owner)) for owner in counted]
+        found = [
+            _raised(body.take(pa.array(rows)), {owner: counted[owner]}, api_key, owners[rows]) for owner, rows in parts
+        ]
+        return {key: cost for part in found for key, cost in part.items()}
+    raised = {(owner, RAISED): replace(cost) for owner, cost in counted.items()}
+    _put_sizes(raised, RAISED, owners, before, after)
+    return raised
 
 
 def _sizes(plan: MessagePlan, body: pa.StructArray) -> Ints:
@@ -215,26 +238,37 @@ def _sizes(plan: MessagePlan, body: pa.StructArray) -> Ints:
     return np.diff(np.frombuffer(encoded.buffers()[1], np.int32, len(encoded) + 1, encoded.offset * 4)).astype(np.int64)
 
 
-def _counted(body: pa.StructArray, plan: MessagePlan) -> Cost:
-    cost = Cost(responses=len(body))
-    for kind, values in _error_fields(body, plan.root):
+def _counted(body: pa.StructArray, plan: MessagePlan, owners: Ints) -> dict[int, Cost]:
+    """Count responses and their error fields, by client."""
+    found = {owner: Cost(responses=count) for owner, count in _sums(owners, np.ones(len(owners)))}
+    for kind, values, rows in _error_fields(body, plan.root, np.arange(len(body))):
         if kind == "int16":
-            cost.codes += len(values)
-            cost.codes_set += int(np.count_nonzero(values.fill_null(0).to_numpy(zero_copy_only=False)))
+            is_set = values.fill_null(0).to_numpy(zero_copy_only=False) != 0
         else:
-            cost.messages += len(values)
-            cost.messages_set += len(values) - values.null_count
-    return cost
+            is_set = values.is_valid().to_numpy(zero_copy_only=False)
+        for (owner, count), (_, number) in zip(
+            _sums(owners[rows], np.ones(len(rows))), _sums(owners[rows], is_set), strict=True
+        ):
+            cost = found[owner]
+            if kind == "int16":
+                cost.codes, cost.codes_set = cost.codes + count, cost.codes_set + number
+            else:
+                cost.messages, cost.messages_set = cost.messages + count, cost.messages_set + number
+    return found
 
 
-def _error_fields(array: pa.StructArray, plan: StructPlan) -> Iterable[tuple[str, pa.Array]]:
-    """Yield the error codes and messages of responses, near and far."""
+def _error_fields(array: pa.StructArray, plan: StructPlan, rows: Ints) -> Iterable[tuple[str, pa.Array, Ints]]:
+    """Yield the error codes and messages of responses, near and far, and which response each is of."""
     for one in plan.fields:
         if _is_error(one):
-            yield one.type, array.field(one.json_name)
-        elif one.struct is not None:
+            yield one.type, array.field(one.json_name), rows
+        elif one.struct is not None and _has_errors(one.struct):
             child = array.field(one.json_name)
-            yield from _error_fields(child.values if one.array else child, one.struct)
+            if one.array:
+                deeper = np.repeat(rows, np.diff(child.offsets.to_numpy()))
+                yield from _error_fields(child.values, one.struct, deeper)
+            else:
+                yield from _error_fields(child, one.struct, rows)
 
 
 def _is_error(one: FieldPlan) -> bool:

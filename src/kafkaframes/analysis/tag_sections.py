@@ -9,7 +9,7 @@ Messages as columns in, bytes out. Three headers before the value of a tagged fi
   type cannot skip the field, which is why it was rejected; that cost is not one of bytes.
 
 Exact: the value of each tagged field is encoded again, and a section within a tagged field shortens the length that
-stands before it. Sizes are of bodies; the tag section of their headers is not measured.
+stands before it. A message may be a body, or a frame: header and body (``messages.framed``), each with its sections.
 """
 
 from __future__ import annotations

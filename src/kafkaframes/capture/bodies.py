@@ -167,6 +167,7 @@ class Decoded:
         if trimmed is not None:
             found = columns(trimmed, api_key, api_version)
         self.errors: pa.Array = found.field("_error")
+        self.frames: pa.StructArray = found  # header and body
         self.body: pa.StructArray = found.field("body")
         self.count = len(starts) - 1
 

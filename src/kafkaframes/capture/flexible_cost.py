@@ -15,7 +15,9 @@ from kafkaframes.capture.bodies import REQUEST, RESPONSE, Decoded, is_known
 from kafkaframes.capture.request_log import log_rows
 from kafkaframes.capture.wire_cost import Task, captured_calls, logs_of, with_records
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.messages.headers import body_class
+from kafkaframes.messages.framed import frame_plan, request_columns, response_columns
+from kafkaframes.messages.headers import body_class, encode_request, encode_response
+from kafkaframes.messages.objects import Message
 from kafkaframes.messages.plan import MessagePlan
 
 
@@ -39,10 +41,10 @@ def measure_flexible(task: Task) -> list[tuple[Group, Layouts]]:
 
 
 def measure_tag_sections(task: Task) -> list[tuple[Group, TagSections]]:
-    """Measure the tag sections of the requests and responses of a task's share."""
+    """Measure the tag sections of the requests and responses of a task's share, those of their headers among them."""
     found: dict[Group, TagSections] = {}
-    for group, body, unreadable in bodies_of(task):
-        sections = tag_sections.measure(body, plan_of(group))
+    for group, frames, unreadable in frames_of(task):
+        sections = tag_sections.measure(frames, frame_plan(*group))
         sections.unmeasured += unreadable
         found.setdefault(group, TagSections()).add(sections)
     return list(found.items())
@@ -55,28 +57,40 @@ def plan_of(group: Group) -> MessagePlan:
 
 def bodies_of(task: Task) -> Iterator[tuple[Group, pa.StructArray, int]]:
     """Yield the bodies of a task's share, many of one kind together, and how many more cannot be read."""
+    for group, frames, unreadable in frames_of(task):
+        yield group, frames.field("body"), unreadable
+
+
+def frames_of(task: Task) -> Iterator[tuple[Group, pa.StructArray, int]]:
+    """Yield headers and bodies likewise."""
     for calls in captured_calls(task):
         for direction in (REQUEST, RESPONSE):
             for key, version, rows in calls.groups(direction):
                 if is_known(key, version, direction):
-                    raw, starts = calls.bytes_of(direction, rows)
-                    decoded = Decoded(raw, starts, key, version, direction)
-                    body = decoded.body.filter(decoded.errors.is_null())
-                    yield Group(key, version, direction), body, len(rows) - len(body)
+                    decoded = Decoded(*calls.bytes_of(direction, rows), key, version, direction)
+                    frames = decoded.frames.filter(decoded.errors.is_null())
+                    yield Group(key, version, direction), frames, len(rows) - len(frames)
     for path in logs_of(task):
-        yield from _logged_bodies(path)
+        yield from _logged_frames(path)
 
 
-def _logged_bodies(path: str) -> Iterator[tuple[Group, pa.StructArray, int]]:
-    """Yield what a request log holds as JSON; the records in it are not there."""
+def _logged_frames(path: str) -> Iterator[tuple[Group, pa.StructArray, int]]:
+    """Yield what a request log holds as JSON; records, and tags of headers, are not in it."""
     for row in log_rows(path, secrets=True):
         for direction in (REQUEST, RESPONSE):
             key, version = row["apiKey"], row["apiVersion"]
             if row[direction] is None or key is None or not is_known(key, version, direction):
                 continue
-            cls = body_class(key, direction)
+            columns = request_columns if direction == REQUEST else response_columns
             try:
-                data = [cls.from_json(with_records(json.loads(row[direction])), version).encode(version)]
+                body = body_class(key, direction).from_json(with_records(json.loads(row[direction])), version)
+                data = [_framed(body, version, direction, row["clientId"])]
             except (KafkaframesError, TypeError):
                 data = []
-            yield Group(key, version, direction), cls.decode_columns(data, version), 1 - len(data)
+            yield Group(key, version, direction), columns(data, key, version), 1 - len(data)
+
+
+def _framed(body: Message, version: int, direction: str, client_id: str | None) -> bytes:
+    if direction == REQUEST:
+        return encode_request(body, version, client_id=client_id)
+    return encode_response(body, version)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.analysis.kip_636 import FLEXIBLE, Cost, Costs, Group, measure
+from kafkaframes.analysis.kip_636 import FLEXIBLE, INFLEXIBLE, Cost, Costs, Group, measure, own_plan
 from kafkaframes.capture.bodies import RESPONSE, Decoded, is_known
 from kafkaframes.capture.calls import CallMaker, Calls
 from kafkaframes.capture.columns import choose
@@ -57,30 +57,34 @@ def logs_of(task: Task) -> list[str]:
 
 
 def _measure_pass(calls: Calls, costs: Costs) -> None:
-    clients = calls.client_ids()
+    clients = calls.client_ids().fill_null("").dictionary_encode()
+    names, numbers = clients.dictionary.to_pylist(), clients.indices.to_numpy()
     for key, version, rows in calls.groups(RESPONSE):
-        if not is_known(key, version, RESPONSE):
-            continue
-        names = clients.take(pa.array(rows)).fill_null("").dictionary_encode()
-        codes = names.indices.to_numpy()
-        for place, name in enumerate(names.dictionary.to_pylist()):
-            _measure_group(calls, key, version, rows[codes == place], name, costs)
+        if is_known(key, version, RESPONSE):
+            _measure_group(calls, key, version, rows, numbers[rows].astype(np.int64), names, costs)
 
 
-def _measure_group(calls: Calls, key: int, version: int, rows: Ints, client: str, costs: Costs) -> None:
+def _measure_group(
+    calls: Calls, key: int, version: int, rows: Ints, clients: Ints, names: list[str], costs: Costs
+) -> None:
     raw, starts = calls.bytes_of(RESPONSE, rows)
     decoded = Decoded(raw, starts, key, version, RESPONSE)
-    good = decoded.errors.is_null().to_numpy(zero_copy_only=False)
+    good = np.ones(len(rows), bool)
+    good[decoded.bad] = False
     header = _HEADER if body_class(key, RESPONSE).spec.header_version(version) == 0 else _FLEXIBLE_HEADER
     sizes = np.diff(starts) - header
     body = decoded.body if good.all() else decoded.body.filter(pa.array(good))
     try:
-        found = measure(body, sizes[good], key, version)
+        found = measure(body, sizes[good], key, version, clients[good])
+        unread = clients[~good]
     except KafkaframesError:
-        found = {FLEXIBLE: Cost(unmeasured=len(rows))}
-    for kind, cost in found.items():
-        cost.unmeasured += int((~good).sum()) if kind != "raised" else 0
-        costs.add(Group(key, version, client, kind), cost)
+        found, unread = {}, clients
+    for (client, kind), cost in found.items():
+        costs.add(Group(key, version, names[client], kind), cost)
+    kind = FLEXIBLE if own_plan(key, version).flexible or not found else INFLEXIBLE
+    for client, count in enumerate(np.bincount(unread).tolist()):
+        if count:
+            costs.add(Group(key, version, names[client], kind), Cost(unmeasured=count))
 
 
 def _measure_log(path: str, costs: Costs) -> None:
@@ -96,8 +100,8 @@ def _measure_log(path: str, costs: Costs) -> None:
             columns = cls.decode_columns([body.encode(version)], version)
             found = measure(columns, None, key, version)
         except (KafkaframesError, pa.ArrowInvalid, TypeError):
-            found = {FLEXIBLE: Cost(unmeasured=1)}
-        for kind, cost in found.items():
+            found = {(0, FLEXIBLE): Cost(unmeasured=1)}
+        for (_, kind), cost in found.items():
             costs.add(Group(key, version, client, kind), cost)
 
 

@@ -10,18 +10,18 @@ import click
 from kafkaframes.analysis.audit import api_name
 from kafkaframes.analysis.flexible import Layouts
 from kafkaframes.capture.flexible_cost import Group, measure_flexible
-from kafkaframes.cli import workers
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say
-from kafkaframes.cli.traffic_tasks import traffic_tasks
+from kafkaframes.cli.traffic_tasks import measured, spark_option, traffic_tasks
 
 
 @click.command("flexible")
 @click.argument("paths", nargs=-1, required=True, metavar="INPUT...")
 @click.option("--ports", default="", metavar="PORTS", help="On which brokers listen: 9092,9094-9096.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, by API, version and direction.")
+@spark_option
 @click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
-def command(paths: tuple[str, ...], ports: str, as_json: bool, jobs: int | None) -> None:
+def command(paths: tuple[str, ...], ports: str, as_json: bool, on_spark: bool, jobs: int | None) -> None:
     """Measure KIP-482 on real traffic: the same fields in flexible and in inflexible layout.
 
     INPUT is a capture or a broker's request log. Each message is encoded again, with compact lengths and tag sections,
@@ -30,9 +30,7 @@ def command(paths: tuple[str, ...], ports: str, as_json: bool, jobs: int | None)
     """
     tasks, share_bytes = traffic_tasks(paths, ports, jobs)
     found: dict[Group, Layouts] = {}
-    for part in workers.in_order(
-        measure_flexible, tasks, size_of=lambda _: share_bytes, workers=jobs, label="measuring"
-    ):
+    for part in measured(measure_flexible, tasks, share_bytes, on_spark=on_spark, jobs=jobs):
         for group, layouts in part:
             found.setdefault(group, Layouts()).add(layouts)
     if as_json:

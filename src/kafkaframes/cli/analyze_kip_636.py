@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable
 from typing import Any
 
 import click
 
 from kafkaframes.analysis.audit import api_name
 from kafkaframes.analysis.kip_636 import FLEXIBLE, INFLEXIBLE, RAISED, Costs, row_of
-from kafkaframes.capture.wire_cost import Task, measure_kip_636
-from kafkaframes.cli import workers
+from kafkaframes.capture.wire_cost import measure_kip_636
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say
-from kafkaframes.cli.traffic_tasks import traffic_tasks
+from kafkaframes.cli.traffic_tasks import measured, spark_option, traffic_tasks
 
 _TITLES = {
     FLEXIBLE: "Responses of flexible versions, with their errors as tags in place",
@@ -29,7 +26,7 @@ _TITLES = {
 @click.option("--ports", default="", metavar="PORTS", help="On which brokers listen: 9092,9094-9096.")
 @click.option("--by-client", is_flag=True, help="A line for each client, too.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, by API, version, client and kind.")
-@click.option("--spark", "on_spark", is_flag=True, help="Run on Spark, a task for each share of the connections.")
+@spark_option
 @click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
 def command(
     paths: tuple[str, ...], ports: str, by_client: bool, as_json: bool, on_spark: bool, jobs: int | None
@@ -42,22 +39,13 @@ def command(
     """
     tasks, share_bytes = traffic_tasks(paths, ports, jobs)
     costs = Costs()
-    for found in _run(tasks, share_bytes, on_spark=on_spark, jobs=jobs):
+    for found in measured(measure_kip_636, tasks, share_bytes, on_spark=on_spark, jobs=jobs):
         costs.merge(found)
     if as_json:
         for group, cost in sorted(costs.groups.items()):
             say(json.dumps(row_of(cost, {"api": api_name(group.api_key), **group._asdict()})))
         return
     _print(costs, by_client=by_client)
-
-
-def _run(tasks: list[Task], share_bytes: int, *, on_spark: bool, jobs: int | None) -> Iterable[Any]:
-    if not on_spark:
-        return workers.in_order(measure_kip_636, tasks, size_of=lambda _: share_bytes, workers=jobs, label="measuring")
-    from kafkaframes.spark.jobs import run_on_spark, session_at
-
-    with session_at("analyze kip-636", f"local[{jobs or os.cpu_count() or 1}]") as spark:
-        return list(run_on_spark(spark, measure_kip_636, tasks))
 
 
 def _print(costs: Costs, *, by_client: bool) -> None:

@@ -12,11 +12,10 @@ from kafkaframes.analysis.records import RecordSizes
 from kafkaframes.capture.files import CAPTURE_NAME, is_traffic
 from kafkaframes.capture.record_cost import FETCHED, PRODUCED, measure_records
 from kafkaframes.capture.traffic import is_request_log
-from kafkaframes.cli import workers
 from kafkaframes.cli.options import opens_batches
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say
-from kafkaframes.cli.traffic_tasks import traffic_tasks
+from kafkaframes.cli.traffic_tasks import measured, spark_option, traffic_tasks
 from kafkaframes.errors import OptionError
 
 
@@ -24,9 +23,10 @@ from kafkaframes.errors import OptionError
 @click.argument("sources", nargs=-1, required=True, metavar="INPUT...")
 @click.option("--ports", default="", metavar="PORTS", help="On which brokers of a capture listen: 9092,9094-9096.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each source: log, produced, fetched.")
+@spark_option
 @click.option("--workers", "jobs", type=click.IntRange(1), help="Processes for captures; the cores by default.")
 @opens_batches
-def command(sources: tuple[str, ...], ports: str, as_json: bool, jobs: int | None) -> None:
+def command(sources: tuple[str, ...], ports: str, as_json: bool, on_spark: bool, jobs: int | None) -> None:
     """Lay records out in formats 0, 1 and 2, and print the bytes of each field.
 
     INPUT is a log, a partition directory, segments, or a capture: then records produced and records fetched have a
@@ -37,9 +37,9 @@ def command(sources: tuple[str, ...], ports: str, as_json: bool, jobs: int | Non
     logs = [source for source in sources if source not in captures]
     found: dict[str, RecordSizes] = {"log": _measure_logs(logs)} if logs else {}
     if captures:
-        found |= _measure_captures(captures, ports, jobs)
-    elif ports:
-        raise OptionError("--ports is for captures")
+        found |= _measure_captures(captures, ports, on_spark=on_spark, jobs=jobs)
+    elif ports or on_spark:
+        raise OptionError(f"{'--ports' if ports else '--spark'} is for captures")
     for what, sizes in found.items():
         if as_json:
             say(json.dumps({"source": what} | dataclasses.asdict(sizes) | {"totals": sizes.totals}))
@@ -78,12 +78,12 @@ def _measure_logs(sources: list[str]) -> RecordSizes:
     return sizes
 
 
-def _measure_captures(paths: tuple[str, ...], ports: str, jobs: int | None) -> dict[str, RecordSizes]:
+def _measure_captures(
+    paths: tuple[str, ...], ports: str, *, on_spark: bool, jobs: int | None
+) -> dict[str, RecordSizes]:
     tasks, share_bytes = traffic_tasks(paths, ports, jobs)
     found = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
-    for part in workers.in_order(
-        measure_records, tasks, size_of=lambda _: share_bytes, workers=jobs, label="measuring"
-    ):
+    for part in measured(measure_records, tasks, share_bytes, on_spark=on_spark, jobs=jobs):
         for what, sizes in part.items():
             found[what].merge(sizes)
     return found

@@ -12,12 +12,13 @@ from kafkaframes.analysis import tag_header
 from kafkaframes.analysis.tag_header import DEFAULT_TEXT_BYTES, LENGTHS, SCHEMES, TAGS, MessageSize, TaggedField
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.tag_traffic import print_tag_traffic
+from kafkaframes.cli.traffic_tasks import spark_option
 from kafkaframes.errors import OptionError
 from kafkaframes.spec import catalog
 from kafkaframes.spec.model import MessageSpec
 
 _WITHOUT_INPUT = {"lengths": "--length", "tags": "--tag", "names": "--message", "text_bytes": "--text-bytes"}
-_WITH_INPUT = {"ports": "--ports", "jobs": "--workers"}
+_WITH_INPUT = {"ports": "--ports", "on_spark": "--spark", "jobs": "--workers"}
 
 
 @click.command("tag-header")
@@ -34,6 +35,7 @@ _WITH_INPUT = {"ports": "--ports", "jobs": "--workers"}
 )
 @click.option("--ports", default="", metavar="PORTS", help="On which brokers listen: 9092,9094-9096.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@spark_option
 @click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
 @click.pass_context
 def command(
@@ -45,6 +47,7 @@ def command(
     text_bytes: int,
     ports: str,
     as_json: bool,
+    on_spark: bool,
     jobs: int | None,
 ) -> None:
     """Print the sizes of the draft's interleaved tag header beside the two varints that were adopted.
@@ -58,7 +61,7 @@ def command(
     """
     if paths:
         _refuse(context, _WITHOUT_INPUT, "is for the tables without INPUT")
-        print_tag_traffic(paths, ports=ports, jobs=jobs, as_json=as_json)
+        print_tag_traffic(paths, ports=ports, on_spark=on_spark, jobs=jobs, as_json=as_json)
         return
     _refuse(context, _WITH_INPUT, "needs an INPUT")
     headers = tag_header.header_sizes(lengths or LENGTHS, tags or TAGS)

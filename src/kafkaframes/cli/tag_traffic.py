@@ -8,15 +8,14 @@ import json
 from kafkaframes.analysis.audit import api_name
 from kafkaframes.analysis.tag_sections import TagSections
 from kafkaframes.capture.flexible_cost import Group, measure_tag_sections
-from kafkaframes.cli import workers
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say
-from kafkaframes.cli.traffic_tasks import traffic_tasks
+from kafkaframes.cli.traffic_tasks import measured, traffic_tasks
 
 _HEADS = ("count", "sections", "empty", "fields", "adopted", "interleaved", "typed")
 
 
-def print_tag_traffic(paths: tuple[str, ...], *, ports: str, jobs: int | None, as_json: bool) -> None:
+def print_tag_traffic(paths: tuple[str, ...], *, ports: str, on_spark: bool, jobs: int | None, as_json: bool) -> None:
     """Measure captures and request logs, and print a row for each API, version and direction.
 
     Raises:
@@ -24,9 +23,7 @@ def print_tag_traffic(paths: tuple[str, ...], *, ports: str, jobs: int | None, a
     """
     tasks, share_bytes = traffic_tasks(paths, ports, jobs)
     found: dict[Group, TagSections] = {}
-    for part in workers.in_order(
-        measure_tag_sections, tasks, size_of=lambda _: share_bytes, workers=jobs, label="measuring"
-    ):
+    for part in measured(measure_tag_sections, tasks, share_bytes, on_spark=on_spark, jobs=jobs):
         for group, sections in part:
             found.setdefault(group, TagSections()).add(sections)
     if as_json:

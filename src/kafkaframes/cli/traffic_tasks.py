@@ -1,16 +1,25 @@
-"""Inputs of the commands that measure traffic: captures and request logs, divided among processes."""
+"""How commands measure traffic: captures and request logs are divided, and measured by processes or on Spark."""
 
 from __future__ import annotations
 
 import os
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+import click
 
 from kafkaframes.capture.files import find_files
 from kafkaframes.capture.streams import ports_of
 from kafkaframes.capture.wire_cost import Task
+from kafkaframes.cli import workers
 from kafkaframes.errors import OptionError
 
 _WORTH_A_TASK: Final = 32 << 20  # in bytes
+_Answer = TypeVar("_Answer")
+
+spark_option = click.option(
+    "--spark", "on_spark", is_flag=True, help="Run on Spark, a task for each share of the connections."
+)
 
 
 def traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) -> tuple[list[Task], int]:
@@ -32,3 +41,22 @@ def traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) -> tuple
     size_bytes = sum(os.path.getsize(path) for path in files)
     shares = max(min(jobs or os.cpu_count() or 1, -(-size_bytes // _WORTH_A_TASK)), 1)
     return [Task(files, share, shares, listening) for share in range(shares)], size_bytes // shares
+
+
+def measured(
+    function: Callable[[Task], _Answer], tasks: list[Task], share_bytes: int, *, on_spark: bool, jobs: int | None
+) -> Iterable[_Answer]:
+    """Return what ``function`` measures in each task.
+
+    Args:
+        function: importable by its name, since processes and Spark's workers call it.
+        tasks, share_bytes: of ``traffic_tasks``.
+        on_spark: in Spark's workers instead of processes.
+        jobs: the most at once; the cores if not told.
+    """
+    if not on_spark:
+        return workers.in_order(function, tasks, size_of=lambda _: share_bytes, workers=jobs, label="measuring")
+    from kafkaframes.spark.jobs import run_on_spark, session_at
+
+    with session_at("analyze", f"local[{jobs or os.cpu_count() or 1}]") as spark:
+        return list(run_on_spark(spark, function, tasks))
