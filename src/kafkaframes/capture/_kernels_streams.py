@@ -111,7 +111,7 @@ LOOK_AHEAD = 4096  # outstanding requests that a response may be compared with
 STEP = 1024  # how far correlation ids may be apart within a proof
 TAIL = 16  # a header may start this close to the end of what is there
 # What ``_settings`` holds.
-S_FLUSH, S_PATIENCE_NS, S_PATIENCE_ROWS, S_NOW, S_PORTS = range(5)
+S_FLUSH, S_PATIENCE_NS, S_PATIENCE_ROWS, S_PATIENCE_BYTES, S_NOW, S_HASTE = range(6)
 # Where ``_parse`` writes.
 P_API, P_VERSION, P_CORRELATION, P_ID_LENGTH, P_STRICT, P_LOOSE, P_HASH, P_NO_REPLY = range(8)
 FOUND, MAYBE, NOWHERE = range(3)
@@ -409,9 +409,11 @@ def _gap(gaps, count, direction, offset, size, reason, response, rows, extents, 
 
 
 @device
-def _is_final(rows, extents, extent, first, at, ended, settings, packets):
+def _is_final(rows, extents, extent, first, last, at, settings):
     """Tell whether what is missing before ``extent`` will not come any more."""
-    if settings[S_FLUSH] or packets > settings[S_PATIENCE_ROWS]:
+    if settings[S_FLUSH] or last - extent > settings[S_PATIENCE_ROWS]:
+        return True
+    if extents[last - 1, E_END] - extents[extent, E_OFFSET] > settings[S_PATIENCE_BYTES]:
         return True
     if _is_snapped(rows, extents, extent, first, at):
         return True
@@ -428,7 +430,7 @@ def _is_snapped(rows, extents, extent, first, at):
 
 
 @device
-def _walk(rows, extents, extent, last, first, start, end, ended, settings, packets, told):
+def _walk(rows, extents, extent, last, first, start, end, settings, told):
     """See how much of a frame is there: told = missing bytes, bytes up to the first missing one, latest time, extents.
 
     Returns 0 whole, 1 broken, 2 wait for more.
@@ -450,7 +452,7 @@ def _walk(rows, extents, extent, last, first, start, end, ended, settings, packe
         if begin > at:
             if begin >= end:
                 begin = end
-            if not _is_final(rows, extents, extent, first, at, ended, settings, packets):
+            if not _is_final(rows, extents, extent, first, last, at, settings):
                 return 2
             if have < 0:
                 have = at - start
@@ -502,7 +504,7 @@ def _frame(
 @device
 def _cut_side(
     buf, rows, extents, first, last, connections, connection, side, response, frames, frame, requests_from,
-    requests_to, gaps, gap, apis, settings, scratch, parsed, told, packets,
+    requests_to, gaps, gap, apis, settings, scratch, parsed, told,
 ):  # fmt: skip
     """Cut one side's stream into frames; return (fits?, frames, gaps). Columns of the side are set when all fits."""
     base = SIDE + side * SIDE_COLUMNS
@@ -574,7 +576,7 @@ def _cut_side(
                 continue
             break
         if extents[extent, E_OFFSET] > at:
-            if not _is_final(rows, extents, extent, first, at, ended, settings, packets):
+            if not _is_final(rows, extents, extent, first, last, at, settings):
                 break
             reason = SNAPPED if _is_snapped(rows, extents, extent, first, at) else LOST_BYTES
             size = extents[extent, E_OFFSET] - at
@@ -596,7 +598,7 @@ def _cut_side(
                     gap = _gap(gaps, gap, direction, at - start, got, reason, response, rows, extents, last, last)
                     at = there
                 break
-            if not _is_final(rows, extents, here, first, there, ended, settings, packets):
+            if not _is_final(rows, extents, here, first, last, there, settings):
                 break
             gap = _gap(
                 gaps, gap, direction, at - start, extents[here, E_OFFSET] - at, LOST_BYTES, response, rows, extents,
@@ -633,7 +635,7 @@ def _cut_side(
                 continue
             # a stream in order that holds something else: leave it out as far as its prefix says, if that can be
             if response == 0 and 0 <= size <= LARGEST_REQUEST:
-                what = _walk(rows, extents, extent, last, first, at, at + 4 + size, ended, settings, packets, told)
+                what = _walk(rows, extents, extent, last, first, at, at + 4 + size, settings, told)
                 if what == 2:
                     break
                 end = at + 4 + size
@@ -653,7 +655,7 @@ def _cut_side(
             lost_from = -1
             continue
         end = at + 4 + size
-        what = _walk(rows, extents, extent, last, first, at, end, ended, settings, packets, told)
+        what = _walk(rows, extents, extent, last, first, at, end, settings, told)
         if what == 2:
             break
         at_tail = told[0] > 0 and end > extents[last - 1, E_END]
@@ -835,7 +837,7 @@ def _call(calls, count, connection, request, response, frames):
 
 
 @device
-def _match(frames, requests_from, requests_to, responses_to, connection, calls, call, flush, is_clean, is_over):
+def _match(frames, requests_from, requests_to, responses_to, connection, calls, call, flush, haste, is_clean):
     """Pair the requests of a connection with its responses, both in order; return the calls.
 
     A broker answers in order, and once for each request but Produce with acks=0. A SASL token without a header takes
@@ -875,7 +877,7 @@ def _match(frames, requests_from, requests_to, responses_to, connection, calls, 
         if frames[row, F_FLAGS] & TOKEN:
             if flush:
                 frames[row, F_DONE] = 1
-        elif flush or is_over or frames[row, F_FLAGS] & NO_REPLY:
+        elif flush or frames[row, F_FLAGS] & NO_REPLY or (haste and frames[row, F_FLAGS] & WAITED):
             call = _call(calls, call, connection, row, -1, frames)
     return call
 
@@ -941,7 +943,7 @@ def cut_streams(
                     now_frame += 1
             fits, now_frame, now_gap = _cut_side(
                 buf, rows, extents, bounds[2 * side], bounds[2 * side + 1], connections, connection, side, response,
-                frames, now_frame, frame, requests_to, gaps, now_gap, apis, settings, scratch, parsed, told, rows_here,
+                frames, now_frame, frame, requests_to, gaps, now_gap, apis, settings, scratch, parsed, told,
             )  # fmt: skip
             if not fits:
                 break
@@ -960,7 +962,16 @@ def cut_streams(
         )
         connections[connection, MET] = 1
         call = _match(
-            frames, frame, requests_to, now_frame, connection, calls, call, settings[S_FLUSH], is_clean, False
+            frames,
+            frame,
+            requests_to,
+            now_frame,
+            connection,
+            calls,
+            call,
+            settings[S_FLUSH],
+            settings[S_HASTE],
+            is_clean,
         )
         frame = now_frame
         gap = now_gap

@@ -93,6 +93,14 @@ class CallMaker:
         self.software = Told()
         self.principals = Told()
         self.logins = Logins()
+        self._followed: Pass | None = None
+
+    def follow(self, made: Pass) -> None:
+        """Take the numbers that connections have from this pass on; once for each pass, however often it is asked."""
+        if made.renumbered is not None and made is not self._followed:
+            for one in (self.names, self.software, self.principals, self.logins):
+                one.renumber(made.renumbered)
+        self._followed = made
 
     def rows(self, made: Pass) -> pa.RecordBatch:
         """Return the calls of a pass, in the order of their requests' times."""
@@ -105,6 +113,7 @@ class Calls:
     """The calls of one pass; what several columns need is made once."""
 
     def __init__(self, maker: CallMaker, made: Pass) -> None:
+        maker.follow(made)
         self.maker, self.made = maker, made
         self.wanted = {column.name for column in maker.columns}
         frames, calls = made.frames, made.calls

@@ -56,6 +56,13 @@ class Names:
     def __init__(self) -> None:
         self._known: dict[int, Ends] = {}
 
+    def renumber(self, numbers: Ints) -> None:
+        """Take the new numbers of connections, -1 for those that are forgotten."""
+        count = len(numbers)
+        self._known = {
+            int(numbers[row]): ends for row, ends in self._known.items() if row < count and numbers[row] >= 0
+        }
+
     def of(self, connections: Ints, rows: Iterable[int]) -> list[Ends]:
         """Return the ends of connections."""
         found = []

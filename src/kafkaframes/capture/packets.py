@@ -26,13 +26,19 @@ from kafkaframes.capture.layout import (
     COUNTERS,
     DAMAGED,
     DIRECTION,
+    ENDED,
     FRAGMENT,
     FRAGMENTS,
     LARGEST_PACKET,
+    LAST_TIME,
     MORE,
     NUMBER,
     PACKET_COLUMNS,
     POSITION,
+    RESET,
+    SIDE,
+    SIDE_COLUMNS,
+    SIDE_PACKETS,
     TIME,
 )
 from kafkaframes.errors import DecodeError
@@ -78,6 +84,24 @@ class Connections:
         self.table = np.concatenate([self.table, np.zeros_like(self.table)])
         self.slots = np.zeros(len(self.slots) * 2, np.int64)
         kernels.rehash(self.table, self.count, self.slots)
+
+    def closed_before(self, time: int) -> npt.NDArray[np.bool_]:
+        """Tell which connections were over at a time: reset, or ended by all sides that were seen."""
+        table = self.table[: self.count]
+        sides = [table[:, SIDE + side * SIDE_COLUMNS :] for side in (0, 1)]
+        ended = [(one[:, ENDED] != 0) | (one[:, SIDE_PACKETS] == 0) for one in sides]
+        seen: npt.NDArray[np.bool_] = ((table[:, RESET] != 0) | (ended[0] & ended[1])) & (table[:, LAST_TIME] < time)
+        return seen
+
+    def keep(self, kept: npt.NDArray[np.bool_]) -> Ints:
+        """Forget the others; return the new number of each connection, -1 for those forgotten."""
+        numbers = np.where(kept, np.cumsum(kept) - 1, -1)
+        count = int(kept.sum())
+        self.table[:count] = self.table[: self.count][kept]
+        self.count = count
+        self.slots[:] = 0
+        kernels.rehash(self.table, self.count, self.slots)
+        return numbers
 
 
 class PacketReader:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 from kafkaframes.capture.calls import CallMaker, Span
 from kafkaframes.capture.columns import Column, choose, schema_of
 from kafkaframes.capture.files import find_files
-from kafkaframes.capture.packets import WINDOW_BYTES, FileProblem, PacketReader
+from kafkaframes.capture.packets import WINDOW_BYTES, FileProblem, Ints, PacketReader
 from kafkaframes.capture.records import RecordMaker, topic_names
 from kafkaframes.capture.streams import Streams
-from kafkaframes.capture.tables import batch_of, connection_rows, gap_rows, packet_batch, problem_rows
+from kafkaframes.capture.tables import ToldOf, batch_of, connection_rows, gap_rows, packet_batch, problem_rows
 from kafkaframes.capture.told import unpaired
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors import OptionError
@@ -121,19 +122,23 @@ class CaptureBatches:
                 yield from maker.rows(made)
 
     def connections(self) -> Iterator[pa.RecordBatch]:
-        """Yield the table of connections, when all packets are read."""
+        """Yield the table of connections: those that ended long ago meanwhile, the others when all packets are read."""
         columns = choose("calls", ("softwareName", "principal"))
         maker = CallMaker(columns, self.files)
-        for made in self._streams():
-            maker.rows(made)
-        known = self._packets.connections
 
         def told(number: int) -> tuple[str | None, str | None, str | None]:
             software = maker.software.last(number)
             name, version = (None, None) if software is None else unpaired(software)
             return name, version, maker.principals.last(number)
 
-        rows = list(connection_rows(known.table[: known.count], maker.names, self.files, told))
+        for made in self._streams():
+            yield from self._connections(*made.forgotten, told)
+            maker.rows(made)
+        known = self._packets.connections
+        yield from self._connections(known.table[: known.count], np.arange(known.count), told)
+
+    def _connections(self, table: Ints, numbers: Ints, told: ToldOf) -> Iterator[pa.RecordBatch]:
+        rows = list(connection_rows(table, numbers, self.files, told))
         rows.sort(key=lambda row: (row["firstTime"] or 0, row["connection"]))
         for start in range(0, len(rows), 8192):
             yield batch_of(rows[start : start + 8192], self.columns)
@@ -142,6 +147,7 @@ class CaptureBatches:
         """Yield the table of gaps, those of files last."""
         maker = CallMaker((), self.files)
         for made in self._streams():
+            maker.follow(made)
             if len(made.gaps):
                 rows = list(gap_rows(made.gaps, made.connections, maker.names, self.files, made.file))
                 yield batch_of(rows, self.columns)

@@ -116,6 +116,10 @@ class _Redaction:
 
     def take(self, made: Pass) -> None:
         """Write the calls of a pass, in the order of time."""
+        if made.renumbered is not None:
+            self._names.renumber(made.renumbered)
+            kept = [(int(made.renumbered[number]), talk) for number, talk in self._open.items()]
+            self._open = {number: talk for number, talk in kept if number >= 0}
         frames, found = made.frames, []
         for call in made.calls:
             self.done.calls += 1

@@ -23,6 +23,7 @@ from kafkaframes.capture.layout import (
     AT,
     CALL_COLUMNS,
     CAPTURED,
+    CONNECTION_COLUMNS,
     DIRECTION,
     DONE,
     EXTENT_COLUMNS,
@@ -49,8 +50,13 @@ from kafkaframes.capture.packets import Bytes, Ints, PacketReader, Window
 from kafkaframes.spec import catalog
 
 PATIENCE_NS: Final = 60_000_000_000  # of the capture's own time, that a hole is waited for
-PATIENCE_ROWS: Final = 200_000  # segments of one connection that wait behind a hole
+PATIENCE_ROWS: Final = 200_000  # segments of one side that wait behind a hole
+PATIENCE_BYTES: Final = 64 << 20  # likewise
+HELD_BYTES: Final = 96 << 20  # of all connections, above which nothing waits long: memory has to end somewhere
+FORGET_NS: Final = 60_000_000_000  # of the capture's own time, that a connection is remembered after its end
+FORGET_ABOVE: Final = 4096  # connections, before any is forgotten
 _SCRATCH: Final = 1 << 12
+_NONE: Final = (np.zeros((0, CONNECTION_COLUMNS), np.int64), np.zeros(0, np.int64))
 
 
 @dataclass
@@ -60,7 +66,10 @@ class Pass:
     Attributes:
         buf, extents: where the bytes of frames are (:meth:`frames_bytes`).
         frames, calls, gaps: tables in the columns of ``layout.py``.
-        connections: the table of all connections, and how many there are.
+        connections: the table of connections that are remembered, and how many there are.
+        renumbered: where some were forgotten before this pass: the numbers that those of the pass before have now, -1
+            for those forgotten. Else ``None``.
+        forgotten: the rows of these, and their old numbers.
         file: the number of the file that is being read.
     """
 
@@ -74,6 +83,8 @@ class Pass:
     connection_count: int
     file: int
     last: bool
+    renumbered: Ints | None
+    forgotten: tuple[Ints, Ints]
 
     def bytes_of(self, chosen: Ints, *, lead: int = 0, sizes: Ints | None = None) -> tuple[Bytes, Ints]:
         """Return the bytes of the chosen frames one after another, and where each starts (one more than there are).
@@ -112,8 +123,28 @@ def api_table() -> Ints:
 class Streams:
     """Iterates over the passes of captures that belong together, in the order of their files."""
 
-    def __init__(self, packets: PacketReader, *, ports: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        packets: PacketReader,
+        *,
+        ports: Iterable[int] = (),
+        held_bytes: int = HELD_BYTES,
+        forget_above: int = FORGET_ABOVE,
+    ) -> None:
+        """Take packets.
+
+        Args:
+            packets: the reader.
+            ports: on which brokers listen; by default what is said there tells.
+            held_bytes: of what is not whole yet and of requests that wait for their responses. Above it a hole is
+                waited for less, and a request no longer than to the end of the next window.
+            forget_above: how many connections are remembered whatever they are.
+        """
         self.packets = packets
+        self.held_bytes = held_bytes
+        self.forget_above = self._look_at = forget_above
+        self._renumbered: Ints | None = None
+        self._forgotten = _NONE
         self.ports = np.array(sorted(set(ports)), np.int64)
         self.pending = np.zeros((0, FRAME_COLUMNS), np.int64)
         self._scratch = np.zeros(_SCRATCH, np.uint8)
@@ -124,6 +155,7 @@ class Streams:
             made = self._pass(window)
             yield made
             self._carry(made)
+            self._forget(int(made.rows[:, TIME].max(initial=0)))
 
     def _pass(self, window: Window) -> Pass:
         known = self.packets.connections
@@ -134,7 +166,9 @@ class Streams:
         guess = 2 * len(rows) + len(self.pending) + 4096
         tables = [np.empty((guess, columns), np.int64) for columns in (FRAME_COLUMNS, CALL_COLUMNS, GAP_COLUMNS)]
         latest = int(rows[:, TIME].max()) if len(rows) else 0
-        settings = np.array([int(window.last), PATIENCE_NS, PATIENCE_ROWS, latest, 0], np.int64)
+        haste = len(self.packets.carried[0]) > self.held_bytes
+        patience = PATIENCE_BYTES >> 4 if haste else PATIENCE_BYTES
+        settings = np.array([int(window.last), PATIENCE_NS, PATIENCE_ROWS, patience, latest, int(haste)], np.int64)
         connection = into = frame = call = gap = 0
         while True:
             status, connection, into, frame, call, gap = kernels.cut_streams(
@@ -147,8 +181,29 @@ class Streams:
             tables = [np.concatenate([table, np.empty_like(table)]) for table in tables]
         frames, calls, gaps = tables[0][:frame], tables[1][:call], tables[2][:gap]
         return Pass(
-            window.buf, rows, extents, frames, calls, gaps, known.table, known.count, self.packets.file, window.last
-        )
+            window.buf, rows, extents, frames, calls, gaps, known.table, known.count, self.packets.file, window.last,
+            renumbered=self._renumbered, forgotten=self._forgotten,
+        )  # fmt: skip
+
+    def _forget(self, now: int) -> None:
+        """Forget connections that were over a while ago, when there are many: memory is that of those that are open."""
+        known = self.packets.connections
+        self._renumbered, self._forgotten = None, _NONE
+        if known.count < self._look_at:
+            return
+        gone = known.closed_before(now - FORGET_NS)
+        gone[self.pending[:, F_CONNECTION]] = False
+        buf, rows = self.packets.carried
+        gone[rows[:, DIRECTION] >> 1] = False
+        numbers = np.flatnonzero(gone)
+        self._look_at = max(2 * (known.count - len(numbers)), self.forget_above)
+        if not len(numbers):
+            return
+        self._forgotten = known.table[numbers].copy(), numbers
+        self._renumbered = known.keep(~gone)
+        self.pending[:, F_CONNECTION] = self._renumbered[self.pending[:, F_CONNECTION]]
+        rows[:, DIRECTION] = 2 * self._renumbered[rows[:, DIRECTION] >> 1] + (rows[:, DIRECTION] & 1)
+        self.packets.carried = buf, rows
 
     def _place_pending(self, connections: Ints, count: int) -> None:
         """Tell each connection where its waiting frames are."""

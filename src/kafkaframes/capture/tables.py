@@ -42,11 +42,12 @@ from kafkaframes.capture.layout import (
     START,
     TIME,
 )
-from kafkaframes.capture.names import Ends, Names
+from kafkaframes.capture.names import Ends, Names, ends_of
 from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, FileProblem, Ints
 
 _FLAG_NAMES: Final = ((0x02, "SYN"), (0x10, "ACK"), (0x08, "PSH"), (0x01, "FIN"), (0x04, "RST"), (0x20, "URG"))
 Row = dict[str, Any]
+ToldOf = Callable[[int], tuple[str | None, str | None, str | None]]
 
 
 def batch_of(rows: Sequence[Row], columns: Sequence[Column]) -> pa.RecordBatch:
@@ -62,12 +63,10 @@ def _microseconds(nanoseconds: int) -> int | None:
     return nanoseconds // 1000 if nanoseconds >= 0 else None
 
 
-def connection_rows(
-    table: Ints, names: Names, files: Sequence[str], told: Callable[[int], tuple[str | None, str | None, str | None]]
-) -> Iterable[Row]:
-    """Yield a row for each connection; ``told`` gives software name, version and principal."""
-    ends = names.of(table, range(len(table)))
-    for number, (row, end) in enumerate(zip(table, ends, strict=True)):
+def connection_rows(table: Ints, numbers: Ints, files: Sequence[str], told: ToldOf) -> Iterable[Row]:
+    """Yield a row for each connection of a table; ``told`` gives software name, version and principal by its number."""
+    for number, row in zip(numbers.tolist(), table, strict=True):
+        end = ends_of(row)
         client = 1 if row[CLIENT] == 1 else 0
         sides = [SIDE + client * SIDE_COLUMNS, SIDE + (1 - client) * SIDE_COLUMNS]
         asks, answers = ({k: int(row[base + k]) for k in range(SIDE_COLUMNS)} for base in sides)

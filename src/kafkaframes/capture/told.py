@@ -69,6 +69,13 @@ class Told:
             self.texts.append(text)
         return found
 
+    def renumber(self, numbers: Ints) -> None:
+        """Take the new numbers of connections, -1 for those that are forgotten."""
+        known = self._last[: len(numbers)]
+        kept = numbers[: len(known)] >= 0
+        self._last = np.full_like(self._last, NOTHING)
+        self._last[numbers[: len(known)][kept]] = known[kept]
+
     def last(self, connection: int) -> str | None:
         """Return what a connection told last."""
         number = int(self._last[connection]) if connection < len(self._last) else NOTHING
@@ -199,6 +206,10 @@ class Logins:
 
     def __init__(self) -> None:
         self._waiting: dict[int, str] = {}
+
+    def renumber(self, numbers: Ints) -> None:
+        """Take the new numbers of connections, -1 for those that are forgotten."""
+        self._waiting = {int(numbers[one]): user for one, user in self._waiting.items() if numbers[one] >= 0}
 
     def events(self, made: Pass, told: Told) -> Ints:
         """Return who has logged in."""
