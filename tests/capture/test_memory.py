@@ -25,7 +25,7 @@ def call(number):
     asked = encode_request(software, 3, correlation_id=1, client_id=f"client-{number}")
     beats = encode_request(message("HeartbeatRequest")(group_id="g"), 4, correlation_id=2, client_id=f"client-{number}")
     answers = (
-        encode_response(ANSWERS(), 3, correlation_id=1),
+        encode_response(message("ApiVersionsResponse")(), 3, correlation_id=1),
         encode_response(message("HeartbeatResponse")(), 4, correlation_id=2),
     )
     return framed(asked) + framed(beats), b"".join(map(framed, answers))
