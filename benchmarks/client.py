@@ -40,7 +40,7 @@ def cpu_of(work: Callable[[], int]) -> tuple[int, float]:
 
 def ours_in(servers: str, topic: str, data: pa.Array, codec: str) -> int:
     """Write an Arrow table."""
-    with Producer(servers, compression_type=codec, batch_size=262_144) as producer:
+    with Producer(servers, compression_type=codec, batch_size=1_000_000) as producer:
         return sum(producer.send_arrow(pa.table({"value": data}), topic=topic)["count"].to_pylist())
 
 
@@ -59,7 +59,7 @@ def confluent_in(servers: str, topic: str, data: pa.Array, codec: str) -> int:
     """Write with librdkafka."""
     from confluent_kafka import Producer as Peer
 
-    settings = {"bootstrap.servers": servers, "compression.type": codec, "linger.ms": 5, "batch.size": 262_144}
+    settings = {"bootstrap.servers": servers, "compression.type": codec, "linger.ms": 5, "batch.size": 1_000_000}
     peer = Peer({**settings, "queue.buffering.max.messages": 1_000_000})
     for value in data.to_pylist():
         while True:

@@ -16,10 +16,18 @@ from tests.records import reference_build
 import kafkaframes
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records import _kernels_build, build
-from kafkaframes.records.build import BatchFields, build_batch, build_empty_batch, build_end_transaction, build_records
+from kafkaframes.records.build import (
+    BatchFields,
+    build_apart,
+    build_batch,
+    build_empty_batch,
+    build_end_transaction,
+    build_records,
+)
 from kafkaframes.records.codecs import Codec, decompress
 from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.rows import rows_of
+from kafkaframes.records.scan import scan_all
 from kafkaframes.wire.checksum import crc32c
 
 with warnings.catch_warnings():  # of Python's own, about how it reads its resources
@@ -510,3 +518,17 @@ def test_when_format_2_saves_space():
         sizes = [len(build_records(columns, record_format=one)) for one in (0, 1, 2)]
         assert sizes == [count * (26 + 8), count * (34 + 8), 61 + count * (7 + 8)]
         assert (sizes[2] < sizes[1], sizes[2] < sizes[0]) == (count >= 3, count >= 4)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "lz4"])
+def test_batches_apart_are_those_in_one_piece_at_offset_0(codec):
+    columns = {"key": [b"k%d" % n for n in range(500)], "value": [b"v" * n for n in range(500)], "timestamp": [7] * 500}
+    options = {"producer_id": 3, "producer_epoch": 1, "base_sequence": 2**31 - 10}
+    whole = build_records(columns, codec=codec, batch_bytes=5_000, **options)
+    apart = list(build_apart(columns, codec=codec, batch_bytes=5_000, fields=BatchFields(**options)))
+    batches = scan_all(whole)
+    ends = (batches.column("position") + batches.column("size")).tolist()
+    pieces = [whole[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    assert [data for data, _ in apart] == [bytes(8) + piece[8:] for piece in pieces]
+    assert [count for _, count in apart] == batches.column("count").tolist()
+    assert len(apart) > 10

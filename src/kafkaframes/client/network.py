@@ -12,6 +12,7 @@ import secrets
 import ssl
 import time
 from collections import deque
+from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from kafkaframes.messages.headers import API_VERSIONS, Frame
 from kafkaframes.messages.objects import Message
 
 _SASL_HANDSHAKE_VERSION: Final = 1
+_LONG: Final = 16 << 10  # bytes that are rather written by themselves than copied
 
 
 class _Wire(asyncio.BufferedProtocol):
@@ -198,7 +200,8 @@ class Connection:
         if future is not None:
             wire.waiting.append(future)
         assert wire.transport is not None
-        wire.transport.writelines(wire.connection.buffers_to_send())
+        for piece in _pieces(wire.connection.buffers_to_send()):
+            wire.transport.write(piece)
 
     async def _negotiate(self) -> None:
         """Learn the versions of each API (KIP-35, KIP-511)."""
@@ -250,6 +253,21 @@ class Connection:
                 break
         if lifetime_ms > 0:  # connect anew a little before the broker would end it
             self._authenticated_until = time.monotonic() + lifetime_ms / 1000 * 0.85
+
+
+def _pieces(buffers: Iterable[bytes]) -> Iterator[bytes]:
+    """Join what is short; what is long goes as it is, for ``writelines`` of Python 3.11 would copy it."""
+    short: list[bytes] = []
+    for one in buffers:
+        if len(one) < _LONG:
+            short.append(one)
+            continue
+        if short:
+            yield b"".join(short)
+            short = []
+        yield one
+    if short:
+        yield b"".join(short)
 
 
 def _raise_for(number: int, what: str) -> None:

@@ -24,7 +24,7 @@ from kafkaframes.client.sender import PRODUCE, Sender
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.transactions import Transactions
 from kafkaframes.errors import EncodeError, KafkaframesError, OptionError
-from kafkaframes.records.build import build_records, next_sequence
+from kafkaframes.records.build import BatchFields, build_apart, build_records, next_sequence
 from kafkaframes.records.partitioner import UNASSIGNED, assign_by_key, partition_of
 from kafkaframes.records.rows import blobs_of
 
@@ -309,7 +309,15 @@ class AsyncProducer:
     def _pieces(self, rows: pa.RecordBatch, stamp: Stamp) -> Iterator[tuple[bytes, int, Stamp]]:
         """Build batches, or message sets of about a batch's size (formats 0 and 1), each with its count of records."""
         if self._format == 2:
-            for data, count in split(self._built(rows, self.settings.batch_size, stamp)):
+            fields = BatchFields(
+                producer_id=stamp.producer.producer_id,
+                producer_epoch=stamp.producer.epoch,
+                base_sequence=stamp.base_sequence,
+                transactional=stamp.transactional,
+            )
+            settings = self.settings
+            codec, level, size = settings.compression_type, settings.compression_level, settings.batch_size
+            for data, count in build_apart(rows, codec=codec, level=level, batch_bytes=size, fields=fields):
                 yield data, count, stamp
                 if stamp.base_sequence >= 0:
                     stamp = stamp._replace(base_sequence=next_sequence(stamp.base_sequence, count))
@@ -322,9 +330,7 @@ class AsyncProducer:
 
     # ------------------------------------------------------------------------------------------------------ common
 
-    def _built(
-        self, columns: Mapping[str, Any] | pa.RecordBatch, batch_bytes: int, stamp: Stamp = NOT_STAMPED
-    ) -> bytes:
+    def _built(self, columns: Mapping[str, Any] | pa.RecordBatch, batch_bytes: int) -> bytes:
         settings = self.settings
         assert self._format is not None
         return build_records(
@@ -333,10 +339,6 @@ class AsyncProducer:
             codec=settings.compression_type,
             level=settings.compression_level,
             batch_bytes=batch_bytes,
-            producer_id=stamp.producer.producer_id,
-            producer_epoch=stamp.producer.epoch,
-            base_sequence=stamp.base_sequence,
-            transactional=stamp.transactional,
         )
 
     async def _put(self, place: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:

@@ -13,7 +13,13 @@ from kafkaframes.connection.buffer import FrameBuffer
 from kafkaframes.connection.framing import MAX_REQUEST_BYTES, size_prefix
 from kafkaframes.connection.negotiation import common_versions, known_versions, listed_versions
 from kafkaframes.errors import BrokerError, DecodeError, error_code
-from kafkaframes.messages.headers import API_VERSIONS, UNSUPPORTED_VERSION, Frame, decode_response, encode_request
+from kafkaframes.messages.headers import (
+    API_VERSIONS,
+    UNSUPPORTED_VERSION,
+    Frame,
+    decode_response,
+    encode_request_parts,
+)
 from kafkaframes.messages.objects import Message
 from kafkaframes.messages.registry import Specs, message, specs_by_name
 from kafkaframes.spec.versions import Versions
@@ -119,8 +125,8 @@ class ClientConnection:
             version = self.version_of(body.spec.api_key if body.spec.api_key is not None else -1)
         number = self._next_id
         header.setdefault("client_id", self._client_id)
-        payload = encode_request(body, version, correlation_id=number, **header)
-        self._out += (size_prefix(payload), payload)
+        parts = encode_request_parts(body, version, correlation_id=number, **header)
+        self._out += (size_prefix(sum(map(len, parts))), *parts)
         self._next_id = 0 if number == _LAST_CORRELATION_ID else number + 1
         if expects_response:
             self._sent.append(_Sent(number, body.spec.api_key or 0, version))

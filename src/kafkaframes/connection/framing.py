@@ -11,15 +11,15 @@ MAX_REQUEST_BYTES: Final = 104_857_600  # the broker's default of socket.request
 _SIZE: Final = struct.Struct(">i")
 
 
-def size_prefix(payload: bytes) -> bytes:
-    """Return what stands before ``payload`` in a frame: its size.
+def size_prefix(size_bytes: int) -> bytes:
+    """Return what stands before a payload of so many bytes in a frame.
 
     Raises:
         EncodeError: it has 2 GiB or more.
     """
-    if len(payload) > 0x7FFFFFFF:
-        raise EncodeError(f"frame of {len(payload)} bytes, the most is 2147483647")
-    return _SIZE.pack(len(payload))
+    if size_bytes > 0x7FFFFFFF:
+        raise EncodeError(f"frame of {size_bytes} bytes, the most is 2147483647")
+    return _SIZE.pack(size_bytes)
 
 
 def frame(payload: bytes) -> bytes:
@@ -28,4 +28,4 @@ def frame(payload: bytes) -> bytes:
     Raises:
         EncodeError: it has 2 GiB or more.
     """
-    return size_prefix(payload) + payload
+    return size_prefix(len(payload)) + payload

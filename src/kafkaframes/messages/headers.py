@@ -21,6 +21,7 @@ from kafkaframes.messages.registry import Specs, message, specs_by_name
 from kafkaframes.spec import catalog
 from kafkaframes.spec.model import NIL_UUID, FieldSpec, FieldType
 from kafkaframes.spec.versions import Versions
+from kafkaframes.wire.parts import Part
 
 API_VERSIONS: Final = 18
 UNSUPPORTED_VERSION: Final = 35
@@ -178,6 +179,31 @@ def encode_request(
     Raises:
         EncodeError: ``body`` is no request, or cannot be written.
     """
+    parts = encode_request_parts(
+        body,
+        version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+        client_instance_id=client_instance_id,
+        header_tags=header_tags,
+    )
+    return b"".join(parts)
+
+
+def encode_request_parts(
+    body: Message,
+    version: int,
+    *,
+    correlation_id: int = 0,
+    client_id: str | None = None,
+    client_instance_id: UUID | None = None,
+    header_tags: list[tuple[int, bytes]] | None = None,
+) -> list[bytes]:
+    """Return what ``encode_request`` returns in pieces: long fields, such as records, are not copied.
+
+    Raises:
+        EncodeError: as there.
+    """
     if body.spec.type != "request" or body.spec.api_key is None:
         raise EncodeError(f"{body.spec.name} is no request")
     header = request_header_class()(
@@ -188,7 +214,8 @@ def encode_request(
         client_instance_id=client_instance_id or NIL_UUID,
         unknown_tags=header_tags or (),
     )
-    return header.encode(body.spec.header_version(version)) + body.encode(version)
+    parts = (bytes(part) if isinstance(part, Part) else part for part in body.encode_parts(version))
+    return [header.encode(body.spec.header_version(version)), *parts]
 
 
 def encode_response(

@@ -42,6 +42,7 @@ from kafkaframes.wire.checksum import crc32, crc32c
 __all__ = [
     "DEFAULT_BATCH_BYTES",
     "BatchFields",
+    "build_apart",
     "build_batch",
     "build_batches",
     "build_empty_batch",
@@ -55,6 +56,8 @@ DEFAULT_BATCH_BYTES = 16384
 _PORTION_BYTES = 2 * 1024 * 1024
 _PORTION_ROWS = 4096
 _TIMESTAMP_TYPES = {"CreateTime": CREATE_TIME, "LogAppendTime": LOG_APPEND_TIME, 0: CREATE_TIME, 1: LOG_APPEND_TIME}
+_OFFSET_BYTES = BATCH_V2.end_of("offset")
+_OFFSET_0 = bytes(_OFFSET_BYTES)
 _LARGEST_BODY = LARGEST_INT32 - 1024
 _HEADER = struct.Struct(">" + "".join(field.format for field in BATCH_V2.fields))
 Table = np.ndarray[Any, np.dtype[np.int64]]
@@ -106,6 +109,40 @@ def build_records(
     check_options(record_format, known, fields, batch_bytes, batch_records)
     rows = rows_of(columns, base_offset=base_offset, ignore=READER_COLUMNS)
     return _build(rows, record_format, known, level, fields, batch_bytes, batch_records)
+
+
+def build_apart(
+    columns: Any,
+    *,
+    codec: str | int = "none",
+    level: int | None = None,
+    batch_bytes: int = DEFAULT_BATCH_BYTES,
+    fields: BatchFields = PLAIN,
+) -> Iterator[tuple[bytes, int]]:
+    """Write ``columns`` as batches of format 2, each by itself and at base offset 0, as a producer sends them.
+
+    What ``build_records`` writes in one piece, but for the base offsets, which lie outside the CRC. A few batches are
+    made when they are asked for, so that what was sent meanwhile leaves its memory to them.
+
+    Yields:
+        Each batch, and how many offsets it takes.
+
+    Raises:
+        EncodeError: a row does not fit into the format; ``path`` names it.
+    """
+    known = codec_of(codec)
+    check_options(2, known, fields, batch_bytes, None)
+    rows = rows_of(columns, ignore=READER_COLUMNS)
+    _check_rows(rows, 2)
+    starts = _split(rows, 2, known, fields, batch_bytes, rows.size + 1)
+    table = _table(rows, starts, known, fields)
+    for plain, portion in _filled(rows, table, 2, known, fields):
+        for batch in portion.tolist():
+            start = batch[kernels.POSITION]
+            one = plain[start : start + batch[kernels.SIZE]]
+            one[:_OFFSET_BYTES] = _OFFSET_0
+            data = bytes(one) if known is Codec.NONE else _compressed_v2(one, batch, 2, known, level)
+            yield data, batch[kernels.LAST_OFFSET] - batch[kernels.BASE_OFFSET] + 1
 
 
 def build_rows(
@@ -371,24 +408,33 @@ def _check_deltas(rows: Rows, table: Table) -> None:
 
 
 def _write(rows: Rows, table: Table, magic: int, codec: Codec, level: int | None, fields: BatchFields) -> bytes:
-    """Write the batches of ``table``, in portions that stay in the processor's cache."""
+    """Write the batches of ``table``."""
     whole = io.BytesIO()
-    if len(table):
-        body_sizes = _measure(rows, table, magic)
-        if magic >= 2 or codec is not Codec.NONE:
-            _check_sizes(table)
-        scratch = np.empty(0, np.uint8)
-        for first, last in _portions(table):
-            portion = table[first:last].copy()
-            portion[:, kernels.POSITION] -= portion[0, kernels.POSITION]
-            size = int(portion[:, kernels.SIZE].sum())
-            scratch = scratch if len(scratch) >= size else np.empty(size, np.uint8)
-            if magic >= 2:
-                _fill_v2(rows, portion, body_sizes, codec, scratch)
-            else:
-                _fill_messages(rows, portion, magic, codec, fields, scratch)
-            whole.writelines(_finished(memoryview(scratch.data)[:size], portion, magic, codec, level))
+    for plain, portion in _filled(rows, table, magic, codec, fields):
+        whole.writelines(_finished(plain, portion, magic, codec, level))
     return whole.getvalue()
+
+
+def _filled(
+    rows: Rows, table: Table, magic: int, codec: Codec, fields: BatchFields
+) -> Iterator[tuple[memoryview, Table]]:
+    """Yield uncompressed batches, in portions that stay in the processor's cache, each until the next is asked for."""
+    if not len(table):
+        return
+    body_sizes = _measure(rows, table, magic)
+    if magic >= 2 or codec is not Codec.NONE:
+        _check_sizes(table)
+    scratch = np.empty(0, np.uint8)
+    for first, last in _portions(table):
+        portion = table[first:last].copy()
+        portion[:, kernels.POSITION] -= portion[0, kernels.POSITION]
+        size = int(portion[:, kernels.SIZE].sum())
+        scratch = scratch if len(scratch) >= size else np.empty(size, np.uint8)
+        if magic >= 2:
+            _fill_v2(rows, portion, body_sizes, codec, scratch)
+        else:
+            _fill_messages(rows, portion, magic, codec, fields, scratch)
+        yield memoryview(scratch.data)[:size], portion
 
 
 def _portions(table: Table) -> Iterator[tuple[int, int]]:

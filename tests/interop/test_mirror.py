@@ -1,0 +1,103 @@
+"""Topics mirrored into real brokers, which refuse more than ours, and out of them again, byte for byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.interop import brokers
+from tests.interop.brokers import read, users
+from tests.mirror.worlds import logs_of, run_mirror
+
+import kafkaframes
+from kafkaframes.client import Admin, Producer, TopicPartition
+
+DATA = Path(__file__).parents[1] / "data"
+SOURCES = [
+    DATA / "examples" / "kafka-4.3",  # compacted, with holes; aborted transactions; groups
+    DATA / "examples" / "kafka-2.8-format-1",
+    DATA / "logs" / "zk-28-mixed",  # formats 0, 1 and 2 in one log
+    DATA / "logs" / "kraft-4x-transactions",
+    DATA / "logs" / "deleted-records",
+]
+
+
+def without_places(records: Any) -> list[tuple[Any, ...]]:
+    """Leave out offsets, which are new, and the kind of timestamp: a broker's own time is a producer's in the copy."""
+    return [(timestamp, *rest) for _, timestamp, _, *rest in records]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_a_real_broker_takes_it_gives_it_and_its_copy_is_its_log(kafka, java, tmp_path, source):
+    expected = users(brokers.expected_records(source, isolation="read_committed"))
+    with kafka(tmp_path) as node:
+        settings = {"state_dir": str(tmp_path / "state"), "keep_retention": False}
+        report = run_mirror(source, node.bootstrap, **settings)
+        again = run_mirror(source, node.bootstrap, **settings)
+        seen = read(java, node)
+        with Admin(node.bootstrap) as admin:
+            groups = {one.group_id: admin.group_offsets(one.group_id) for one in admin.list_groups()}
+        run_mirror(node.bootstrap, tmp_path / "back")
+        node.stop()
+    found = users(seen.records)
+    assert {place: without_places(rows) for place, rows in found.items()} == {
+        place: without_places(rows) for place, rows in expected.items()
+    }
+    assert not report.keeps_offsets
+    assert sum(one.batches_written for one in again.partitions) == 0
+    check_groups(source, groups, expected, found)
+    copied = logs_of(tmp_path / "back")
+    assert copied == {place: kept for place, kept in logs_of(tmp_path / "data").items() if place in copied}
+    assert {(place.topic, place.partition) for place in copied} >= set(found)
+    check_headers(tmp_path / "data", set(found))
+
+
+def check_groups(source: Path, groups: Any, expected: Any, found: Any) -> None:
+    """The next record of every group is the same record."""
+    from kafkaframes.log.discover import discover
+    from kafkaframes.restore.groups import read_groups
+
+    copies = [
+        (directory, one)
+        for directory in discover(str(source))
+        for one in directory.partitions
+        if one.topic == "__consumer_offsets" and one.is_live
+    ]
+    for key, commit in read_groups(copies).commits.items():
+        place = (key.topic, key.partition)
+        if place in expected:
+            there = groups[key.group][TopicPartition(*place)].offset
+            before = [row for row in expected[place] if row[0] >= commit.offset]
+            after = [row for row in found[place] if row[0] >= there]
+            assert without_places(after) == without_places(before), key
+
+
+def check_headers(directory: Path, places: set[tuple[str, int]]) -> None:
+    """No batch of a copy has a producer, a transaction, a hole or another format than 2."""
+    for topic, partition in places:
+        paths = sorted(map(str, (directory / f"{topic}-{partition}").glob("*.log")))
+        batches = kafkaframes.read_batches(paths)
+        assert set(batches["producer_id"].to_pylist()) == {-1}
+        assert not any(batches["transactional"].to_pylist())
+        assert not any(batches["control"].to_pylist())
+        assert set(batches["magic"].to_pylist()) == {2}
+
+
+def test_it_follows_a_real_broker_and_carries_settings(kafka, java, tmp_path):
+    with kafka(tmp_path) as node, Admin(node.bootstrap) as admin:
+        run_mirror(SOURCES[0], node.bootstrap, state_dir=str(tmp_path / "state"), topics=("orders", "customers"))
+        configs = admin.describe_configs("topic", "customers")
+        assert configs["cleanup.policy"].value == "compact"
+        assert len(admin.describe_topics(["orders"])["orders"].partitions) == 3
+        with kafkaframes.Broker() as ours:
+            run_mirror(node.bootstrap, ours.bootstrap_servers)
+            with Producer(node.bootstrap, transactional_id="t") as producer:
+                producer.begin_transaction()
+                producer.send("orders", b"more", partition=1).result()
+                producer.commit_transaction()
+            report = run_mirror(node.bootstrap, ours.bootstrap_servers)
+            assert sum(one.batches_written for one in report.partitions) == 2
+            with Admin(ours.bootstrap_servers) as copy:
+                ends = dict.fromkeys([TopicPartition("orders", number) for number in range(3)], -1)
+                assert copy.list_offsets(ends) == admin.list_offsets(ends)
