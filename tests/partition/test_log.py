@@ -349,6 +349,13 @@ def test_where_a_leader_epoch_ends(tmp_path):
         lead(log, batch(2), epoch=epoch)
     ends = [tuple(log.leader_epochs.end_offset_for(epoch, log_end_offset=6)) for epoch in (-1, 0, 1, 2, 3, 4)]
     assert ends == [(-1, -1), (0, 0), (1, 4), (1, 4), (3, 6), (-1, -1)]
+    assert tuple(log.leader_epochs.end_offset_for(-5, log_end_offset=6)) == (-5, 0)  # as Kafka answers nonsense
+
+
+def test_where_any_epoch_ends_in_a_log_that_has_none(tmp_path):
+    log = new_log(tmp_path)
+    ends = [tuple(log.leader_epochs.end_offset_for(epoch, log_end_offset=0)) for epoch in (-(2**31), -5, -1, 0, 7)]
+    assert ends == [(-1, -1)] * 5
 
 
 # ------------------------------------------------------------------------------------------------- opening again

@@ -71,11 +71,11 @@ class LeaderEpochs:
 
     def end_offset_for(self, leader_epoch: int, *, log_end_offset: int) -> EpochEnd:
         """Answer OffsetsForLeaderEpoch: the largest known epoch up to ``leader_epoch``, and where it ends."""
-        if leader_epoch == UNDEFINED or leader_epoch > self.latest:
-            return EpochEnd(UNDEFINED, UNDEFINED)
-        if leader_epoch == self.latest:
+        if leader_epoch == self.latest != UNDEFINED:
             return EpochEnd(leader_epoch, log_end_offset)
-        higher = next(one for one in self.entries if one.leader_epoch > leader_epoch)
+        higher = next((one for one in self.entries if one.leader_epoch > leader_epoch), None)
+        if leader_epoch == UNDEFINED or higher is None:
+            return EpochEnd(UNDEFINED, UNDEFINED)
         lower = [one.leader_epoch for one in self.entries if one.leader_epoch <= leader_epoch]
         return EpochEnd(lower[-1] if lower else leader_epoch, higher.start_offset)
 

@@ -1,0 +1,184 @@
+"""Feed a running broker with damaged, random, cut and endless requests over its sockets: it answers whoever asks well.
+
+    python tests/fuzz/broker_live.py [SECONDS] [SEED]
+
+Every API at every version, with made-up values, damaged or not, whole or in pieces, many on a connection and
+connections left half open. After each hundred: an ordinary client gets its answer within seconds, and the broker's
+memory is within bounds. The broker is a process of its own; its standard error has no traceback. Prints the seed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.fuzz.messages import damage
+from tests.messages.values import make_value
+
+from kafkaframes.broker.table import all_apis
+from kafkaframes.connection import ClientConnection
+from kafkaframes.messages import message
+from kafkaframes.messages.headers import encode_request
+
+MOST_RESIDENT_BYTES = 900 << 20
+ANSWER_SECONDS = 20
+MOST_OPEN = 200
+# What makes or forgets topics and groups by name is left to chance; these would stop the broker's own work for long.
+NOT_SENT = {"CreatePartitions"}
+KNOWN: dict[str, tuple[Any, ...]] = {
+    "name": ("a", "b"),
+    "topic": ("a", "b"),
+    "topic_name": ("a", "b"),
+    "group_id": ("g", "h"),
+    "transactional_id": ("t", "u"),
+    "partition_index": (0, 1),
+    "partition": (0, 1),
+    "index": (0, 1),
+    "member_id": ("", "m"),
+    "producer_id": (-1, 0, 1),
+    "producer_epoch": (-1, 0),
+    "error_code": (0,),
+}
+
+
+def resident(pid: int) -> int:
+    """Return the bytes that a process has in memory."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def with_known_names(value: Any, rng: random.Random) -> None:
+    """Let a made-up request speak of topics, groups and partitions that there are, mostly."""
+    for name in value.__slots__:
+        found = getattr(value, name)
+        if isinstance(found, list):
+            if name in ("topics", "topic_names", "groups", "groups_names") and found and isinstance(found[0], str):
+                setattr(value, name, [rng.choice(KNOWN["name"])])
+            for one in found:
+                if hasattr(one, "__slots__") and not isinstance(one, str | bytes | int | float):
+                    with_known_names(one, rng)
+        elif name in KNOWN and found not in (None, "", 0, -1) and rng.random() < 0.9:  # fields that the version has
+            setattr(value, name, rng.choice(KNOWN[name]))
+
+
+def request(rng: random.Random) -> bytes:
+    """Return a frame: a made-up request of some API and version, or one that is next to it."""
+    api = rng.choice([one for one in all_apis().values() if one.name not in NOT_SENT])
+    version = rng.randint(*api.range)
+    body: Any = make_value(message(f"{api.name}Request"), version, rng.randrange(1 << 30), unknown_tags=True)
+    if rng.random() < 0.7:
+        with_known_names(body, rng)
+    frame = encode_request(body, version, correlation_id=rng.randrange(1 << 31), client_id="fuzz")
+    kind = rng.random()
+    if kind < 0.6:
+        frame = damage(frame, rng)
+    elif kind < 0.65:
+        frame = rng.randbytes(rng.randrange(400))
+    size = len(frame)
+    if rng.random() < 0.1:
+        size = rng.choice((0, -1, 1, size + 1, size - 1, 100 << 20, 0x7FFFFFFF, 0x47455420))
+    return struct.pack(">i", size) + frame
+
+
+class Client:
+    """One connection of the fuzzer: sends pieces, reads what comes, and never minds."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS)
+        self.socket.setblocking(False)
+
+    def send(self, data: bytes, rng: random.Random) -> bool:
+        try:
+            while data:
+                piece = data if rng.random() < 0.7 else data[: rng.randint(1, len(data))]
+                data = data[self.socket.send(piece) :]
+                if rng.random() < 0.05:
+                    return True  # the rest never comes
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    def drain(self) -> bool:
+        try:
+            return bool(self.socket.recv(1 << 16))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+
+def ask_well(port: int) -> None:
+    """Ask as an ordinary client; fail if no answer comes in time."""
+    connection = ClientConnection()
+    connection.send_request(message("MetadataRequest")(topics=[]), 9)
+    with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as peer:
+        peer.settimeout(ANSWER_SECONDS)
+        peer.sendall(connection.data_to_send())
+        while (frame := connection.next_response()) is None:
+            data = peer.recv(1 << 16)
+            assert data, "the broker closed the connection of an ordinary client"
+            connection.receive_data(data)
+        assert frame.body.brokers
+
+
+def fuzz(port: int, pid: int, seconds: float, rng: random.Random) -> tuple[int, int]:
+    """Send until the time is over; return how many requests, and the most memory that was seen."""
+    deadline = time.monotonic() + seconds
+    sent, most, clients = 0, 0, [Client(port)]
+    while time.monotonic() < deadline:
+        for _ in range(100):
+            client = rng.choice(clients)
+            if not (client.send(request(rng), rng) and client.drain()) or rng.random() < 0.05:
+                client.socket.close()
+                clients.remove(client)
+            if not clients or (len(clients) < MOST_OPEN and rng.random() < 0.2):
+                clients.append(Client(port))
+            sent += 1
+        ask_well(port)
+        most = max(most, resident(pid))
+        assert most < MOST_RESIDENT_BYTES, f"{most >> 20} MiB resident after {sent} requests"
+    for client in clients:
+        client.socket.close()
+    return sent, most
+
+
+def main(seconds: float, seed: int) -> None:
+    """Run a broker and the fuzzer."""
+    print(f"seed {seed}", flush=True)
+    rng, told = random.Random(seed), []
+    with tempfile.TemporaryDirectory(prefix="kafkaframes-fuzz-") as directory:
+        given = ["--port", "0", "--data-dir", directory, "--set", "socket.request.max.bytes=1048576"]
+        command = [sys.executable, "-m", "kafkaframes", "broker", *given]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                port = int(process.stderr.readline().rsplit(":", 1)[1])
+                reader = threading.Thread(target=lambda: told.extend(process.stderr), daemon=True)
+                reader.start()
+                sent, most = fuzz(port, process.pid, seconds, rng)
+            finally:
+                process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0, f"the broker ended with {process.returncode}"
+            reader.join(10)
+    text = "".join(told)
+    assert "Traceback" not in text, text
+    print(f"{sent:,} requests, at most {most >> 20} MiB resident")
+
+
+if __name__ == "__main__":
+    main(
+        float(sys.argv[1]) if len(sys.argv) > 1 else 60,
+        int(sys.argv[2]) if len(sys.argv) > 2 else int.from_bytes(os.urandom(4)),
+    )

@@ -1,0 +1,322 @@
+"""Kill a broker with ``kill -9`` under load, again and again, and compare what it has with what it acknowledged.
+
+    python -m tests.soak.broker_kills [ROUNDS] [SEED]
+
+librdkafka writes, through all kills with the same producers: an idempotent one, a transactional one that commits and
+aborts by chance, and a group that commits offsets. Looked for at the end, with a read_committed consumer of librdkafka
+and by reading the directory: everything acknowledged is there, once, at the offset that was told, in order; a
+transaction is there whole or not at all, as it was told; nothing aborted is read. After each kill: no committed offset
+has gone back. Prints the seed; a difference ends the run with exit status 1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kafkaframes.doors import read_records
+
+PLAIN, BILLING, GROUP = "plain", "billing", "readers"
+PARTITIONS = 3
+START_SECONDS = 60
+MOST_WAITING = 1_000  # records without an answer
+QUIET = {"log_level": 0}
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+class Process:
+    """The broker: a command of its own, on one port and one directory through all kills."""
+
+    def __init__(self, directory: str, durability: str) -> None:
+        self.port = free_port()
+        self._directory = directory
+        self._durability = durability
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        given = ["--port", str(self.port), "--data-dir", self._directory, "--durability", self._durability]
+        command = [sys.executable, "-m", "kafkaframes", "broker", *given]
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        line = self._process.stderr.readline()
+        assert line.startswith("listening on"), line + self._process.stderr.read()
+        threading.Thread(target=self._process.stderr.read, daemon=True).start()
+
+    def end(self, number: int = signal.SIGKILL) -> int:
+        self._process.send_signal(number)
+        return self._process.wait(60)
+
+
+@dataclass
+class Ledger:
+    """What the broker said.
+
+    Attributes:
+        plain: (partition, offset) of each acknowledged number.
+        committed: transactions that it said are committed, with how many records each has.
+        aborted: those that were aborted, or never ended.
+        unknown: those whose end was not answered.
+        offsets: the highest committed offset by partition.
+    """
+
+    plain: dict[int, tuple[int, int]] = field(default_factory=dict)
+    committed: dict[int, int] = field(default_factory=dict)
+    aborted: set[int] = field(default_factory=set)
+    unknown: dict[int, int] = field(default_factory=dict)
+    offsets: dict[int, int] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+
+def write_plain(servers: str, ledger: Ledger, stop: threading.Event) -> None:
+    """Number after number with one idempotent producer that lives through all kills."""
+    settings = {"enable.idempotence": True, "linger.ms": 2, "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
+    producer = Producer({"bootstrap.servers": servers, "message.timeout.ms": 300_000, **settings, **QUIET})
+
+    def told(error, record) -> None:
+        if error is not None:
+            ledger.failures.append(f"plain {record.value()}: {error}")
+        else:
+            ledger.plain[int(record.value())] = record.partition(), record.offset()
+
+    number = 0
+    while not stop.is_set():
+        if len(producer) < MOST_WAITING:
+            producer.produce(PLAIN, b"%d" % number, partition=number % PARTITIONS, on_delivery=told)
+            number += 1
+        producer.poll(0 if number % 10 else 0.002)
+    left = producer.flush(120)
+    if left:
+        ledger.failures.append(f"{left} records of {PLAIN} were never answered")
+
+
+def write_transactions(servers: str, ledger: Ledger, stop: threading.Event, rng: random.Random) -> None:
+    """Transactions of some records each, committed or aborted by chance; a producer that is fenced is made anew."""
+    producer, number = None, 0
+    while not stop.is_set():
+        try:
+            if producer is None:
+                producer = transactional(servers)
+            number += 1
+            one_transaction(producer, number, ledger, rng)
+        except KafkaException as error:
+            failed = error.args[0]
+            if not (failed.fatal() or failed.txn_requires_abort() or failed.retriable()):
+                ledger.failures.append(f"transaction {number}: {failed}")
+            producer = None  # the next one's init_transactions ends what this one left open
+
+
+def transactional(servers: str) -> Producer:
+    settings = {"transactional.id": BILLING, "linger.ms": 1, "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
+    producer = Producer({"bootstrap.servers": servers, **settings, **QUIET})
+    again(lambda: producer.init_transactions(30))
+    return producer
+
+
+def again(act, seconds: float = 120) -> None:
+    """Repeat what can be repeated, until it is answered."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            act()
+            return
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def one_transaction(producer: Producer, number: int, ledger: Ledger, rng: random.Random) -> None:
+    size, is_kept = rng.randint(1, 20), rng.random() < 0.7
+    ledger.aborted.add(number)  # until more is known
+    producer.begin_transaction()
+    for place in range(size):
+        producer.produce(BILLING, b"%d:%d" % (number, place), partition=place % PARTITIONS)
+    if not is_kept:
+        producer.flush(60)
+        again(lambda: producer.abort_transaction(30))
+        return
+    ledger.aborted.discard(number)
+    ledger.unknown[number] = size
+    try:
+        again(lambda: producer.commit_transaction(30))
+    except KafkaException as error:
+        if error.args[0].txn_requires_abort():
+            again(lambda: producer.abort_transaction(30))
+            del ledger.unknown[number]
+            ledger.aborted.add(number)
+            return
+        raise
+    del ledger.unknown[number]
+    ledger.committed[number] = size
+
+
+def read_and_commit(servers: str, ledger: Ledger, stop: threading.Event) -> None:
+    """A group that reads and commits what it has read; also through all kills."""
+    settings = {"group.id": GROUP, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    times = {"session.timeout.ms": 6000, "retry.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
+    consumer = Consumer({"bootstrap.servers": servers, **settings, **times, **QUIET})
+    consumer.subscribe([PLAIN])
+    seen: dict[int, int] = {}
+    while not stop.is_set():
+        for record in consumer.consume(500, 0.05):
+            if record.error() is None:
+                before = seen.get(record.partition(), -1)
+                if record.offset() <= before and record.offset() + 20_000 < before:
+                    ledger.failures.append(f"the group went back from {before} to {record.offset()}")
+                seen[record.partition()] = record.offset()
+        with contextlib.suppress(KafkaException):
+            for done in consumer.commit(asynchronous=False) or ():
+                if done.error is None and done.offset >= 0:
+                    ledger.offsets[done.partition] = max(ledger.offsets.get(done.partition, 0), done.offset)
+    consumer.close()
+
+
+def check_offsets(servers: str, ledger: Ledger) -> None:
+    """Ask for the committed offsets; none may be lower than one that was acknowledged before the question."""
+    before = dict(ledger.offsets)
+    asker = Consumer({"bootstrap.servers": servers, "group.id": GROUP, **QUIET})
+    try:
+        found = asker.committed([TopicPartition(PLAIN, one) for one in before], timeout=60) if before else []
+    except KafkaException as error:
+        ledger.failures.append(f"committed offsets cannot be had: {error}")
+        return
+    finally:
+        asker.close()
+    for one in found:
+        if one.offset < before[one.partition]:
+            ledger.failures.append(f"{PLAIN}-{one.partition}: offset {before[one.partition]} went back to {one.offset}")
+
+
+def read_all(servers: str, topic: str) -> dict[int, list[tuple[int, bytes]]]:
+    """Everything that a read_committed consumer sees, by partition."""
+    settings = {"group.id": "judge", "isolation.level": "read_committed", "enable.partition.eof": True}
+    consumer = Consumer({"bootstrap.servers": servers, "auto.offset.reset": "earliest", **settings, **QUIET})
+    consumer.assign([TopicPartition(topic, one, 0) for one in range(PARTITIONS)])
+    found: dict[int, list[tuple[int, bytes]]] = {one: [] for one in range(PARTITIONS)}
+    ended: set[int] = set()
+    deadline = time.monotonic() + 300
+    while len(ended) < PARTITIONS and time.monotonic() < deadline:
+        for record in consumer.consume(5000, 0.2):
+            if record.error() is None:
+                found[record.partition()].append((record.offset(), record.value()))
+            elif record.error().code() == KafkaError._PARTITION_EOF:
+                ended.add(record.partition())
+    consumer.close()
+    assert len(ended) == PARTITIONS, f"{topic} could not be read to its end"
+    return found
+
+
+def judge(servers: str, ledger: Ledger) -> list[str]:
+    """Compare what is read with the ledger; return the differences."""
+    wrong = list(ledger.failures)
+    plain = read_all(servers, PLAIN)
+    at = {(partition, offset): int(value) for partition, rows in plain.items() for offset, value in rows}
+    counts = Counter(at.values())
+    wrong += [f"{PLAIN}: {number} is there {count} times" for number, count in counts.items() if count > 1]
+    wrong += [f"{PLAIN}: {number} was acknowledged at {where} and is not there"
+              for number, where in ledger.plain.items() if at.get(where) != number]  # fmt: skip
+    wrong += [f"{PLAIN}-{partition} is not in order" for partition, rows in plain.items()
+              if [int(value) for _, value in rows] != sorted(int(value) for _, value in rows)]  # fmt: skip
+    billed = Counter(value for rows in read_all(servers, BILLING).values() for _, value in rows)
+    wrong += [f"{BILLING}: {value} is there {count} times" for value, count in billed.items() if count > 1]
+    sizes = Counter(int(value.split(b":")[0]) for value in billed)
+    for number, size in ledger.committed.items():
+        if sizes[number] != size:
+            wrong.append(f"transaction {number} was committed with {size} records; {sizes[number]} are read")
+    for number in ledger.aborted:
+        if sizes[number]:
+            wrong.append(f"transaction {number} was not committed; {sizes[number]} of its records are read")
+    for number, size in ledger.unknown.items():
+        if sizes[number] not in (0, size):
+            wrong.append(f"transaction {number} has {size} records or none, not {sizes[number]}")
+    return wrong
+
+
+def check_directory(directory: str, ledger: Ledger) -> list[str]:
+    """Read the closed log directory without a broker: what was acknowledged is in its files, undamaged."""
+    found: dict[tuple[int, int], int] = {}
+    for partition in range(PARTITIONS):
+        batches = read_records(Path(directory) / f"{PLAIN}-{partition}", columns=["offset", "value"], mode="FAILFAST")
+        for batch in batches:
+            rows = zip(batch["offset"].to_pylist(), batch["value"].to_pylist(), strict=True)
+            found |= {(partition, offset): int(value) for offset, value in rows}
+    return [
+        f"{PLAIN}: {number} is not in the files" for number, where in ledger.plain.items() if found.get(where) != number
+    ]
+
+
+def soak(rounds: int, seed: int, durability: str) -> tuple[Ledger, list[str]]:
+    """Run the load and the kills; return what was acknowledged, and what is wrong."""
+    rng, ledger, stop = random.Random(seed), Ledger(), threading.Event()
+    with tempfile.TemporaryDirectory(prefix="kafkaframes-soak-") as directory:
+        broker = Process(directory, durability)
+        servers = f"127.0.0.1:{broker.port}"
+        broker.start()
+        try:
+            admin = AdminClient({"bootstrap.servers": servers, **QUIET})
+            made = admin.create_topics([NewTopic(name, PARTITIONS) for name in (PLAIN, BILLING)])
+            for done in made.values():
+                done.result(START_SECONDS)
+            workers = [
+                threading.Thread(target=write_plain, args=(servers, ledger, stop)),
+                threading.Thread(target=write_transactions, args=(servers, ledger, stop, random.Random(seed + 1))),
+                threading.Thread(target=read_and_commit, args=(servers, ledger, stop)),
+            ]
+            for worker in workers:
+                worker.start()
+            for number in range(rounds):
+                time.sleep(rng.uniform(0.2, 1.2))
+                broker.end()
+                broker.start()
+                check_offsets(servers, ledger)
+                if (number + 1) % 20 == 0:
+                    print(f"  {number + 1} kills, {len(ledger.plain):,} records and {len(ledger.committed):,} "
+                          f"transactions acknowledged, {len(ledger.failures)} failures", flush=True)  # fmt: skip
+            stop.set()
+            for worker in workers:
+                worker.join(300)
+            wrong = judge(servers, ledger)
+        finally:
+            stop.set()
+            status = broker.end(signal.SIGTERM)
+        if status != 0:
+            wrong.append(f"the broker ended with {status}")
+        return ledger, wrong + check_directory(directory, ledger)
+
+
+def main(rounds: int, seed: int) -> int:
+    """Run with each durability that survives a kill; print what was acknowledged and what is wrong."""
+    worst = 0
+    for share, durability in ((2, "log"), (1, "fsync")):
+        kills = max(1, rounds * share // 3)
+        print(f"{kills} kills, durability {durability}, seed {seed}", flush=True)
+        ledger, wrong = soak(kills, seed, durability)
+        told = f"{len(ledger.plain):,} records, {len(ledger.committed):,} transactions committed"
+        print(f"  {told}, {len(ledger.aborted):,} aborted, {len(ledger.unknown)} unanswered: {len(wrong)} wrong")
+        for line in wrong[:20]:
+            print(f"    {line}")
+        worst |= bool(wrong)
+    return worst
+
+
+if __name__ == "__main__":
+    given = [int(one) for one in sys.argv[1:]]
+    sys.exit(main(given[0] if given else 200, given[1] if len(given) > 1 else int.from_bytes(os.urandom(3))))
