@@ -7,10 +7,10 @@ DIR ?= ../shared
 export PYTHONPATH := $(CURDIR)/src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format agreement bench interop dist fuzz deep clean
+.PHONY: help setup run test check format agreement bench interop dist fuzz deep soak soak-broker clean
 
 help: ## list the commands
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 $(READY): pyproject.toml
 	@echo "setting up $(VENV) (once; a few minutes with an empty pip cache)"
@@ -64,6 +64,11 @@ fuzz: setup ## feed every decoder with hostile bytes, a minute each
 
 deep: setup ## the suite with many examples for each property
 	KAFKAFRAMES_PROFILE=deep $(PY) -m pytest -q --timeout 3000
+
+soak: soak-broker ## kill what can be killed, for long; compare with what was acknowledged
+
+soak-broker: setup ## 200 kills of a broker under load
+	$(PY) -m tests.soak.broker_kills
 
 clean: ## remove what the other commands made
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis out
