@@ -54,7 +54,7 @@ def batches(magic: int, codec: str, count: int, first: int) -> tuple[list[bytes]
                 "value": values,
             }
         )
-        made.append(build_batch(rows, magic=magic, codec=codec_of(codec)))
+        made.append(build_batch(rows, record_format=magic, codec=codec_of(codec)))
         size += RECORDS * 110 + 61
     return made, size
 

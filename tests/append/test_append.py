@@ -76,7 +76,7 @@ def test_append_time_rewrites_the_timestamp_and_the_crc(magic):
 def mirrored(magic: int, codec: int = 3) -> bytes:
     """A set out of a compacted topic: offsets 0, 3, 4, as a mirror copies it."""
     if codec or magic == 2:
-        return build_batch(rows_of(HOLES), magic=magic, codec=codec, fields=BatchFields())
+        return build_batch(rows_of(HOLES), record_format=magic, codec=codec, fields=BatchFields())
     return bytes(build_records(HOLES, record_format=magic))
 
 
@@ -103,7 +103,7 @@ def test_a_mirror_of_a_compacted_topic_as_kip_31_says(magic, codec, origin):
 @pytest.mark.parametrize("magic", [1, 2])
 def test_a_faithful_mirror_keeps_offsets_and_bytes(magic, origin):
     settings = AppendSettings(record_format=magic, origin=origin, on_noncontiguous="keep")
-    later = build_batch(rows_of(ROWS | {"offset": [10, 12, 15]}), magic=magic, codec=3)
+    later = build_batch(rows_of(ROWS | {"offset": [10, 12, 15]}), record_format=magic, codec=3)
     first = validate_and_assign(mirrored(magic), 0, settings)
     second = validate_and_assign(later, first.next_offset, settings)
     assert offsets(first.records + second.records) == [0, 3, 4, 10, 12, 15]
@@ -115,7 +115,7 @@ def test_a_faithful_mirror_keeps_offsets_and_bytes(magic, origin):
 @pytest.mark.parametrize("places", [[0], [1], [0, 1, 2]], ids=str)
 @pytest.mark.parametrize("origin", ["CLIENT", "REPLICATION"])
 def test_a_faithful_mirror_keeps_batches_that_compaction_has_emptied(places, origin):
-    sets = [build_batch(rows_of(ROWS | {"offset": [n, n + 1, n + 4]}), magic=2, codec=0) for n in (10, 20, 30)]
+    sets = [build_batch(rows_of(ROWS | {"offset": [n, n + 1, n + 4]}), record_format=2, codec=0) for n in (10, 20, 30)]
     for place in places:
         sets[place] = emptied(sets[place])
     settings = AppendSettings(origin=origin, on_noncontiguous="keep")

@@ -73,7 +73,7 @@ def write_log(path: Path, drawn: list, cuts: list[bool], mtimes: list[int]) -> N
             columns |= {"key": [key for key, _ in rows], "value": [value for _, value in rows]}
             fields = BatchFields(producer_id=producer, producer_epoch=0, base_sequence=0, transactional=transactional)
             given_fields = fields if producer >= 0 else BatchFields()
-            content += build_batch(rows_of(columns), magic=magic, codec=codec, fields=given_fields)
+            content += build_batch(rows_of(columns), record_format=magic, codec=codec, fields=given_fields)
             offset = offsets[-1] + 1
         if is_cut:
             close()

@@ -80,7 +80,7 @@ def _convert(decoded: Decoded, magic: int, first_offset: int, lost: dict[str, in
     _count_losses(decoded, magic, count, lost)
     rows = rows_of_index(decoded.sections, index, headers=False)
     fields = BatchFields(timestamp_type=LOG_APPEND_TIME if append_time and magic > 0 else CREATE_TIME)
-    return build_batch(rows, magic=magic, codec=codec, fields=fields), count
+    return build_batch(rows, record_format=magic, codec=codec, fields=fields), count
 
 
 def _count_losses(decoded: Decoded, magic: int, count: int, lost: dict[str, int]) -> None:

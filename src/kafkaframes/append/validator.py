@@ -292,7 +292,7 @@ def _rebuilt(append: _Append, decoded: Decoded, target: Codec) -> Appended:
     rows = rows_of_index(decoded.sections, decoded.index, offsets=offsets, timestamps=timestamps, headers=not old)
     rows = with_names_as_text(rows)
     largest = settings.now_ms if settings.append_time else _largest(decoded)
-    built = build_batch(rows, magic=settings.record_format, codec=target, level=settings.level, fields=fields)
+    built = build_batch(rows, record_format=settings.record_format, codec=target, level=settings.level, fields=fields)
     if settings.record_format == 0 and not settings.append_time:
         largest = NO_TIMESTAMP
     recompressed = 0 if target is Codec.NONE else _uncompressed_size(batches, decoded)

@@ -258,7 +258,7 @@ class Filter:
             rows = rows_of_index(window.sections, index)
             sizes = index.rows[chosen]
             built = build_batches(
-                rows, np.cumsum(sizes) - sizes, [fields for _, fields in members], magic=magic, codec=codec
+                rows, np.cumsum(sizes) - sizes, [fields for _, fields in members], record_format=magic, codec=codec
             )
             pieces |= {batch: piece for (batch, _), piece in zip(members, built, strict=True)}
         return pieces

@@ -109,7 +109,7 @@ def rebuild_indexes(
     """Make the indexes of a segment whose batches are known to be whole.
 
     Args:
-        filesystem, segment: from the discovery; cut off at its last good batch (``recovery_plan.valid_prefix``).
+        filesystem, segment: from the discovery; cut off at its last good batch, as ``recovery/plan.py`` finds it.
         index_interval_bytes: the topic's ``index.interval.bytes``.
         follow: the transactions that were open where the segment begins; it goes on from segment to segment.
         producers: likewise the producers' states.

@@ -182,7 +182,7 @@ def _build(
 def build_batch(
     rows: Rows,
     *,
-    magic: int = 2,
+    record_format: int = 2,
     codec: int = Codec.NONE,
     level: int | None = None,
     fields: BatchFields = PLAIN,
@@ -198,10 +198,10 @@ def build_batch(
     stop = rows.size if stop is None else stop
     if not 0 <= start < stop <= rows.size:
         raise EncodeError(f"no rows from {start} to {stop} of {rows.size}")
-    check_options(magic, known, fields, 1, None)
-    _check_rows(rows, magic)
+    check_options(record_format, known, fields, 1, None)
+    _check_rows(rows, record_format)
     table = _table(rows, np.array([start], np.int64), known, fields, stop)
-    return _write(rows, table, magic, known, level, fields)
+    return _write(rows, table, record_format, known, level, fields)
 
 
 def build_batches(
@@ -209,7 +209,7 @@ def build_batches(
     starts: Int64s,
     fields: Sequence[BatchFields],
     *,
-    magic: int = 2,
+    record_format: int = 2,
     codec: int = Codec.NONE,
     level: int | None = None,
 ) -> list[bytes]:
@@ -219,7 +219,7 @@ def build_batches(
         rows: the records of all batches, one batch after the other.
         starts: the first row of each batch; none is empty.
         fields: the header of each batch. In formats 0 and 1 all have the same timestamp type.
-        magic, codec, level: of all batches.
+        record_format, codec, level: of all batches.
 
     Returns:
         The bytes of each batch (formats 0 and 1 without a codec: of each batch's messages).
@@ -228,13 +228,13 @@ def build_batches(
         EncodeError: a row does not fit into the format or its batch.
     """
     known = codec_of(codec)
-    _check_rows(rows, magic)
+    _check_rows(rows, record_format)
     for one in set(fields):
-        check_options(magic, known, one, 1, None)
+        check_options(record_format, known, one, 1, None)
     table = _table(rows, starts, known, BatchFields())
     _set_headers(table, fields, known)
     _check_deltas(rows, table)
-    whole = memoryview(_write(rows, table, magic, known, level, fields[0]))
+    whole = memoryview(_write(rows, table, record_format, known, level, fields[0]))
     ends = np.cumsum(table[:, kernels.SIZE]).tolist() if known is Codec.NONE else _ends_of(whole, len(starts))
     return [bytes(whole[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 

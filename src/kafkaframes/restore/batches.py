@@ -191,7 +191,7 @@ class Renumbering:
                 gone = int(one.offsets[0] - batches.column("base_offset")[row])
                 fields = fields._replace(base_sequence=sequence_of(fields.base_sequence, gone))
         codec = attributes & CODEC_MASK
-        return build_batch(one.rows, magic=magic, codec=codec, fields=fields, start=one.start, stop=one.stop)
+        return build_batch(one.rows, record_format=magic, codec=codec, fields=fields, start=one.start, stop=one.stop)
 
     def _header(self, batches: Batches, row: int, fields: BatchFields) -> BatchFields:
         names = ("leader_epoch", "producer_id", "producer_epoch", "base_sequence", "base_timestamp", "attributes")

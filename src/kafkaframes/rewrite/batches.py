@@ -181,7 +181,7 @@ def _built(window: Decoded, plan: Plan, settings: RewriteSettings) -> Iterator[t
         starts = _starts(owners, joins, np.cumsum(weights), stamps, settings.batch_bytes)
         fields = BatchFields(timestamp_type=LOG_APPEND_TIME if append_time else CREATE_TIME)
         level = settings.level if codec else None
-        pieces = build_batches(rows, starts, [fields] * len(starts), magic=magic, codec=codec, level=level)
+        pieces = build_batches(rows, starts, [fields] * len(starts), record_format=magic, codec=codec, level=level)
         yield from zip(owners[starts].tolist(), pieces, strict=True)
 
 

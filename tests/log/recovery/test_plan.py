@@ -7,6 +7,7 @@ import pytest
 from tests.agreement.kind import Case
 from tests.agreement.kinds import unclean
 
+from kafkaframes.errors import LogDirError
 from kafkaframes.log.discover import discover
 from kafkaframes.log.recovery.plan import Kind, RecoveryPlan, plan_recovery
 
@@ -117,3 +118,13 @@ def test_nothing_was_changed(idem):
     flip(idem / base(84), 200)
     plan_of(idem)
     assert {path.name: path.read_bytes() for path in idem.iterdir()} == before
+
+
+def test_a_segment_that_shrinks_meanwhile_is_named(idem):
+    (directory,) = discover(str(idem))
+    segment = idem / base(84)
+    segment.write_bytes(segment.read_bytes()[:100])
+    with pytest.raises(LogDirError) as caught:
+        plan_recovery(directory, directory.partitions[0])
+    assert caught.value.file == str(segment)
+    assert caught.value.position == 100

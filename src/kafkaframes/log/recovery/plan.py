@@ -188,31 +188,32 @@ def _to_split(filesystem: FileSystem, partition: Partition, draft: Draft) -> dic
     return {base: pieces for base, pieces in found.items() if pieces}
 
 
-def valid_prefix(read_at: ReadAt, *, base_offset: int, size_bytes: int) -> tuple[int, int]:
-    """Walk a segment as Kafka's recovery does.
+class _Walked(NamedTuple):
+    """What Kafka's recovery keeps of a segment.
 
-    Returns:
-        How many bytes hold batches whose CRC is right and whose offsets fit, and the offset after the last of them.
+    Attributes:
+        end: how many bytes hold batches whose CRC is right and whose offsets fit.
+        next_offset: the offset after the last of them.
+        headers: theirs, unless there are too many to be kept.
+        overflows: behind them is a batch that is right, but for its offset.
+    """
+
+    end: int
+    next_offset: int
+    headers: tuple[Batches, ...] | None
+    overflows: bool
+
+
+def _walk(read_at: ReadAt, segment: KeptSegment, most_headers: int) -> _Walked:
+    """Walk a segment as Kafka's recovery does, and keep the headers of at most ``most_headers`` valid batches.
 
     Raises:
         LogDirError: the file cannot be read.
     """
-    walked = _walk(read_at, base_offset, size_bytes, 0)
-    return walked.end, walked.next_offset
-
-
-class _Walked(NamedTuple):
-    end: int
-    next_offset: int
-    headers: tuple[Batches, ...] | None
-    overflows: bool = False  # it ends at a batch that is right, but for its offset
-
-
-def _walk(read_at: ReadAt, base_offset: int, size_bytes: int, most_headers: int) -> _Walked:
-    """Answer as ``valid_prefix``, and keep the headers of the valid batches if there are at most ``most_headers``."""
+    base_offset = segment.base_offset
     end, next_offset, is_far = 0, base_offset, False
     headers: list[Batches] = []
-    for window in scan_segment(read_at, size_bytes=size_bytes, whole=True):
+    for window in scan_segment(read_at, size_bytes=segment.size_bytes, whole=True, file=segment.path):
         distances = window.batches.column("last_offset") - base_offset
         right = scan.check_crcs(window.data, window.in_data()) != 0
         wrong = np.flatnonzero(~right | (distances < 0) | (distances > MOST_OFFSETS))
@@ -294,7 +295,7 @@ def _recovered_swap(filesystem: FileSystem, draft: Draft, swap: KeptSegment) -> 
 
 def _walked(filesystem: FileSystem, draft: Draft, segment: KeptSegment) -> _Walked:
     with filesystem.open(segment.path) as read_at:
-        return _walk(read_at, segment.base_offset, segment.size_bytes, draft.headers_left)
+        return _walk(read_at, segment, draft.headers_left)
 
 
 def _cut_off(draft: Draft, segment: KeptSegment, walked: _Walked, reason: str) -> KeptSegment:
