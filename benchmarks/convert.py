@@ -17,10 +17,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from kafkaframes.records import decode
 from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec, compress, decompress
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decode import decode
+from kafkaframes.records.layout import BATCH_V2, MESSAGE_V1
 from kafkaframes.records.scan import as_array, scan_all
 from kafkaframes.rewrite import RewriteSettings, convert
 
@@ -58,7 +58,7 @@ def payloads(raw: bytes) -> tuple[list[tuple[int, int, bytes]], list[bytes]]:
     """Return each batch's format, codec and compressed bytes; and each batch's decompressed records."""
     data = as_array(raw)
     batches = scan_all(data)
-    decoded = Decoded.of(data, batches)
+    decoded = decode(data, batches)
     ends, starts = decoded.sections.ends.tolist(), decoded.sections.starts.tolist()
     plain = [decoded.sections.buf[start:end].tobytes() for start, end in zip(starts, ends, strict=True)]
     found = []
@@ -67,10 +67,10 @@ def payloads(raw: bytes) -> tuple[list[tuple[int, int, bytes]], list[bytes]]:
     ):
         whole = data[position : position + size].data
         if magic < 2:
-            start = decode.MESSAGE_V1.size + 8  # no key, and the value's length
+            start = MESSAGE_V1.size + 8  # no key, and the value's length
             found.append((magic, attributes & 7, bytes(whole[start:])))
         else:
-            found.append((magic, attributes & 7, bytes(whole[decode.BATCH_V2.size :])))
+            found.append((magic, attributes & 7, bytes(whole[BATCH_V2.size :])))
         assert decompress(*found[-1][1:], magic=magic).data == plain[row]
     return found, plain
 

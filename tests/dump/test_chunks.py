@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 from tests.records import mutations
 
 import kafkaframes
-from kafkaframes.dump.chunks import Chunk
+from kafkaframes.dump import chunks, jsonl, text
 from kafkaframes.dump.jsonl import dump_json_lines
 from kafkaframes.dump.text import TextOptions, dump_text
 
 ROWS = [{"key": b"key %d" % number, "value": b"value", "timestamp": 9} for number in range(25)]
 KINDS = [(0, "gzip"), (1, "snappy"), (1, "none"), (2, "lz4"), (2, "none")]
-whole_cut = Chunk.cut
+whole_cut = chunks.cut_lines
 
 
 def outputs(path):
@@ -26,7 +26,8 @@ def assert_same(folder, data):
     path.write_bytes(data)
     whole = outputs(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Chunk, "cut", lambda self: whole_cut(self, 3))
+        for module in (jsonl, text):
+            patch.setattr(module, "cut_lines", lambda chunk: whole_cut(chunk, 3))
         assert outputs(path) == whole
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.records import decode
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.layout import BATCH_V2, CONTROL, LOG_APPEND_TIME
 from kafkaframes.records.rebuild import rows_of_index
 from kafkaframes.records.scan import Batches, Bytes, Ints
@@ -79,21 +80,19 @@ class RecordSizes:
         """All bytes in formats 0, 1 and 2; in 2 the headers, too, which the others cannot say."""
         return [sum(sizes[number] for sizes in self.sizes.values()) for number in range(3)]
 
-    def _add(self, part: decode.Part) -> None:
+    def _add(self, part: Decoded) -> None:
         batches, index = part.batches, part.index
         attributes = batches.column("attributes")
         wanted = (
             (batches.column("magic") == 2) & (attributes & (CONTROL | LOG_APPEND_TIME) == 0) & (index.statuses == 0)
         )
         wanted[list(part.sections.problems)] = False
-        owners = np.repeat(np.arange(len(batches)), index.rows)
-        if not wanted.all():
-            index, owners = index.take(wanted[owners], owners), owners[wanted[owners]]
+        chosen = part if wanted.all() else part.select(part.of_batch(wanted))
         self.batches += int(wanted.sum())
         self.left_out += int((~wanted).sum())
-        count = len(index.offsets)
+        count = len(chosen.index.offsets)
         self.records += count
-        sizes = self._v2_sizes(part.sections, batches, index, owners)
+        sizes = self._v2_sizes(chosen)
         sizes["batch header"] = BATCH_V2.size * int(wanted.sum())
         for name in FIELDS:
             old = _OLD.get(name, (0, 0))
@@ -102,11 +101,10 @@ class RecordSizes:
                 self.sizes[name][number] += both if both is not None else old[number] * count
             self.sizes[name][2] += sizes[name]
 
-    def _v2_sizes(
-        self, sections: decode.Sections, batches: Batches, index: decode.Index, owners: Ints
-    ) -> dict[str, int]:
+    def _v2_sizes(self, chosen: Decoded) -> dict[str, int]:
+        batches, index, owners = chosen.batches, chosen.index, chosen.owners
         keys, values = index.key_size.astype(np.int64), index.value_size.astype(np.int64)
-        headers = size_of_varints(index.header_counts) + _header_bytes(sections, index)
+        headers = size_of_varints(index.header_counts) + _header_bytes(chosen)
         columns = {
             "attributes": np.ones(len(keys), np.int64),
             "timestamp": size_of_varints(index.timestamps - batches.column("base_timestamp")[owners]),
@@ -122,11 +120,11 @@ class RecordSizes:
         return found | {name: int(column.sum()) for name, column in columns.items()}
 
 
-def _header_bytes(sections: decode.Sections, index: decode.Index) -> Ints:
+def _header_bytes(chosen: Decoded) -> Ints:
     """Return how many bytes the headers of each record take, without their count."""
-    rows = rows_of_index(sections, index)
+    rows = rows_of_index(chosen.sections, chosen.index)
     if not len(rows.header_starts):
-        return np.zeros(len(index.offsets), np.int64)
+        return np.zeros(len(chosen.index.offsets), np.int64)
     sizes = sum(
         size_of_varints(one.lengths) + np.maximum(one.lengths, 0) for one in (rows.header_names, rows.header_values)
     )

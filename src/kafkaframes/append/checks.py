@@ -15,9 +15,9 @@ from kafkaframes.append import refusal
 from kafkaframes.append.settings import AS_KAFKA, KEEP, AppendSettings
 from kafkaframes.append.unreadable import Unreadable, unreadable_of
 from kafkaframes.errors import AppendRefusedError, RecordRefusal
-from kafkaframes.records.decoded import Decoded, Flags
-from kafkaframes.records.layout import CODEC_MASK, LOG_APPEND_TIME, MESSAGE_V0, OVERHEAD_BYTES
-from kafkaframes.records.scan import Ints, check_message_crcs
+from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.layout import LOG_APPEND_TIME, MESSAGE_V0, OVERHEAD_BYTES
+from kafkaframes.records.scan import Flags, Ints, check_message_crcs
 
 NO_TIMESTAMP, NO_PRODUCER_ID = -1, -1
 _TIMESTAMP_REASON = "its timestamp is too far from the broker's clock, or of a type that only a broker may set"
@@ -52,7 +52,7 @@ def _offsets_in_range(decoded: Decoded) -> np.ndarray[tuple[int], np.dtype[np.in
 
 
 def _is_v2(decoded: Decoded) -> Flags:
-    return decoded.batches.column("magic") >= 2
+    return decoded.batches.is_v2
 
 
 def _has_producer(decoded: Decoded) -> Flags:
@@ -81,7 +81,9 @@ BATCH_CHECKS = (
         lambda d, s: _is_contiguous_client(d, s) & _is_v2(d) & (_offsets_in_range(d) != d.batches.column("count")),
     ),
     BatchCheck(
-        "InvalidRecordException", "clients may not write control records", lambda d, s: _is_client(d, s) & d.control
+        "InvalidRecordException",
+        "clients may not write control records",
+        lambda d, s: _is_client(d, s) & d.batches.is_control,
     ),
     BatchCheck(
         "InvalidRecordException",
@@ -91,7 +93,7 @@ BATCH_CHECKS = (
     BatchCheck(
         "UnsupportedForMessageFormatException",
         "transactional records need format 2",
-        lambda d, s: d.transactional & (s.record_format < 2),
+        lambda d, s: d.batches.is_transactional & (s.record_format < 2),
     ),
     BatchCheck(
         "UnsupportedForMessageFormatException",
@@ -159,15 +161,13 @@ def _unreadable_errors(decoded: Decoded, settings: AppendSettings, batch: int, l
     if last.in_set:
         return []
     timestamp = decoded.batches.column("max_timestamp")[batch : batch + 1]
-    late = _timestamp_faults(timestamp, decoded.flag(LOG_APPEND_TIME)[batch : batch + 1], settings)[0]
+    late = _timestamp_faults(timestamp, decoded.batches.flag(LOG_APPEND_TIME)[batch : batch + 1], settings)[0]
     return [RecordRefusal(last.place, refusal.INVALID_TIMESTAMP, _TIMESTAMP_REASON)] if late else []
 
 
 def _in_sets(decoded: Decoded) -> Flags:
     """Which records are inner messages of a compressed set of format 0 or 1."""
-    batches = decoded.batches
-    wrapper = (batches.column("magic") < 2) & ((batches.column("attributes") & CODEC_MASK) != 0)
-    found: Flags = wrapper[decoded.owners]
+    found: Flags = decoded.batches.is_wrapper[decoded.owners]
     return found
 
 
@@ -187,7 +187,7 @@ def _record_faults(decoded: Decoded, settings: AppendSettings) -> tuple[Flags, .
     magics = decoded.sections.buf[index.headers_at[inner] + _AT_MAGIC].astype(np.int8)
     magic_fault[inner] = magics != batches.column("magic")[owners[inner]]
     key_fault = (index.key_size < 0) & settings.compacted
-    declared: Flags = decoded.flag(LOG_APPEND_TIME)[owners]
+    declared: Flags = decoded.batches.flag(LOG_APPEND_TIME)[owners]
     return magic_fault, key_fault, _timestamp_faults(index.timestamps, declared, settings)
 
 

@@ -14,6 +14,7 @@ from kafkaframes.append.unreadable import refused_for_damage
 from kafkaframes.errors import AppendRefusedError
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
+from kafkaframes.records.decode import decode
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, CODECS, CONTROL
@@ -37,8 +38,8 @@ def convert_down(records: bytes | bytearray | memoryview, magic: int, *, first_o
             position, size = int(one.column("position")[0]), int(one.column("size")[0])
             pieces.append(data[position : position + size].tobytes())
             continue
-        decoded = Decoded.of(data, one)
-        if decoded.control[0] and magic < 2:
+        decoded = decode(data, one)
+        if decoded.batches.is_control[0] and magic < 2:
             lost["control batches"] = lost.get("control batches", 0) + 1
             continue
         piece, count = _convert(decoded, magic, first_offset, lost)
@@ -88,7 +89,7 @@ def _count_losses(decoded: Decoded, magic: int, count: int, lost: dict[str, int]
     found = {
         "records with headers": int((index.header_counts > 0).sum()),
         "batches with a producer": int(batches.column("producer_id")[0] != NO_PRODUCER_ID),
-        "transactional batches": int(decoded.transactional[0]),
+        "transactional batches": int(decoded.batches.is_transactional[0]),
         "batches with a leader epoch": int(batches.column("leader_epoch")[0] >= 0),
         "timestamps": int((index.timestamps != NO_TIMESTAMP).sum()) if magic == 0 else 0,
         "offsets at the end of a batch": int(batches.column("last_offset")[0] != index.offsets[-1]),

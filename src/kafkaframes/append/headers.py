@@ -6,7 +6,7 @@ import numpy as np
 
 from kafkaframes.errors import AppendRefusedError
 from kafkaframes.records.codecs import Codec
-from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, MIN_SIZE
+from kafkaframes.records.layout import BATCH_V2, MIN_SIZE
 from kafkaframes.records.reasons import END_REASONS, HUGE_SIZE
 from kafkaframes.records.scan import Batches, Bytes, End, check_crcs
 
@@ -20,7 +20,7 @@ def ensure_valid(data: Bytes, batches: Batches) -> int:
     magics, sizes = batches.column("magic"), batches.column("size")
     short = (magics >= 2) & (sizes < BATCH_V2.size)
     wrong = check_crcs(data, batches) == 0
-    unknown = (batches.column("attributes") & CODEC_MASK) >= len(Codec)
+    unknown = batches.codecs >= len(Codec)
     bad = np.flatnonzero(short | wrong | unknown)
     if len(bad):
         row = int(bad[0])
@@ -49,6 +49,6 @@ def refuse_corrupt(end: End) -> None:
 
 def source_codec(batches: Batches) -> Codec:
     """Return the codec of the last batch that has one."""
-    numbers = batches.column("attributes") & CODEC_MASK
+    numbers = batches.codecs
     compressed = numbers[numbers != 0]
     return Codec(int(compressed[-1])) if len(compressed) else Codec.NONE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkaframes.errors.append import AppendRefusedError, RecordRefusal
 from kafkaframes.records import reasons
-from kafkaframes.records.decode import Problem
+from kafkaframes.records.decoded import Problem
 
 INVALID_RECORD, INVALID_TIMESTAMP = "INVALID_RECORD", "INVALID_TIMESTAMP"
 

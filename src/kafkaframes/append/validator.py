@@ -35,9 +35,10 @@ from kafkaframes.append.unreadable import refused_for_damage
 from kafkaframes.errors import AppendRefusedError, OptionError
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
+from kafkaframes.records.decode import decode
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
-from kafkaframes.records.layout import CODEC_MASK, CONTROL, TRANSACTIONAL
+from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.rebuild import rows_of_index, with_names_as_text
 from kafkaframes.records.scan import Batches, as_array, scan_all
@@ -103,7 +104,7 @@ def _assign(append: _Append) -> Appended:
 
 def _assign_plain(append: _Append) -> Appended:
     _first_batch_alone(append, Codec.NONE)
-    decoded = Decoded.of(append.data, append.batches)
+    decoded = decode(append.data, append.batches)
     check(decoded, append.settings)
     if append.settings.on_noncontiguous == REASSIGN and append.magic >= 2 and _has_holes(decoded):
         _ensure_whole(decoded)  # in place, the holes would lie below the log's end
@@ -166,7 +167,7 @@ def _patched(
 
 
 def _convert_plain(append: _Append) -> Appended:
-    decoded = Decoded.of(append.data, append.batches)
+    decoded = decode(append.data, append.batches)
     _ensure_whole(decoded)  # Kafka estimates the size of the result first, reading everything
     _first_batch_alone(append, Codec.NONE)
     _check_target(append, Codec.NONE)
@@ -189,7 +190,7 @@ def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appende
     is_control = append.magic >= 2 and bool(int(append.batches.column("attributes")[0]) & CONTROL)
     in_place = in_place or (source is Codec.NONE and is_control)
     lenient = in_place and append.magic >= 2 and source is not Codec.NONE
-    decoded = Decoded.of(append.data, append.batches, lenient=lenient)
+    decoded = decode(append.data, append.batches, lenient=lenient)
     check(decoded, settings)
     if in_place and _contiguous(decoded, settings):
         counts = _counts(decoded)
@@ -203,7 +204,7 @@ def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appende
             raise AppendRefusedError(
                 "UnsupportedOperationException", "the offsets inside a compressed batch are not 0, 1, 2, ..."
             )
-        decoded = Decoded.of(append.data, append.batches)
+        decoded = decode(append.data, append.batches)
     _ensure_whole(decoded)
     _check_target(append, target)
     return _rebuilt(append, decoded, target)
@@ -221,7 +222,7 @@ def _contiguous(decoded: Decoded, settings: AppendSettings) -> bool:
 
 def _keep(append: _Append) -> Appended:
     """Take the batches with the offsets that they have, which must increase and not lie below the log's end."""
-    decoded = Decoded.of(append.data, append.batches, total_bytes=DEFAULT_LIMIT_BYTES)
+    decoded = decode(append.data, append.batches, total_bytes=DEFAULT_LIMIT_BYTES)
     check(decoded, append.settings)
     if append.magic != append.settings.record_format or append.settings.codec != "producer":
         raise OptionError("on_noncontiguous='keep' copies batches: it needs their format, and codec='producer'")
@@ -308,7 +309,7 @@ def _largest(decoded: Decoded) -> int:
 def _uncompressed_size(batches: Batches, decoded: Decoded) -> int:
     """Return the bytes that held the records; of messages in a row, the messages whole."""
     inside = decoded.sections.ends - decoded.sections.starts
-    in_a_row = (batches.column("magic") < 2) & ((batches.column("attributes") & CODEC_MASK) == 0)
+    in_a_row = ~batches.is_v2 & (batches.codecs == 0)
     return int(np.where(in_a_row, batches.column("size"), inside).sum())
 
 

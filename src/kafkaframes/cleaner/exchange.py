@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from kafkaframes.cleaner import _kernels_exchange as kernels
 from kafkaframes.cleaner.latest import Flags
-from kafkaframes.cleaner.window import DecodedWindow
+from kafkaframes.records.decoded import Decoded
 
 RUN_ENTRIES = 1 << 20
 _BYTES_OF_A_BUCKET = 16 << 20
@@ -66,7 +66,7 @@ class EntriesWriter:
         self._shift = 64 - buckets.bit_length() + 1
         self._used = 0
 
-    def put(self, window: DecodedWindow, wanted: Flags) -> None:
+    def put(self, window: Decoded, wanted: Flags) -> None:
         """Add a window's records; those that are not wanted replace nothing, but can be replaced."""
         index, flags = window.index, wanted.view(np.uint8)
         digests: Ints = np.empty(2 * len(index.offsets), np.int64)
@@ -201,7 +201,7 @@ class VerdictReader:
         self._runs = list(zip(runs, cursors, strict=True))
         self._run, self._left = -1, 0
 
-    def is_latest(self, window: DecodedWindow) -> Flags:
+    def is_latest(self, window: Decoded) -> Flags:
         """Return which records no later one replaces."""
         count = len(window.owners)
         ledger = np.array(self._ledger[self._at : self._at + count])

@@ -16,14 +16,15 @@ import numpy.typing as npt
 from kafkaframes.cleaner.latest import Latest
 from kafkaframes.cleaner.settings import CleanerSettings
 from kafkaframes.cleaner.transactions import CleanedTransactions
-from kafkaframes.cleaner.window import DecodedWindow
+from kafkaframes.cleaner.window import control_type, foreign_inner, header_of, in_transactions
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.headers import BatchHeader
 from kafkaframes.files.semantics import REWRITES_OLD
 from kafkaframes.log.producer_state import ProducerStates
 from kafkaframes.records.build import build_batches, build_empty_batch
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
-from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON
+from kafkaframes.records.layout import CODEC_MASK, DELETE_HORIZON
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.rebuild import rows_of_index
 
@@ -101,7 +102,7 @@ class Filter:
         self._last_of_producers = np.array(ends, np.int64)
         self.tally = Tally()
 
-    def keep(self, window: DecodedWindow, *, retain_old_deletes: bool) -> list[bytes | memoryview]:
+    def keep(self, window: Decoded, *, retain_old_deletes: bool) -> list[bytes | memoryview]:
         """Return the bytes that stay of a window: what was written anew, and runs of batches as they were.
 
         Args:
@@ -114,7 +115,7 @@ class Filter:
         counts = np.bincount(window.owners[kept], minlength=len(window.batches))
         horizons = self._gets_horizon(window, kept, verdicts)
         copied = (counts > 0) & (counts == window.index.rows) & ~horizons
-        copied &= ~window.foreign_inner() & ~self._must_rewrite(window.batches.column("magic"))
+        copied &= ~foreign_inner(window) & ~self._must_rewrite(window.batches.column("magic"))
         self._count(window, counts, copied)
         emptied = np.flatnonzero((counts == 0) & verdicts.retain_empty).tolist()
         pieces: Pieces = {batch: self._empty(window, batch) for batch in emptied}
@@ -122,7 +123,7 @@ class Filter:
         pieces |= self._rewrite(window, kept, [(batch, bool(horizons[batch])) for batch in rewritten])
         return _in_order(window, copied, pieces)
 
-    def _count(self, window: DecodedWindow, counts: npt.NDArray[np.int64], copied: Flags) -> None:
+    def _count(self, window: Decoded, counts: npt.NDArray[np.int64], copied: Flags) -> None:
         self.tally.batches_read += len(window.batches)
         self.tally.batches_copied += int(copied.sum())
         self.tally.records_read += len(window.owners)
@@ -131,13 +132,13 @@ class Filter:
 
     # ------------------------------------------------------------------------------------------------ a batch
 
-    def _judge(self, window: DecodedWindow, retain_old_deletes: bool) -> Verdicts:
+    def _judge(self, window: Decoded, retain_old_deletes: bool) -> Verdicts:
         """Judge the batches; outside of transactions nothing is discarded and no horizon set."""
         discard, sets_horizon = np.zeros(len(window.batches), np.bool_), np.zeros(len(window.batches), np.bool_)
-        for batch in window.in_transactions():
-            header = window.header(batch)
+        for batch in in_transactions(window):
+            header = header_of(window, batch)
             if header.is_control:
-                sets_horizon[batch] = self._transactions.control(header, window.control_type(batch))
+                sets_horizon[batch] = self._transactions.control(header, control_type(window, batch))
                 discard[batch] = sets_horizon[batch] and self._is_marker_due(header, retain_old_deletes)
             else:
                 discard[batch] = self._transactions.data(header)
@@ -148,16 +149,16 @@ class Filter:
             return not retain_old_deletes
         return _has_horizon(header) and header.base_timestamp <= self._settings.now_ms
 
-    def _keeps_header(self, window: DecodedWindow) -> Flags:
+    def _keeps_header(self, window: Decoded) -> Flags:
         """Return which batches hold the last that is known of an active producer, or end the round (KAFKA-17076)."""
         last_offsets = window.batches.column("last_offset")
         keeps: Flags = np.zeros(len(window.batches), np.bool_)
-        is_control = (window.batches.column("attributes") & CONTROL) != 0
+        is_control = window.batches.is_control
         maybe = (window.batches.column("producer_id") >= 0) & (
             is_control | np.isin(last_offsets, self._last_of_producers)
         )
         for batch in np.flatnonzero(maybe).tolist():
-            keeps[batch] = self._is_last_of_producer(window.header(batch))
+            keeps[batch] = self._is_last_of_producer(header_of(window, batch))
         if self._settings.keeps_last_of_round:
             keeps |= last_offsets + 1 == self._end_offset
         return keeps
@@ -174,22 +175,21 @@ class Filter:
         old: Flags = (magics < 2) & (self._settings.semantics == REWRITES_OLD)
         return old
 
-    def _gets_horizon(self, window: DecodedWindow, kept: Flags, verdicts: Verdicts) -> Flags:
+    def _gets_horizon(self, window: Decoded, kept: Flags, verdicts: Verdicts) -> Flags:
         """Return which batches get a horizon now."""
         if not self._settings.has_horizons:
             return np.zeros(len(window.batches), np.bool_)
         magics = window.batches.column("magic")
         has_tombstone = np.zeros(len(window.batches), np.bool_)
         has_tombstone[window.owners[kept & (window.index.value_size < 0)]] = True
-        found: Flags = (has_tombstone | verdicts.sets_horizon) & ~_have_horizons(window)
+        found: Flags = (has_tombstone | verdicts.sets_horizon) & ~window.batches.flag(DELETE_HORIZON)
         return found & ((magics >= 2) | self._must_rewrite(magics))
 
     # ----------------------------------------------------------------------------------------------- its records
 
-    def _kept_records(self, window: DecodedWindow, discarded: Flags, retain_old_deletes: bool) -> Flags:
+    def _kept_records(self, window: Decoded, discarded: Flags, retain_old_deletes: bool) -> Flags:
         index, owners = window.index, window.owners
-        is_control = (window.batches.column("magic") >= 2) & ((window.batches.column("attributes") & CONTROL) != 0)
-        discard, control = discarded[owners], is_control[owners]
+        discard, control = discarded[owners], window.batches.is_control[owners]
         beyond = index.offsets >= self._end_offset
         is_latest = (index.key_size >= 0) & self._known.is_latest(window)
         alive = index.value_size >= 0
@@ -211,23 +211,23 @@ class Filter:
             if number:
                 self.tally.dropped[reason] += number
 
-    def _keep_deletes(self, window: DecodedWindow, retain_old_deletes: bool) -> Flags:
+    def _keep_deletes(self, window: Decoded, retain_old_deletes: bool) -> Flags:
         if not self._settings.has_horizons:
             return np.full(len(window.batches), retain_old_deletes)
         waits = self._settings.now_ms < window.batches.column("base_timestamp")
-        is_old = window.batches.column("magic") < 2
-        keeps: Flags = np.where(is_old, retain_old_deletes, ~_have_horizons(window) | waits)
+        stays = ~window.batches.flag(DELETE_HORIZON) | waits
+        keeps: Flags = np.where(window.batches.is_v2, stays, retain_old_deletes)
         return keeps
 
     # ----------------------------------------------------------------------------------------------- what is written
 
-    def _empty(self, window: DecodedWindow, batch: int) -> bytes:
-        header = window.header(batch)
+    def _empty(self, window: Decoded, batch: int) -> bytes:
+        header = header_of(window, batch)
         if header.magic < 2:
             raise LogDirError(
                 f"the round ends with a message of format {header.magic} of which nothing stays: Kafka fails here",
                 position=header.position,
-                file=window.segment.path,
+                file=window.file,
             )
         self.tally.batches_emptied += 1
         append_time = bool(header.attributes & APPEND_BIT)
@@ -236,14 +236,14 @@ class Filter:
             header.base_offset, header.last_offset, max_timestamp=header.max_timestamp, fields=fields
         )
 
-    def _rewrite(self, window: DecodedWindow, kept: Flags, rewrites: list[tuple[int, bool]]) -> Pieces:
+    def _rewrite(self, window: Decoded, kept: Flags, rewrites: list[tuple[int, bool]]) -> Pieces:
         """Write batches anew, those of one format, codec and timestamp type together."""
         self.tally.batches_rewritten += len(rewrites)
         pieces: Pieces = {}
         alike: dict[tuple[int, int, bool], list[tuple[int, BatchFields]]] = {}
         new_horizon = self._settings.now_ms + self._settings.delete_retention_ms
         for batch, gets_horizon in rewrites:
-            header = window.header(batch)
+            header = header_of(window, batch)
             is_new = header.magic < 2 and self._settings.semantics == REWRITES_OLD
             magic = 2 if is_new else header.magic
             append_time = bool(header.attributes & APPEND_BIT) and header.magic >= 1
@@ -273,7 +273,7 @@ class Filter:
         return fields
 
 
-def _in_order(window: DecodedWindow, copied: Flags, pieces: Pieces) -> list[bytes | memoryview]:
+def _in_order(window: Decoded, copied: Flags, pieces: Pieces) -> list[bytes | memoryview]:
     """Put what stays of a window in the order of its batches; neighbours that are copied become one piece."""
     positions, sizes = window.batches.column("position"), window.batches.column("size")
     edges = np.flatnonzero(np.diff(copied, prepend=False, append=False)).reshape(-1, 2)
@@ -288,12 +288,6 @@ def _in_order(window: DecodedWindow, copied: Flags, pieces: Pieces) -> list[byte
         )
     }
     return [piece for _, piece in sorted((runs | pieces).items())]
-
-
-def _have_horizons(window: DecodedWindow) -> Flags:
-    flags = (window.batches.column("attributes") & DELETE_HORIZON) != 0
-    found: Flags = (window.batches.column("magic") >= 2) & flags
-    return found
 
 
 def _has_horizon(header: BatchHeader) -> bool:

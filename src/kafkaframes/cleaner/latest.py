@@ -15,8 +15,9 @@ import numpy.typing as npt
 from kafkaframes.cleaner.offset_map import OffsetMap
 from kafkaframes.cleaner.plan import RoundPlan
 from kafkaframes.cleaner.transactions import CleanedTransactions
-from kafkaframes.cleaner.window import DecodedWindow, windows
+from kafkaframes.cleaner.window import control_type, header_of, in_transactions, windows
 from kafkaframes.files.filesystem import FileSystem
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.memory import Recycler
 
 Flags = npt.NDArray[np.bool_]
@@ -25,19 +26,19 @@ Flags = npt.NDArray[np.bool_]
 class Latest(Protocol):
     """What the second walk asks, window by window, in the order of offsets."""
 
-    def is_latest(self, window: DecodedWindow) -> Flags:
+    def is_latest(self, window: Decoded) -> Flags:
         """Return which records no later one replaces; what it says of records without a key means nothing."""
 
 
 class LatestInMemory:
     """The answers of one walk of a partition's dirty part, in this process."""
 
-    def __init__(self, known: OffsetMap, walked: dict[tuple[str, int], tuple[int, Flags | None]]) -> None:
+    def __init__(self, known: OffsetMap, walked: dict[tuple[str | None, int], tuple[int, Flags | None]]) -> None:
         """``walked``: the windows by their places; the first record's number, and which records did not count."""
         self._map = known
         self._walked = walked
 
-    def is_latest(self, window: DecodedWindow) -> Flags:
+    def is_latest(self, window: Decoded) -> Flags:
         """Return which records no later one replaces."""
         place = self._walked.get(_place(window))
         if place is None or not self._map.rises:
@@ -48,15 +49,15 @@ class LatestInMemory:
             flags[left_out] = self._ask(window, left_out)
         return flags
 
-    def _ask(self, window: DecodedWindow, chosen: Flags | slice) -> Flags:
+    def _ask(self, window: Decoded, chosen: Flags | slice) -> Flags:
         index = window.index
         places, sizes = np.ascontiguousarray(index.key_at[chosen]), np.ascontiguousarray(index.key_size[chosen])
         last: Flags = index.offsets[chosen] >= self._map.get_all(window.sections.buf, places, sizes)
         return last
 
 
-def _place(window: DecodedWindow) -> tuple[str, int]:
-    return window.segment.path, int(window.in_file.column("position")[0])
+def _place(window: Decoded) -> tuple[str | None, int]:
+    return window.file, window.position(0)
 
 
 def walk_dirty_part(filesystem: FileSystem, plan: RoundPlan, *, map_bytes: int | None = None) -> LatestInMemory:
@@ -67,7 +68,7 @@ def walk_dirty_part(filesystem: FileSystem, plan: RoundPlan, *, map_bytes: int |
         MapFullError: the keys need more memory than ``map_bytes``.
     """
     known = OffsetMap(map_bytes)
-    walked: dict[tuple[str, int], tuple[int, Flags | None]] = {}
+    walked: dict[tuple[str | None, int], tuple[int, Flags | None]] = {}
     for window, wanted in counting_windows(filesystem, plan):
         index = window.index
         number = known.put_all(window.sections.buf, index.key_at, index.key_size, index.offsets, wanted)
@@ -75,7 +76,7 @@ def walk_dirty_part(filesystem: FileSystem, plan: RoundPlan, *, map_bytes: int |
     return LatestInMemory(known, walked)
 
 
-def counting_windows(filesystem: FileSystem, plan: RoundPlan) -> Iterator[tuple[DecodedWindow, Flags]]:
+def counting_windows(filesystem: FileSystem, plan: RoundPlan) -> Iterator[tuple[Decoded, Flags]]:
     """Yield the windows of the dirty part's segments, and which of their records count."""
     transactions = CleanedTransactions()
     start, end = plan.first_dirty_offset, plan.first_uncleanable_offset
@@ -86,13 +87,13 @@ def counting_windows(filesystem: FileSystem, plan: RoundPlan) -> Iterator[tuple[
             yield window, counted(window, transactions, start)
 
 
-def counted(window: DecodedWindow, transactions: CleanedTransactions, first_dirty_offset: int) -> Flags:
+def counted(window: Decoded, transactions: CleanedTransactions, first_dirty_offset: int) -> Flags:
     """Return which records of a window count; ``transactions`` goes on by the window."""
     counts = np.ones(len(window.batches), np.bool_)
-    for batch in window.in_transactions():
-        header = window.header(batch)
+    for batch in in_transactions(window):
+        header = header_of(window, batch)
         if header.is_control:
-            transactions.control(header, window.control_type(batch))
+            transactions.control(header, control_type(window, batch))
             counts[batch] = False
         else:
             counts[batch] = not transactions.data(header)

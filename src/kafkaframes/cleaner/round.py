@@ -18,7 +18,7 @@ from kafkaframes.cleaner.plan import RoundPlan, group_segments
 from kafkaframes.cleaner.plan import plan_round as plan_round
 from kafkaframes.cleaner.settings import CleanerSettings
 from kafkaframes.cleaner.transactions import CleanedTransactions
-from kafkaframes.cleaner.window import DecodedWindow, windows
+from kafkaframes.cleaner.window import windows
 from kafkaframes.errors import LogDirError
 from kafkaframes.files import names
 from kafkaframes.files.atomic import new_file, unfinished
@@ -26,6 +26,7 @@ from kafkaframes.files.directory import Partition, Segment
 from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.files.txn_index import AbortedTransaction
 from kafkaframes.log.overflow import split_partition
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.memory import Recycler
 
 
@@ -142,7 +143,7 @@ class SourceSegment:
         """The base offset of the segment, or of the part of it."""
         return self.segment.base_offset if self.first_offset is None else self.first_offset
 
-    def windows(self, filesystem: FileSystem, memory: Recycler) -> Iterator[DecodedWindow]:
+    def windows(self, filesystem: FileSystem, memory: Recycler) -> Iterator[Decoded]:
         """Decode the segment, window by window."""
         return windows(filesystem, self.segment, memory=memory, start=self.start, end=self.end)
 

@@ -18,7 +18,7 @@ from kafkaframes.cli.options import (
 )
 from kafkaframes.cli.text import say
 from kafkaframes.dump import files, kcat, table
-from kafkaframes.dump.chunks import Chunk, ChunkReader, Place
+from kafkaframes.dump.chunks import ChunkReader, Place, errors_in
 from kafkaframes.dump.copies import merge_files
 from kafkaframes.dump.decoders import DECODERS
 from kafkaframes.dump.filters import Filter, key_pattern
@@ -28,6 +28,7 @@ from kafkaframes.dump.ranges import Wanted, wanted_files
 from kafkaframes.dump.text import TextOptions, dump_text
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
 from kafkaframes.files.atomic import refuse_inside
+from kafkaframes.records.decoded import Decoded
 
 EXIT_FAULT = 1
 Piece = bytes | memoryview
@@ -162,13 +163,13 @@ def _print_jsonl(options: _Options, out: BinaryIO, report: Report) -> None:
             report.fault(fault)
 
 
-def _chunks(options: _Options, report: Report) -> Iterator[tuple[Chunk, Place]]:
+def _chunks(options: _Options, report: Report) -> Iterator[tuple[Decoded, Place]]:
     """Yield what is wanted of every segment, without control records."""
     for wanted in options.wanted(control=False):
         reader = ChunkReader(wanted.file, options.given["max_bytes"])
         place = Place.of(wanted.file.path)
         for chunk in reader:
-            for fault in chunk.problems.values():
+            for fault in errors_in(chunk).values():
                 report.fault(fault)
             yield wanted.keep.apply(chunk), place
             if wanted.keep.is_done(chunk):
@@ -178,7 +179,11 @@ def _chunks(options: _Options, report: Report) -> Iterator[tuple[Chunk, Place]]:
 
 
 def _print_lines(
-    options: _Options, out: BinaryIO, report: Report, plan: Callable[[Place], Any], write: Callable[[Chunk, Any], Piece]
+    options: _Options,
+    out: BinaryIO,
+    report: Report,
+    plan: Callable[[Place], Any],
+    write: Callable[[Decoded, Any], Piece],
 ) -> None:
     planned: tuple[Place, Any] | None = None
     for chunk, place in _chunks(options, report):

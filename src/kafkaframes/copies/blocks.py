@@ -19,7 +19,7 @@ from kafkaframes.errors import DamagedChunkError
 from kafkaframes.files.checkpoints import EpochStart
 from kafkaframes.files.directory import Segment
 from kafkaframes.files.leader_epochs import Epochs
-from kafkaframes.records.layout import CODEC_MASK, DELETE_HORIZON
+from kafkaframes.records.layout import DELETE_HORIZON
 from kafkaframes.records.scan import Batches, Ints
 
 UNKNOWN_CRC = -1
@@ -166,17 +166,23 @@ def blocks_of_scan(segment: int, base_offset: int, tables: Sequence[Batches]) ->
         return NO_BLOCKS
     table = np.concatenate([one.table for one in tables], axis=1) if len(tables) > 1 else tables[0].table
     found = Batches(table, tables[-1].end)
-    first, last, magic = found.column("base_offset"), found.column("last_offset"), found.column("magic")
-    attributes, count = found.column("attributes"), found.column("count")
-    is_v2 = magic >= 2
-    thinned = is_v2 & ((count < last - first + 1) | ((attributes & DELETE_HORIZON) != 0))
-    wrappers = ~is_v2 & ((attributes & CODEC_MASK) != 0)
+    first, last = found.column("base_offset"), found.column("last_offset")
+    is_v2 = found.is_v2
+    thinned = (is_v2 & (found.column("count") < last - first + 1)) | found.flag(DELETE_HORIZON)
     before = np.concatenate(([base_offset], last[:-1] + 1))
-    reach = np.where(wrappers, np.minimum(before, last), first)
+    reach = np.where(found.is_wrapper, np.minimum(before, last), first)
     made = np.empty((len(COLUMNS), len(found)), np.int64)
-    rows = (segment, found.column("position"), found.column("size"), first, last, reach)
+    rows: tuple[Ints | int, ...] = (segment, found.column("position"), found.column("size"), first, last, reach)
     epochs = np.where(is_v2, found.column("leader_epoch"), NO_EPOCH)
-    for place, row in enumerate((*rows, epochs, found.column("crc"), magic, thinned, 1, _digest(found))):
+    others: tuple[Ints | int, ...] = (
+        epochs,
+        found.column("crc"),
+        found.column("magic"),
+        thinned.astype(np.int64),
+        1,
+        _digest(found),
+    )
+    for place, row in enumerate((*rows, *others)):
         made[place] = row
     return Blocks(made)
 

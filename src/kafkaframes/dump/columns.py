@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.dump.chunks import Chunk
+from kafkaframes.dump.chunks import keys_of, values_of
 from kafkaframes.records import scan
-from kafkaframes.records.layout import CODEC_MASK, DELETE_HORIZON, TRANSACTIONAL
+from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.layout import DELETE_HORIZON
 from kafkaframes.records.scan import Ints
 
 Columns = Mapping[str, Any]
@@ -19,22 +20,22 @@ NO_SEQUENCE = -1
 _MOST = 2**31 - 1
 
 
-def batch_columns(chunk: Chunk) -> dict[str, Any]:
+def batch_columns(chunk: Decoded) -> dict[str, Any]:
     """Return one value a batch for every field of a batch; absolute positions."""
     batches = chunk.batches
     magics, attributes = batches.column("magic"), batches.column("attributes")
-    modern = magics >= 2
+    modern = batches.is_v2
     base_offsets, last_offsets = chunk.base_offsets, batches.column("last_offset")
     base_sequences = batches.column("base_sequence")
     return {
         "position": batches.column("position") + chunk.base,
         "size": batches.column("size"),
         "magic": magics,
-        "valid": chunk.valid,
+        "valid": chunk.crc_ok,
         "crc": batches.column("crc"),
         "base_offset": base_offsets,
         "last_offset": last_offsets,
-        "codec": attributes & CODEC_MASK,
+        "codec": batches.codecs,
         "ts_type": scan.timestamp_types(magics, attributes) + 1,
         "max_ts": batches.column("max_timestamp"),
         "producer_id": batches.column("producer_id"),
@@ -42,27 +43,27 @@ def batch_columns(chunk: Chunk) -> dict[str, Any]:
         "base_sequence": base_sequences,
         "last_sequence": sequences(base_sequences, last_offsets - base_offsets),
         "leader_epoch": batches.column("leader_epoch"),
-        "transactional": modern & ((attributes & TRANSACTIONAL) != 0),
-        "control": chunk.is_control,
-        "delete_horizon": _horizons(modern & ((attributes & DELETE_HORIZON) != 0), batches.column("base_timestamp")),
+        "transactional": batches.is_transactional,
+        "control": chunk.batches.is_control,
+        "delete_horizon": _horizons(batches.flag(DELETE_HORIZON), batches.column("base_timestamp")),
         "base_ts": batches.column("base_timestamp"),
         "count": np.where(modern, batches.column("count"), chunk.reached),
     }
 
 
-def record_columns(chunk: Chunk) -> dict[str, Any]:
+def record_columns(chunk: Decoded) -> dict[str, Any]:
     """Return one value a record: offset, timestamp and its type, sequence, key and value with their sizes."""
     index, batches = chunk.index, chunk.batches
     types = scan.timestamp_types(batches.column("magic"), batches.column("attributes")) + 1
-    base_sequences = batches.column("base_sequence")[chunk.batch_of]
-    deltas = index.offsets - batches.column("base_offset")[chunk.batch_of]
+    base_sequences = batches.column("base_sequence")[chunk.owners]
+    deltas = index.offsets - batches.column("base_offset")[chunk.owners]
     return {
         "offset": index.offsets,
         "timestamp": index.timestamps,
-        "ts_type": types[chunk.batch_of],
+        "ts_type": types[chunk.owners],
         "sequence": np.where(base_sequences >= 0, sequences(base_sequences, deltas), NO_SEQUENCE),
-        "key": chunk.keys,
-        "value": chunk.values,
+        "key": keys_of(chunk),
+        "value": values_of(chunk),
         "key_size": np.maximum(index.key_size, -1),
         "value_size": np.maximum(index.value_size, -1),
     }

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.dump.chunks import Chunk
+from kafkaframes.dump.chunks import keys_of, values_of
 from kafkaframes.dump.lines import Slices, slices_of
 from kafkaframes.dump.remote_text import remote_log_metadata
 from kafkaframes.dump.styles import Style
 from kafkaframes.errors import DecodeError, OptionError
+from kafkaframes.records.decoded import Decoded
 
 Texts = tuple[str | None, str | None]
 RecordDecoder = Callable[[int, bytes | None, bytes | None], Texts]
@@ -36,7 +37,7 @@ _MARKER_LABELS = {
 }
 
 
-def decoder_for(name: str, style: Style) -> Callable[[Chunk], tuple[Slices, Slices]]:
+def decoder_for(name: str, style: Style) -> Callable[[Decoded], tuple[Slices, Slices]]:
     """Return what makes the texts of a chunk's keys and values.
 
     Args:
@@ -50,9 +51,9 @@ def decoder_for(name: str, style: Style) -> Callable[[Chunk], tuple[Slices, Slic
         raise OptionError(f"no decoder {name!r} (known: {', '.join(DECODERS)})")
     decode = DECODERS[name](style)
 
-    def decoded(chunk: Chunk) -> tuple[Slices, Slices]:
-        keys, values = chunk.keys, chunk.values
-        offsets, control = chunk.index.offsets.tolist(), chunk.is_control[chunk.batch_of].tolist()
+    def decoded(chunk: Decoded) -> tuple[Slices, Slices]:
+        keys, values = keys_of(chunk), values_of(chunk)
+        offsets, control = chunk.index.offsets.tolist(), chunk.batches.is_control[chunk.owners].tolist()
         none: Texts = (None, None)
         texts = [
             none if control[row] else decode(offset, keys.at(row), values.at(row)) for row, offset in enumerate(offsets)

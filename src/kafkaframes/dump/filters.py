@@ -10,8 +10,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kafkaframes.dump.chunks import Chunk
+from kafkaframes.dump.chunks import keys_of
 from kafkaframes.errors import OptionError
+from kafkaframes.records.decoded import Decoded
 
 Flags = npt.NDArray[np.bool_]
 
@@ -19,11 +20,11 @@ Flags = npt.NDArray[np.bool_]
 class Selection(Protocol):
     """What chooses records, chunk by chunk."""
 
-    def apply(self, chunk: Chunk) -> Chunk:
+    def apply(self, chunk: Decoded) -> Decoded:
         """Return the chunk with the records that are wanted."""
         ...
 
-    def is_done(self, chunk: Chunk) -> bool:
+    def is_done(self, chunk: Decoded) -> bool:
         """Tell whether nothing of the segment behind ``chunk`` can be wanted."""
         ...
 
@@ -48,13 +49,13 @@ class Filter:
     key_pattern: re.Pattern[bytes] | None = None
     control: bool = True
 
-    def apply(self, chunk: Chunk) -> Chunk:
+    def apply(self, chunk: Decoded) -> Decoded:
         """Return the chunk with the records for which all conditions hold; the same one where there is no condition."""
         if self == NO_FILTER:
             return chunk
         keep = self._in_ranges(chunk)
         if not self.control:
-            keep &= ~chunk.is_control[chunk.batch_of]
+            keep &= ~chunk.batches.is_control[chunk.owners]
         if self.keys is not None:
             _narrow(chunk, keep, self.keys.__contains__)
         if self.key_pattern is not None:
@@ -62,7 +63,7 @@ class Filter:
             _narrow(chunk, keep, lambda key: pattern.search(key) is not None)
         return chunk if keep.all() else chunk.select(keep)
 
-    def _in_ranges(self, chunk: Chunk) -> Flags:
+    def _in_ranges(self, chunk: Decoded) -> Flags:
         keep = np.ones(len(chunk.index.offsets), np.bool_)
         for values, least, limit in (
             (chunk.index.offsets, self.from_offset, self.until_offset),
@@ -74,7 +75,7 @@ class Filter:
                 keep &= values < limit
         return keep
 
-    def is_done(self, chunk: Chunk) -> bool:
+    def is_done(self, chunk: Decoded) -> bool:
         """Tell whether the batches behind this chunk lie at or above the last offset."""
         if self.until_offset is None or len(chunk.batches) == 0:
             return False
@@ -91,7 +92,7 @@ class Limited:
     selection: Selection
     left: int
 
-    def apply(self, chunk: Chunk) -> Chunk:
+    def apply(self, chunk: Decoded) -> Decoded:
         """Return the chunk with the records that are wanted and still asked for."""
         wanted = self.selection.apply(chunk)
         count = len(wanted.index.offsets)
@@ -100,14 +101,14 @@ class Limited:
         self.left -= min(count, self.left)
         return wanted
 
-    def is_done(self, chunk: Chunk) -> bool:
+    def is_done(self, chunk: Decoded) -> bool:
         """Tell whether no more records are asked for."""
         return self.left == 0 or self.selection.is_done(chunk)
 
 
-def _narrow(chunk: Chunk, keep: Flags, wanted: Callable[[bytes], bool]) -> None:
+def _narrow(chunk: Decoded, keep: Flags, wanted: Callable[[bytes], bool]) -> None:
     """Keep of the rows that are left those whose key is wanted; a record without a key never is."""
-    keys = chunk.keys
+    keys = keys_of(chunk)
     for row in np.flatnonzero(keep).tolist():
         key = keys.at(row)
         keep[row] = key is not None and wanted(key)

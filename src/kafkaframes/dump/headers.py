@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.dump.chunks import Chunk
 from kafkaframes.dump.lines import Base64, Column, IfNull, Line, Raw, Slices, Text, plan_line
 from kafkaframes.records import _kernels_gather as kernels
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.scan import Bytes, Ints
 from kafkaframes.wire.text import java_text
 
@@ -44,7 +44,7 @@ class Headers:
         return Slices(rendered.data, starts, np.maximum(stops - starts - 1, 0).astype(np.int32))
 
 
-def index_headers(chunk: Chunk) -> Headers:
+def index_headers(chunk: Decoded) -> Headers:
     """Find the headers of all records of a chunk."""
     index = chunk.index
     count = int(index.header_counts.sum(dtype=np.int64))
@@ -60,7 +60,7 @@ def _empty_slices(data: Bytes, count: int) -> Slices:
     return Slices(data, np.empty(count, np.int64), np.empty(count, np.int32))
 
 
-def _rendered(chunk: Chunk, render: Callable[[Headers], Slices]) -> Slices:
+def _rendered(chunk: Decoded, render: Callable[[Headers], Slices]) -> Slices:
     """Return a value for each record: empty ones at once where no record has headers."""
     if chunk.index.header_counts.any():
         return render(index_headers(chunk))
@@ -68,17 +68,17 @@ def _rendered(chunk: Chunk, render: Callable[[Headers], Slices]) -> Slices:
     return Slices(chunk.sections.buf, none, none.astype(np.int32))
 
 
-def header_keys(chunk: Chunk) -> Slices:
+def header_keys(chunk: Decoded) -> Slices:
     """Return each record's header keys, with commas between them (kafka-dump-log)."""
     return _rendered(chunk, lambda headers: headers.joined(_KEYS))
 
 
-def header_pairs(chunk: Chunk) -> Slices:
+def header_pairs(chunk: Decoded) -> Slices:
     """Return each record's headers as ``name=value,name=value`` (kcat's ``%h``)."""
     return _rendered(chunk, lambda headers: headers.joined(_PAIRS))
 
 
-def header_json(chunk: Chunk) -> Slices:
+def header_json(chunk: Decoded) -> Slices:
     """Return each record's headers as the inside of a JSON array of [key, value in base64 or null]."""
     return _rendered(chunk, lambda headers: headers.joined(_JSON, json_key=_json_keys(headers.keys)))
 

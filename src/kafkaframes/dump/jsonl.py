@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.dump.chunks import Chunk, ChunkReader, Place, is_wrapper
+from kafkaframes.dump.chunks import ChunkReader, Place, cut_lines, errors_in, keys_of, values_of
 from kafkaframes.dump.columns import batch_columns, record_columns, rows_of, sequences
 from kafkaframes.dump.files import DumpFile, files_to_dump
 from kafkaframes.dump.filters import NO_FILTER, Selection
@@ -29,6 +29,7 @@ from kafkaframes.dump.names import RECORDS, VALUE_LIMIT
 from kafkaframes.dump.styles import CODECS, TIMESTAMP_TYPES
 from kafkaframes.errors import CorruptRecordError, KafkaframesError
 from kafkaframes.records import control
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 
 _BOOLEANS = (b"false", b"true")
@@ -131,8 +132,8 @@ class JsonDump:
         where = _Where.of(self.file.path)
         reader = ChunkReader(self.file, self.options.max_bytes)
         for chunk in reader:
-            self.faults += chunk.problems.values()
-            for piece, has_begun in self.options.keep.apply(chunk).cut():
+            self.faults += errors_in(chunk).values()
+            for piece, has_begun in cut_lines(self.options.keep.apply(chunk)):
                 lines = _chunk_lines(piece, where, self.options)
                 yield lines[lines.index(b"\n") + 1 :] if has_begun else lines  # its batch's line is there already
             if self.options.keep.is_done(chunk):
@@ -155,22 +156,22 @@ def dump_json_lines(paths: Iterable[str], options: JsonOptions | None = None) ->
         yield from JsonDump(file, options or JsonOptions())
 
 
-def _chunk_lines(chunk: Chunk, where: _Where, options: JsonOptions) -> bytes:
+def _chunk_lines(chunk: Decoded, where: _Where, options: JsonOptions) -> bytes:
     columns = batch_columns(chunk)
     fields, cuts = _control_fields(chunk)
     records = _RECORD_LINE.render(_record_columns(chunk, options, fields), len(chunk.index.offsets))
-    modern = chunk.batches.column("magic") >= 2
+    modern = chunk.batches.is_v2
     specials = _specials(chunk)
     lines = _batch_lines(columns, modern, where)
     ends = [0, *records.ends.tolist()]
     skip_empty = options.keep != NO_FILTER
     pieces: list[bytes | memoryview] = []
     first = 0
-    for batch, count in enumerate(chunk.rows.tolist()):
+    for batch, count in enumerate(chunk.index.rows.tolist()):
         stop = first + count
         if count or not skip_empty:
             pieces.append(_special_line(chunk, batch, where) if batch in specials else lines[batch])
-            problem: KafkaframesError | None = chunk.problems.get(batch)
+            problem: KafkaframesError | None = chunk.error(batch)
             last = stop
             if batch in cuts:
                 last, problem = cuts[batch]
@@ -195,7 +196,7 @@ def _batch_lines(columns: dict[str, Any], modern: npt.NDArray[np.bool_], where: 
     return lines
 
 
-def _record_columns(chunk: Chunk, options: JsonOptions, control_fields: pa.Array) -> dict[str, Any]:
+def _record_columns(chunk: Decoded, options: JsonOptions, control_fields: pa.Array) -> dict[str, Any]:
     columns = record_columns(chunk)
     large = columns["value_size"] > (2**31 if options.value_limit is None else options.value_limit)
     columns["value_digest"] = _digests(chunk, large)
@@ -204,7 +205,7 @@ def _record_columns(chunk: Chunk, options: JsonOptions, control_fields: pa.Array
     return columns
 
 
-def _digests(chunk: Chunk, large: npt.NDArray[np.bool_]) -> pa.Array:
+def _digests(chunk: Decoded, large: npt.NDArray[np.bool_]) -> pa.Array:
     """Return SHA-256 and length of the large values, null for the others."""
     if not large.any():
         return pa.nulls(len(large), pa.binary())
@@ -216,14 +217,14 @@ def _digests(chunk: Chunk, large: npt.NDArray[np.bool_]) -> pa.Array:
     return pa.array(digests, pa.binary())
 
 
-def _control_fields(chunk: Chunk) -> tuple[pa.Array, dict[int, tuple[int, CorruptRecordError]]]:
+def _control_fields(chunk: Decoded) -> tuple[pa.Array, dict[int, tuple[int, CorruptRecordError]]]:
     """Return what control records say more, and for each batch with an unreadable one: that record and why."""
-    of_control = chunk.is_control[chunk.batch_of]
+    of_control = chunk.batches.is_control[chunk.owners]
     if not of_control.any():
         return pa.nulls(len(of_control), pa.binary()), {}
     fields: list[bytes | None] = [None] * len(of_control)
     cuts: dict[int, tuple[int, CorruptRecordError]] = {}
-    keys, values = chunk.keys, chunk.values
+    keys, values = keys_of(chunk), values_of(chunk)
     for row in np.flatnonzero(of_control).tolist():
         try:
             kind = control.control_type(keys.at(row))
@@ -232,21 +233,21 @@ def _control_fields(chunk: Chunk) -> tuple[pa.Array, dict[int, tuple[int, Corrup
                 more["coordinator_epoch"] = control.coordinator_epoch(values.at(row))
             fields[row] = b"," + _json(more)[1:-1]
         except CorruptRecordError as error:
-            cuts.setdefault(int(chunk.batch_of[row]), (row, error))
+            cuts.setdefault(int(chunk.owners[row]), (row, error))
     return pa.array(fields, pa.binary()), cuts
 
 
-def _specials(chunk: Chunk) -> set[int]:
+def _specials(chunk: Decoded) -> set[int]:
     """Return the batches with a header field that cannot be given."""
     batches = chunk.batches
-    unknown = (batches.column("attributes") & CODEC_MASK) >= len(CODECS)
-    short = (batches.column("magic") >= 2) & (batches.column("size") < BATCH_V2.size)
+    unknown = batches.codecs >= len(CODECS)
+    short = batches.is_v2 & (batches.column("size") < BATCH_V2.size)
     later = batches.column("magic") > NEWEST_MAGIC
-    unopened = is_wrapper(batches) & (chunk.reached == 0)
+    unopened = batches.is_wrapper & (chunk.reached == 0)
     return set(np.flatnonzero(unknown | short | later | unopened).tolist())
 
 
-def _special_line(chunk: Chunk, batch: int, where: _Where) -> bytes:
+def _special_line(chunk: Decoded, batch: int, where: _Where) -> bytes:
     fields: dict[str, Any] = {"type": "batch"}
     count = int(chunk.reached[batch])
     try:
@@ -260,7 +261,7 @@ def _special_line(chunk: Chunk, batch: int, where: _Where) -> bytes:
     return where.line(**fields, count=count)
 
 
-def _fields_while_readable(chunk: Chunk, batch: int) -> Iterator[tuple[str, Any]]:
+def _fields_while_readable(chunk: Decoded, batch: int) -> Iterator[tuple[str, Any]]:
     """Yield a batch's fields in their order.
 
     Kafka loads the bytes that a batch claims to have and reads its header from them: a batch of format 2 that is
@@ -270,7 +271,7 @@ def _fields_while_readable(chunk: Chunk, batch: int) -> Iterator[tuple[str, Any]
         CorruptRecordError: the next field cannot be read.
     """
     at, size, magic = (int(chunk.batches.column(name)[batch]) for name in ("position", "size", "magic"))
-    yield from (("position", at + chunk.base), ("size", size), ("magic", magic), ("valid", bool(chunk.valid[batch])))
+    yield from (("position", at + chunk.base), ("size", size), ("magic", magic), ("valid", bool(chunk.crc_ok[batch])))
     if magic < 2:
         yield "crc", int(chunk.batches.column("crc")[batch])
         raise CorruptRecordError("the first offset of a compressed message that cannot be opened")

@@ -17,11 +17,12 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.dump.chunks import Chunk, Place
+from kafkaframes.dump.chunks import Place, keys_of, values_of
 from kafkaframes.dump.columns import record_columns
 from kafkaframes.dump.headers import header_pairs, index_headers
 from kafkaframes.dump.lines import Line, Number, Part, Raw, Slices, Text, Word, plan_line
 from kafkaframes.errors import OptionError
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.wire.text import java_text
 
 Meaning = TypeVar("Meaning")
@@ -87,7 +88,7 @@ def format_parts(text: str, letters: Mapping[str, Meaning]) -> Iterator[bytes | 
             )
 
 
-def formatted(chunk: Chunk, line: Line) -> memoryview:
+def formatted(chunk: Decoded, line: Line) -> memoryview:
     """Return a chunk's records in a planned format."""
     columns = record_columns(chunk)
     if "value_size_bytes" in line.bytes_columns:
@@ -113,11 +114,11 @@ def plan_envelope(place: Place) -> Line:
     )
 
 
-def enveloped(chunk: Chunk, line: Line) -> memoryview:
+def enveloped(chunk: Decoded, line: Line) -> memoryview:
     """Return a chunk's records in JSON envelopes; what is no UTF-8 is replaced, as in kcat."""
     columns = record_columns(chunk)
-    columns["key_json"] = _json_column(chunk.keys)
-    columns["value_json"] = _json_column(chunk.values)
+    columns["key_json"] = _json_column(keys_of(chunk))
+    columns["value_json"] = _json_column(values_of(chunk))
     columns["headers_json"] = _json_headers(chunk)
     return line.render(columns, len(chunk.index.offsets)).data.data
 
@@ -130,7 +131,7 @@ def _json_column(values: Slices) -> pa.Array:
     return pa.array([json.dumps(_json_text(values.at(row))).encode() for row in range(len(values))], pa.binary())
 
 
-def _json_headers(chunk: Chunk) -> pa.Array:
+def _json_headers(chunk: Decoded) -> pa.Array:
     """Return a ``headers`` member for each record that has some: names and values in turn, as kcat has it."""
     if not chunk.index.header_counts.any():
         return pa.array([b""] * len(chunk.index.offsets), pa.binary())

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.dump.chunks import Chunk, is_wrapper
+from kafkaframes.dump.chunks import keys_of, values_of
 from kafkaframes.dump.columns import batch_columns, record_columns, rows_of
 from kafkaframes.dump.decoders import control_json
 from kafkaframes.dump.headers import header_keys
@@ -24,12 +24,13 @@ from kafkaframes.dump.lines import Lines
 from kafkaframes.dump.styles import Style
 from kafkaframes.errors import CorruptRecordError
 from kafkaframes.records import control
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.scan import Ints
 
 _CRC_BYTES = 4
 
 # What a decoder makes of a chunk's keys and values: two bytes columns (see ``decoders.py``).
-Decoder = Callable[[Chunk], tuple[Any, Any]]
+Decoder = Callable[[Decoded], tuple[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +54,14 @@ class RecordOptions:
     only_with_records: bool = False
 
 
-def chunk_text(chunk: Chunk, options: RecordOptions) -> bytes:
+def chunk_text(chunk: Decoded, options: RecordOptions) -> bytes:
     """Return the lines of a chunk's batches and records, in file order; bytes that are no UTF-8 stay what they are."""
     batches = batch_columns(chunk)
     records = _record_columns(chunk, options, batches) if options.deep else {}
     pieces: list[memoryview] = []
     row = 0
-    for first, stop, modern in _runs(chunk.batches.column("magic") >= 2):
-        last_row = row + int(chunk.rows[first:stop].sum())
+    for first, stop, modern in _runs(chunk.batches.is_v2):
+        last_row = row + int(chunk.index.rows[first:stop].sum())
         style = options.style
         batch_line = style.batch if modern else style.message
         batch_lines = batch_line.render(rows_of(batches, first, stop), stop - first)
@@ -68,7 +69,9 @@ def chunk_text(chunk: Chunk, options: RecordOptions) -> bytes:
         if options.deep:
             line = (style.record if modern else style.message_record) if options.metadata else style.bare
             record_lines = line.render(rows_of(records, row, last_row), last_row - row)
-        _interleave(pieces, batch_lines, record_lines, chunk.rows[first:stop], skip_empty=options.only_with_records)
+        _interleave(
+            pieces, batch_lines, record_lines, chunk.index.rows[first:stop], skip_empty=options.only_with_records
+        )
         row = last_row
     return b"".join(pieces)
 
@@ -100,9 +103,9 @@ def _interleave(
         start, first = end, last
 
 
-def _record_columns(chunk: Chunk, options: RecordOptions, batches: dict[str, Any]) -> dict[str, Any]:
+def _record_columns(chunk: Decoded, options: RecordOptions, batches: dict[str, Any]) -> dict[str, Any]:
     columns = record_columns(chunk)
-    of_control = chunk.is_control[chunk.batch_of]
+    of_control = chunk.batches.is_control[chunk.owners]
     keys, values = options.decode(chunk) if options.decode else (columns["key"], columns["value"])
     shown = ~of_control & options.contents
     columns |= {
@@ -111,19 +114,19 @@ def _record_columns(chunk: Chunk, options: RecordOptions, batches: dict[str, Any
         "header_keys": header_keys(chunk),
         "control_text": _control_texts(chunk, of_control, options.style),
     }
-    if (chunk.batches.column("magic") < 2).any():
+    if not chunk.batches.is_v2.all():
         columns |= _message_columns(chunk)
     for name in options.style.batch_fields:
-        columns[name] = batches[name][chunk.batch_of]
+        columns[name] = batches[name][chunk.owners]
     return columns
 
 
-def _message_columns(chunk: Chunk) -> dict[str, Any]:
+def _message_columns(chunk: Decoded) -> dict[str, Any]:
     """Return the CRC of each message of format 0 or 1, and whether it is right: inside a wrapper, its own."""
-    crcs = chunk.batches.column("crc")[chunk.batch_of]
-    valid = chunk.valid[chunk.batch_of]
+    crcs = chunk.batches.column("crc")[chunk.owners]
+    valid = chunk.crc_ok[chunk.owners]
     data = chunk.sections.buf
-    for row in np.flatnonzero(is_wrapper(chunk.batches)[chunk.batch_of]).tolist():
+    for row in np.flatnonzero(chunk.batches.is_wrapper[chunk.owners]).tolist():
         at = int(chunk.index.headers_at[row])
         size = int.from_bytes(data[at - 4 : at], "big")
         crcs[row] = int.from_bytes(data[at : at + _CRC_BYTES], "big")
@@ -131,13 +134,13 @@ def _message_columns(chunk: Chunk) -> dict[str, Any]:
     return {"record_crc": crcs, "record_valid": valid}
 
 
-def _control_texts(chunk: Chunk, of_control: npt.NDArray[np.bool_], style: Style) -> pa.Array:
+def _control_texts(chunk: Decoded, of_control: npt.NDArray[np.bool_], style: Style) -> pa.Array:
     """Return what each control record says, null for all others."""
     if not of_control.any():
         return pa.nulls(len(of_control), pa.binary())
     texts: list[bytes | None] = [None] * len(of_control)
     for row in np.flatnonzero(of_control).tolist():
-        texts[row] = control_text(chunk.keys.at(row), chunk.values.at(row), style).encode("utf-8", "replace")
+        texts[row] = control_text(keys_of(chunk).at(row), values_of(chunk).at(row), style).encode("utf-8", "replace")
     return pa.array(texts, pa.binary())
 
 
@@ -155,7 +158,7 @@ def control_text(key: bytes | None, value: bytes | None, style: Style) -> str:
     return f"controlType: {kind}({number})"
 
 
-def not_consecutive(chunk: Chunk, last_offset: int, *, from_zero: bool) -> tuple[list[tuple[int, int]], int]:
+def not_consecutive(chunk: Decoded, last_offset: int, *, from_zero: bool) -> tuple[list[tuple[int, int]], int]:
     """Return the pairs of neighbours that are not consecutive offsets, and the chunk's last offset.
 
     Args:

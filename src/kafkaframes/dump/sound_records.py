@@ -12,8 +12,7 @@ import numpy as np
 
 from kafkaframes.records import decode, scan
 from kafkaframes.records.chunks import Chunk, pieces
-from kafkaframes.records.decode import Part
-from kafkaframes.records.layout import CODEC_MASK
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.scan import Batches, Bytes, Ints
 
 _PIECE_BYTES = 2 << 20  # decompressed at once
@@ -54,20 +53,16 @@ def judge(data: bytes | Bytes, batches: Batches) -> Judged:
     return judged
 
 
-def _judge(part: Part, first: int, judged: Judged) -> None:
+def _judge(part: Decoded, first: int, judged: Judged) -> None:
     batches, sections, index = part.batches, part.sections, part.index
     judged.rows[first : first + len(batches)] = index.rows
-    for row in {*sections.problems, *np.flatnonzero(index.statuses).tolist()}:
-        problem = decode.problem_of(row, index, sections)
-        if problem is not None:
-            judged.problems[first + row] = problem.reason
-    wrappers = (batches.column("magic") < 2) & (batches.column("attributes") & CODEC_MASK != 0)
+    judged.problems.update({first + row: problem.reason for row, problem in part.problems.items()})
+    wrappers = batches.is_wrapper
     judged.first_offsets[first + np.flatnonzero(wrappers)] = UNKNOWN
-    starts = np.cumsum(index.rows) - index.rows
     filled = np.flatnonzero(wrappers & (index.rows > 0))
-    judged.first_offsets[first + filled] = index.offsets[starts[filled]]
+    judged.first_offsets[first + filled] = index.offsets[part.starts[filled]]
     for row in filled.tolist():
-        chosen = slice(int(starts[row]), int(starts[row] + index.rows[row]))
+        chosen = slice(int(part.starts[row]), int(part.starts[row + 1]))
         right = scan.check_message_crcs(sections.buf, index.headers_at[chosen])
         wrong = index.offsets[chosen][right == 0][:_MOST_TOLD].tolist()
         if wrong:

@@ -17,7 +17,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.files.filesystem import FileSystem, ReadAt
 from kafkaframes.files.headers import BatchHeader, HeaderWalk, parse_header
-from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODEC_MASK, CODECS, CONTROL, MIN_SIZE, OVERHEAD_BYTES
+from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, CODECS, MIN_SIZE, OVERHEAD_BYTES
 
 _INDEX_ENTRY_BYTES = 8
 SMALL_SEGMENT_BYTES = 16 << 10  # walked from the start: not worth a look at the index
@@ -252,7 +252,7 @@ def _add_window(summary: SegmentSummary, batches: Any) -> None:
     summary.last_offset = max(summary.last_offset, int(batches.column("last_offset").max()))
     counts, magics, sizes = batches.column("count"), batches.column("magic"), batches.column("size")
     summary.batches += len(batches)
-    is_control = (magics >= 2) & ((batches.column("attributes") & CONTROL) != 0)
+    is_control = batches.is_control
     summary.records += int(counts[(counts > 0) & ~is_control].sum()) + int((magics < 2).sum())
     summary.control_records += int(counts[(counts > 0) & is_control].sum())
     firsts = batches.column("base_timestamp")
@@ -261,7 +261,7 @@ def _add_window(summary: SegmentSummary, batches: Any) -> None:
         known = [summary.first_timestamp] if summary.first_timestamp >= 0 else []
         summary.first_timestamp = min(int(firsts.min()), *known) if known else int(firsts.min())
     summary.last_timestamp = max(summary.last_timestamp, int(batches.column("max_timestamp").max()))
-    codecs = batches.column("attributes") & CODEC_MASK
+    codecs = batches.codecs
     for number, name in enumerate((*CODECS, "unknown")):
         chosen = codecs == number if name != "unknown" else codecs >= len(CODECS)
         if chosen.any():

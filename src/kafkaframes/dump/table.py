@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.dump.chunks import Chunk, Place
+from kafkaframes.dump.chunks import Place, keys_of, values_of
 from kafkaframes.dump.columns import record_columns
 from kafkaframes.dump.headers import index_headers
 from kafkaframes.dump.lines import Base64, Line, Slices, plan_line, slices_of
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.makers import binary_array
 from kafkaframes.wire.text import java_text
 
@@ -43,15 +44,15 @@ MOST_BYTES = 1 << 30  # of keys or values in one table: an Arrow binary array ho
 _BASE64 = plan_line(Base64("value"))
 
 
-def chunk_tables(chunk: Chunk, place: Place) -> Iterator[pa.RecordBatch]:
+def chunk_tables(chunk: Decoded, place: Place) -> Iterator[pa.RecordBatch]:
     """Yield a chunk's records; more than one table only where one would be too large."""
     for piece in _portions(chunk):
         columns = record_columns(piece)
         count = len(piece.index.offsets)
         yield pa.RecordBatch.from_arrays(
             [
-                _binary(piece.keys),
-                _binary(piece.values),
+                _binary(keys_of(piece)),
+                _binary(values_of(piece)),
                 pa.repeat(pa.scalar(place.topic, pa.string()), count),
                 pa.repeat(pa.scalar(place.partition, pa.int32()), count),
                 pa.array(columns["offset"]),
@@ -63,7 +64,7 @@ def chunk_tables(chunk: Chunk, place: Place) -> Iterator[pa.RecordBatch]:
         )
 
 
-def csv_tables(chunk: Chunk, place: Place, *, base64: bool) -> Iterator[pa.RecordBatch]:
+def csv_tables(chunk: Decoded, place: Place, *, base64: bool) -> Iterator[pa.RecordBatch]:
     """Yield a chunk's records with text columns only.
 
     Args:
@@ -77,7 +78,7 @@ def csv_tables(chunk: Chunk, place: Place, *, base64: bool) -> Iterator[pa.Recor
         yield pa.RecordBatch.from_arrays(list(columns.values()), schema=CSV_SCHEMA)
 
 
-def _portions(chunk: Chunk) -> Iterator[Chunk]:
+def _portions(chunk: Decoded) -> Iterator[Decoded]:
     index = chunk.index
     sizes = np.maximum(index.key_size, 0).astype(np.int64) + np.maximum(index.value_size, 0)
     portion = np.cumsum(sizes) // MOST_BYTES
@@ -110,7 +111,7 @@ def _timestamps(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
     return array.cast(pa.timestamp("ms", "UTC"))
 
 
-def _headers(chunk: Chunk) -> pa.Array:
+def _headers(chunk: Decoded) -> pa.Array:
     count = len(chunk.index.offsets)
     if not chunk.index.header_counts.any():
         return pa.array([[]] * count, pa.list_(HEADER)) if count else pa.array([], pa.list_(HEADER))

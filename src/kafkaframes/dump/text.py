@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from kafkaframes.dump import index_text, state_text
-from kafkaframes.dump.chunks import ChunkReader
+from kafkaframes.dump.chunks import ChunkReader, cut_lines, errors_in
 from kafkaframes.dump.decoders import decoder_for
 from kafkaframes.dump.files import DumpFile, kind_of
 from kafkaframes.dump.filters import NO_FILTER, Selection
@@ -105,11 +105,11 @@ def _records(dump: TextDump) -> Iterator[bytes]:
     reader = ChunkReader(dump.file, options.max_bytes)
     last_offset = -1
     for chunk in reader:
-        findings.faults += chunk.problems.values() if printed.deep else ()
+        findings.faults += errors_in(chunk).values() if printed.deep else ()
         if printed.deep and not printed.only_with_records:
             pairs, last_offset = not_consecutive(chunk, last_offset, from_zero=dump.style.counts_from_zero)
             findings.not_consecutive += pairs
-        for piece, has_begun in options.keep.apply(chunk).cut():
+        for piece, has_begun in cut_lines(options.keep.apply(chunk)):
             text = chunk_text(piece, printed)
             yield java_bytes(text[text.index(b"\n") + 1 :] if has_begun else text)  # its batch's line is there already
         if options.keep.is_done(chunk):
@@ -157,8 +157,9 @@ def _max_timestamp(filesystem: FileSystem, path: str) -> Callable[[int, int], in
 
     def largest(position: int, size: int) -> int:
         chunk = next(iter(ChunkReader(DumpFile(filesystem, path, "log", position + size), bytes_read=position)))
-        if chunk.problems:
-            raise chunk.problems[0]
+        error = chunk.error(0)
+        if error is not None:
+            raise error
         return int(np.max(chunk.index.timestamps, initial=index_text.NO_TIMESTAMP))
 
     return largest

@@ -28,7 +28,7 @@ from kafkaframes.log.overflow import MOST_OFFSETS
 from kafkaframes.records import scan
 from kafkaframes.records.batch import Batch, read_values
 from kafkaframes.records.control import END_OF_TRANSACTION
-from kafkaframes.records.layout import CODEC_MASK, CONTROL, PLACE
+from kafkaframes.records.layout import PLACE
 from kafkaframes.records.reasons import END_REASONS, TORN
 from kafkaframes.records.scan import Batches, Ints
 
@@ -140,15 +140,14 @@ def _verify_crcs(window: Window, facts: SegmentFacts) -> None:
 
 def _read_records(window: Window, facts: SegmentFacts, deep: bool) -> None:
     """Read the records of the batches whose outer CRC does not say all: wrappers, markers, or every one."""
-    attributes, magics = window.batches.column("attributes"), window.batches.column("magic")
-    compressed = (attributes & CODEC_MASK) != 0
-    wanted = (magics < 2) & compressed | (magics >= 2) & ((attributes & CONTROL) != 0) | deep
-    facts.records += int(((magics < 2) & ~compressed & ~wanted).sum())
+    batches = window.batches
+    wanted = batches.is_wrapper | batches.is_control | deep
+    facts.records += int((~batches.is_v2 & ~wanted).sum())
     positions, sizes = window.batches.column("position"), window.batches.column("size")
     rows = np.flatnonzero(wanted)
-    judged = judge(window.data, Batches(window.in_data().table[:, rows], window.batches.end))
-    is_control = (magics[rows] >= 2) & ((attributes[rows] & CONTROL) != 0)  # read for its markers, even if it is sound
-    facts.records += int(judged.rows[magics[rows] < 2].sum())
+    judged = judge(window.data, window.in_data().chosen(rows))
+    is_control = batches.is_control[rows]  # read for its markers, even if it is sound
+    facts.records += int(judged.rows[~batches.is_v2[rows]].sum())
     for place in sorted({*judged.problems, *judged.wrong}):
         if not is_control[place]:
             _note_damage(judged, place, int(positions[rows[place]]), facts)
@@ -187,7 +186,7 @@ def _note_markers(batch: Batch, position: int, facts: SegmentFacts) -> None:
 
 
 def _producers(batches: Batches) -> Ints:
-    idempotent = (batches.column("magic") >= 2) & (batches.column("producer_id") >= 0)
+    idempotent = batches.is_v2 & (batches.column("producer_id") >= 0)
     return batches.table[[PLACE[name] for name in PRODUCER_COLUMNS]][:, idempotent]
 
 

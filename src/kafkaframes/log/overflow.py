@@ -20,7 +20,6 @@ from kafkaframes.files.filesystem import FileInfo, FileSystem, ReadAt
 from kafkaframes.files.names import FileName
 from kafkaframes.files.scan import scan_segment
 from kafkaframes.files.segment_reader import SegmentReader, open_segment
-from kafkaframes.records.layout import CODEC_MASK
 from kafkaframes.records.scan import Batches
 
 MOST_OFFSETS = 2**31 - 1  # an index entry lies at most so far above its segment's base offset
@@ -142,8 +141,7 @@ def _starts(reader: SegmentReader, batches: Batches, base: int | None, last: int
 def _first_offset(reader: SegmentReader, batches: Batches, row: int, at_least: int) -> int:
     """Return a batch's first offset; a wrapper of formats 0 and 1 is opened for it, as Kafka does."""
     named = int(batches.column("base_offset")[row])
-    is_wrapper = int(batches.column("magic")[row]) < 2 and int(batches.column("attributes")[row]) & CODEC_MASK
-    if not is_wrapper:
+    if not batches.is_wrapper[row]:
         return named
     header = next(iter(reader.headers(int(batches.column("position")[row]))))
     return min((record.offset for record in reader.records(header)), default=at_least)

@@ -131,7 +131,7 @@ def rebuild_indexes(
         for batches in read if headers is None else headers:
             for name in INDEXED:
                 parts[name].append(batches.column(name).copy())
-            of_format_2 = np.flatnonzero(batches.column("magic") >= 2)
+            of_format_2 = np.flatnonzero(batches.is_v2)
             if len(of_format_2):
                 producers_end = int(batches.column("last_offset")[of_format_2[-1]]) + 1
             epochs += _new_epochs(batches, epochs[-1].leader_epoch if epochs else -1)
@@ -150,7 +150,7 @@ def with_producers(reader: SegmentReader, batches: Batches) -> Iterator[tuple[Ba
     Where there is a transactional batch or a marker those are all batches that have a producer; where there is none it
     is the last one of each producer, in the order in which the producers came.
     """
-    rows = np.flatnonzero((batches.column("magic") >= 2) & (batches.column("producer_id") >= 0))
+    rows = np.flatnonzero(batches.is_v2 & (batches.column("producer_id") >= 0))
     if not (batches.column("attributes")[rows] & (TRANSACTIONAL | CONTROL)).any():
         rows = rows[_last_of_each(batches.column("producer_id")[rows])]
     columns = [batches.column(name)[rows].tolist() for name in BATCH_COLUMNS]
@@ -179,7 +179,7 @@ def _ended(
 
 
 def _new_epochs(batches: Batches, latest: int) -> Iterator[EpochStart]:
-    epochs = np.where(batches.column("magic") >= 2, batches.column("leader_epoch"), -1)
+    epochs = np.where(batches.is_v2, batches.column("leader_epoch"), -1)
     before = np.maximum.accumulate(np.concatenate(([latest], epochs)))[:-1]
     for row in np.flatnonzero(epochs > before).tolist():
         yield EpochStart(int(epochs[row]), int(batches.column("base_offset")[row]))

@@ -32,7 +32,7 @@ from kafkaframes.log.producer_state import ProducerStates
 from kafkaframes.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkaframes.log.recovery.producers import in_file_order
 from kafkaframes.log.transactions import OpenTransactions
-from kafkaframes.records.decoded import count_records
+from kafkaframes.records.decode import count_records
 from kafkaframes.records.scan import FILE, Batches, as_array, scan_all
 
 LARGEST_SEGMENT = 2**31 - 1  # positions in an offset index have 32 bits

@@ -180,7 +180,7 @@ def transactions_of_fetched(
 
 
 def _markers_in(data: bytes | Bytes, batches: Batches) -> Iterator[Marker]:
-    is_control = (batches.column("magic") >= 2) & (batches.column("attributes") & CONTROL != 0)
+    is_control = batches.is_control
     for column in batches.table[:, is_control].T.tolist():
         header = BatchHeader(*column)
         for batch in read_values(bytes(data[header.position : header.end]), rules=FILE):

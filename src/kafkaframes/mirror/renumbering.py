@@ -98,7 +98,7 @@ def renumber(fetched: Fetched, start: int, damaged: Flags, *, batch_bytes: int =
     """
     batches, made = fetched.batches, Renumbered()
     why = _reasons(fetched, batches, start, damaged)
-    codecs = batches.column("attributes") & CODEC_MASK
+    codecs = batches.codecs
     first = 0
     while first < len(batches):
         last = first + 1

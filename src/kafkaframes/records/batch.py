@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkaframes.records import control, decode
+from kafkaframes.records.decoded import Index, Sections, problem_of
 from kafkaframes.records.layout import (
     BATCH_V2,
     CODEC_MASK,
@@ -169,7 +170,7 @@ class Walk:
         first = 0
         for row, count in enumerate(index.rows.tolist()):
             fields = dict(zip(PLACE, batches.table[:, row].tolist(), strict=True))
-            problem = decode.problem_of(row, index, sections)
+            problem = problem_of(row, index, sections)
             damage, base = None, records[first].offset if count else None
             if problem is not None:
                 unreadable = problem.status == UNREADABLE_FIELD and row not in sections.problems
@@ -212,7 +213,7 @@ def _groups(batches: Batches) -> Iterator[Batches]:
         first = last
 
 
-def _records(batches: Batches, sections: decode.Sections, index: decode.Index) -> list[Record]:
+def _records(batches: Batches, sections: Sections, index: Index) -> list[Record]:
     buf = sections.buf.tobytes() if sections.buf.size <= _GROUP_BYTES * 4 else sections.buf.data
     owners = np.repeat(np.arange(len(batches)), index.rows).tolist()
     magics, attributes = batches.column("magic").tolist(), batches.column("attributes").tolist()

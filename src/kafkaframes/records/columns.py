@@ -10,7 +10,7 @@ damage and those of a batch with a wrong CRC included; ``DROPMALFORMED`` leaves 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from kafkaframes.errors import CorruptRecordError, OptionError
 from kafkaframes.records import decode
 from kafkaframes.records._kernels_index import SKIPPED
 from kafkaframes.records.chunks import CHUNK_BYTES, Chunk, Chunks, Source, pieces
-from kafkaframes.records.decode import Index, Ints32, Sections
+from kafkaframes.records.decoded import Decoded, Index, Ints32, Sections
 from kafkaframes.records.fused import (
     FUSED_COLUMNS,
     OUTCOME_CRC,
@@ -31,13 +31,12 @@ from kafkaframes.records.fused import (
     ColumnMaker,
     Made,
 )
-from kafkaframes.records.layout import CONTROL
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
-from kafkaframes.records.makers import COLUMNS, Decoded, arrow_column, java_text_array
+from kafkaframes.records.makers import COLUMNS, arrow_column, java_text_array
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.modes import DROPMALFORMED, FAILFAST, MODES, PERMISSIVE
 from kafkaframes.records.reasons import CRC_MISMATCH
-from kafkaframes.records.scan import CUT, FILE, MEMORY, Batches, End, Ints, check_crcs
+from kafkaframes.records.scan import CUT, FILE, MEMORY, Batches, End, Ints
 
 
 class ReadError(NamedTuple):
@@ -207,11 +206,11 @@ class RecordReader:
         self._report_damaged(found, bad)
         if made.records:
             drops = None if bad is None or self.options.mode != DROPMALFORMED else found.of_batch(bad)
-            yield from self._within(self._arrow(found), made, drops)
+            yield from self._within(self._arrow(found, made.columns), made, drops)
 
     def _batch_of(self, made: Made) -> pa.RecordBatch:
         if not self._is_fused:
-            return self._arrow(self._as_decoded(made))
+            return self._arrow(self._as_decoded(made), made.columns)
         return pa.RecordBatch.from_arrays([made.columns[name] for name in self._names], schema=self.schema)
 
     def _within(
@@ -229,7 +228,7 @@ class RecordReader:
         for piece in pieces(chunk, self._ratio, self._target()):
             for found in self._decode(piece, is_healed=is_healed):
                 if found.index.offsets.size:
-                    yield self._arrow(found)
+                    yield self._arrow(found, {})
 
     def _as_decoded(self, made: Made) -> Decoded:
         """Give a piece that is made already the form of one that is not."""
@@ -237,38 +236,38 @@ class RecordReader:
         sections = Sections(chunk.data, _NO_INTS, _NO_INTS, made.kinds, made.problems)
         rows, statuses, wheres = (made.outcome(what) for what in (OUTCOME_ROWS, OUTCOME_STATUS, OUTCOME_WHERE))
         index = Index(made.offsets, made.timestamps, *_NO_PLACES, rows, statuses, wheres)
-        found = Decoded(chunk, sections, index, made.outcome(OUTCOME_CRC) if self._checks else None, self._memory.array)
-        found.made = made.columns
+        found = Decoded(chunk.data, chunk.batches, sections, index, base=chunk.base, allocate=self._memory.array)
+        if self._checks:
+            found.crc_ok = made.outcome(OUTCOME_CRC) != 0
         return found
 
     def _target(self) -> int:
         """Return how many bytes of records to decode at once: what is decompressed should stay in the cache."""
         return self.options.chunk_bytes if self._ratio == 1.0 else min(self.options.chunk_bytes, _CACHED_BYTES)
 
-    def _arrow(self, found: Decoded) -> pa.RecordBatch:
-        arrays = [arrow_column(name, found) for name in self.options.columns]
+    def _arrow(self, found: Decoded, made: Mapping[str, pa.Array]) -> pa.RecordBatch:
+        arrays = [arrow_column(name, found, made) for name in self.options.columns]
         return pa.RecordBatch.from_arrays(arrays, names=list(self.options.columns))
 
     def _decode(self, chunk: Chunk, *, is_healed: bool = False) -> Iterator[Decoded]:
         """Decode a chunk the long way: decompress, index, and make of each column what is kept."""
         options, allocate = self.options, self._memory.array
         skip = self._unwanted(chunk)
-        for part in decode.in_turn(
+        for found in decode.in_turn(
             chunk.data,
             chunk.batches,
             limit_bytes=options.limit_bytes,
             budget_bytes=options.budget_bytes,
             skip=skip,
             allocate=allocate,
+            base=chunk.base,
         ):
-            batches, opened = part.batches, part.sections
+            batches, opened = found.batches, found.sections
             if opened.buf is not chunk.data:  # how large decompressed records are says how many to take next
                 held = int((opened.ends - opened.starts).sum())
                 self._ratio = max(held / max(int(batches.column("size").sum()), 1), 1.0)
-            valid = check_crcs(chunk.data, batches) if self._checks else None
-            found = Decoded(chunk._replace(batches=batches), opened, part.index, valid, allocate)
-            bad = self._bad(found, None if skip is None else skip[part.first : part.first + len(batches)])
-            whole = None if is_healed else self._healed(found.chunk, bad)
+            bad = self._bad(found, None if skip is None else skip[found.first : found.first + len(batches)])
+            whole = None if is_healed else self._healed(chunk._replace(batches=batches), bad)
             if whole is not None:
                 yield from self._decode(whole, is_healed=True)
                 continue
@@ -281,14 +280,13 @@ class RecordReader:
         bounded = options.first_offset is not None or options.end_offset is not None
         if options.control_records and not bounded and options.unwanted is None:
             return None
-        is_v2 = batches.column("magic") >= 2
         unwanted: npt.NDArray[np.bool_] = np.zeros(len(batches), np.bool_)
         if not options.control_records:
-            unwanted |= is_v2 & (batches.column("attributes") & CONTROL != 0)
+            unwanted |= batches.is_control
         if options.first_offset is not None:
             unwanted |= batches.column("last_offset") < options.first_offset
         if options.end_offset is not None:  # a wrapper of format 0 or 1 says its last offset only
-            unwanted |= is_v2 & (batches.column("base_offset") >= options.end_offset)
+            unwanted |= batches.is_v2 & (batches.column("base_offset") >= options.end_offset)
         if options.unwanted is not None:
             unwanted |= options.unwanted(batches)
         return unwanted
@@ -298,9 +296,8 @@ class RecordReader:
         bad: npt.NDArray[np.bool_] = found.index.statuses != 0
         if found.sections.problems:
             bad[list(found.sections.problems)] = True
-        if self.options.verify_crc and found.valid is not None:
-            wrong = found.valid == 0
-            bad |= wrong if skip is None else wrong & ~skip
+        if self.options.verify_crc:
+            bad |= ~found.crc_ok if skip is None else ~(found.crc_ok | skip)
         return bad if bad.any() else None
 
     def _healed(self, chunk: Chunk, bad: npt.NDArray[np.bool_] | None) -> Chunk | None:
@@ -310,11 +307,11 @@ class RecordReader:
     def _report_damaged(self, found: Decoded, bad: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
         """Report what is damaged; return which batches are."""
         for row in [] if bad is None else np.flatnonzero(bad).tolist():
-            problem = decode.problem_of(row, found.index, found.sections)
+            problem = found.problem(row)
             self._report(
                 ReadError(
                     self._source.name,
-                    int(found.batches.column("position")[row]) + found.chunk.base,
+                    found.position(row),
                     int(found.batches.column("base_offset")[row]),
                     None if problem is None else problem.status,
                     CRC_MISMATCH if problem is None else problem.reason,
@@ -330,7 +327,7 @@ class RecordReader:
 
     def _filtered(self, found: Decoded, dropped: npt.NDArray[np.bool_] | None) -> Decoded:
         keep = self._keep(found.index.offsets, None if dropped is None else found.of_batch(dropped))
-        return found if keep is None else found.kept(keep)
+        return found if keep is None else found.select(keep)
 
     def _keep(self, offsets: Ints, dropped: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_] | None:
         """Tell which records are wanted, by their offsets and whether their batches are left out; None for all."""

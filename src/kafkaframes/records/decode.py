@@ -7,15 +7,14 @@ timestamp and the places of its key, value and headers, checking what Kafka chec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from kafkaframes.records import _kernels_index, codecs, native
 from kafkaframes.records._delivery import DamagedStreamError
+from kafkaframes.records.decoded import Allocate, Decoded, Index, Problem, Sections
 from kafkaframes.records.layout import (
     BATCH_V2,
     CODEC_MASK,
@@ -33,14 +32,13 @@ from kafkaframes.records.reasons import (
     DAMAGED_STREAM,
     MOST_RECORDS,
     NULL_SET,
-    RECORD_REASONS,
     SHORT_HEADER,
     UNKNOWN_CODEC,
     UNREADABLE_FIELD,
     WHOLE,
     WRAPPER_MAGIC,
 )
-from kafkaframes.records.scan import Batches, Bytes, Ints
+from kafkaframes.records.scan import Batches, Bytes, Flags, Ints
 
 # What is held of each record and of each header beside its bytes: its index, and arrays that are made of that.
 RECORD_BYTES, HEADER_BYTES = 52, 48
@@ -52,92 +50,40 @@ _USUAL_RATIO = 4
 NO_BUDGET = 1 << 62
 
 Piece = bytes | bytearray | memoryview
-Ints32 = npt.NDArray[np.int32]
-Allocate = Callable[[int, Any], npt.NDArray[Any]]
 
 
-class Problem(NamedTuple):
-    """Why a batch's records ended, beyond what the kernel's number says."""
+def decode(
+    data: Bytes,
+    batches: Batches,
+    *,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    total_bytes: int | None = None,
+    lenient: bool = False,
+) -> Decoded:
+    """Open and index all batches at once.
 
-    status: int
-    detail: str = ""
-
-    @property
-    def reason(self) -> str:
-        """The problem in words."""
-        words = RECORD_REASONS[self.status]
-        return f"{words}: {self.detail}" if self.detail else words
-
-
-class Sections(NamedTuple):
-    """Where the records of each batch lie: ``buf[starts[i]:ends[i]]``; ``problems`` has what went wrong on the way."""
-
-    buf: Bytes
-    starts: Ints
-    ends: Ints
-    kinds: npt.NDArray[np.int8]
-    problems: dict[int, Problem]
-
-    def part(self, first: int, last: int) -> Sections:
-        """Return what is said of the batches from ``first`` on, below ``last``."""
-        problems = {row - first: found for row, found in self.problems.items() if first <= row < last}
-        return Sections(self.buf, self.starts[first:last], self.ends[first:last], self.kinds[first:last], problems)
-
-
-class Index(NamedTuple):
-    """One element a record, in order; ``rows``, ``statuses`` and ``wheres`` have one a batch.
-
-    A size of a key or value below zero is null. For formats 0 and 1 ``headers_at`` is the place of the message's CRC.
+    Args:
+        data, batches, limit_bytes: as of ``open_sections``.
+        total_bytes: as of ``open_sections``; None is no bound.
+        lenient: as Kafka's iterator that skips keys and values.
     """
-
-    offsets: Ints
-    timestamps: Ints
-    key_at: Ints
-    key_size: Ints32
-    value_at: Ints
-    value_size: Ints32
-    headers_at: Ints
-    header_counts: Ints32
-    rows: Ints
-    statuses: Ints
-    wheres: Ints
-
-    def part(self, records: slice, batches: slice) -> Index:
-        """Return the index of some records, which are those of some batches."""
-        return Index(
-            self.offsets[records],
-            self.timestamps[records],
-            self.key_at[records],
-            self.key_size[records],
-            self.value_at[records],
-            self.value_size[records],
-            self.headers_at[records],
-            self.header_counts[records],
-            self.rows[batches],
-            self.statuses[batches],
-            self.wheres[batches],
-        )
-
-    def take(self, keep: npt.NDArray[np.bool_], batch_of: Ints) -> Index:
-        """Return the index of the records where ``keep`` is true; ``batch_of`` is each record's batch."""
-        rows = np.bincount(batch_of[keep], minlength=self.rows.size)
-        per_record = {name: self._asdict()[name][keep] for name in self._fields[:8]}
-        return self._replace(**per_record, rows=rows)
+    sections = open_sections(data, batches, limit_bytes=limit_bytes, total_bytes=total_bytes or NO_BUDGET)
+    return Decoded(data, batches, sections, index_records(batches, sections, lenient=lenient), lenient=lenient)
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Consecutive batches that are open together.
+def count_records(data: Bytes, batches: Batches) -> int:
+    """Return how many records batches hold: by their headers, and where a message set of formats 0 and 1 is
+    compressed, by opening it, for no header says it.
 
-    Attributes:
-        first: the number of the first of them among those that were asked for.
-        batches, sections, index: theirs alone.
+    Args:
+        data: with the batches at their positions.
+        batches: good ones.
     """
-
-    first: int
-    batches: Batches
-    sections: Sections
-    index: Index
+    is_v2, wrapped = batches.is_v2, batches.is_wrapper
+    count = int(batches.column("count").sum(where=is_v2)) + int((~is_v2 & ~wrapped).sum())
+    if wrapped.any():
+        count += sum(int(part.index.rows.sum()) for part in in_turn(data, batches.chosen(wrapped)))
+    return count
 
 
 def in_turn(
@@ -146,9 +92,11 @@ def in_turn(
     *,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     budget_bytes: int | None = None,
-    skip: npt.NDArray[np.bool_] | None = None,
+    skip: Flags | None = None,
     allocate: Allocate = np.empty,
-) -> Iterator[Part]:
+    base: int = 0,
+    file: str | None = None,
+) -> Iterator[Decoded]:
     """Open and index batches, not more at once than a budget of memory holds; one that is larger is open alone.
 
     Counted are the records, decompressed, with what is kept of each record and of each header. What a part says is
@@ -157,6 +105,7 @@ def in_turn(
     Args:
         data, batches, limit_bytes, skip, allocate: as of ``open_sections``.
         budget_bytes: the most bytes of all batches of a part; ``None``: what ``limits.budget`` says.
+        base, file: the position of ``data``'s first byte in its source, and the source's name.
     """
     budget_bytes = current_budget() if budget_bytes is None else budget_bytes
     sections = _sections(data, batches, skip)
@@ -170,7 +119,8 @@ def in_turn(
             part = batches.part(start, stop)
             opened = sections.part(start, stop)
             index = index_records(part, opened, allocate=allocate)
-            yield from _by_headers(Part(start, part, opened, index), budget_bytes)
+            found = Decoded(data, part, opened, index, start, base, file, allocate=allocate)
+            yield from _by_headers(found, budget_bytes)
         first = last
 
 
@@ -184,7 +134,7 @@ def _runs(costs: Ints, first: int, last: int, budget: int) -> Iterator[tuple[int
         start, before = stop, int(after[stop - first - 1])
 
 
-def _by_headers(part: Part, budget: int) -> Iterator[Part]:
+def _by_headers(part: Decoded, budget: int) -> Iterator[Decoded]:
     """Cut a part whose headers are more than the budget holds."""
     counts, rows = part.index.header_counts, part.index.rows
     if HEADER_BYTES * int(counts.sum(dtype=np.int64)) <= budget:
@@ -196,7 +146,8 @@ def _by_headers(part: Part, budget: int) -> Iterator[Part]:
     )
     for start, stop in _runs(costs, 0, len(rows), budget):
         index = part.index.part(slice(int(ends[start] - rows[start]), int(ends[stop - 1])), slice(start, stop))
-        yield Part(part.first + start, part.batches.part(start, stop), part.sections.part(start, stop), index)
+        batches, sections = part.batches.part(start, stop), part.sections.part(start, stop)
+        yield replace(part, first=part.first + start, batches=batches, sections=sections, index=index)
 
 
 def open_sections(
@@ -205,7 +156,7 @@ def open_sections(
     *,
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     total_bytes: int = NO_BUDGET,
-    skip: npt.NDArray[np.bool_] | None = None,
+    skip: Flags | None = None,
     allocate: Allocate = np.empty,
 ) -> Sections:
     """Find, and where need be decompress, the records of each batch.
@@ -226,10 +177,10 @@ def open_sections(
     return sections
 
 
-def _sections(data: Bytes, batches: Batches, skip: npt.NDArray[np.bool_] | None) -> Sections:
+def _sections(data: Bytes, batches: Batches, skip: Flags | None) -> Sections:
     """Find where the bytes of each batch's records lie, compressed or not, and refuse what cannot be read."""
     magics, sizes, positions = batches.column("magic"), batches.column("size"), batches.column("position")
-    numbers = batches.column("attributes") & CODEC_MASK
+    numbers = batches.codecs
     starts = positions + np.where(magics >= 2, BATCH_V2.size, OVERHEAD_BYTES)
     ends = positions + sizes
     kinds = np.full(len(batches), _kernels_index.WHOLE_DATA, np.int8)
@@ -248,9 +199,9 @@ def _refuse(sections: Sections, row: int, status: int) -> None:
     sections.problems[row] = Problem(status)
 
 
-def _may_be_refused(magics: Ints, numbers: Ints, sizes: Ints) -> npt.NDArray[np.bool_]:
+def _may_be_refused(magics: Ints, numbers: Ints, sizes: Ints) -> Flags:
     """Find the batches that ``_refusal`` must look at: it refuses no other."""
-    odd: npt.NDArray[np.bool_] = (magics >= 2) & (sizes < BATCH_V2.size)
+    odd: Flags = (magics >= 2) & (sizes < BATCH_V2.size)
     odd |= (numbers != 0) & ((numbers >= len(CODECS)) | (magics < 0) | ((magics < 2) & (numbers == ZSTD)))
     return odd
 
@@ -287,7 +238,7 @@ def _open_some(
     Returns:
         The sections, the batch after the last that was opened, and that one's records if they are known already.
     """
-    codecs_used, count = batches.column("attributes") & CODEC_MASK, len(batches)
+    codecs_used, count = batches.codecs, len(batches)
     compressed = np.flatnonzero((codecs_used[first:] != 0) & (sections.kinds[first:] != _kernels_index.SKIPPED))
     if not len(compressed):
         return sections, count, None
@@ -401,15 +352,6 @@ def most_rows(batches: Batches, sections: Sections) -> Ints:
     """Return for each batch how many records its bytes could hold at most, whatever its header says."""
     spans = sections.ends - sections.starts
     v2 = np.minimum(np.maximum(batches.column("count"), 0), spans // MIN_RECORD_BYTES + 1)
-    most = np.where(batches.column("magic") >= 2, v2, spans // _FEWEST_MESSAGE_BYTES + 1)
+    most = np.where(batches.is_v2, v2, spans // _FEWEST_MESSAGE_BYTES + 1)
     most[sections.kinds == _kernels_index.SKIPPED] = 0
     return np.minimum(most, MOST_RECORDS + 1)
-
-
-def problem_of(row: int, index: Index, sections: Sections) -> Problem | None:
-    """Return why the records of the batch ended before their time; ``None`` for a whole batch."""
-    found = sections.problems.get(row)
-    status = int(index.statuses[row])
-    if found is not None and (sections.kinds[row] == _kernels_index.SKIPPED or status in (DAMAGED_STREAM, WHOLE)):
-        return found
-    return Problem(status) if status != WHOLE else None

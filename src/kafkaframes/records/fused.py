@@ -20,7 +20,7 @@ from kafkaframes.records._kernels_columns import OUTCOME_CRC, OUTCOME_ROWS, OUTC
 from kafkaframes.records._kernels_gather import SLACK_BYTES
 from kafkaframes.records._kernels_index import SKIPPED, WHOLE_DATA
 from kafkaframes.records.chunks import Chunk
-from kafkaframes.records.decode import Allocate, Problem
+from kafkaframes.records.decoded import Allocate, Problem
 from kafkaframes.records.layout import PLACE
 from kafkaframes.records.scan import Batches, Bytes, Ints
 

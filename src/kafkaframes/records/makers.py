@@ -6,8 +6,8 @@ are copied only then. The six columns of ``fused.FUSED_COLUMNS`` are mostly made
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, cached_property
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +17,7 @@ import pyarrow as pa
 from kafkaframes.errors import CorruptRecordError
 from kafkaframes.records import _kernels_gather
 from kafkaframes.records._kernels_gather import SLACK_BYTES
-from kafkaframes.records.chunks import Chunk
-from kafkaframes.records.decode import Allocate, Index, Ints32, Sections
+from kafkaframes.records.decoded import Allocate, Decoded, Ints32
 from kafkaframes.records.layout import CODEC_MASK, CODECS, CONTROL, DELETE_HORIZON, TRANSACTIONAL
 from kafkaframes.records.scan import Bytes, Ints, timestamp_types
 from kafkaframes.wire.text import java_text
@@ -26,63 +25,6 @@ from kafkaframes.wire.text import java_text
 HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 TIMESTAMP = pa.timestamp("ms", tz="UTC")
 CODEC = pa.dictionary(pa.int8(), pa.string())
-
-
-class Decoded:
-    """The index of a chunk's records, and what the columns are made from."""
-
-    def __init__(
-        self,
-        chunk: Chunk,
-        sections: Sections,
-        index: Index,
-        valid: npt.NDArray[Any] | None,
-        allocate: Allocate = np.empty,
-    ) -> None:
-        self.chunk = chunk
-        self.batches = chunk.batches
-        self.sections = sections
-        self.index = index
-        self.valid = valid
-        self.allocate = allocate
-        self.made: dict[str, pa.Array] = {}
-
-    @cached_property
-    def owners(self) -> Ints:
-        """The batch of each record."""
-        return np.repeat(np.arange(len(self.batches)), self.index.rows)
-
-    def of_batch(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Repeat a batch's value for each of its records."""
-        return np.repeat(values, self.index.rows)
-
-    def binary(self, places: Ints, sizes: Ints32) -> pa.Array:
-        """Copy byte strings of the records."""
-        return binary_array(self.sections.buf, places, sizes, allocate=self.allocate)
-
-    def flags(self, mask: int) -> npt.NDArray[np.bool_]:
-        """Tell for each batch whether a flag of format 2 is set."""
-        found: npt.NDArray[np.bool_] = (self.batches.column("magic") >= 2) & (
-            (self.batches.column("attributes") & mask) != 0
-        )
-        return found
-
-    def kept(self, keep: npt.NDArray[np.bool_]) -> Decoded:
-        """Return the records where ``keep`` is true; what is said of their batches stays what it was."""
-        kept = Decoded(self.chunk, self.sections, self.index.take(keep, self.owners), self.valid, self.allocate)
-        kept.base_offsets = self.base_offsets
-        return kept
-
-    @cached_property
-    def base_offsets(self) -> Ints:
-        """The batches' base offsets; of a compressed message its first record's (its own offset is the last's)."""
-        bases = self.batches.column("base_offset")
-        wrappers = (self.batches.column("magic") < 2) & (self.batches.column("attributes") & CODEC_MASK != 0)
-        wrappers &= self.index.rows > 0
-        if wrappers.any():
-            bases = bases.copy()
-            bases[wrappers] = self.index.offsets[(np.cumsum(self.index.rows) - self.index.rows)[wrappers]]
-        return bases
 
 
 def binary_array(buf: Bytes, places: Ints, sizes: Ints32, *, allocate: Allocate = np.empty) -> pa.Array:
@@ -100,6 +42,10 @@ def binary_array(buf: Bytes, places: Ints, sizes: Ints32, *, allocate: Allocate 
     nulls = _kernels_gather.gather_binary(buf, places, sizes, count, offsets, data, validity)
     buffers = [pa.py_buffer(validity) if nulls else None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), count, buffers, null_count=nulls)
+
+
+def _binary(found: Decoded, places: Ints, sizes: Ints32) -> pa.Array:
+    return binary_array(found.sections.buf, places, sizes, allocate=found.allocate)
 
 
 def _headers(found: Decoded) -> pa.Array:
@@ -152,11 +98,11 @@ def _numbers(name: str, dtype: Any) -> Callable[[Decoded], Any]:
 
 
 def _flag(mask: int) -> Callable[[Decoded], Any]:
-    return lambda found: found.of_batch(found.flags(mask))
+    return lambda found: found.of_batch(found.batches.flag(mask))
 
 
 def _delete_horizons(found: Decoded) -> pa.Array:
-    has = found.of_batch(found.flags(DELETE_HORIZON))
+    has = found.of_batch(found.batches.flag(DELETE_HORIZON))
     return pa.array(found.of_batch(found.batches.column("base_timestamp")), mask=~has).cast(TIMESTAMP)
 
 
@@ -176,11 +122,11 @@ COLUMNS: dict[str, Column] = {
             timestamp_types(found.batches.column("magic"), found.batches.column("attributes"))
         ),
     ),
-    "key": Column(pa.binary(), lambda found: found.binary(found.index.key_at, found.index.key_size)),
-    "value": Column(pa.binary(), lambda found: found.binary(found.index.value_at, found.index.value_size)),
+    "key": Column(pa.binary(), lambda found: _binary(found, found.index.key_at, found.index.key_size)),
+    "value": Column(pa.binary(), lambda found: _binary(found, found.index.value_at, found.index.value_size)),
     "headers": Column(HEADERS, _headers),
     "base_offset": Column(pa.int64(), lambda found: found.of_batch(found.base_offsets)),
-    "position": Column(pa.int64(), lambda found: found.of_batch(found.batches.column("position") + found.chunk.base)),
+    "position": Column(pa.int64(), lambda found: found.of_batch(found.batches.column("position") + found.base)),
     "magic": Column(pa.int8(), _numbers("magic", np.int8)),
     "codec": Column(CODEC, lambda found: codec_array(found.of_batch(found.batches.column("attributes")))),
     "producer_id": Column(pa.int64(), _numbers("producer_id", np.int64)),
@@ -189,7 +135,7 @@ COLUMNS: dict[str, Column] = {
     "leader_epoch": Column(pa.int32(), _numbers("leader_epoch", np.int32)),
     "transactional": Column(pa.bool_(), _flag(TRANSACTIONAL)),
     "control": Column(pa.bool_(), _flag(CONTROL)),
-    "crc_ok": Column(pa.bool_(), lambda found: found.of_batch(np.asarray(found.valid, np.bool_))),
+    "crc_ok": Column(pa.bool_(), lambda found: found.of_batch(found.crc_ok)),
     "last_offset": Column(pa.int64(), _numbers("last_offset", np.int64)),
     "batch_size": Column(pa.int32(), _numbers("size", np.int32)),
     "delete_horizon": Column(TIMESTAMP, _delete_horizons),
@@ -198,9 +144,9 @@ COLUMNS: dict[str, Column] = {
 }
 
 
-def arrow_column(name: str, found: Decoded) -> pa.Array:
-    """Return a column, made now unless it is there already."""
-    ready = found.made.get(name)
+def arrow_column(name: str, found: Decoded, made: Mapping[str, pa.Array]) -> pa.Array:
+    """Return a column: the one that is made already, or a new one."""
+    ready = made.get(name)
     return _as_arrow(COLUMNS[name], found) if ready is None else ready
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from kafkaframes.records import _kernels_gather
-from kafkaframes.records.decode import Index, Sections
+from kafkaframes.records.decoded import Index, Sections
 from kafkaframes.records.makers import binary_array, java_text_array
 from kafkaframes.records.rows import Blobs, Int64s, Rows, blobs_of
 

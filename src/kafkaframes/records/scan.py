@@ -18,7 +18,16 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.records import _kernels_scan
-from kafkaframes.records.layout import BATCH_COLUMNS, BATCH_V2, CODEC_MASK, CODECS, LOG_APPEND_TIME, PLACE
+from kafkaframes.records.layout import (
+    BATCH_COLUMNS,
+    BATCH_V2,
+    CODEC_MASK,
+    CODECS,
+    CONTROL,
+    LOG_APPEND_TIME,
+    PLACE,
+    TRANSACTIONAL,
+)
 from kafkaframes.records.reasons import CORRUPT_ENDS, END_REASONS, FULL, MORE
 
 MEMORY, FILE = "memory", "file"
@@ -33,6 +42,7 @@ _REASONS = END_REASONS | {CUT: "the file became shorter while it was read"}
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
+Flags = npt.NDArray[np.bool_]
 
 
 class End(NamedTuple):
@@ -79,6 +89,45 @@ class Batches(NamedTuple):
         """Return one field of all batches; -1 where a batch's format or its size lacks it."""
         row: Ints = self.table[PLACE[name]]
         return row
+
+    # One element a batch, each computed when it is asked for.
+
+    @property
+    def is_v2(self) -> Flags:
+        """Which batches are read as format 2: the others are messages of format 0 or 1."""
+        found: Flags = self.column("magic") >= 2
+        return found
+
+    @property
+    def codecs(self) -> Ints:
+        """The numbers of the codecs; 5, 6 and 7 are unknown to Kafka."""
+        return self.column("attributes") & CODEC_MASK
+
+    @property
+    def is_wrapper(self) -> Flags:
+        """Which are compressed messages of format 0 or 1, each with a set of messages inside."""
+        found: Flags = ~self.is_v2 & (self.codecs != 0)
+        return found
+
+    def flag(self, bit: int) -> Flags:
+        """Return a flag; formats 0 and 1 have only that of the timestamp type (format 1)."""
+        lowest = 1 if bit == LOG_APPEND_TIME else 2
+        found: Flags = (self.column("magic") >= lowest) & ((self.column("attributes") & bit) != 0)
+        return found
+
+    @property
+    def is_control(self) -> Flags:
+        """Which are control batches."""
+        return self.flag(CONTROL)
+
+    @property
+    def is_transactional(self) -> Flags:
+        """Which belong to a transaction, as data or as its marker."""
+        return self.flag(TRANSACTIONAL)
+
+    def chosen(self, wanted: Flags | Ints) -> Batches:
+        """Return the batches that are wanted."""
+        return Batches(np.ascontiguousarray(self.table[:, wanted]), self.end)
 
 
 def as_array(data: bytes | bytearray | memoryview | Bytes) -> Bytes:

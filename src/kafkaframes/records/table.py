@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.chunks import Chunk, Chunks, Source
-from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, DELETE_HORIZON, TRANSACTIONAL
+from kafkaframes.records.layout import BATCH_V2, DELETE_HORIZON
 from kafkaframes.records.makers import CODEC, TIMESTAMP, codec_array
 from kafkaframes.records.scan import CUT, timestamp_types
 
@@ -78,13 +78,12 @@ def _rows(chunks: Chunks) -> Iterator[pa.RecordBatch]:
 
 def _column(chunk: Chunk, name: str, kind: pa.DataType) -> pa.Array:
     batches = chunk.batches
-    values, is_v2 = batches.column(name), batches.column("magic") >= 2
+    values, is_v2 = batches.column(name), batches.is_v2
     field = "last_offset_delta" if name == "last_offset" else "offset" if name == "base_offset" else name
     missing: npt.NDArray[np.bool_] = is_v2 & (batches.column("size") < BATCH_V2.end_of(field))
     if name == "count":
-        compressed = batches.column("attributes") & CODEC_MASK != 0
         values = np.where(is_v2, values, 1)
-        missing |= ~is_v2 & compressed
+        missing |= batches.is_wrapper
     made = pa.array(values, mask=missing if missing.any() else None)
     return made.cast(kind)
 
@@ -92,15 +91,14 @@ def _column(chunk: Chunk, name: str, kind: pa.DataType) -> pa.Array:
 def _made(chunk: Chunk) -> dict[str, Any]:
     batches = chunk.batches
     magics, attributes = batches.column("magic"), batches.column("attributes")
-    is_v2 = magics >= 2
-    no_horizon = ~(is_v2 & (attributes & DELETE_HORIZON != 0) & (batches.column("size") >= BATCH_V2.size))
+    no_horizon = ~(batches.flag(DELETE_HORIZON) & (batches.column("size") >= BATCH_V2.size))
     return {
         "position": pa.array(batches.column("position") + chunk.base),
         "size": pa.array(batches.column("size").astype(np.int32)),
         "magic": pa.array(magics.astype(np.int8)),
         "codec": codec_array(attributes),
         "timestamp_type": pa.array(timestamp_types(magics, attributes)),
-        "transactional": pa.array(is_v2 & (attributes & TRANSACTIONAL != 0)),
-        "control": pa.array(is_v2 & (attributes & CONTROL != 0)),
+        "transactional": pa.array(batches.is_transactional),
+        "control": pa.array(batches.is_control),
         "delete_horizon": pa.array(batches.column("base_timestamp"), mask=no_horizon).cast(TIMESTAMP),
     }

@@ -18,21 +18,18 @@ from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.files.scan import Window
 from kafkaframes.records import decode
 from kafkaframes.records.chunks import Chunk, pieces
-from kafkaframes.records.decode import Index
+from kafkaframes.records.decoded import Decoded, Index
 from kafkaframes.records.layout import (
     BATCH_V2,
-    CODEC_MASK,
     CODECS,
-    CONTROL,
     DELETE_HORIZON,
     LOG_APPEND_TIME,
     OVERHEAD_BYTES,
     PLACE,
-    TRANSACTIONAL,
 )
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.reasons import CRC_MISMATCH
-from kafkaframes.records.scan import Batches, Ints, as_array, check_crcs
+from kafkaframes.records.scan import Batches, Ints, as_array
 from kafkaframes.report.distinct import Distinct, hash_keys
 from kafkaframes.report.histograms import Sizes, Times
 
@@ -225,7 +222,7 @@ class _Watcher:
         """Measure the batches of a window."""
         batches = window.batches
         self._found.covered_bytes = batches.end.position
-        wanted = (batches.column("magic") >= 2) & (batches.column("attributes") & TRANSACTIONAL != 0)
+        wanted = batches.is_transactional
         self._transactional.append(batches.table[[PLACE[name] for name in IN_TRANSACTIONS]][:, wanted])
         whole = Chunk(window.start, as_array(window.data), window.in_data())
         for piece in pieces(whole, self._ratio, _PIECE_BYTES):
@@ -238,33 +235,31 @@ class _Watcher:
         return self._found
 
     def _measure(self, whole: Chunk) -> None:
-        for part in decode.in_turn(whole.data, whole.batches, allocate=self._memory.array):
-            self._measure_part(whole._replace(batches=part.batches), part.sections, part.index)
+        for part in decode.in_turn(whole.data, whole.batches, allocate=self._memory.array, base=whole.base):
+            self._measure_part(part)
 
-    def _measure_part(self, chunk: Chunk, sections: decode.Sections, index: decode.Index) -> None:
-        batches = chunk.batches
+    def _measure_part(self, part: Decoded) -> None:
+        batches, sections, index = part.batches, part.sections, part.index
         raw = sections.ends - sections.starts
         self._ratio = max(float(raw.sum()) / max(int(batches.column("size").sum()), 1), 1.0)
-        valid = check_crcs(chunk.data, batches) != 0
-        sound = valid & (index.statuses == 0)
+        sound = part.crc_ok & (index.statuses == 0)
         sound[list(sections.problems)] = False
         for row in np.flatnonzero(~sound).tolist():
-            problem = decode.problem_of(row, index, sections)
-            self._lose(chunk, row, int(index.rows[row]), CRC_MISMATCH if problem is None else problem.reason)
-        is_data = sound & ~((batches.column("magic") >= 2) & (batches.column("attributes") & CONTROL != 0))
+            problem = part.problem(row)
+            self._lose(part, row, int(index.rows[row]), CRC_MISMATCH if problem is None else problem.reason)
+        is_data = sound & ~batches.is_control
         measure = self._found.measure
         _add_batches(measure, batches, index.rows, raw, sound, is_data)
-        owners = np.repeat(np.arange(len(batches)), index.rows)
-        kept = index if is_data.all() else index.take(np.repeat(is_data, index.rows), owners)
+        kept = index if is_data.all() else index.take(part.of_batch(is_data), part.owners)
         _add_records(measure, kept, sections.buf)
-        append = (batches.column("magic") > 0) & (batches.column("attributes") & LOG_APPEND_TIME != 0) & is_data
+        append = batches.flag(LOG_APPEND_TIME) & is_data
         measure.append_time += int(index.rows[append].sum())
 
-    def _lose(self, chunk: Chunk, row: int, readable: int, reason: str) -> None:
+    def _lose(self, part: Decoded, row: int, readable: int, reason: str) -> None:
         def value(name: str) -> int:
-            return int(chunk.batches.column(name)[row])
+            return int(part.batches.column(name)[row])
 
-        position = value("position") + chunk.base
+        position = part.position(row)
         known = value("base_offset"), value("last_offset")
         self._found.losses.append(Loss(self._path, position, value("size"), *known, value("count"), readable, reason))
         self._found.measure.offsets_seen += max(known[1] - known[0] + 1, 0) if value("magic") >= 2 else readable
@@ -279,7 +274,7 @@ def _add_batches(
     is_data: npt.NDArray[np.bool_],
 ) -> None:
     sizes, magics = batches.column("size"), batches.column("magic")
-    codecs = np.minimum(batches.column("attributes") & CODEC_MASK, len(CODECS))
+    codecs = np.minimum(batches.codecs, len(CODECS))
     headers = np.where(magics >= 2, BATCH_V2.size, OVERHEAD_BYTES)
     kinds = np.minimum(magics, 2) * (len(CODECS) + 1) + codecs
     for kind in np.unique(kinds[sound]).tolist():

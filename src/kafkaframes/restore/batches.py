@@ -20,8 +20,8 @@ from kafkaframes.append import patch
 from kafkaframes.errors import LogDirError
 from kafkaframes.records.batch import sequence_of
 from kafkaframes.records.build import build_batch
-from kafkaframes.records.decode import Index
-from kafkaframes.records.decoded import Decoded, count_records
+from kafkaframes.records.decode import count_records, decode, in_turn
+from kafkaframes.records.decoded import Decoded, Index
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, PLACE, TRANSACTIONAL
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
@@ -108,13 +108,13 @@ class Renumbering:
         if len(beyond):
             at = int(beyond[0])
             self.is_done = True
-            is_set = batches.column("magic")[at] < 2 and batches.column("attributes")[at] & CODEC_MASK
-            wanted[at if first[at] >= self.end_offset and not is_set else at + 1 :] = False
-        empty = wanted & (batches.column("magic") >= 2) & (batches.column("count") == 0)
+            is_wrapper = batches.is_wrapper[at]
+            wanted[at if first[at] >= self.end_offset and not is_wrapper else at + 1 :] = False
+        empty = wanted & batches.is_v2 & (batches.column("count") == 0)
         if self._settings.moves_offsets and empty.any():
             self.dropped["batches without records"] += int(empty.sum())
             wanted &= ~empty
-        return Batches(np.ascontiguousarray(batches.table[:, wanted]), batches.end)
+        return batches.chosen(wanted)
 
     # ------------------------------------------------------------------------------------------------- kept offsets
 
@@ -137,11 +137,10 @@ class Renumbering:
     def _odd(self, batches: Batches) -> Flags:
         """Return the batches whose records have to be looked at."""
         first, last = batches.column("base_offset"), batches.column("last_offset")
-        legacy = batches.column("magic") < 2
-        compressed = (batches.column("attributes") & CODEC_MASK) != 0
-        holes = ~legacy & (batches.column("count") != last - first + 1)
-        cut = ~legacy & ((first < self.first_offset) | (last >= self.end_offset))
-        odd: Flags = holes | cut | (legacy & compressed)
+        is_v2 = batches.is_v2
+        holes = is_v2 & (batches.column("count") != last - first + 1)
+        cut = is_v2 & ((first < self.first_offset) | (last >= self.end_offset))
+        odd: Flags = holes | cut | batches.is_wrapper
         return odd
 
     def _moved_run(self, data: Bytes, batches: Batches) -> bytes:
@@ -226,8 +225,7 @@ class Renumbering:
 
     def _open(self, data: Bytes, batches: Batches, odd: Flags) -> Iterator[Opened | None]:
         """Decode batches in turn, as the budget of memory allows; ``None`` is one that cannot be decoded."""
-        some = Batches(np.ascontiguousarray(batches.table[:, odd]), batches.end)
-        for _, decoded in Decoded.in_turn(data, some):
+        for decoded in in_turn(data, batches.chosen(odd)):
             bad = self._undecodable(decoded)
             offsets = decoded.index.offsets
             wanted = offsets < self.end_offset
@@ -244,8 +242,7 @@ class Renumbering:
         Raises:
             LogDirError: there is one, and damage is not skipped.
         """
-        problems = ((at, decoded.problem(at)) for at in range(len(decoded.batches)))
-        bad = {at: problem.reason for at, problem in problems if problem is not None}
+        bad = {at: problem.reason for at, problem in decoded.problems.items()}
         if bad and self._settings.mode != DROPMALFORMED:
             at = min(bad)
             raise LogDirError(f"{bad[at]}: nothing was restored", position=int(decoded.batches.column("position")[at]))
@@ -305,7 +302,7 @@ def _first_reaching(data: Bytes, batches: Batches, timestamp_ms: int, least_offs
     for row in np.flatnonzero(batches.column("max_timestamp") >= timestamp_ms).tolist():
         if int(batches.column("last_offset")[row]) < least_offset:
             continue
-        index = Decoded.of(data, _part(batches, row, row + 1)).index
+        index = decode(data, _part(batches, row, row + 1)).index
         reached = np.flatnonzero((index.timestamps >= timestamp_ms) & (index.offsets >= least_offset))
         if len(reached):
             return int(index.offsets[reached[0]])

@@ -26,6 +26,7 @@ from kafkaframes.messages import message
 from kafkaframes.messages.envelopes import decode_coordinator_record, encode_coordinator_record
 from kafkaframes.records.build import build_records
 from kafkaframes.records.control import control_type
+from kafkaframes.records.decode import in_turn
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.restore.source import LARGEST_OFFSET, SegmentPart, good_batches
 
@@ -140,13 +141,13 @@ def _records(directory: LogDirectory, partition: Partition) -> Iterator[_Record]
             directory.filesystem, segment.path, segment.base_offset, LARGEST_OFFSET, segment.size_bytes, is_last=True
         )
         for run in good_batches(part, [], skip=True):
-            for _, decoded in Decoded.in_turn(run.data, run.batches):
+            for decoded in in_turn(run.data, run.batches):
                 yield from _ordered(decoded, waiting, partition.log_start_offset)
 
 
 def _ordered(decoded: Decoded, waiting: dict[int, list[_Record]], start: int) -> Iterator[_Record]:
     producers = decoded.batches.column("producer_id").tolist()
-    control, transactional = decoded.control.tolist(), decoded.transactional.tolist()
+    control, transactional = decoded.batches.is_control.tolist(), decoded.batches.is_transactional.tolist()
     for owner, offset, key, value in _rows(decoded):
         producer = producers[owner]
         if control[owner]:

@@ -13,6 +13,7 @@ from kafkaframes.files import names
 from kafkaframes.files.directory import LogDirectory, Partition
 from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.messages.envelopes import decode_metadata_record
+from kafkaframes.records.decode import in_turn
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.restore.source import LARGEST_OFFSET, SegmentPart, good_batches
 
@@ -101,12 +102,12 @@ def _values(filesystem: FileSystem, partition: Partition) -> Iterator[bytes]:
 
 def _in_file(part: SegmentPart, start: int) -> Iterator[bytes]:
     for run in good_batches(part, [], skip=True):
-        for _, decoded in Decoded.in_turn(run.data, run.batches):
+        for decoded in in_turn(run.data, run.batches):
             yield from _values_in(decoded, start)
 
 
 def _values_in(decoded: Decoded, start: int) -> Iterator[bytes]:
     index, buf = decoded.index, decoded.sections.buf
-    wanted = ~decoded.control[decoded.owners] & (index.offsets >= start) & (index.value_size >= 0)
+    wanted = ~decoded.batches.is_control[decoded.owners] & (index.offsets >= start) & (index.value_size >= 0)
     for at, size in zip(index.value_at[wanted].tolist(), index.value_size[wanted].tolist(), strict=True):
         yield buf[at : at + size].tobytes()

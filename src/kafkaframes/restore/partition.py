@@ -13,7 +13,7 @@ from kafkaframes.files.names import TopicPartition
 from kafkaframes.files.row_counts import check_row_counts
 from kafkaframes.log.segment_writer import LARGEST_SEGMENT, PartitionWriter, SegmentSettings
 from kafkaframes.records.build import build_end_transaction
-from kafkaframes.records.decoded import count_records
+from kafkaframes.records.decode import count_records
 from kafkaframes.records.modes import DROPMALFORMED
 from kafkaframes.restore.batches import OUTSIDE as OUTSIDE
 from kafkaframes.restore.batches import Renumbering

@@ -24,7 +24,7 @@ from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME
 from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, OVERHEAD_BYTES
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.rebuild import rows_of_index
-from kafkaframes.records.scan import Batches, check_crcs, check_message_crcs
+from kafkaframes.records.scan import Batches, check_message_crcs
 from kafkaframes.rewrite.losses import Losses
 from kafkaframes.rewrite.settings import RewriteSettings
 from kafkaframes.wire.checksum import crc32c
@@ -70,12 +70,8 @@ class Plan:
 
 def damaged_batches(window: Decoded) -> dict[int, str]:
     """Return the batches that cannot be read as a whole, each with the reason."""
-    wrong = np.flatnonzero(check_crcs(window.data, window.batches) == 0).tolist()
-    found = dict.fromkeys(wrong, "the CRC is not that of the bytes")
-    for batch in {*np.flatnonzero(window.index.statuses).tolist(), *window.sections.problems} - found.keys():
-        problem = window.problem(batch)
-        if problem is not None:
-            found[batch] = problem.reason
+    found = {batch: problem.reason for batch, problem in window.problems.items()}
+    found |= dict.fromkeys(np.flatnonzero(~window.crc_ok).tolist(), "the CRC is not that of the bytes")
     for batch in _with_wrong_messages(window) - found.keys():
         found[batch] = "the CRC of a message inside a compressed one is not that of its bytes"
     return found
@@ -83,8 +79,7 @@ def damaged_batches(window: Decoded) -> dict[int, str]:
 
 def _with_wrong_messages(window: Decoded) -> set[int]:
     """Return the wrappers with a message whose CRC is wrong: what is written anew would not show it any more."""
-    wrappers = (window.batches.column("magic") < 2) & (window.batches.column("attributes") & CODEC_MASK != 0)
-    inner = np.flatnonzero(wrappers[window.owners])
+    inner = np.flatnonzero(window.batches.is_wrapper[window.owners])
     right = check_message_crcs(window.sections.buf, window.index.headers_at[inner])
     return set(window.owners[inner[right == 0]].tolist())
 
@@ -165,7 +160,7 @@ def _recompressed(window: Decoded, plan: Plan, level: int | None) -> Iterator[tu
 def _built(window: Decoded, plan: Plan, settings: RewriteSettings) -> Iterator[tuple[int, bytes]]:
     """Build the others: those that become the same format, codec and timestamp type in one go."""
     magics = window.batches.column("magic")
-    numbers, attributes = window.batches.column("attributes") & CODEC_MASK, window.batches.column("attributes")
+    numbers, attributes = window.batches.codecs, window.batches.column("attributes")
     append = ((attributes & APPEND_BIT) != 0) & (magics > 0) & (plan.magics > 0)
     kinds = plan.magics * 16 + plan.codecs * 2 + append
     joins = (magics < 2) & (numbers == 0) & ((plan.magics == 2) | (plan.codecs != 0))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kafkaframes.records import native, native_compress
 from kafkaframes.records.codecs import Codec
-from kafkaframes.records.decode import Allocate
+from kafkaframes.records.decoded import Allocate
 from kafkaframes.records.layout import CODEC_MASK
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.memory import lent_memory
@@ -89,12 +89,12 @@ class FastRewriter:
 
     def _plan(self, batches: Batches) -> tuple[Int8s, Int8s, Int8s]:
         """Say by the headers what the kernel may do with each batch, and which format and codec it gets."""
-        empty = (batches.column("magic") >= 2) & (batches.column("count") <= 0)
+        empty = batches.is_v2 & (batches.column("count") <= 0)
         plan = Plan(batches, self._settings, empty=empty)
         actions = np.full(len(batches), kernels.LEAVE, np.int8)
         possible = _possible()[plan.codecs]
         # Uncompressed messages of formats 0 and 1 may be joined with their neighbours; a conversion down has losses.
-        build = (plan.actions == BUILD) & (batches.column("attributes") & CODEC_MASK != 0) & possible & ~plan.down
+        build = (plan.actions == BUILD) & (batches.codecs != 0) & possible & ~plan.down
         new, plain = plan.magics == 2, plan.codecs == Codec.NONE
         # the long way refuses zstd; LZ4 of format 0 has a header of its own
         wrap = ~new & ~plain & (plan.codecs != Codec.ZSTD) & ((plan.codecs != Codec.LZ4) | (plan.magics == 1))

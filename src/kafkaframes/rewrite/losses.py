@@ -50,8 +50,8 @@ class Losses:
 
     def _of_batches(self, window: Decoded, down: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[np.bool_]]:
         batches, rows = window.batches, window.index.rows
-        new = down & (batches.column("magic") >= 2)
-        control = window.control & new
+        new = down & batches.is_v2
+        control = window.batches.is_control & new
         data = new & ~control
         last = np.full(len(batches), -1, np.int64)
         filled = np.flatnonzero(rows)
@@ -60,9 +60,9 @@ class Losses:
             "control batches": control,
             "empty batches": data & (rows == 0),
             "batches with a producer": data & (batches.column("producer_id") >= 0),
-            "transactional batches": data & window.transactional,
+            "transactional batches": data & window.batches.is_transactional,
             "batches with a leader epoch": data & (batches.column("leader_epoch") >= 0),
-            "batches with a delete horizon": data & window.flag(DELETE_HORIZON),
+            "batches with a delete horizon": data & window.batches.flag(DELETE_HORIZON),
             "batches with offsets behind their last record": data
             & (rows > 0)
             & (batches.column("last_offset") != last),
@@ -71,13 +71,13 @@ class Losses:
     def _of_records(
         self, window: Decoded, down: npt.NDArray[np.bool_], magics: npt.NDArray[np.int64]
     ) -> dict[str, npt.NDArray[np.bool_]]:
-        data = (down & ~window.control)[window.owners]
+        data = (down & ~window.batches.is_control)[window.owners]
         without_time = data & (magics[window.owners] == 0)
         batches = window.batches
         aborted = self._transactions.aborted_batches(
             batches.column("base_offset"), batches.column("producer_id"), batches.column("attributes")
         )
-        aborted &= batches.column("magic") >= 2
+        aborted &= batches.is_v2
         return {
             "records with headers": data & (window.index.header_counts > 0),
             "timestamps": without_time & (window.index.timestamps != _NO_TIMESTAMP),

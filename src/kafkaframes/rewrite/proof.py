@@ -12,6 +12,7 @@ from kafkaframes.files.filesystem import FileInfo, FileSystem
 from kafkaframes.files.names import FileName
 from kafkaframes.files.scan import scan_segment
 from kafkaframes.log.discover import discover
+from kafkaframes.records.decode import in_turn
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.scan import as_array
 from kafkaframes.rewrite.batches import damaged_batches
@@ -102,10 +103,10 @@ def search(task: SearchTask) -> tuple[list[tuple[str, int]], list[tuple[str, int
     with task.filesystem.open(task.path) as read_at:
         for window in scan_segment(read_at, size_bytes=task.size_bytes, whole=True, file=task.path):
             positions = window.batches.column("position")
-            for first, decoded in Decoded.in_turn(as_array(window.data), window.in_data()):
+            for decoded in in_turn(as_array(window.data), window.in_data()):
                 found += [(task.path, offset) for offset in _offsets_of(decoded, task.key)]
                 bad = damaged_batches(decoded)
-                unread += [(task.path, int(positions[first + batch]), reason) for batch, reason in bad.items()]
+                unread += [(task.path, int(positions[decoded.first + batch]), reason) for batch, reason in bad.items()]
             end = window.batches.end
             if not end.goes_on and end.position < task.size_bytes:
                 unread.append((task.path, end.position, end.reason))

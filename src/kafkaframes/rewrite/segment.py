@@ -26,7 +26,8 @@ from kafkaframes.files.time_index import write_time_index
 from kafkaframes.files.txn_index import AbortedTransaction
 from kafkaframes.log.rebuild import INDEXED, build_indexes
 from kafkaframes.records import decode
-from kafkaframes.records.decoded import Decoded, count_records
+from kafkaframes.records.decode import count_records
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.layout import PLACE
 from kafkaframes.records.modes import FAILFAST
 from kafkaframes.records.reasons import TORN
@@ -152,7 +153,7 @@ class _Rewrite:
             for opened in decode.in_turn(data, part, allocate=self._fast.allocate):
                 first, last = (int(opened.batches.column("position")[row]) for row in (0, -1))
                 before = data[first : last + int(opened.batches.column("size")[-1])]
-                self._write(self._long_way(data, opened, window.start), before)
+                self._write(self._long_way(opened, window.start), before)
 
     def _write(self, written: Bytes, before: Bytes) -> None:
         """Write batches that were ``before``."""
@@ -168,17 +169,16 @@ class _Rewrite:
         report.batches_written += table.shape[1]
         report.changed = report.changed or len(written) != len(before) or not np.array_equal(written, before)
 
-    def _long_way(self, data: Bytes, part: decode.Part, start: int) -> Bytes:
+    def _long_way(self, decoded: Decoded, start: int) -> Bytes:
         """Return batches that begin at ``start`` written anew."""
-        settings, report, batches = self._task.settings, self._report, part.batches
-        decoded = Decoded.of_part(data, part)
+        settings, report, batches = self._task.settings, self._report, decoded.batches
         bad = damaged_batches(decoded)
         positions = batches.column("position") + start
         if bad and settings.mode == FAILFAST:
             first = min(bad)
             raise LogDirError(f"{bad[first]}: nothing was written", position=int(positions[first]), file=report.file)
         report.damaged += [(int(positions[batch]), bad[batch]) for batch in sorted(bad)]
-        report.records += int(np.where(batches.column("magic") >= 2, batches.column("count"), decoded.index.rows).sum())
+        report.records += int(np.where(batches.is_v2, batches.column("count"), decoded.index.rows).sum())
         damaged = np.zeros(len(batches), np.bool_)
         damaged[list(bad)] = True
         try:

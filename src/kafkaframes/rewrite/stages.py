@@ -28,7 +28,7 @@ from kafkaframes.cleaner.plan import RoundPlan, plan_round
 from kafkaframes.cleaner.round import SourceSegment, kept_of
 from kafkaframes.cleaner.settings import CleanerSettings
 from kafkaframes.cleaner.transactions import ABORT, COMMIT, CleanedTransactions
-from kafkaframes.cleaner.window import DecodedWindow
+from kafkaframes.cleaner.window import control_type, header_of, in_transactions
 from kafkaframes.errors import LogDirError
 from kafkaframes.files import atomic, names
 from kafkaframes.files.directory import LogFile, Partition
@@ -36,7 +36,8 @@ from kafkaframes.files.filesystem import FileSystem
 from kafkaframes.files.headers import BatchHeader
 from kafkaframes.files.txn_index import AbortedTransaction
 from kafkaframes.log.producer_state import ProducerStates
-from kafkaframes.records.layout import BATCH_COLUMNS
+from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.layout import BATCH_COLUMNS, PLACE
 from kafkaframes.records.memory import Recycler
 
 Ints = npt.NDArray[np.int64]
@@ -85,7 +86,7 @@ class Chunk:
         """Return the file for one kind of finding."""
         return Path(self.scratch) / f"{kind}-{self.number:06}"
 
-    def windows(self) -> Iterator[tuple[int, SourceSegment, DecodedWindow]]:
+    def windows(self) -> Iterator[tuple[int, SourceSegment, Decoded]]:
         """Decode it window by window."""
         memory = Recycler()
         for place, source in enumerate(self.sources):
@@ -123,13 +124,14 @@ class Facts:
     def __init__(self) -> None:
         self._tables: list[Ints] = []
 
-    def add(self, place: int, window: DecodedWindow) -> None:
+    def add(self, place: int, window: Decoded) -> None:
         """Note a window of the segment at a place in the chunk."""
-        batches = window.in_transactions()
+        batches = in_transactions(window)
         if not batches:
             return
         table = np.empty((len(BATCH_COLUMNS) + 2, len(batches)), np.int64)
-        table[:-2] = window.in_file.table[:, batches]
+        table[:-2] = window.batches.table[:, batches]
+        table[PLACE["position"]] += window.base
         table[-2] = place
         control = window.batches.column("attributes")[batches]
         table[-1] = [_kind(window, batch) for batch in batches] if len(control) else []
@@ -143,10 +145,10 @@ class Facts:
         return bool(self._tables)
 
 
-def _kind(window: DecodedWindow, batch: int) -> int:
-    if not window.header(batch).is_control:
+def _kind(window: Decoded, batch: int) -> int:
+    if not header_of(window, batch).is_control:
         return _DATA
-    kind = window.control_type(batch)
+    kind = control_type(window, batch)
     return _KINDS.index(kind if kind in _KINDS else _KINDS[-1])
 
 
@@ -279,7 +281,7 @@ class WalkTask:
             writer.finish_run()
         return Walked(tuple(writer.runs), first, last, rises, facts.write(chunk.path("facts")))
 
-    def _wanted(self, source: SourceSegment, window: DecodedWindow) -> npt.NDArray[np.bool_]:
+    def _wanted(self, source: SourceSegment, window: Decoded) -> npt.NDArray[np.bool_]:
         if not source.is_dirty:
             return np.zeros(len(window.owners), np.bool_)
         return counted(window, self.transactions, self.first_dirty_offset)

@@ -47,7 +47,7 @@ class Scanned:
         if options.deep:
             self._open(chunk)
         outside = self.batches.column("last_offset") < piece.first_offset
-        outside |= (self.batches.column("magic") >= 2) & (self.batches.column("base_offset") >= piece.end_offset)
+        outside |= self.batches.is_v2 & (self.batches.column("base_offset") >= piece.end_offset)
         unwanted = aborted_batches(piece)
         if unwanted is not None:
             outside |= unwanted(self.batches)
@@ -57,10 +57,7 @@ class Scanned:
         rows: list[Ints] = [np.empty(0, np.int64)]
         for part in decode.in_turn(chunk.data, chunk.batches, budget_bytes=self._budget):
             rows.append(part.index.rows)
-            for row in {*part.sections.problems, *np.flatnonzero(part.index.statuses).tolist()}:
-                problem = decode.problem_of(row, part.index, part.sections)
-                if problem is not None:
-                    self.problems[part.first + row] = problem.reason
+            self.problems |= {part.first + row: problem.reason for row, problem in part.problems.items()}
         self.readable = np.concatenate(rows)
 
     def column(self, name: str) -> Ints:
@@ -130,7 +127,7 @@ def _field(name: str, dtype: Any = np.int64) -> Callable[[Scanned], pa.Array]:
 
 
 def _flag(bit: int) -> Callable[[Scanned], pa.Array]:
-    return lambda scanned: pa.array((scanned.column("magic") >= 2) & ((scanned.column("attributes") & bit) != 0))
+    return lambda scanned: pa.array(scanned.batches.flag(bit)[scanned.kept])
 
 
 def _record_count(scanned: Scanned) -> pa.Array:

@@ -115,6 +115,6 @@ def aborted_batches(piece: Slice) -> Callable[[Batches], npt.NDArray[np.bool_]] 
 
     def unwanted(batches: Batches) -> npt.NDArray[np.bool_]:
         columns = (batches.column(name) for name in ("base_offset", "producer_id", "attributes"))
-        return state.aborted_batches(*columns) & (batches.column("magic") >= 2)
+        return state.aborted_batches(*columns) & batches.is_v2
 
     return unwanted

@@ -131,7 +131,7 @@ class _Watch:
         if not self._result.task.aborted:
             return np.zeros(len(batches), np.bool_)
         columns = (batches.column(name) for name in ("base_offset", "producer_id", "attributes"))
-        aborted = self._state.aborted_batches(*columns) & (batches.column("magic") >= 2)
+        aborted = self._state.aborted_batches(*columns) & batches.is_v2
         if first := self._result.task.first_offset:  # what lies below was counted when it was left out
             aborted &= batches.column("last_offset") >= first
         if aborted.any():
