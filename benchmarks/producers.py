@@ -1,23 +1,30 @@
 """Are batches as real producers write them read as fast as ours, and by the short way?
 
-Run:    python benchmarks/producers.py [--captures DIR] [--logs DIR] [--megabytes 12]
+Run:    python benchmarks/producers.py [--written DIR] [--captures DIR] [--logs DIR] [--records 60000]
+Values: python benchmarks/producers.py --values FILE    (what the clients below are to write)
 Saves:  benchmarks/results/producers.md
 
-Two tables. Speed: the same records, written by each client that writes batches in this process (aiokafka and
-kafka-python by their own builders) and by us, are read with all six default columns; CPU seconds of this process, the
-best of several rounds, each beside ours in the same run. Share: batches found in captures and logs (of librdkafka, the
-Java client, franz-go, sarama, kafka-go, kafkajs and others), and how many of them the short way took.
+Two tables. Speed: the same records in batches of 120, written by each client and by us, are read with all six default
+columns; aiokafka and kafka-python write in this process, with their own builders. What other clients wrote is given as
+``--written``: a log directory of any broker with a partition ``<client>-<codec>-0`` for each, into which the lines of
+``--values`` were sent with the keys k0, k1, ... and the timestamp 10^12, 120 records a batch. Both sides are read in
+turns in one run; the least CPU time of many rounds counts. What decompressing alone takes is measured the same way: the
+same records are other streams from another compressor, and a denser one is slower to open for any reader.
+
+Share: batches found in captures and logs, and how many of them the short way took.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import math
 import random
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import zstandard
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
@@ -27,19 +34,21 @@ import kafkaframes
 from kafkaframes.records.chunks import Memory
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.columns import ReadOptions, RecordReader
+from kafkaframes.records.decode import open_sections
 from kafkaframes.records.fused import ColumnMaker
 from kafkaframes.records.scan import FILE, as_array, check_crcs, scan_all
 
 RESULTS = Path(__file__).parent / "results" / "producers.md"
 BATCH_RECORDS = 120
-ROUNDS = 5
+ROUNDS = 60
+CLOSE = 0.85  # of our own frames' speed
 
 
-def values(megabytes: float) -> list[bytes]:
+def values(count: int) -> list[bytes]:
     """Make JSON values of 100 bytes, no two alike."""
     choose = random.Random(7)
     found = []
-    for number in range(int(megabytes * 1e4)):
+    for number in range(count):
         order = f'{{"order_id":{number},"customer":"c{choose.randrange(99999):05}","amount":{choose.random():.4f}'
         found.append((order + f',"note":"{choose.getrandbits(128):032x}')[:98].encode() + b'"}')
     return found
@@ -112,40 +121,67 @@ def read_by_aiokafka(data: bytes) -> int:
     return count
 
 
-def best(run: Callable[[bytes], int], data: bytes) -> float:
-    """Return records per CPU second, the best of the rounds."""
-    found = 0.0
-    for _ in range(ROUNDS):
-        start = time.process_time()
-        count = run(data)
-        found = max(found, count / (time.process_time() - start))
-    return found
+class Costs(NamedTuple):
+    """CPU nanoseconds a record: of reading it into columns, of decompressing alone, and of aiokafka's reading."""
+
+    read: float
+    opened: float
+    aiokafka: float
 
 
-def best_of_pair(one: bytes, other: bytes) -> tuple[float, float]:
-    """Return records per CPU second of two reads, in turns: what disturbs one round disturbs both."""
-    rounds = [(best(read, one), best(read, other)) for _ in range(3)]
-    return max(pair[0] for pair in rounds), max(pair[1] for pair in rounds)
+def costs(data: dict[str, bytes], records: int) -> dict[str, Costs]:
+    """Measure each in turns: what disturbs a round disturbs all."""
+    scanned = {name: (as_array(raw), scan_all(as_array(raw), rules=FILE)) for name, raw in data.items()}
+    found = {name: [math.inf] * 3 for name in data}
+    for number in range(ROUNDS):
+        for name, raw in data.items():
+            calls = [partial(read, raw), partial(open_sections, *scanned[name]), partial(read_by_aiokafka, raw)]
+            for place, call in enumerate(calls[: 3 if number < 2 else 2]):
+                start = time.process_time()
+                call()
+                found[name][place] = min(found[name][place], (time.process_time() - start) / records * 1e9)
+    return {name: Costs(*some) for name, some in found.items()}
 
 
-def speed_rows(megabytes: float) -> Iterator[str]:
+def written(codec: Codec, some: list[bytes], directory: Path | None) -> Iterator[tuple[str, bytes]]:
+    """Yield what each client has written."""
+    for name, write in WRITERS.items():
+        try:
+            yield name, write(codec, some)
+        except Exception as error:  # a client without this codec
+            print(f"{name} does not write {codec.name.lower()}: {type(error).__name__}")
+    for partition in sorted(directory.glob(f"*-{codec.name.lower()}-0")) if directory else []:
+        raw = b"".join(path.read_bytes() for path in sorted(partition.glob("*.log")))
+        if raw and read(raw) == len(some):
+            yield partition.name.removesuffix(f"-{codec.name.lower()}-0"), raw
+        elif raw:
+            print(f"{partition.name} has {read(raw)} records, not {len(some)}: left out")
+
+
+def speed_rows(count: int, directory: Path | None) -> Iterator[str]:
     """Measure each writer's batches beside ours, codec by codec."""
-    some = values(megabytes)
+    some = values(count)
     for codec in Codec:
-        for name, write in WRITERS.items():
-            try:
-                data = write(codec, some)
-            except Exception as error:  # a client without this codec
-                yield f"| {name} | {codec.name.lower()} | not written: {type(error).__name__} | | | |"
-                continue
+        data = dict(written(codec, some, directory))
+        measured = costs(data, count)
+        own = measured["kafkaframes"]
+        for name, raw in data.items():
             with Counted() as counted:
-                read(data)
-            batches = len(scan_all(as_array(data)))
-            share = 1 - counted.odd / batches
-            own, rate = best_of_pair(ours(codec, some), data)
-            peer = best(read_by_aiokafka, data)
-            figures = f"{share:.1%} | {rate / 1e6:.2f} | {rate / own:.0%} | {rate / peer:.1f}"
-            yield f"| {name} | {codec.name.lower()} | {figures} |"
+                read(raw)
+            share, found = 1 - counted.odd / len(scan_all(as_array(raw), rules=FILE)), measured[name]
+            streams = f"{found.opened:.0f} / {own.opened:.0f}" if codec else "-"
+            beside = own.read / found.read
+            is_slow = "" if beside >= CLOSE else " (decompressing)" if _is_stream(found, own) else " (!)"
+            yield (
+                f"| {name} | {codec.name.lower()} | {len(raw) / count:.0f} | {share:.1%} | {1e3 / found.read:.1f} "
+                f"| {found.read:.0f} / {own.read:.0f} | {beside:.0%}{is_slow} | {streams} "
+                f"| {found.aiokafka / found.read:.1f} |"
+            )
+
+
+def _is_stream(found: Costs, own: Costs) -> bool:
+    """Tell whether what lacks is what the streams themselves take longer to decompress."""
+    return own.read / (found.read - (found.opened - own.opened)) >= CLOSE
 
 
 def _unpacked(path: Path) -> bytes:
@@ -207,18 +243,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--captures", type=Path)
     parser.add_argument("--logs", type=Path)
-    parser.add_argument("--megabytes", type=float, default=12)
+    parser.add_argument("--written", type=Path)
+    parser.add_argument("--values", type=Path, help="write the values there, a line each, and do nothing else")
+    parser.add_argument("--records", type=int, default=60_000)
     options = parser.parse_args()
+    if options.values:
+        options.values.write_bytes(b"\n".join(values(options.records)))
+        return
     lines = [
         "# Batches as real producers write them",
         "",
-        "Made by `benchmarks/producers.py`; 100-byte values, 120 records a batch, six columns, CPU time of one core of",
-        "a shared machine (2026-11-22). Beside ours: the same records in our batches, in the same run (another",
-        "compressor makes other streams). aiokafka reads the same bytes into five lists a batch.",
+        f"Made by `benchmarks/producers.py`; {options.records:,} records with 100-byte values, 120 a batch, six",
+        "columns, CPU time of one core of a shared machine (2026-11-22). Beside ours: the same records in our batches,",
+        f"read in turns in the same run. Below {CLOSE:.0%} it says why: `decompressing`, where the C library itself",
+        "takes longer for the other compressor's stream (and its checksums), and the rest is as fast; `(!)`: anything",
+        "else. aiokafka reads the same bytes into five lists a batch.",
         "",
-        "| written by | codec | short way | M records/s | beside ours | times aiokafka |",
-        "|---|---|---|---|---|---|",
-        *speed_rows(options.megabytes),
+        "| written by | codec | bytes a record | short way | M records/s | ns a record / ours | beside ours "
+        "| decompressing, ns / ours | times aiokafka |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *speed_rows(options.records, options.written),
         "",
         "| found in | codec | batches | records | short way |",
         "|---|---|---|---|---|",
