@@ -7,7 +7,7 @@ DIR ?= ../shared
 export PYTHONPATH := $(CURDIR)/src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format agreement bench interop dist fuzz deep soak soak-broker clean
+.PHONY: help setup run look test check format agreement bench interop dist fuzz deep soak soak-broker clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -24,7 +24,10 @@ $(READY): pyproject.toml
 setup: $(READY) ## install everything into .venv, compile the kernels
 	@$(PY) -m kafkaframes kernels warm --decoders
 
-run: $(READY) ## examples/logs through Spark to Parquet in out/, with a summary
+run: $(READY) ## the whole story on the flights of 2013: producers, a killed broker, Spark, Delta, a report
+	@$(PY) examples/story
+
+look: $(READY) ## the short form: examples/logs through Spark to Parquet in out/, with a summary
 	@$(PY) -m kafkaframes kernels warm wire records
 	@$(PY) -m kafkaframes summarize examples/logs --to out/examples --overwrite
 

@@ -1,0 +1,220 @@
+"""The whole story, on the flights that left New York City in 2013: ``make run``.
+
+A real producer fills topics, a streaming query counts exactly once while the broker is killed, old clients join, the
+recorded traffic and the log directory are looked at, and a page tells of it. Without ``KAFKA_BOOTSTRAP_SERVERS`` it
+starts the embedded broker; with it, it uses that cluster, which is neither killed nor opened.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import uuid
+import webbrowser
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import cluster
+import flights
+import looking
+import migration
+from telling import check, seconds, step, tell
+from totals import Totals
+
+OLD_CLIENTS_SEND = 20_000
+PARTITIONS = 3
+
+
+def main() -> None:
+    """Tell it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--to", type=Path, default=Path("out/story"), help="where everything goes (replaced)")
+    parser.add_argument("--flights", type=int, help="only the first so many")
+    parser.add_argument("--no-page", action="store_true", help="do not open the page in a browser")
+    given = parser.parse_args()
+    _empty(given.to)
+    with ExitStack() as stack:
+        lines, page = tell_story(given.to, given.flights, stack)
+    print()
+    for number, line in enumerate(lines, 1):
+        print(f"{number:2}. {line}")
+    if not given.no_page and sys.stdout.isatty():
+        webbrowser.open(page.absolute().as_uri())
+
+
+def _empty(out: Path) -> None:
+    if out.exists() and any(out.iterdir()) and not (out / ".story").exists():
+        raise SystemExit(f"{out}: holds other files")
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    (out / ".story").touch()
+
+
+def tell_story(out: Path, limit: int | None, stack: ExitStack) -> tuple[list[str], Path]:
+    """Return the lines at the end, and the page."""
+    pool = stack.enter_context(ThreadPoolExecutor(2))
+    with step("starting Spark and reading the flights of 2013; kernels are compiled meanwhile, once"):
+        starting = pool.submit(_spark)
+        loading = pool.submit(flights.load, limit)
+        subprocess.run([sys.executable, "-m", "kafkaframes", "kernels", "warm"], check=True, stdout=subprocess.DEVNULL)
+        data = loading.result()
+    broker = None
+    servers = cluster.given_servers()
+    if servers is None:
+        broker = cluster.EmbeddedBroker(out / "kafka", out / "broker.log")
+        stack.callback(broker.stop)
+        servers = broker.servers
+        tell(f"an embedded broker listens on {servers}, its data in {broker.data_dir}")
+    else:
+        tell(f"the cluster is {servers} (${cluster.SERVERS}); it will not be killed")
+    return _chapters(out, data, servers, broker, starting, stack)
+
+
+def _spark() -> Any:
+    import kafkaframes
+
+    return kafkaframes.spark.session("flights", master="local[2]", config={"spark.sql.shuffle.partitions": "2"})
+
+
+@contextmanager
+def _recorded(servers: str, capture: Path) -> Iterator[str]:
+    """Put a recording proxy before the cluster, as ``kafkaframes record`` does; give its address."""
+    from kafkaframes.capture.recorder import Recorder, Settings
+
+    host, _, port = servers.partition(",")[0].rpartition(":")
+    with open(capture, "wb") as file, Recorder(Settings("127.0.0.1", (), (host, int(port))), file) as recorder:
+        local = recorder.start()
+        yield f"{local[0]}:{local[1]}"
+
+
+def _chapters(
+    out: Path, data: flights.Flights, servers: str, broker: cluster.EmbeddedBroker | None, starting: Future[Any],
+    stack: ExitStack,
+) -> tuple[list[str], Path]:  # fmt: skip
+    """Play all of it; return the lines at the end, and the page."""
+    from kafkaframes.client import Admin, NewTopic
+
+    mark = "" if broker is not None else f"-{uuid.uuid4().hex[:8]}"
+    topic, planes = f"flights{mark}", f"planes{mark}"
+    with Admin(servers) as admin:
+        admin.create_topics(
+            [
+                NewTopic(name=topic, num_partitions=PARTITIONS),
+                NewTopic(
+                    name=planes, num_partitions=1, configs={"cleanup.policy": "compact", "segment.bytes": "2097152"}
+                ),
+            ]
+        )
+    capture = out / "traffic.pcapng"
+    with _recorded(servers, capture) as proxy:
+        totals = _count(out, data, servers, proxy, broker, starting, topic, planes)
+        old = _old_clients(data, proxy, broker, topic) if broker is not None else None
+    spark = starting.result()
+    totals.stop()
+    stack.callback(spark.stop)
+    lines = [
+        f"librdkafka sent {len(data.rows):,} flights into a topic, news of {len(data.planes):,} planes into another.",
+        f"A streaming query counted them by airline into a Delta table: {totals.commits} commits, {out}/totals.",
+    ]
+    if broker is not None:
+        lines.append(
+            "The broker was killed with kill -9 in the middle, and came back. No flight is lost, none counted twice:"
+        )
+    else:
+        lines.append("It is your cluster, so nobody killed it. No flight is lost, none counted twice:")
+    lines.append(f"  all {len(data.totals)} airlines have exactly the flights and minutes of the file; {_worst(data)}.")
+    if old is not None:
+        lines.append(_saved(old))
+    with step(f"looking at the recorded traffic ({capture.stat().st_size / 1e6:.0f} MB)"):
+        broken = looking.audit(capture, "4.0")
+        saved, responses = looking.kip_636(capture)
+    whom = ", ".join(broken) or "none of these clients"
+    lines.append(f"Recorded traffic says what an upgrade to Kafka 4.0 would break: {whom}.")
+    lines.append(f"KIP-636 (errors as tags) would save {saved:,} bytes in {responses:,} responses.")
+    pages = {"The traffic": out / "traffic.html"}
+    if broker is not None:
+        broker.stop()
+        lines += _look_at_log(out, broker.data_dir, planes, data, pages)
+    else:
+        with Admin(servers) as admin:
+            admin.delete_topics([topic, planes])
+        lines.append(
+            "The log directory of your brokers was not looked at: kafkaframes verify, compact, export do that."
+        )
+    with step("writing the page"):
+        looking.command("report", capture, "-o", pages["The traffic"])
+        lines.append(f"It took {seconds():.0f} s. The page with all of it: {out}/report.html")
+        page = looking.page(out, lines, pages)
+    return lines, page
+
+
+def _count(
+    out: Path, data: flights.Flights, servers: str, proxy: str, broker: cluster.EmbeddedBroker | None,
+    starting: Future[Any], topic: str, planes: str,
+) -> Totals:  # fmt: skip
+    """Send the flights, count them, kill the broker in between."""
+    sender = flights.Sender(proxy, flights=topic, planes=planes)
+    half, more = len(data.rows) // 2, len(data.rows) * 3 // 4
+    with step(f"librdkafka sends {half:,} flights"):
+        sender.send(data.rows[:half])
+        sender.finish()
+    with step("Spark counts them by airline, micro-batch by micro-batch"):
+        totals = Totals(starting.result(), servers, topic, out)
+        totals.wait_for(1)
+    sender.send(data.rows[half:more])
+    if broker is not None:
+        with step(
+            f"kill -9 to the broker, while {more - half:,} more are on their way ({sender.acknowledged:,} acknowledged)"
+        ):
+            broker.kill()
+            sender.send(data.rows[more:])
+            broker.start()
+        tell("the broker is back, on the same data; librdkafka and Spark go on by themselves")
+    else:
+        sender.send(data.rows[more:])
+    with step("waiting until every flight is acknowledged, and counted"):
+        sender.finish()
+        totals.wait_for(len(data.rows))
+    check(totals.read() == data.totals, f"the table says {totals.read()}, the file {data.totals}")
+    return totals
+
+
+def _worst(data: flights.Flights) -> str:
+    name, (count, minutes) = max(data.totals.items(), key=lambda item: item[1][1] / item[1][0])
+    return f"the latest airline is {name}, {minutes / count:.0f} minutes a flight"
+
+
+def _old_clients(data: flights.Flights, proxy: str, broker: cluster.EmbeddedBroker, topic: str) -> migration.Costs:
+    rows = data.rows[:OLD_CLIENTS_SEND]
+    with step(f"old clients join: {len(rows):,} flights in record format 0 (Kafka 0.9), then in format 1 (0.10)"):
+        costs = migration.play(proxy, topic, rows, lambda: broker.counter("kafkaframes_bytes_recompressed_total"))
+    check(costs.read == len(rows), f"the old consumer read {costs.read:,} of {len(rows):,} flights")
+    return costs
+
+
+def _saved(costs: migration.Costs) -> str:
+    return (
+        f"An old client (format 0) made the broker recompress {costs.before / 1e6:.1f} MB; since KIP-31 (format 1) it "
+        f"is {costs.after / 1e6:.1f} MB."
+    )
+
+
+def _look_at_log(out: Path, data_dir: Path, planes: str, data: flights.Flights, pages: dict[str, Path]) -> list[str]:
+    with step("the broker has stopped; verifying, compacting and exporting its log directory"):
+        found = looking.log(data_dir, planes, out, expected=len(data.planes))
+        pages["The log"] = out / "log.html"
+        looking.command("report", data_dir, "-o", pages["The log"])
+    return [
+        f"Every CRC and index of the log is sound. Compaction keeps {found['records_kept']:,} of "
+        f"{found['records_read']:,} records of {planes};",
+        f"  its table of the latest by key has a row for each plane. {found['exported']:,} records are Parquet now.",
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""The cluster: an embedded broker in a process of its own, which can be killed; or a real one, which is left alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+SERVERS = "KAFKA_BOOTSTRAP_SERVERS"
+_READY_SECONDS = 60.0
+
+
+class EmbeddedBroker:
+    """``kafkaframes broker``, as a process. ``kill`` is ``kill -9``: nothing is flushed, nothing said."""
+
+    def __init__(self, data_dir: Path, log: Path) -> None:
+        self.data_dir = data_dir
+        self._log, self._port = log, _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._metrics = ""
+        self.start()
+
+    @property
+    def servers(self) -> str:
+        """Where it listens."""
+        return f"127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """Start it, on the same port and the same data; return when it answers."""
+        command = [sys.executable, "-m", "kafkaframes", "broker", "--port", str(self._port), "--metrics-port", "0"]
+        with open(self._log, "wb") as log:
+            self._process = subprocess.Popen([*command, "--data-dir", str(self.data_dir)], stderr=log)
+        deadline = time.monotonic() + _READY_SECONDS
+        while (found := re.search(r"metrics on (\S+)", self._log.read_text())) is None:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"the broker did not start:\n{self._log.read_text()}")
+            time.sleep(0.02)
+        self._metrics = found[1]
+
+    def kill(self) -> None:
+        """Kill it, at once."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """Stop it in order; stopped already, nothing."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait(30)
+
+    def counter(self, name: str) -> int:
+        """Return a number of its metrics page."""
+        with urllib.request.urlopen(self._metrics, timeout=10) as page:
+            text = page.read().decode()
+        found = re.search(rf"^{name} (\d+)", text, re.MULTILINE)
+        return 0 if found is None else int(found[1])
+
+
+def given_servers() -> str | None:
+    """Return where the real cluster is, if one is named."""
+    return os.environ.get(SERVERS) or None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

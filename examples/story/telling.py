@@ -1,0 +1,56 @@
+"""What the story prints: a line for each step with the seconds since the start, and the ten lines at the end."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_STARTED = time.monotonic()
+_LOCK = threading.Lock()
+_BEAT_SECONDS = 5.0
+
+
+def seconds() -> float:
+    """Return the seconds since the story began."""
+    return time.monotonic() - _STARTED
+
+
+def tell(text: str) -> None:
+    """Print a line of progress."""
+    with _LOCK:
+        print(f"{seconds():5.1f} s  {text}", flush=True)
+
+
+@contextmanager
+def step(title: str) -> Iterator[None]:
+    """Tell that a step begins; while it takes long, say every few seconds that it still goes on."""
+    tell(title)
+    done = threading.Event()
+
+    def beat() -> None:
+        while not done.wait(_BEAT_SECONDS):
+            tell("  ...")
+
+    thread = threading.Thread(target=beat, daemon=True)
+    if not sys.stdout.isatty():
+        yield
+        return
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def check(is_so: bool, what: str) -> None:
+    """End the story where something is not as it must be: it shows what is so, not what should be.
+
+    Raises:
+        SystemExit: it is not.
+    """
+    if not is_so:
+        raise SystemExit(f"the story does not hold: {what}")

