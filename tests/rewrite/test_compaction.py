@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.cleaner import CleanerSettings
+from kafkaframes.cleaner import filter as filter_module
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.files.checkpoints import read_offset_checkpoint
 from kafkaframes.files.names import TopicPartition
@@ -71,6 +72,14 @@ def test_one_partition(source, tmp_path):
     compact(str(source / "users-0"), tmp_path / "out", SETTINGS)
     assert keys(tmp_path / "out") == [b"a", b"b", b"c", b"z"]
     assert json.loads((tmp_path / "out" / "_SUCCESS").read_bytes())["partitions"][0]["records_kept"] == 3
+
+
+def test_a_compaction_that_writes_less_than_it_decided_is_none(source, tmp_path, monkeypatch):
+    in_order = filter_module._in_order
+    monkeypatch.setattr(filter_module, "_in_order", lambda *given: in_order(*given)[:-1])
+    with pytest.raises(LogDirError, match="does not add up"):
+        compact(str(source), tmp_path / "out", SETTINGS)
+    assert {path.name for path in tmp_path.iterdir()} == {"in"}
 
 
 def test_no_topic(source, tmp_path):

@@ -17,6 +17,7 @@ from kafkaframes.cli.main import cli
 from kafkaframes.dump.verify import verify
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.log.discover import discover
+from kafkaframes.rewrite import repair as repair_module
 from kafkaframes.rewrite.salvage import salvage
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
@@ -102,6 +103,22 @@ def test_a_repaired_log_is_sound_and_says_what_it_lost(log, tmp_path):
     report = verify(discover(str(tmp_path / "out")))
     assert (report.is_sound, report.batches) == (True, 198)  # one of 199 is gone; Kafka keeps 192
     assert not (tmp_path / "out" / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("how", [[], ["--as-kafka"]], ids=["every good batch", "as kafka"])
+def test_the_records_that_were_read_and_written_are_counted(log, tmp_path, how):
+    result = run(log, "--to", tmp_path / "out", *how)
+    held = verify(discover(str(tmp_path / "out"))).records
+    assert f"{held:,} records read, {held:,} written: those of all good batches" in result.output
+    again = json.loads(run(log, "--to", tmp_path / "out", *how, "--json").output)
+    assert sum(one["records_written"] for one in again["partitions"]) == held
+
+
+def test_a_repair_that_loses_a_record_is_no_repair(log, tmp_path, monkeypatch):
+    monkeypatch.setattr(repair_module, "_write", lambda task: task.repair.records_read - 1)
+    failed = run(log, "--to", tmp_path / "out")
+    assert "does not add up" in str(failed.exception)
+    assert not (tmp_path / "out").exists()
 
 
 def test_as_kafka_cuts_where_a_broker_does(log, tmp_path):

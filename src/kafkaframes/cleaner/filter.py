@@ -22,11 +22,12 @@ from kafkaframes.files.headers import BatchHeader
 from kafkaframes.files.semantics import REWRITES_OLD
 from kafkaframes.log.producer_state import ProducerStates
 from kafkaframes.records.build import build_batches, build_empty_batch
-from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.decoded import Decoded, count_records
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, DELETE_HORIZON
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.rebuild import rows_of_index
+from kafkaframes.records.scan import FILE, as_array, scan_all
 
 Flags = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -52,6 +53,8 @@ class Tally:
     """What a round did, for its report.
 
     Attributes:
+        records_read: of the windows that were judged.
+        records_kept: counted in the bytes that were handed out, not in what was decided.
         dropped: why records went -> how many.
     """
 
@@ -116,18 +119,19 @@ class Filter:
         horizons = self._gets_horizon(window, kept, verdicts)
         copied = (counts > 0) & (counts == window.index.rows) & ~horizons
         copied &= ~foreign_inner(window) & ~self._must_rewrite(window.batches.column("magic"))
-        self._count(window, counts, copied)
+        self._count(window, copied)
         emptied = np.flatnonzero((counts == 0) & verdicts.retain_empty).tolist()
         pieces: Pieces = {batch: self._empty(window, batch) for batch in emptied}
         rewritten = np.flatnonzero((counts > 0) & ~copied).tolist()
         pieces |= self._rewrite(window, kept, [(batch, bool(horizons[batch])) for batch in rewritten])
-        return _in_order(window, copied, pieces)
+        kept_bytes = _in_order(window, copied, pieces)
+        self.tally.records_kept += _records_in(kept_bytes)
+        return kept_bytes
 
-    def _count(self, window: Decoded, counts: npt.NDArray[np.int64], copied: Flags) -> None:
+    def _count(self, window: Decoded, copied: Flags) -> None:
         self.tally.batches_read += len(window.batches)
         self.tally.batches_copied += int(copied.sum())
         self.tally.records_read += len(window.owners)
-        self.tally.records_kept += int(counts.sum())
         self.tally.bytes_read += int(window.batches.column("size").sum())
 
     # ------------------------------------------------------------------------------------------------ a batch
@@ -271,6 +275,11 @@ class Filter:
         if header.magic < 2:
             return BatchFields(timestamp_type=fields.timestamp_type, delete_horizon_ms=horizon)
         return fields
+
+
+def _records_in(pieces: list[bytes | memoryview]) -> int:
+    data = as_array(b"".join(pieces))
+    return count_records(data, scan_all(data, rules=FILE))
 
 
 def _in_order(window: Decoded, copied: Flags, pieces: Pieces) -> list[bytes | memoryview]:

@@ -12,6 +12,7 @@ from kafkaframes.cli import rewriting
 from kafkaframes.cli.options import json_option, master_option, opens_batches, tell_links, with_options, workers_option
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
+from kafkaframes.files.row_counts import row_counts_text
 
 if TYPE_CHECKING:
     from kafkaframes.rewrite.repair_job import RepairReport
@@ -30,6 +31,13 @@ def _print(report: RepairReport) -> None:
                 say(f"{name}: {segment['name']}: no records left of the offsets {first} to {after - 1}")
     lost = sum(one["bytes_lost"] for one in report.partitions)
     say(f"{len(report.partitions)} partitions; {size_text(lost)} of segments are not kept")
+    read, written = (
+        sum(one.get(name) or 0 for one in report.partitions) for name in ("records_read", "records_written")
+    )
+    if report.destination:
+        say(f"{row_counts_text(read, written, {})}: those of all good batches")
+    else:
+        say(f"{read:,} records in good batches would be kept")
     if report.destination:
         say(f"{'done before' if report.done_before else 'done'}: {report.destination}")
 

@@ -15,6 +15,7 @@ from kafkaframes.cli.options import opens_batches, reads, replicas_option, spark
 from kafkaframes.cli.text import console, printable, size_text, time_text
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.files.atomic import refuse_inside
+from kafkaframes.files.row_counts import row_counts_text
 from kafkaframes.records.limits import current_budget
 
 if TYPE_CHECKING:
@@ -141,6 +142,8 @@ def render(summary: Summary) -> Iterable[Any]:
     """Yield what is printed: tables, then where to look."""
     yield from tables_of(summary)
     output = _plain(summary.output)
+    if summary.records_read is not None:
+        yield row_counts_text(summary.records_read, summary.records, {})
     yield f"[bold green]✓[/] {summary.records:,} records in {summary.seconds:.1f} s, as Parquet in [bold]{output}[/]"
     yield f"""  [dim]spark.read.parquet("{output}").where("topic = '{_plain(_first_topic(summary))}'").show()[/]"""
 

@@ -284,6 +284,7 @@ def repair_log(
         OptionError: the source is not one log directory, or ``to`` lies in it.
     """
     from kafkaframes.files.job_result import JobResult
+    from kafkaframes.files.row_counts import row_counts_text
     from kafkaframes.log.recovery.recover import RecoverySettings
     from kafkaframes.rewrite.repair_job import repair_log as repair
 
@@ -297,8 +298,13 @@ def repair_log(
     ]
     total = sum(one["bytes_lost"] for one in report.partitions)
     counted = f"{len(report.partitions):,} partitions; {total:,} bytes of segments are not kept"
-    written = f"written to {report.destination}" if report.destination else "nothing was written"
-    return JobResult(report, report.as_json(), (*_some(lost), counted, written))
+    if not report.destination:
+        return JobResult(report, report.as_json(), (*_some(lost), counted, "nothing was written"))
+    read, written = (
+        sum(one.get(name) or 0 for one in report.partitions) for name in ("records_read", "records_written")
+    )
+    lines = (*_some(lost), counted, row_counts_text(read, written, {}), f"written to {report.destination}")
+    return JobResult(report, report.as_json(), lines)
 
 
 class RestoreOptions(TypedDict, total=False):

@@ -45,7 +45,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The outcome of a job. ``internal_topics`` are there and were not asked for."""
+    """The outcome of a job. ``internal_topics`` were not asked for; ``records_read`` is how many the log gave."""
 
     topics: tuple[TopicSummary, ...]
     codecs: tuple[CodecSummary, ...]
@@ -53,6 +53,7 @@ class Summary:
     internal_topics: tuple[str, ...]
     output: str
     seconds: float
+    records_read: int | None = None
 
     @property
     def records(self) -> int:

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from kafkaframes.errors import LogDirError
 
 
-def check_row_counts(read: int, written: int, left_out: Mapping[str, int], *, place: str) -> None:
+def check_row_counts(
+    read: int, written: int, left_out: Mapping[str, int], *, place: str, outcome: str = "nothing is kept"
+) -> None:
     """See whether every row that was read was written, or left out for a reason.
 
     >>> check_row_counts(5, 3, {"outside the offsets asked for": 2}, place="orders-0")
@@ -16,6 +18,7 @@ def check_row_counts(read: int, written: int, left_out: Mapping[str, int], *, pl
         read, written: rows.
         left_out: reason to rows.
         place: the partition or file, for the error.
+        outcome: what becomes of what was written, for the error.
 
     Raises:
         LogDirError: the sum is wrong. That is a mistake of this program, never of the source.
@@ -23,7 +26,7 @@ def check_row_counts(read: int, written: int, left_out: Mapping[str, int], *, pl
     explained = sum(left_out.values())
     if written + explained != read:
         reason = f"{read:,} records were read, {written:,} written and {explained:,} left out"
-        raise LogDirError(f"{reason}, which does not add up: nothing is kept; please report this", file=place)
+        raise LogDirError(f"{reason}, which does not add up: {outcome}; please report this", file=place)
 
 
 def row_counts_text(read: int, written: int, left_out: Mapping[str, int]) -> str:

@@ -8,7 +8,7 @@ into memory as a whole (at most 2 GiB).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,17 @@ import numpy as np
 from kafkaframes.errors import LogDirError
 from kafkaframes.files import atomic, names
 from kafkaframes.files.directory import LogDirectory, Partition
-from kafkaframes.files.filesystem import FileSystem, split
+from kafkaframes.files.filesystem import FileSystem, LocalFileSystem, split
 from kafkaframes.files.names import FileName
-from kafkaframes.files.scan import scan_segment
+from kafkaframes.files.row_counts import check_row_counts
+from kafkaframes.files.scan import Window, scan_segment
 from kafkaframes.log.discover import discover
 from kafkaframes.log.overflow import MOST_OFFSETS
 from kafkaframes.log.recovery.draft import KeptSegment
 from kafkaframes.log.recovery.plan import RecoveryPlan, plan_layout, plan_recovery
 from kafkaframes.log.recovery.recover import RecoverySettings, Slice, after_actions, work_out, write_files
+from kafkaframes.records.decoded import count_records
+from kafkaframes.records.scan import FILE, as_array, scan_all
 from kafkaframes.rewrite.job import Runner, copy_entry, run_here
 from kafkaframes.rewrite.salvage import Loss, is_sound, salvage
 
@@ -42,6 +45,7 @@ class SegmentRepair:
         kept_bytes: of its batches.
         ranges: the pieces that are kept; empty with ``is_whole``.
         holes: offsets without a record now, (first, after the last), as far as neighbours tell.
+        records: how many the kept batches hold.
     """
 
     name: str
@@ -50,6 +54,7 @@ class SegmentRepair:
     ranges: tuple[tuple[int, int], ...] = ()
     lost: tuple[Loss, ...] = ()
     holes: tuple[tuple[int, int], ...] = ()
+    records: int = 0
 
 
 @dataclass(slots=True)
@@ -58,12 +63,16 @@ class PartitionRepair:
 
     Attributes:
         plan: temporary files settled, nothing cut; for ``as_kafka`` the plan of the recovery.
+        records_read: how many records were found in what is kept.
+        records_written: how many the new segments hold, counted in them; ``None`` where nothing was written.
     """
 
     name: str
     plan: RecoveryPlan
     segments: list[SegmentRepair] = field(default_factory=list)
     as_kafka: bool = False
+    records_read: int = 0
+    records_written: int | None = None
 
     @property
     def bytes_lost(self) -> int:
@@ -77,6 +86,8 @@ class PartitionRepair:
         return {
             "partition": self.name,
             "bytes_lost": self.bytes_lost,
+            "records_read": self.records_read,
+            "records_written": self.records_written,
             "actions": [f"{one.kind} {split(one.path)[1]}: {one.reason}" for one in self.plan.actions],
             "segments": [
                 {
@@ -131,8 +142,10 @@ def plan_repair(directory: LogDirectory, *, as_kafka: bool = False, run: Runner 
 
 def _plan(task: PlanTask) -> PartitionRepair:
     if task.as_kafka:
-        name = str(task.partition.topic_partition)
-        return PartitionRepair(name, plan_recovery(task.directory, task.partition), as_kafka=True)
+        name, plan = str(task.partition.topic_partition), plan_recovery(task.directory, task.partition)
+        filesystem = plan.view or task.directory.filesystem
+        records = sum(_count_file(filesystem, one.path, one.size_bytes) for one in plan.segments)
+        return PartitionRepair(name, plan, as_kafka=True, records_read=records)
     return _planned(task.directory, task.partition)
 
 
@@ -143,15 +156,17 @@ def _planned(directory: LogDirectory, partition: Partition) -> PartitionRepair:
         _segment(plan.view or directory.filesystem, kept, min(after, kept.base_offset + MOST_OFFSETS + 1))
         for kept, after in zip(plan.segments, nexts, strict=True)
     ]
-    return PartitionRepair(str(partition.topic_partition), plan, segments)
+    records = sum(one.records for one in segments)
+    return PartitionRepair(str(partition.topic_partition), plan, segments, records_read=records)
 
 
 def _segment(filesystem: FileSystem, kept: KeptSegment, end_offset: int) -> SegmentRepair:
     with filesystem.open(kept.path) as read_at:
-        windows = scan_segment(read_at, size_bytes=kept.size_bytes, whole=True, file=kept.path)
+        counts: list[int] = []
+        windows = _counted(scan_segment(read_at, size_bytes=kept.size_bytes, whole=True, file=kept.path), counts)
         limits = {"base_offset": kept.base_offset, "end_offset": end_offset}
         if is_sound(windows, **limits, size_bytes=kept.size_bytes):
-            return SegmentRepair(kept.name, kept.size_bytes, True)
+            return SegmentRepair(kept.name, kept.size_bytes, True, records=sum(counts))
     data = np.frombuffer(filesystem.read(kept.path), np.uint8)
     found = salvage(data, **limits)
     pairs = zip(found.kept, found.kept[1:], strict=False)
@@ -163,7 +178,24 @@ def _segment(filesystem: FileSystem, kept: KeptSegment, end_offset: int) -> Segm
         found.ranges(),
         found.lost,
         tuple(hole for hole in holes if hole[0] < hole[1]),
+        sum(count_records(data[a:b], scan_all(data[a:b], rules=FILE)) for a, b in found.ranges()),
     )
+
+
+def _counted(windows: Iterable[Window], counts: list[int]) -> Iterator[Window]:
+    """Pass windows on, and note how many records each holds."""
+    for window in windows:
+        counts.append(count_records(as_array(window.data), window.in_data()))
+        yield window
+
+
+def _count_file(filesystem: FileSystem, path: str, size_bytes: int) -> int:
+    """Return how many records the batches of a file hold, up to where they end."""
+    counts: list[int] = []
+    with filesystem.open(path) as read_at:
+        for _ in _counted(scan_segment(read_at, size_bytes=size_bytes, whole=True, file=path), counts):
+            pass
+    return sum(counts)
 
 
 def repair(
@@ -205,10 +237,10 @@ def write_repaired(
     *,
     run: Runner = run_here,
 ) -> None:
-    """Write the repaired log into an empty directory.
+    """Write the repaired log into an empty directory, and note in ``repairs`` how many records were written.
 
     Raises:
-        LogDirError: a file cannot be read or written.
+        LogDirError: a file cannot be read or written, or what was written holds another number of records.
     """
     done = {split(one.plan.partition.directory)[1] for one in repairs}
     for info in directory.filesystem.list_directory(directory.path):
@@ -220,10 +252,19 @@ def write_repaired(
         with atomic.writing(path):
             path.mkdir()
         tasks.append(WriteTask(shared, one, settings, str(path)))
-    list(run(_write, tasks))
+    for one, written in zip(repairs, run(_write, tasks), strict=True):
+        one.records_written = written
+        check_row_counts(one.records_read, written, {}, place=one.name)
 
 
-def _write(task: WriteTask) -> None:
+def _write(task: WriteTask) -> int:
+    """Write one partition; return how many records its segments then hold."""
+    _write_files(task)
+    here = LocalFileSystem()
+    return sum(_count_file(here, str(one), one.stat().st_size) for one in Path(task.path).glob("*.log"))
+
+
+def _write_files(task: WriteTask) -> None:
     directory, one, path = task.directory, task.repair, Path(task.path)
     filesystem = one.plan.view or directory.filesystem
     if one.as_kafka:

@@ -10,9 +10,11 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafkaframes.export.summary import CodecSummary, Dropped, Summary, TopicSummary
+from kafkaframes.files.row_counts import check_row_counts
 from kafkaframes.spark.columns import SPARKS_OWN
 from kafkaframes.spark.discovery import discover_segments
 from kafkaframes.spark.options import ReadOptions
@@ -44,17 +46,28 @@ def summarize(
         to: a folder, or a URL that Spark can write.
         options: of ``kafka-log`` (``subscribe``, ``startingOffsets``, ``mode``, ...).
         overwrite: replace what is at ``to``; otherwise something there is an error of Spark's.
+
+    Raises:
+        LogDirError: the Parquet holds another number of rows than were read.
     """
+    from pyspark.sql import Observation
+    from pyspark.sql.functions import expr
+
     started = time.monotonic()
     given = {**(options or {}), "includeHeaders": "true"}
     where = [paths] if isinstance(paths, str) else list(paths)
+    read = Observation()
     records = _load(spark, where, {**given, "columns": ",".join((*SPARKS_OWN, "headers", "codec"))})
+    records = records.observe(read, expr("count(*) AS rows"))
     records.write.mode("overwrite" if overwrite else "errorifexists").partitionBy("topic").parquet(to)
     written = spark.read.parquet(to).groupBy("topic", "partition", "codec").agg(*_figures())
     batches = _load(spark, where, {**given, "table": "batches", "deepIteration": "true"})
     scanned = batches.groupBy("codec", "control", "error").agg(*_sizes())
     left_alone = internal_topics_left_alone(ReadOptions.parse({**given, "paths": json.dumps(where)}))
-    return _summed_up(_dicts(written), _dicts(scanned), left_alone, to, started)
+    summary = _summed_up(_dicts(written), _dicts(scanned), left_alone, to, started)
+    rows_read = read.get.get("rows", 0)
+    check_row_counts(rows_read, summary.records, {}, place=to, outcome="the Parquet is not what the log holds")
+    return replace(summary, records_read=rows_read)
 
 
 def _load(spark: SparkSession, paths: list[str], options: Mapping[str, str]) -> DataFrame:
