@@ -8,6 +8,11 @@ from __future__ import annotations
 import random
 import sys
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.mutated_json import mutated
 
 from kafkaframes.errors import SpecError
 from kafkaframes.spec import load_message
@@ -49,12 +54,20 @@ def damaged(choose: random.Random, texts: list[str]) -> str:
     return " ".join(words)
 
 
+def some_text(choose: random.Random, texts: list[str]) -> str:
+    """Return a spec with words changed, or, as a document, with values changed."""
+    if choose.random() < 0.5:
+        return damaged(choose, texts)
+    text = choose.choice(texts)
+    return mutated(choose, "\n".join(line for line in text.split("\n") if not line.lstrip().startswith("//")))
+
+
 def main(seconds: float, seed: int) -> None:
     choose = random.Random(seed)
     texts = [path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.json")) if path.name != "index.json"]
     deadline, done, refused = time.monotonic() + seconds, 0, 0
     while time.monotonic() < deadline:
-        text, began = damaged(choose, texts), time.monotonic()
+        text, began = some_text(choose, texts), time.monotonic()
         try:
             spec = load_message(text)
         except SpecError:

@@ -7,17 +7,27 @@ Run: python tests/fuzz/tiered.py [seconds] [seed]
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import sys
 import tempfile
 import time
+from base64 import b64encode
 from pathlib import Path
+
+import zstandard
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.messages.values import make_value
+from tests.mutated_json import mutated
 
 from kafkaframes import read_records
 from kafkaframes.dump.verify import verify
 from kafkaframes.errors import DecodeError, KafkaframesError, LogDirError
 from kafkaframes.log.discover import discover
+from kafkaframes.messages.envelopes import decode_metadata_record
 from kafkaframes.tiered import names
 from kafkaframes.tiered.chunk_index import unpack_sizes
 from kafkaframes.tiered.manifest import parse_manifest
@@ -52,9 +62,28 @@ def damaged(choose: random.Random, raw: bytes) -> bytes:
     return bytes(out)
 
 
+def mutant(choose: random.Random, raw: bytes) -> bytes:
+    """Write a manifest with other values, or a metadata record whose fields hold anything."""
+    if not raw.lstrip().startswith(b"{"):
+        record = decode_metadata_record("__remote_log_metadata", raw)
+        made = make_value(type(record.value), record.version, choose.randrange(1 << 30), unknown_tags=True)
+        return raw[:3] + made.encode(record.version)
+    if choose.random() < 0.5:
+        return mutated(choose, raw).encode("utf-8", "surrogatepass")
+    sizes = choose.choice((0, 1, 3, 2**31 - 1, -1)).to_bytes(4, signed=True) + choose.randbytes(choose.randrange(24))
+    index = {
+        "type": "variable",
+        "originalChunkSize": choose.choice((1, 100, 2**31 - 1)),
+        "originalFileSize": choose.choice((0, 1, 250, 2**31 - 1, 2**62)),
+        "transformedChunks": b64encode(zstandard.compress(sizes)).decode(),
+    }
+    return json.dumps(json.loads(raw) | {"chunkIndex": index}).encode()
+
+
 def parse_all(choose: random.Random) -> None:
     """Feed each decoder once."""
     tries = (
+        (parse_manifest, choose.choice(MANIFESTS)),
         (parse_manifest, choose.choice(MANIFESTS)),
         (unpack_sizes, choose.randbytes(choose.randint(0, 40))),
         (custom_metadata, CUSTOM),
@@ -62,7 +91,8 @@ def parse_all(choose: random.Random) -> None:
     )
     for parse, raw in tries:
         try:
-            parse(damaged(choose, raw))
+            whole = raw is not CUSTOM and parse is not unpack_sizes and choose.random() < 0.4
+            parse(mutant(choose, raw) if whole else damaged(choose, raw))
         except (DecodeError, LogDirError):
             continue
     text = damaged(choose, choose.choice(NAMES).encode()).decode(errors="replace")
