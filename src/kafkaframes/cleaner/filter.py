@@ -22,7 +22,8 @@ from kafkaframes.files.headers import BatchHeader
 from kafkaframes.files.semantics import REWRITES_OLD
 from kafkaframes.log.producer_state import ProducerStates
 from kafkaframes.records.build import build_batches, build_empty_batch
-from kafkaframes.records.decoded import Decoded, count_records
+from kafkaframes.records.decode import count_records
+from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import CODEC_MASK, DELETE_HORIZON
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT

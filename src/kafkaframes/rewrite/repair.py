@@ -27,7 +27,7 @@ from kafkaframes.log.overflow import MOST_OFFSETS
 from kafkaframes.log.recovery.draft import KeptSegment
 from kafkaframes.log.recovery.plan import RecoveryPlan, plan_layout, plan_recovery
 from kafkaframes.log.recovery.recover import RecoverySettings, Slice, after_actions, work_out, write_files
-from kafkaframes.records.decoded import count_records
+from kafkaframes.records.decode import count_records
 from kafkaframes.records.scan import FILE, as_array, scan_all
 from kafkaframes.rewrite.job import Runner, copy_entry, run_here
 from kafkaframes.rewrite.salvage import Loss, is_sound, salvage
