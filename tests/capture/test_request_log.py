@@ -95,3 +95,48 @@ def test_structs_that_java_prints():
         "a": "java.nio.HeapByteBuffer[pos=0 lim=30 cap=30]",
         "b": [],
     }
+
+
+def test_one_api_as_structs_from_the_bodies_of_a_log():
+    path = next(one for one in LOGS if "4.3.1-trace" in str(one))
+    plain = [row for row in rows(path) if row["apiName"] == "Metadata"]
+    typed = rows(path, api="Metadata")
+    assert len(typed) == len(plain) > 10
+    for row, other in zip(plain, typed, strict=True):
+        body = json.loads(row["response"])
+        assert other["_error"] == row["_error"]
+        assert other["response"]["controllerId"] == body["controllerId"]
+        assert [one["name"] for one in other["response"]["topics"]] == [one["name"] for one in body["topics"]]
+
+
+def test_structs_of_records_and_of_lines_without_bodies_say_what_is_not_there(tmp_path):
+    path = next(one for one in LOGS if "4.3.1-trace" in str(one))
+    for row in rows(path, api="Produce"):
+        assert "the size of records only" in row["_error"]
+        partition = row["request"]["topicData"][0]["partitionData"][0]
+        assert partition["records"] is None
+    (row,) = rows(_log(tmp_path, 3, ""), api="Metadata")
+    assert row["request"] is None
+    assert "request: " in row["_error"]
+    bad = '"request":{"topics":7},"response":{}'
+    (row,) = rows(_log(tmp_path, 3, bad), api="Metadata")
+    assert row["request"] is row["response"] is None
+    assert "7 where" in row["_error"]
+
+
+def _log(folder, key, bodies):
+    header = f'{{"requestApiKey":{key},"requestApiVersion":0,"correlationId":1,"clientId":"c"}}'
+    parts = ",".join(one for one in (f'"requestHeader":{header}', bodies, '"totalTimeMs":1.5') if one)
+    path = folder / "kafka-request.log"
+    path.write_text(f"[2026-11-22 03:39:05,139] DEBUG Completed request:{{{parts}}} (kafka.request.logger)\n")
+    return path
+
+
+def test_structs_of_a_log_hide_credentials(tmp_path):
+    upsertion = '{"name":"a","mechanism":1,"iterations":4096,"salt":"c2FsdA==","saltedPassword":"c2VjcmV0"}'
+    bodies = f'"request":{{"deletions":[],"upsertions":[{upsertion}]}},"response":{{"throttleTimeMs":0,"results":[]}}'
+    (row,) = rows(_log(tmp_path, 51, bodies), api="AlterUserScramCredentials")
+    assert row["request"]["upsertions"][0]["name"] == "a"
+    assert "secret" not in str(row)
+    (row,) = rows(_log(tmp_path, 51, bodies), api="AlterUserScramCredentials", secrets=True)
+    assert row["request"]["upsertions"][0]["saltedPassword"] == b"secret"

@@ -49,26 +49,31 @@ _NEEDS_JSON: Final = {"requestHeader": REQUEST, "request": REQUEST, "responseHea
 
 
 class Span(NamedTuple):
-    """Which calls are given of a stretch of files that others go before or after (a stream).
+    """Which calls are given of a stretch of files that others go before or after (a stream), so that each is once.
 
-    Those that are whole in files from ``first`` on; and, at the end, those that wait for a response, but for the ones
-    that begin in the last file: they come when the next file is there.
+    The files before ``first`` were read before, ``wait`` of them and the one before these, or all there were. A call
+    with all that it needs, and a response without a request, is given with the files in which it ends. What is open (a
+    request without response, a frame that is not whole) is given ``wait`` files later, whenever it was decided: what is
+    decided when depends on the files that are at hand.
     """
 
     first: int
     last: int
+    wait: int = 1
 
     def chosen(self, made: Pass, calls: Ints) -> Any:
         """Tell which calls of a pass are given."""
         frames = made.frames
-        ends = [
-            np.where(calls[:, column] >= 0, frames[calls[:, column], F_END_NUMBER] >> FILE_SHIFT, -1)
-            for column in (CALL_REQUEST, CALL_RESPONSE)
-        ]
-        silent = (calls[:, CALL_RESPONSE] < 0) & (frames[calls[:, CALL_REQUEST], F_FLAGS] & NO_REPLY == 0)
-        if not made.last:
-            return np.where(silent, ends[0] >= self.first, np.maximum(*ends) >= self.first)
-        return np.where(silent, ends[0] < self.last, np.maximum(*ends) >= self.first)
+        ends, broken = np.full(len(calls), -1), np.zeros(len(calls), bool)
+        for column in (CALL_REQUEST, CALL_RESPONSE):
+            there = calls[:, column] >= 0
+            ends = np.maximum(ends, np.where(there, frames[calls[:, column], F_END_NUMBER] >> FILE_SHIFT, -1))
+            broken |= there & (frames[calls[:, column], F_FLAGS] & BROKEN != 0)
+        asked = calls[:, CALL_REQUEST] >= 0
+        no_reply = asked & (frames[calls[:, CALL_REQUEST], F_FLAGS] & NO_REPLY != 0)
+        is_open = asked & (broken | ((calls[:, CALL_RESPONSE] < 0) & ~no_reply))
+        before = self.first - 1 - self.wait  # up to which what is open was given with the files before
+        return np.where(is_open, (ends > before) & (ends <= self.last - self.wait), ends >= self.first)
 
 
 class CallMaker:

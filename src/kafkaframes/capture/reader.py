@@ -34,6 +34,7 @@ class CaptureOptions:
         api: its calls only, with ``request`` and ``response`` as structs (:class:`ApiTypes`).
         share, shares: read the connections that fall to one of several readers of the same files.
         lead_files: so many of the first files were read before; give what comes after them (a stream).
+        wait_files: how many files a stream waits for what is not whole or not answered, before it is given so.
         window_bytes: how much of a file is looked at at once.
     """
 
@@ -45,6 +46,7 @@ class CaptureOptions:
     share: int = 0
     shares: int = 1
     lead_files: int | None = None
+    wait_files: int = 1
     window_bytes: int = WINDOW_BYTES
 
     def chosen(self) -> tuple[Column, ...]:
@@ -100,7 +102,7 @@ class CaptureBatches:
 
     def _span(self) -> Span | None:
         lead = self.options.lead_files
-        return None if lead is None else Span(lead, len(self.files) - 1)
+        return None if lead is None else Span(lead, len(self.files) - 1, self.options.wait_files)
 
     def calls(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of calls."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -50,11 +51,14 @@ Row = dict[str, Any]
 ToldOf = Callable[[int], tuple[str | None, str | None, str | None]]
 
 
-def batch_of(rows: Sequence[Row], columns: Sequence[Column]) -> pa.RecordBatch:
-    """Return rows as an Arrow batch of the columns wanted."""
+def batch_of(
+    rows: Sequence[Row], columns: Sequence[Column], made: Mapping[str, pa.Array] = MappingProxyType({})
+) -> pa.RecordBatch:
+    """Return rows as an Arrow batch of the columns wanted; some may be made already."""
     schema = schema_of(columns)
     arrays = [
-        pa.array([row[name] for row in rows], field.type) for name, field in zip(schema.names, schema, strict=True)
+        made[name] if name in made else pa.array([row[name] for row in rows], field.type)
+        for name, field in zip(schema.names, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

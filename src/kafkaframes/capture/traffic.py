@@ -8,9 +8,11 @@ from itertools import islice
 import pyarrow as pa
 
 from kafkaframes.capture.files import LOG_NAME, open_bytes
+from kafkaframes.capture.logged_bodies import typed_columns
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions
 from kafkaframes.capture.request_log import MARK, log_rows
 from kafkaframes.capture.tables import batch_of
+from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors import OptionError
 
 _ROWS = 4096
@@ -32,23 +34,34 @@ def read_traffic(files: Sequence[str], options: CaptureOptions) -> Iterator[pa.R
     """Yield the rows of files, captures before request logs.
 
     Raises:
-        OptionError: a table or types are asked for that a request log does not have.
+        OptionError: a table is asked for that a request log does not have.
         DecodeError: a file is neither.
     """
     logs = [path for path in files if is_request_log(path)]
     captures = [path for path in files if path not in logs]
     if captures:
         yield from CaptureBatches(captures, options)
-    if logs and (options.table != "calls" or options.api is not None):
-        if options.table != "calls" and captures:
+    if logs and options.table != "calls":
+        if captures:
             return
-        what = f"api={options.api}" if options.api is not None else f"table={options.table}"
-        raise OptionError(f"{logs[0]}: {what} is for captures; a request log has calls, with bodies as JSON")
-    for path in logs[options.share :: options.shares]:
+        raise OptionError(f"{logs[0]}: table={options.table} is for captures; a request log has calls")
+    new = set(files[options.lead_files or 0 :])  # a line of a log needs no other file
+    for path in [path for path in logs if path in new][options.share :: options.shares]:
         yield from _log_batches(path, options)
 
 
 def _log_batches(path: str, options: CaptureOptions) -> Iterator[pa.RecordBatch]:
+    if options.api is not None:
+        yield from _typed_batches(path, options, ApiTypes(options.api, secrets=options.secrets))
+        return
     rows = log_rows(path, secrets=options.secrets)
     while some := list(islice(rows, _ROWS)):
         yield batch_of(some, options.chosen())
+
+
+def _typed_batches(path: str, options: CaptureOptions, types: ApiTypes) -> Iterator[pa.RecordBatch]:
+    """Yield the calls of one API with their bodies as structs, which are made from the log's JSON."""
+    rows = (row for row in log_rows(path, secrets=True) if row["apiKey"] == types.api_key)
+    while some := list(islice(rows, _ROWS)):
+        made = typed_columns(some, types)
+        yield batch_of(some, options.chosen(), made)

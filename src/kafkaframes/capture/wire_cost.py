@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from kafkaframes.analysis.kip_636 import FLEXIBLE, INFLEXIBLE, Cost, Costs, Grou
 from kafkaframes.capture.bodies import RESPONSE, Decoded, is_known
 from kafkaframes.capture.calls import CallMaker, Calls
 from kafkaframes.capture.columns import choose
+from kafkaframes.capture.logged_bodies import with_records
 from kafkaframes.capture.packets import Ints, PacketReader
 from kafkaframes.capture.request_log import log_rows
 from kafkaframes.capture.streams import Streams
@@ -103,14 +104,3 @@ def _measure_log(path: str, costs: Costs) -> None:
             found = {(0, FLEXIBLE): Cost(unmeasured=1)}
         for (_, kind), cost in found.items():
             costs.add(Group(key, version, client, kind), cost)
-
-
-_SIZE_SUFFIX: Final = "SizeInBytes"
-
-
-def with_records(value: object) -> object:
-    """Put empty records where a log has their size."""
-    if isinstance(value, dict):
-        named = {name: with_records(one) for name, one in value.items() if not name.endswith(_SIZE_SUFFIX)}
-        return named | {name.removesuffix(_SIZE_SUFFIX): "" for name in value if name.endswith(_SIZE_SUFFIX)}
-    return [with_records(one) for one in value] if isinstance(value, list) else value

@@ -17,6 +17,7 @@ from kafkaframes.errors import OptionError
 
 _WORTH_A_TASK: Final = 32 << 20  # bytes; every task looks at all headers, so more tasks than cores gain nothing
 _QUIET_SECONDS: Final = 10
+_WAIT_FILES: Final = 3
 
 
 class Option(NamedTuple):
@@ -67,6 +68,7 @@ OPTIONS: Final = (
         "minPartitions", _positive, "the least number of tasks; by default as many as are worth it, up to the cores"
     ),
     Option("quietSeconds", _number, "streams: the newest file is read once nobody wrote to it for so long (10)"),
+    Option("waitFiles", _positive, "streams: for how many files a call may wait for its answer and be one row (3)"),
     Option("maxFilesPerTrigger", _positive, "streams: the most files of a micro-batch"),
 )
 _KNOWN: Final = {option.name.lower(): option for option in OPTIONS}
@@ -95,7 +97,8 @@ class SourceOptions:
         given = {name.lower(): text for name, text in options.items()}
         values = {_known(name).name: _parsed(_known(name), text) for name, text in given.items()}
         read = CaptureOptions(
-            **{name: values[name] for name in ("table", "columns", "api", "ports", "secrets") if name in values}
+            wait_files=values.get("waitFiles", _WAIT_FILES),
+            **{name: values[name] for name in ("table", "columns", "api", "ports", "secrets") if name in values},
         )
         read.chosen()
         return cls(

@@ -2,7 +2,7 @@
 
 Tasks share connections, not bytes: each walks the headers of all files, which takes little, and reads the payload of
 the connections that fall to it. Nothing is shuffled. As a stream, a directory that fills up: a file is read when it is
-finished; the file before it is read again for the connections that go over the border.
+finished; some files before it are read again for the calls and connections that go over the border.
 """
 
 from __future__ import annotations
@@ -117,14 +117,14 @@ class KafkaCaptureStreamReader(DataSourceStreamReader):
         return {"after": new[-1] if new else after}
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
-        """Share out what the files after ``start`` hold, with the file before them for what goes over the border."""
+        """Share out what the files after ``start`` hold, with some files before them for what goes over the border."""
         files = finished_files(replace(self.options, quiet_seconds=0), now=time.time())
         last = natural(str(end["after"]))
         before = [path for path in files if start["after"] and natural(path) <= natural(str(start["after"]))]
         new = [path for path in files if path not in before and natural(path) <= last]
         if not new:
             return [CapturePartition(Work((), self.options.read))]
-        lead = before[-1:]
+        lead = before[-(self.options.read.wait_files + 1) :]
         options = replace(self.options, read=replace(self.options.read, lead_files=len(lead)))
         return [CapturePartition(work) for work in plan_works([*lead, *new], options, cores=os.cpu_count() or 1)]
 
