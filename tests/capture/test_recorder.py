@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import io
+import ipaddress
 import socket
 import struct
 import threading
 import time
-from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from kafkaframes.broker import Broker
+from kafkaframes.broker.security.options import Security
+from kafkaframes.broker.security.tls import server_context
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.recorder import Recorder, Settings
 from kafkaframes.capture.relay import Answers, Requests, with_local_addresses
-from kafkaframes.cli.record import _listen, _upstream
+from kafkaframes.capture.secured import SecuredSocket
+from kafkaframes.cli.record import _client_tls, _listen, _server_tls, _upstream
 from kafkaframes.errors import OptionError
 from kafkaframes.messages import message
 from kafkaframes.messages.headers import decode_response, encode_request, encode_response
@@ -24,7 +32,7 @@ from kafkaframes.messages.headers import decode_response, encode_request, encode
 NODES = 2
 
 
-@contextmanager
+@contextlib.contextmanager
 def recorded(path, upstream, **options):
     with path.open("wb") as file, Recorder(Settings("127.0.0.1", (0,), upstream), file, **options) as recorder:
         yield recorder
@@ -58,7 +66,7 @@ def test_clients_stay_behind_it_and_every_call_is_in_the_file(tmp_path):
     assert f'"port":{port},' not in "".join(filter(None, metadata))
 
 
-@contextmanager
+@contextlib.contextmanager
 def server_of(handle):
     """A server whose connections ``handle`` serves."""
     listener = socket.create_server(("127.0.0.1", 0))
@@ -108,6 +116,92 @@ def test_a_slow_disk_makes_clients_wait_and_is_told(monkeypatch):
     assert told
     assert disk.getvalue().count(bytes(30_000)) >= 1
     assert len(disk.getvalue()) > 2 * len(sent)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate of 127.0.0.1 that is its own authority."""
+    directory = tmp_path_factory.mktemp("tls")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    paths = directory / "cert.pem", directory / "key.pem"
+    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    form = serialization.PrivateFormat.PKCS8
+    paths[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()))
+    return tuple(map(str, paths))
+
+
+def test_tls_ends_here_and_begins_again_to_the_brokers(tmp_path, certificate):
+    """Two brokers, so two listeners; the capture is plain, with the brokers' addresses."""
+    path, security = tmp_path / "trace.pcapng", Security(tls=server_context(*certificate))
+    tls = {"server_tls": _server_tls(*certificate), "upstream_tls": _client_tls(True, certificate[0])}
+    with Broker(nodes=NODES, security=security) as broker, path.open("wb") as file:
+        with Recorder(Settings("127.0.0.1", (0,), (broker.host, broker.port), **tls), file) as recorder:
+            host, port = recorder.start()
+            settings = {"security.protocol": "SSL", "ssl.ca.location": certificate[0], "client.id": "recorded"}
+            producer = Producer(settings | {"bootstrap.servers": f"{host}:{port}"})
+            for number in range(40):
+                producer.produce("orders", bytes([number]) * 20_000)
+            assert producer.flush(20) == 0
+            del producer
+            listeners = set(recorder.listeners)
+        assert recorder.counts.refused == 0
+    assert len(listeners) == NODES
+    rows = read_capture(str(path)).read_all().to_pylist()
+    assert {row["apiName"] for row in rows} >= {"ApiVersions", "Metadata", "Produce"}
+    assert {(row["serverAddress"], row["serverPort"]) for row in rows} <= listeners
+    assert not [row["_error"] for row in rows if row["_error"] and "none in the capture" not in row["_error"]]
+    records = read_capture(str(path), CaptureOptions(table="records")).read_all().to_pylist()
+    assert {row["value"] for row in records} == {bytes([number]) * 20_000 for number in range(40)}
+
+
+def test_both_directions_of_one_tls_connection_at_once_and_a_half_closed_one(certificate):
+    """An echo of 20 MB that is read while it is written; its end is passed on, and what comes after is still TLS."""
+    sent = bytes(range(256)) * (20_000_000 // 256)
+    server = _server_tls(*certificate)
+
+    def secured_echo(one):
+        echo(server.wrap_socket(one, server_side=True))
+
+    tls = {"server_tls": server, "upstream_tls": _client_tls(True, certificate[0])}
+    with server_of(secured_echo) as upstream:
+        recorder = Recorder(Settings("127.0.0.1", (0,), upstream, **tls), io.BytesIO())
+        with recorder as one:
+            plain = socket.create_connection(one.start(), 10)
+            client = _client_tls(True, certificate[0]).wrap_socket(plain, server_hostname="127.0.0.1")
+            shared = SecuredSocket(client)
+            writer = threading.Thread(target=shared.sendall, args=(sent,), daemon=True)
+            writer.start()
+            got, buffer = bytearray(), bytearray(1 << 18)
+            while len(got) < len(sent) and (count := shared.recv_into(buffer)):
+                got += buffer[:count]
+            writer.join(10)
+            shared.shutdown(socket.SHUT_WR)
+            assert shared.recv_into(buffer) == 0
+            shared.close()
+    assert got == sent
+
+
+def test_a_client_that_speaks_no_tls_is_refused_and_counted(certificate):
+    with server_of(echo) as upstream:
+        settings = Settings("127.0.0.1", (0,), upstream, server_tls=_server_tls(*certificate))
+        with Recorder(settings, io.BytesIO()) as one, socket.create_connection(one.start(), 10) as client:
+            client.sendall(bytes(64))
+            with contextlib.suppress(ConnectionResetError):
+                assert client.recv(100)[:1] in (b"", bytes([21]))  # TLS's alert
+            deadline = time.monotonic() + 5
+            while not one.counts.refused and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert (one.counts.refused, one.counts.connections) == (1, 0)
 
 
 @pytest.mark.parametrize("step", [1, 3, 7, 1000])

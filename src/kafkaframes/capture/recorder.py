@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import IO, Final
 
 from kafkaframes.capture.relay import Address, Answers, Requests
+from kafkaframes.capture.secured import SecuredSocket
 from kafkaframes.capture.writer import CaptureWriter, Conversation
 from kafkaframes.errors import OptionError
 
@@ -24,6 +25,7 @@ CHUNK_BYTES: Final = 256 << 10
 SLOW_SECONDS: Final = 1.0
 CONNECT_SECONDS: Final = 10.0
 CLIENT, SERVER = 0, 1
+Channel = socket.socket | SecuredSocket
 
 
 @dataclass
@@ -68,7 +70,7 @@ class Recorder:
         self._out = out
         self._file_lock, self._listener_lock = threading.Lock(), threading.Lock()
         self._ports = list(settings.ports)
-        self._open: set[socket.socket] = set()
+        self._open: set[Channel] = set()
         self._threads: list[threading.Thread] = []
         self._closed = False
 
@@ -124,8 +126,8 @@ class Recorder:
         """Record one connection."""
         peer, own = client.getpeername()[:2], client.getsockname()[0]
         try:
-            client = self._secured(client)
-            server = self._connected(broker)
+            near = self._secured(client)
+            far = self._connected(broker)
         except OSError:
             with self.counts.lock:
                 self.counts.refused += 1
@@ -134,46 +136,44 @@ class Recorder:
         with self.counts.lock:
             self.counts.connections += 1
             number = self.counts.connections
-        self._open.update((client, server))
-        real = server.getpeername()[:2]
+        self._open.update((near, far))
+        real = far.getpeername()[:2]
         talk = Conversation((peer[0], peer[1]), (real[0], real[1]), initial=number << 12)
         self._record([talk.opening(time.time_ns())])
         requests = Requests()
         answers = Answers(requests, lambda address: self.local_of(address, seen_as=own))
-        other = threading.Thread(target=self._pump, args=(server, client, talk, SERVER, answers.feed), daemon=True)
+        other = threading.Thread(target=self._pump, args=(far, near, talk, SERVER, answers.feed), daemon=True)
         other.start()
 
         def passed(data: memoryview) -> list[memoryview]:
             requests.feed(data)
             return [data]
 
-        self._pump(client, server, talk, CLIENT, passed)
+        self._pump(near, far, talk, CLIENT, passed)
         other.join()
-        self._open.difference_update((client, server))
-        client.close()
-        server.close()
+        self._open.difference_update((near, far))
+        near.close()
+        far.close()
 
-    def _secured(self, client: socket.socket) -> socket.socket:
+    def _secured(self, client: socket.socket) -> Channel:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.settings.server_tls is None:
             return client
         client.settimeout(CONNECT_SECONDS)
-        secured = self.settings.server_tls.wrap_socket(client, server_side=True)
-        secured.settimeout(None)
-        return secured
+        return SecuredSocket(self.settings.server_tls.wrap_socket(client, server_side=True))
 
-    def _connected(self, broker: Address) -> socket.socket:
+    def _connected(self, broker: Address) -> Channel:
         server = socket.create_connection(broker, CONNECT_SECONDS)
         server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.settings.upstream_tls is not None:
-            server = self.settings.upstream_tls.wrap_socket(server, server_hostname=broker[0])
+            return SecuredSocket(self.settings.upstream_tls.wrap_socket(server, server_hostname=broker[0]))
         server.settimeout(None)
         return server
 
     def _pump(
         self,
-        source: socket.socket,
-        target: socket.socket,
+        source: Channel,
+        target: Channel,
         talk: Conversation,
         side: int,
         feed: Callable[[memoryview], Iterable[bytes | memoryview]],
