@@ -48,9 +48,10 @@ class ShortWay:
             return None
         is_flexible = version >= (short_produce.FIRST_FLEXIBLE if key == _PRODUCE else short_fetch.FIRST_FLEXIBLE)
         start = _HEAD.size + max(client_length, 0)
-        cursor = Cursor(frame, start, is_flexible=is_flexible)
+        handy = frame.tobytes() if len(frame) < _SMALL_BYTES else frame  # a byte of a view costs twice that of bytes
+        cursor = Cursor(handy, start, is_flexible=is_flexible)
         try:
-            str(frame[_HEAD.size : start], "utf-8")
+            str(handy[_HEAD.size : start], "utf-8")
             cursor.no_tags()
             if start > len(frame):
                 return None

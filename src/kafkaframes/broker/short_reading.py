@@ -26,7 +26,7 @@ class Cursor:
 
     __slots__ = ("_frame", "at", "is_flexible")
 
-    def __init__(self, frame: memoryview, at: int, *, is_flexible: bool) -> None:
+    def __init__(self, frame: bytes | memoryview, at: int, *, is_flexible: bool) -> None:
         self._frame = frame
         self.at = at
         self.is_flexible = is_flexible
@@ -41,6 +41,10 @@ class Cursor:
         """Return a length or a count, -1 for null."""
         if not self.is_flexible:
             return int(self.numbers(shape)[0])
+        value = self._frame[self.at]
+        if value < 0x80:  # nearly always
+            self.at += 1
+            return value - 1
         value = shift = 0
         for _ in range(_MOST_LENGTH_BYTES):
             byte = self._frame[self.at]
@@ -51,16 +55,16 @@ class Cursor:
             shift += 7
         raise OddError
 
-    def _bytes(self, length: int) -> memoryview:
+    def _bytes(self, length: int) -> bytes:
         start, end = self.at, self.at + length
         if length < 0 or end > len(self._frame):
             raise OddError
         self.at = end
-        return self._frame[start:end]
+        return bytes(self._frame[start:end])
 
     def text(self) -> tuple[str, bytes]:
         """Return a string that is not null, and its bytes."""
-        raw = self._bytes(self._length(_INT16)).tobytes()
+        raw = self._bytes(self._length(_INT16))
         if len(raw) > 0x7FFF:
             raise OddError
         return str(raw, "utf-8"), raw
@@ -76,7 +80,7 @@ class Cursor:
 
     def uuid(self) -> bytes:
         """Return the 16 bytes of an id."""
-        return self._bytes(_UUID_BYTES).tobytes()
+        return self._bytes(_UUID_BYTES)
 
     def count(self) -> int:
         """Return how many elements an array has: at least one, and not very many."""
@@ -96,7 +100,7 @@ class Cursor:
 
     def blob(self) -> bytes:
         """Return bytes that are not null, as a copy."""
-        return self._bytes(self._length(_INT32)).tobytes()
+        return self._bytes(self._length(_INT32))
 
     def no_tags(self) -> None:
         """Pass the tagged fields of a struct, if its version has any.

@@ -1,0 +1,219 @@
+"""What a request costs the broker: by the short way and by the dispatcher, and over sockets.
+
+In process: an ordinary Produce and Fetch of one batch of 100 bytes, answered by the short way and by the dispatcher, in
+turn; a Fetch of 1 MiB to the parts that are sent; reading, appending and making a partition. Over sockets: raw frames,
+8 connections with 16 in flight, a broker as a command with a data directory. CPU time of the broker throughout, the
+best of several turns, so that other work on the machine counts little.
+
+Run:      python benchmarks/broker.py [seconds]
+Saves:    benchmarks/results/broker.md
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+from kafkaframes.broker.assembly import open_broker
+from kafkaframes.broker.dispatch import Dispatcher
+from kafkaframes.broker.request import Session
+from kafkaframes.broker.short import ShortWay
+from kafkaframes.connection import FrameBuffer
+from kafkaframes.files.names import TopicPartition
+from kafkaframes.messages import message
+from kafkaframes.messages.headers import encode_request
+from kafkaframes.records.build import build_records
+
+RESULTS = Path(__file__).parent / "results" / "broker.md"
+CONNECTIONS, IN_FLIGHT = 8, 16
+NOW_MS = 1_700_000_000_000
+COLUMNS = {"key": [b"key"], "value": [b"v" * 100], "timestamp": [NOW_MS]}
+BATCH = build_records(COLUMNS)
+LARGE = build_records({"value": [bytes(1000)] * 1000, "timestamp": [NOW_MS] * 1000}, batch_bytes=1 << 22)
+TURNS, REQUESTS = 15, 300
+
+
+def produce_frame(version: int = 9, records: bytes = BATCH, topic: str = "bench") -> bytes:
+    """A request to append one batch, without its size."""
+    types = message("ProduceRequest")
+    row = types.PartitionProduceData(index=0, records=records)
+    data = types.TopicProduceData(name=topic, partition_data=[row])
+    return encode_request(types(acks=-1, timeout_ms=1000, topic_data=[data]), version, client_id="bench")
+
+
+def fetch_frame(version: int = 11, size: int = len(BATCH), topic: str = "bench", offset: int = 0) -> bytes:
+    """A request for one batch, without its size."""
+    types = message("FetchRequest")
+    row = types.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=size)
+    topics = [types.FetchTopic(topic=topic, partitions=[row])]
+    return encode_request(types(max_bytes=1 << 22, session_epoch=-1, topics=topics), version, client_id="bench")
+
+
+def sized(frame: bytes) -> bytes:
+    """A frame with its size."""
+    return len(frame).to_bytes(4, "big") + frame
+
+
+def best(*calls: Callable[[], object], count: int = REQUESTS) -> list[float]:
+    """Return each call's microseconds of CPU, the best of several turns; the calls take turns."""
+    found = [float("inf")] * len(calls)
+    for _ in range(TURNS):
+        for place, call in enumerate(calls):
+            begun = time.process_time()
+            for _ in range(count):
+                call()
+            found[place] = min(found[place], (time.process_time() - begun) / count * 1e6)
+    return found
+
+
+def in_process(directory: str) -> list[str]:
+    """Return the table's rows of what is measured without sockets."""
+    state = open_broker(data_dir=directory)
+    state.create_topic("bench", 1)
+    state.create_topic("large", 1)
+    dispatcher, session = Dispatcher(state), Session()
+    short, files = ShortWay(dispatcher), Session(sends_files=True)
+
+    def answer(frame: bytes) -> object:
+        request = dispatcher.request_of(frame, session)
+        return dispatcher.encode(request, dispatcher.answer(request))
+
+    answer(produce_frame(records=LARGE, topic="large"))
+    rows = []
+    for name, frame in (("Produce", produce_frame()), ("Fetch", fetch_frame(offset=100))):
+        for _ in range(200):
+            answer(produce_frame())
+        assert short(memoryview(frame), session) is not None
+        quick, plain = best(lambda: short(memoryview(frame), session), lambda: answer(frame))  # noqa: B023
+        rows.append(f"| {name} of one small batch: short way, dispatcher | {quick:.0f} us, {plain:.0f} us |")
+    frame = fetch_frame(size=1 << 20, topic="large")
+    parts, plain = best(lambda: short(memoryview(frame), files), lambda: answer(frame), count=30)
+    rows.append(f"| Fetch of 1 MB to what is sent: a stretch of its file, bytes | {parts:.0f} us, {plain:.0f} us |")
+    request = dispatcher.request_of(frame, session)
+    body = dispatcher.answer(request)
+    (encoded,) = best(lambda: dispatcher.encode(request, body), count=100)
+    rows.append(f"| of it encoding and framing, records in memory | {encoded:.0f} us |")
+    log = state.topics["bench"].partitions[0].log
+    (read,) = best(lambda: log.read(150, max_bytes=150))
+    (append,) = best(lambda: log.append_as_leader(BATCH, leader_epoch=0, now_ms=NOW_MS))
+    rows.append(f"| `PartitionLog.read` of one small batch | {read:.0f} us |")
+    rows.append(f"| `append_as_leader` of one small batch | {append:.0f} us |")
+    rows.append(f"| the same, idempotent | {idempotent(log):.0f} us |")
+    state.logs.abandon()
+    memory = open_broker()
+    names = iter(range(10**6))
+
+    def create() -> None:
+        key = TopicPartition(f"t{next(names)}", 0)
+        memory.logs.create(key, topic_id="AAAAAAAAAAAAAAAAAAAAAQ", now_ms=NOW_MS)
+
+    rows.append(f"| a partition is made, in memory | {best(create, count=20)[0]:.0f} us |")
+    return rows
+
+
+def idempotent(log: object) -> float:
+    """Return the microseconds of an append of a producer with an id; the batches are made before."""
+    found = float("inf")
+    for turn in range(TURNS):
+        fields = {"producer_id": turn, "producer_epoch": 0}
+        ready = [build_records(COLUMNS, base_sequence=number, **fields) for number in range(REQUESTS)]
+        begun = time.process_time()
+        for records in ready:
+            log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS)
+        found = min(found, (time.process_time() - begun) / REQUESTS * 1e6)
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process."""
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def load(port: int, frame: bytes, seconds: float) -> int:
+    """Ask without end on all connections; return how many answers came."""
+    deadline = time.perf_counter() + seconds
+
+    async def one() -> int:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        frames, done, sent = FrameBuffer(), 0, 0
+        writer.write(frame * IN_FLIGHT)
+        sent += IN_FLIGHT
+        while done < sent:
+            frames.receive_data(await reader.read(1 << 16))
+            came = 0
+            while frames.next_view() is not None:
+                came += 1
+            done += came
+            if time.perf_counter() < deadline and came:
+                writer.write(frame * came)
+                sent += came
+        writer.close()
+        return done
+
+    return sum(await asyncio.gather(*(one() for _ in range(CONNECTIONS))))
+
+
+def over_sockets(directory: str, seconds: float) -> list[str]:
+    """Return the table's rows of what is measured with a broker as a command."""
+    command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0", "--data-dir", directory]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPYCACHEPREFIX"] = f"{directory}.bytecode"  # an installed package has its bytecode
+    warm = [
+        sys.executable,
+        "-c",
+        "import kafkaframes.cli.main; from kafkaframes import Broker; Broker().start().stop()",
+    ]
+    subprocess.run(warm, env=environment, check=True)
+    rows, start = [], time.perf_counter()
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as broker:
+        port = int(broker.stderr.readline().rsplit(":", 1)[1])
+        used = cpu_seconds(broker.pid)
+        took = time.perf_counter() - start
+        rows.append(f"| the command, until it listens | {took:.2f} s, {used:.2f} s of CPU |")
+        types = message("MetadataRequest")
+        made = encode_request(types(topics=[types.MetadataRequestTopic(name="bench")]), 9)
+        asyncio.run(load(port, sized(made), 0.1))
+        for name, frame in (("Produce", sized(produce_frame())), ("Fetch", sized(fetch_frame()))):
+            asyncio.run(load(port, frame, 0.5))
+            before, begun = cpu_seconds(broker.pid), time.perf_counter()
+            count = asyncio.run(load(port, frame, seconds))
+            used, wall = cpu_seconds(broker.pid) - before, time.perf_counter() - begun
+            rows.append(
+                f"| {name} over sockets | {count / used:,.0f} per CPU second ({count / wall:,.0f} per second) |"
+            )
+        broker.terminate()
+    return rows
+
+
+def main() -> None:
+    """Run, print and save the table."""
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 4.0
+    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+        rows = [*in_process(first), *over_sockets(second, seconds)]
+    load_average = os.getloadavg()[0]
+    lines = [
+        "# What requests cost the broker",
+        "",
+        f"{date.today()}, {os.cpu_count()} cores shared (load {load_average:.1f}), Python {platform.python_version()};",
+        "`log` durability, best of several turns, two ways in turn where there are two.",
+        "",
+        "| | CPU time |",
+        "|---|---|",
+        *rows,
+    ]
+    print("\n".join(lines))
+    RESULTS.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
