@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 
 from kafkaframes.broker import controls
 from kafkaframes.broker.assembly import open_broker
+from kafkaframes.broker.cleaning import Cleaning
 from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.coordination import GroupInfo, TransactionInfo, groups, transactions
 from kafkaframes.broker.disk_faults import DiskFaults, DiskRule
@@ -115,6 +116,8 @@ class Broker:
         self._thread: threading.Thread | None = None
         self._state: BrokerState | None = None
         self._server: Server | None = None
+        self._cleaning: Cleaning | None = None
+        self._apart: asyncio.Task[None] | None = None
 
     # ---------------------------------------------------------------------------------------------- life
 
@@ -221,6 +224,7 @@ class Broker:
         if not self._server.dispatcher.hooks and self._own_specs is None:
             self._server.fast = ShortWay(self._server.dispatcher)
         Maintenance(self._state)
+        self._cleaning = Cleaning(self._state, self._run_apart)
         try:
             await self._listen()
         except BaseException:
@@ -228,6 +232,22 @@ class Broker:
             self._state.logs.abandon()
             self._server = self._state = None
             raise
+
+    def _run_apart(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
+        """Run work in a thread, and what follows it on the broker's own."""
+
+        async def running() -> None:
+            await asyncio.get_running_loop().run_in_executor(None, work)
+            finish()
+
+        self._apart = asyncio.get_running_loop().create_task(running())
+
+    async def _stop_cleaning(self) -> None:
+        if self._cleaning is not None:
+            self._cleaning.is_stopped = True
+        if self._apart is not None:
+            await self._apart
+        self._cleaning = self._apart = None
 
     def _dispatcher(self, state: BrokerState) -> Dispatcher:
         hooks: list[Hook] = [] if self._journal is None else [self._journal, self._faults]
@@ -293,6 +313,7 @@ class Broker:
         assert self._state is not None
         self._stop_metrics()
         await self._server.close()
+        await self._stop_cleaning()
         state, self._state, self._server = self._state, None, None
         state.logs.abandon()
 

@@ -35,8 +35,7 @@ from kafkaframes.partition.segments import Segments
 from kafkaframes.partition.settings import LogSettings
 from kafkaframes.partition.snapshots import Snapshots
 from kafkaframes.partition.state import Deleted, LogState
-
-CLEANED, SWAP = ".cleaned", ".swap"
+from kafkaframes.partition.swapping import CLEANED, SWAP
 
 
 @dataclass(frozen=True, slots=True)

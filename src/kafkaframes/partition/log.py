@@ -9,6 +9,7 @@ Not thread-safe: one owner, as a partition has one leader.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafkaframes.append import AppendSettings, validate_and_assign
@@ -19,7 +20,7 @@ from kafkaframes.files.disk import replace_file
 from kafkaframes.files.filesystem import join
 from kafkaframes.files.names import PARTITION_METADATA, TopicPartition
 from kafkaframes.log.lookup import FoundOffset
-from kafkaframes.partition import appending, fetch, flushing, retention
+from kafkaframes.partition import appending, fetch, flushing, retention, swapping
 from kafkaframes.partition.append_info import (
     NO_OFFSET,
     LogAppendInfo,
@@ -33,6 +34,7 @@ from kafkaframes.partition.append_info import (
 from kafkaframes.partition.epochs import LeaderEpochs
 from kafkaframes.partition.fetch import FetchData
 from kafkaframes.partition.producers import CLIENT, REPLICATION, Producers
+from kafkaframes.partition.segment import LogSegment
 from kafkaframes.partition.settings import LogSettings
 from kafkaframes.partition.state import LogState
 
@@ -339,6 +341,18 @@ class PartitionLog:
             StorageError: the disk fails.
         """
         return retention.delete_old_segments(self.state, now_ms=now_ms)
+
+    def replace_segments(self, old: Sequence[LogSegment], *, now_ms: int) -> bool:
+        """Put a cleaned segment, made as ``swapping`` says, into the place of closed ones; False: they are gone.
+
+        Raises:
+            StorageError: the disk fails; the next opening completes it, or takes it back.
+        """
+        there = {id(one) for one in self.state.segments if one is not self.state.segments.active}
+        if self.is_closed or not all(id(one) in there for one in old):
+            return False
+        swapping.replace_segments(self.state, old, now_ms=now_ms)
+        return True
 
     def remove_deleted_files(self, *, now_ms: int) -> int:
         """Delete the ``.deleted`` files that are older than ``file.delete.delay.ms``; return how many.

@@ -184,6 +184,15 @@ class LogManager:
         self._checkpoint_high_watermarks()
         self._write(names.CLEANER_CHECKPOINT, self.cleaner_offsets)
 
+    def note_cleaned(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Write down that a log is clean below an offset (``cleaner-offset-checkpoint``).
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        self.cleaner_offsets[topic_partition] = offset
+        self._write(names.CLEANER_CHECKPOINT, self.cleaner_offsets)
+
     def _checkpoint_recovery_points(self, now_ms: int = 0) -> None:
         self._write(names.RECOVERY_POINT_CHECKPOINT, {key: log.recovery_point for key, log in self.logs.items()})
 

@@ -6,6 +6,8 @@ way round.
 
 * v0: the coordinator gives a new member its id. v1+: the client does (KIP-1082).
 * v1+: a pattern for topics, in RE2's language; it is resolved at once, where Kafka does it a moment later.
+
+Gaps: none known.
 """
 
 from __future__ import annotations

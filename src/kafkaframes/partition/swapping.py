@@ -1,0 +1,50 @@
+"""Cleaned segments take the place of those that they were made of (LocalLog.replaceSegments).
+
+The new files are whole and on the disk as ``.cleaned``; they become ``.swap``, the old ones ``.deleted``, then the new
+ones get their names. A crash before the first step leaves the old log, after it the new one: recovery goes by the
+suffixes. Who reads an old segment reads on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafkaframes.files.filesystem import join
+from kafkaframes.files.names import segment_file_name
+from kafkaframes.partition.segment import LogSegment
+from kafkaframes.partition.state import Deleted, LogState
+
+CLEANED, SWAP = ".cleaned", ".swap"
+KINDS = ("log", "index", "timeindex", "txnindex")
+
+
+def path_of(directory: str, base_offset: int, kind: str) -> str:
+    """Return the path of a cleaned segment's file, before it takes its place."""
+    return join(directory, segment_file_name(base_offset, kind)) + CLEANED
+
+
+def replace_segments(state: LogState, old: Sequence[LogSegment], *, now_ms: int) -> None:
+    """Put the ``.cleaned`` segment of the first one's base offset into the place of neighbours that are closed.
+
+    Raises:
+        StorageError: the disk fails; the next opening completes it, or takes it back.
+    """
+    base = old[0].base_offset
+    paths = [join(state.directory, segment_file_name(base, kind)) for kind in KINDS]
+    there = [path for path in paths if state.disk.stat(path + CLEANED) is not None]
+    for path in there:
+        state.disk.rename(path + CLEANED, path + SWAP)
+    state.disk.sync_directory(state.directory)
+    due_ms = now_ms + state.settings.file_delete_delay_ms
+    for segment in old:
+        doomed = segment.mark_deleted()
+        if segment.base_offset != base:
+            doomed += state.snapshots.mark_deleted(segment.base_offset)
+        state.deleted += [Deleted(path, due_ms) for path in doomed]
+    for path in there:
+        state.disk.rename(path + SWAP, path)
+    state.disk.sync_directory(state.directory)
+    found = state.disk.stat(there[0])
+    size_bytes = 0 if found is None else found.size_bytes
+    made = LogSegment(state.disk, state.directory, base, size_bytes=size_bytes, now_ms=now_ms)
+    state.segments.replace(old, made)
