@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "topics": ("kafkaframes.cli.topics", "list, create, describe and delete topics"),
     "groups": ("kafkaframes.cli.groups", "consumer groups: what they committed, how far behind they are; reset"),
     "configs": ("kafkaframes.cli.configs", "show and change settings of topics and brokers"),
+    "vectors": ("kafkaframes.cli.vectors", "bytes with what they mean, for the tests of other libraries"),
     "kernels": ("kafkaframes.cli.kernels", "the compiled parts: which are ready, where, and how others get them"),
     "doctor": ("kafkaframes.cli.doctor", "print what was found on this machine and what to do about it"),
 }

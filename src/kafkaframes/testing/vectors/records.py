@@ -1,0 +1,128 @@
+"""Vectors of records: batches of each format and codec, whole and damaged, with what a reader finds in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kafkaframes.records.batch import Batch, Record, Walk, read_values
+from kafkaframes.records.build import build_empty_batch, build_end_transaction, build_records
+
+Row = dict[str, Any]
+_CODECS: Final = {0: ("none", "gzip", "snappy", "lz4"), 1: ("none", "gzip", "snappy", "lz4")}
+_ALL_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_TIME: Final = 1_700_000_000_000
+_BYTES_TO_ATTRIBUTES: Final = {0: 17, 1: 17, 2: 22}
+
+
+def record_files() -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the bytes of each record set."""
+    for record_format in (0, 1, 2):
+        for codec in _CODECS.get(record_format, _ALL_CODECS):
+            yield f"v{record_format}-{codec}", _ordinary(record_format, codec)
+    yield from _of_format_2()
+    yield from _damaged()
+
+
+def _ordinary(record_format: int, codec: str) -> bytes:
+    count = 40
+    columns: dict[str, list[Any]] = {
+        "offset": [1_000 + place for place in range(count)],
+        "timestamp": [_TIME + place * 7 for place in range(count)],
+        "key": [None if place % 5 == 0 else b"key-%d" % (place % 4) for place in range(count)],
+        "value": [None if place % 7 == 3 else b"v" * (place * 9) for place in range(count)],
+    }
+    if record_format == 0:
+        columns["timestamp"] = [-1] * count
+    if record_format == 2:
+        columns["headers"] = [_headers(place) for place in range(count)]
+    return build_records(columns, record_format=record_format, codec=codec, batch_records=25)
+
+
+def _headers(place: int) -> list[dict[str, Any]]:
+    known = ({"key": "trace", "value": b"\x00\x01"}, {"key": "", "value": b""}, {"key": "Zürich", "value": None})
+    return list(known[: place % 4])
+
+
+def _of_format_2() -> Iterator[tuple[str, bytes]]:
+    one = {"value": [b"a", b"b"], "timestamp": [_TIME, _TIME + 5]}
+    yield "v2-idempotent", build_records(one, producer_id=7, producer_epoch=2, base_sequence=2**31 - 1)
+    yield "v2-transactional", build_records(one, producer_id=7, producer_epoch=2, base_sequence=0, transactional=True)
+    for name, commit in (("commit", True), ("abort", False)):
+        yield (
+            f"v2-{name}",
+            build_end_transaction(
+                12, commit=commit, timestamp=_TIME, producer_id=7, producer_epoch=2, coordinator_epoch=3
+            ),
+        )
+    yield "v2-log-append-time", build_records(one | {"timestamp": [_TIME, _TIME]}, timestamp_type="LogAppendTime")
+    yield "v2-delete-horizon", build_records(one, delete_horizon_ms=_TIME + 1_000)
+    yield "v2-no-records", build_empty_batch(40, 44, max_timestamp=_TIME)
+    far = {"offset": [0, 2**31 - 1], "timestamp": [0, 2**62], "value": [b"", b""]}
+    yield "v2-far-apart", build_records(far)
+    holes = {"offset": [5, 9, 10, 300], "value": [b"a", b"b", b"c", b"d"]}
+    yield "v2-holes", build_records(holes)
+    yield "v1-holes-in-a-wrapper", build_records(holes, record_format=1, codec="gzip")
+    yield "mixed-formats", b"".join(_ordinary(record_format, "gzip") for record_format in (0, 1, 2))
+
+
+def _damaged() -> Iterator[tuple[str, bytes]]:
+    for record_format in (0, 1, 2):
+        data = _ordinary(record_format, "lz4")
+        flipped = bytearray(data)
+        flipped[len(data) // 3] ^= 0x10
+        yield f"v{record_format}-a-bit-flipped", bytes(flipped)
+        yield f"v{record_format}-cut", data[:-9]
+        codec = bytearray(data)
+        codec[_BYTES_TO_ATTRIBUTES[record_format]] |= 7
+        yield f"v{record_format}-unknown-codec", bytes(codec)
+    yield "unknown-magic", b"".join((bytes(7), b"\x01", (40).to_bytes(4, "big"), bytes(4), b"\x09", bytes(35)))
+
+
+def described(data: bytes) -> Row:
+    """Return what a reader finds in a record set: its batches with their records, and why it ended early."""
+    walk = read_values(data)
+    batches = [_batch(one) for one in walk]
+    return {"batches": batches, **_end(walk, len(data))}
+
+
+def _end(walk: Walk, size: int) -> Row:
+    end = walk.end
+    return {} if end is None or end.position >= size else {"ends_at": end.position, "because": end.reason}
+
+
+def _batch(batch: Batch) -> Row:
+    found = {
+        "position": batch.position,
+        "size": batch.size,
+        "magic": batch.magic,
+        "crc_ok": batch.valid,
+        "base_offset": batch.base_offset,
+        "last_offset": batch.last_offset,
+        "codec": batch.codec,
+        "timestamp_type": batch.timestamp_type,
+        "max_timestamp": batch.max_timestamp,
+        "producer_id": batch.producer_id,
+        "producer_epoch": batch.producer_epoch,
+        "base_sequence": batch.base_sequence,
+        "leader_epoch": batch.leader_epoch,
+        "transactional": batch.transactional,
+        "control": batch.control,
+        "delete_horizon": batch.delete_horizon,
+        "records": [_record(one) for one in batch.records],
+    }
+    return found if batch.damage is None else found | {"error": batch.damage.reason}
+
+
+def _record(record: Record) -> Row:
+    return {
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": _hex(record.key),
+        "value": _hex(record.value),
+        "headers": [[bytes(key).decode(), _hex(value)] for key, value in record.headers],
+    }
+
+
+def _hex(data: bytes | None) -> str | None:
+    return None if data is None else bytes(data).hex()

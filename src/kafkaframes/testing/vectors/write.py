@@ -1,0 +1,84 @@
+"""The directory of vectors: what lies where, and the page that explains it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from kafkaframes.errors import OptionError
+from kafkaframes.spec import catalog
+from kafkaframes.testing.vectors import messages, numbers, records
+
+Row = dict[str, Any]
+_FILES: Final[tuple[tuple[str, Callable[[], Iterator[Row]], str], ...]] = (
+    ("varints.jsonl", numbers.varint_rows, "numbers and bytes; `error` where the bytes are none"),
+    ("keys.jsonl", numbers.key_rows, "keys (hex) with murmur2 and the default partitioner's partition"),
+    ("coordinators.jsonl", numbers.coordinator_rows, "groups and transactional ids with their coordinator's partition"),
+    ("messages.jsonl.gz", messages.value_rows, "every message at every version: `json` and `bytes` (hex)"),
+    ("messages-damaged.jsonl.gz", messages.damaged_rows, "damaged bytes: `error`, or what is read and `remaining`"),
+    ("frames.jsonl.gz", messages.frame_rows, "requests and responses with their headers, without the size before them"),
+)
+_README: Final = """# Conformance vectors for Kafka's wire protocol and record formats
+
+Written by kafkaframes {version} from the message specs of Kafka {release}; the same version writes the same bytes. Use
+them as you like. One JSON object a line; `.gz` is gzip; bytes are in hex, but in `json`, which is Kafka's own JSON form
+of a message (bytes and records in base64, uuids in base64url).
+
+| file | rows | what |
+|---|---|---|
+{files}
+| `records/*.bin` | {records} | record sets of formats 0, 1 and 2; `records.json` has, by name, what a reader finds |
+
+A library agrees when it writes `bytes` for `json`, reads `json` from `bytes`, and refuses what has an `error`. The
+words of errors are ours: only that there is one counts. Damaged messages are read as Kafka's own classes read them,
+which take a varint that is longer than it needs to be.
+
+`case` says how a value was made: `defaults`; `ordinary`; `lowest` and `highest` (numbers at their borders, empty or
+long texts and arrays); `nulls` wherever null may be; `unknown tags` in every flexible struct (the top level's are in
+`unknown_tags`, those of inner structs in `bytes` alone).
+
+In `records.json` a batch has its header's fields and its records; `crc_ok` is false where the checksum does not fit,
+`error` says why its records end early, `ends_at` and `because` of a file say where and why no more batches follow.
+"""
+
+
+def write_vectors(directory: str | PathLike[str]) -> dict[str, int]:
+    """Write all vectors into a directory that is new or empty; return how many rows each file has.
+
+    Raises:
+        OptionError: there is something in the directory.
+        OSError: it cannot be written.
+    """
+    target = Path(directory)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise OptionError(f"{target} is there already, and not empty: vectors are written into a new directory")
+    (target / "records").mkdir(parents=True)
+    counts = {name: _write_lines(target / name, rows()) for name, rows, _ in _FILES}
+    counts["records.json"] = _write_records(target)
+    lines = "\n".join(f"| `{name}` | {counts[name]:,} | {what} |" for name, _, what in _FILES)
+    page = _README.format(
+        version=version("kafkaframes"), release=catalog.newest_release(), files=lines, records=counts["records.json"]
+    )
+    (target / "README.md").write_text(page, encoding="utf-8")
+    return counts
+
+
+def _write_lines(path: Path, rows: Iterable[Row]) -> int:
+    texts = [json.dumps(row, ensure_ascii=False) for row in rows]
+    data = "".join(f"{text}\n" for text in texts).encode()
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    return len(texts)
+
+
+def _write_records(target: Path) -> int:
+    found = {}
+    for name, data in records.record_files():
+        (target / "records" / f"{name}.bin").write_bytes(data)
+        found[name] = records.described(data)
+    (target / "records.json").write_text(json.dumps(found, indent=1, ensure_ascii=False), encoding="utf-8")
+    return len(found)
