@@ -19,6 +19,8 @@ from kafkaframes.files.filesystem import LocalFileSystem
 from kafkaframes.files.findings import Severity
 from kafkaframes.log.discover import discover
 from kafkaframes.log.transactions import transactions_of
+from kafkaframes.records.layout import BATCH_COLUMNS, PLACE, TRANSACTIONAL
+from kafkaframes.records.scan import Batches, End
 
 VERSIONS = ("3.9.1", "4.3.1")
 SLOWNESS = ("EventPerformanceMonitor", "timed out before sending")  # in lines that call it an error
@@ -103,9 +105,11 @@ def _records(directory: LogDirectory, partition: Partition, isolation: str) -> I
     )
     for batch in batches:
         rows = batch.set_column(1, "timestamp", batch.column("timestamp").cast("int64")).to_pydict()
-        attributes = np.array(rows["transactional"], bool) * 0x10
-        bases, ids = (np.array(rows[name], np.int64) for name in ("base_offset", "producer_id"))
-        gone = state.aborted_batches(bases, ids, attributes) & (isolation == "read_committed")
+        table = np.zeros((len(BATCH_COLUMNS), batch.num_rows), np.int64)  # a record stands for its batch
+        table[PLACE["magic"]] = 2
+        table[PLACE["attributes"]] = np.array(rows["transactional"], bool) * TRANSACTIONAL
+        table[PLACE["base_offset"]], table[PLACE["producer_id"]] = rows["base_offset"], rows["producer_id"]
+        gone = state.aborted_batches(Batches(table, End(0, 0))) & (isolation == "read_committed")
         for number in np.flatnonzero(~gone).tolist():
             yield _words({name: rows[name][number] for name in columns})
 

@@ -7,6 +7,8 @@ from kafkaframes.files.txn_index import AbortedTransaction, write_txn_index
 from kafkaframes.log.discover import discover
 from kafkaframes.log.transactions import transactions_of
 from kafkaframes.records.build import build_end_transaction, build_records
+from kafkaframes.records.layout import BATCH_COLUMNS, PLACE
+from kafkaframes.records.scan import Batches, End
 
 
 def data(base, producer, count=2):
@@ -59,6 +61,12 @@ def test_a_damaged_index_is_told_and_the_markers_count(partition):
 def test_batches_of_the_aborted_transaction_are_left_out_and_markers_are_no_data(partition):
     transactional, control = 16, 48
     state = state_of(partition)
-    offsets, producers = np.array([0, 2, 3, 6]), np.array([1, 1, 2, 3])
-    attributes = np.array([transactional, control, transactional, transactional])
-    assert state.aborted_batches(offsets, producers, attributes).tolist() == [True, False, False, False]
+    table = np.zeros((len(BATCH_COLUMNS), 5), np.int64)
+    for name, row in (
+        ("magic", [2, 2, 2, 2, 1]),
+        ("base_offset", [0, 2, 3, 6, 0]),
+        ("producer_id", [1, 1, 2, 3, 1]),
+        ("attributes", [transactional, control, transactional, transactional, transactional]),
+    ):
+        table[PLACE[name]] = row
+    assert state.aborted_batches(Batches(table, End(0, 0))).tolist() == [True, False, False, False, False]

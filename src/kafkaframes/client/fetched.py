@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.client.metadata import TopicPartition
@@ -100,7 +98,7 @@ class Fetched:
             control_records=False,
             first_offset=self.fetch_offset,
             end_offset=end_offset,
-            unwanted=self._unwanted() if self.aborted else None,
+            unwanted=self.transactions.aborted_batches if self.aborted else None,
         )
         return iter(RecordReader(Memory(as_array(self.data), str(self.partition)), options, memory=memory))
 
@@ -108,16 +106,6 @@ class Fetched:
     def transactions(self) -> TransactionState:
         """What ``read_committed`` leaves out of ``data``."""
         return transactions_of_fetched(self.data, self.batches, self.aborted or ())
-
-    def _unwanted(self) -> Callable[[Batches], npt.NDArray[np.bool_]]:
-        state = self.transactions
-
-        def is_aborted(batches: Batches) -> npt.NDArray[np.bool_]:
-            return state.aborted_batches(
-                batches.column("base_offset"), batches.column("producer_id"), batches.column("attributes")
-            )
-
-        return is_aborted
 
 
 def too_large(partition: TopicPartition, size: int) -> BrokerError:

@@ -183,7 +183,15 @@ def open_planned(
     Raises:
         LogDirError: it cannot be read, or has lost bytes since the read was planned.
     """
-    filesystem = filesystem_for(path, options=options)
+    with open_source(filesystem_for(path, options=options), path, end, meter=meter) as source:
+        yield source
+
+
+@contextmanager
+def open_source(
+    filesystem: FileSystem, path: str, end: int | None = None, *, meter: Meter | None = None
+) -> Iterator[Source]:
+    """Open a segment as ``open_planned``, of a file system that is known."""
     counted = meter or Meter()
     if isinstance(filesystem, LocalFileSystem):
         if end is not None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.files.directory import LogFile, Partition, Segment
@@ -23,8 +22,7 @@ from kafkaframes.files.producer_snapshot import ProducerEntry, read_producer_sna
 from kafkaframes.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.files.txn_index import AbortedTransaction, read_txn_index
 from kafkaframes.records.batch import Record, read_values
-from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
-from kafkaframes.records.scan import FILE, Batches, Bytes, Ints
+from kafkaframes.records.scan import FILE, Batches, Bytes, Flags
 
 ISOLATIONS = ("read_uncommitted", "read_committed")
 _NO_MARKER = 2**63 - 1
@@ -73,14 +71,11 @@ class TransactionState:
         """Return what ``endOffsets`` answers under an isolation level."""
         return self.last_stable_offset if isolation == "read_committed" else self.log_end_offset
 
-    def aborted_batches(self, base_offsets: Ints, producer_ids: Ints, attributes: Ints) -> npt.NDArray[np.bool_]:
-        """Say for each batch whether a ``read_committed`` consumer leaves it out; markers are no data and stay False.
-
-        Args:
-            base_offsets, producer_ids, attributes: columns of ``records.scan``, of format 2 batches.
-        """
-        found = np.zeros(len(base_offsets), np.bool_)
-        is_data = (attributes & (TRANSACTIONAL | CONTROL)) == TRANSACTIONAL
+    def aborted_batches(self, batches: Batches) -> Flags:
+        """Say which batches a ``read_committed`` consumer leaves out; markers are no data and stay False."""
+        found = np.zeros(len(batches), np.bool_)
+        base_offsets, producer_ids = batches.column("base_offset"), batches.column("producer_id")
+        is_data = batches.is_transactional & ~batches.is_control
         for producer_id, (firsts, lasts) in self._by_producer.items():
             rows = np.flatnonzero(is_data & (producer_ids == producer_id))
             places = np.searchsorted(firsts, base_offsets[rows], side="right") - 1

@@ -23,7 +23,7 @@ from kafkaframes.errors import CorruptRecordError
 from kafkaframes.mirror.mapping import Runs
 from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec
-from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from kafkaframes.records.scan import Batches, as_array, check_crcs, scan_all
 from kafkaframes.wire.checksum import crc32c
 
@@ -113,18 +113,16 @@ def renumber(fetched: Fetched, start: int, damaged: Flags, *, batch_bytes: int =
 
 def _reasons(fetched: Fetched, batches: Batches, start: int, damaged: Flags) -> list[str | None]:
     """Say of each batch why it is left out or opened; None goes as it is."""
-    attributes, base, last = (batches.column(name) for name in ("attributes", "base_offset", "last_offset"))
-    new = batches.column("magic") >= 2
-    aborted = fetched.transactions.aborted_batches(base, batches.column("producer_id"), attributes)
+    base, last, new = batches.column("base_offset"), batches.column("last_offset"), batches.is_v2
     found = np.full(len(batches), None, object)
     for condition, reason in (  # a later one wins
         (new & (batches.column("count") != last - base + 1), HOLES),
-        (new & (attributes & LOG_APPEND_TIME != 0), APPEND_TIME),
+        (new & batches.flag(LOG_APPEND_TIME), APPEND_TIME),
         (new & (base < start), CUT),
         (~new, OLD_FORMAT),
-        (new & aborted, ABORTED),
+        (fetched.transactions.aborted_batches(batches), ABORTED),
         (new & (batches.column("count") == 0), EMPTY),
-        (new & (attributes & CONTROL != 0), CONTROL_BATCH),
+        (batches.is_control, CONTROL_BATCH),
         (damaged, DAMAGED),
         (last < start, BEFORE),
     ):

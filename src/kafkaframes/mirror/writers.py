@@ -17,7 +17,6 @@ from kafkaframes.mirror.renumbering import BATCH_BYTES, DAMAGED, damaged_batches
 from kafkaframes.mirror.report import PartitionReport
 from kafkaframes.mirror.sending import Parcel, deliver, end_of
 from kafkaframes.records.build import build_empty_batch
-from kafkaframes.records.layout import CONTROL
 from kafkaframes.records.scan import Batches
 
 _LEAST_REQUEST: Final = 14  # bytes: the smallest segment.bytes
@@ -83,10 +82,10 @@ class KeepingWriter:
         request_bytes = max(self.request_bytes.get(partition.topic, 1 << 20), _LEAST_REQUEST)
         await deliver(self.cluster, partition, parcel, request_bytes=request_bytes)
         counts = kept.column("count")
-        is_data = (kept.column("magic") >= 2) & (kept.column("attributes") & CONTROL == 0)
+        is_data = kept.is_v2 & ~kept.is_control
         records = int(counts[is_data].sum())
         report.batches_written += len(kept)
-        report.unopened += int((kept.column("magic") < 2).sum())
+        report.unopened += int((~kept.is_v2).sum())
         report.records_read += records
         report.records_written += records
         report.bytes_read += len(data)

@@ -73,11 +73,7 @@ class Losses:
     ) -> dict[str, npt.NDArray[np.bool_]]:
         data = (down & ~window.batches.is_control)[window.owners]
         without_time = data & (magics[window.owners] == 0)
-        batches = window.batches
-        aborted = self._transactions.aborted_batches(
-            batches.column("base_offset"), batches.column("producer_id"), batches.column("attributes")
-        )
-        aborted &= batches.is_v2
+        aborted = self._transactions.aborted_batches(window.batches)
         return {
             "records with headers": data & (window.index.header_counts > 0),
             "timestamps": without_time & (window.index.timestamps != _NO_TIMESTAMP),

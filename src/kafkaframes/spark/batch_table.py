@@ -26,7 +26,7 @@ from kafkaframes.spark.columns import Column
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import Slice
 from kafkaframes.spark.rebatch import TARGET_BYTES, rebatch
-from kafkaframes.spark.source import aborted_batches, healer_of, open_slice, slice_runs, tell_healed
+from kafkaframes.spark.source import open_slice, slice_runs, unwanted_batches
 
 _GUESSED_RATIO = 4.0  # of compression, for how many batches are opened at once
 
@@ -48,7 +48,7 @@ class Scanned:
             self._open(chunk)
         outside = self.batches.column("last_offset") < piece.first_offset
         outside |= self.batches.is_v2 & (self.batches.column("base_offset") >= piece.end_offset)
-        unwanted = aborted_batches(piece)
+        unwanted = unwanted_batches(piece)
         if unwanted is not None:
             outside |= unwanted(self.batches)
         self.kept: Ints = np.flatnonzero(~outside)
@@ -84,9 +84,9 @@ def _read_slice(
     with open_slice(piece, options, meter=meter) as opened:
         if opened is None:
             return
-        piece, healer = opened.piece, healer_of(opened.piece, options)
+        piece = opened.piece
         ended: End | None = None
-        for run in slice_runs(opened, options):
+        for run in slice_runs(opened, options.mode):
             if ended is not None:
                 yield _rest(ended, piece, schema, end_position=run.start)
             chunks = Chunks(
@@ -94,10 +94,9 @@ def _read_slice(
             )
             for chunk in chunks:
                 for part in pieces(chunk, _GUESSED_RATIO if options.deep else 1.0, TARGET_BYTES):
-                    scanned = Scanned(part, piece, options, healer)
+                    scanned = Scanned(part, piece, options, opened.healer)
                     arrays = [_array(column, scanned, piece) for column in columns]
                     yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-            tell_healed(healer)
             ended = run.end = chunks.end
         if ended is not None and ended.position < piece.end:
             yield _rest(ended, piece, schema, end_position=piece.end)

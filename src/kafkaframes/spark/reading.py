@@ -33,7 +33,7 @@ from kafkaframes.spark.columns import Column
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import NO_END, NO_START, Slice
 from kafkaframes.spark.rebatch import TARGET_BYTES, rebatch
-from kafkaframes.spark.source import aborted_batches, healer_of, open_slice, slice_runs, tell_healed
+from kafkaframes.spark.source import open_slice, slice_runs, unwanted_batches
 
 log = logging.getLogger("kafkaframes.spark")
 
@@ -62,17 +62,15 @@ def _read_slice(
         if opened is None:
             return
         piece = opened.piece
-        healer = healer_of(piece, options)
-        wanted = record_options(piece, columns, options)._replace(heal=healer)
+        wanted = record_options(piece, columns, options)._replace(heal=opened.healer)
         end: End | None = None
-        for run in slice_runs(opened, options):
+        for run in slice_runs(opened, options.mode):
             reader = RecordReader(opened.source, wanted, start=run.start, end=piece.end)
             told = 0
             for batch in reader:
                 told = _tell(reader.errors, told)
                 yield to_spark(batch, columns, schema, piece.segment)
             _tell(reader.errors, told)
-            tell_healed(healer)
             end = run.end = reader.end
         if end is not None and end.position < piece.end:
             _tell_rest(end, piece)
@@ -90,7 +88,7 @@ def record_options(piece: Slice, columns: Sequence[Column], options: ReadOptions
         first_offset=None if piece.first_offset == NO_START else piece.first_offset,
         end_offset=None if piece.end_offset == NO_END else piece.end_offset,
         chunk_bytes=TARGET_BYTES,
-        unwanted=aborted_batches(piece),
+        unwanted=unwanted_batches(piece),
     )
 
 

@@ -7,20 +7,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-import numpy as np
-import numpy.typing as npt
-
 from kafkaframes.copies.healing import Healer
 from kafkaframes.errors import LogDirError
-from kafkaframes.files.filesystem import ReadAt
+from kafkaframes.files.filesystem import FileSystem, ReadAt
 from kafkaframes.files.headers import BatchHeader, HeaderWalk
 from kafkaframes.log.segment_runs import Gap, Run, runs
-from kafkaframes.log.segment_source import Meter, TieredSource, open_planned
+from kafkaframes.log.segment_source import Meter, TieredSource, open_source
 from kafkaframes.log.transactions import TransactionState
 from kafkaframes.log.where import filesystem_for
 from kafkaframes.records.chunks import Source
 from kafkaframes.records.layout import BATCH_V2
-from kafkaframes.records.scan import Batches
+from kafkaframes.records.scan import Batches, Flags
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import Slice
 
@@ -29,10 +26,19 @@ log = logging.getLogger("kafkaframes.spark")
 
 @dataclass(frozen=True, slots=True)
 class OpenSlice:
-    """A slice whose segment is open; ``piece`` may be larger than planned, where an index was wrong."""
+    """A slice whose segment is open.
 
+    Attributes:
+        filesystem: who has the segment and its index.
+        source: the segment's bytes.
+        piece: the slice; it may be larger than planned, where an index was wrong.
+        healer: replaces damaged batches by those of other copies; None where there are no copies.
+    """
+
+    filesystem: FileSystem
     source: Source
     piece: Slice
+    healer: Healer | None
 
 
 @contextmanager
@@ -43,17 +49,18 @@ def open_slice(piece: Slice, options: ReadOptions, *, meter: Meter | None = None
         LogDirError: it cannot be read, or has lost bytes since the read was planned: before or while it is read.
     """
     path = piece.segment.path
-    if not options.fail_on_data_loss and filesystem_for(path, options=options.storage).stat(path) is None:
+    filesystem = filesystem_for(path, options=options.storage)
+    if not options.fail_on_data_loss and filesystem.stat(path) is None:
         problem = LogDirError("has vanished since the read was planned", file=path)
         log.warning("%s; its records are not read", problem)
         yield None
         return
-    with open_planned(path, piece.end, options=options.storage, meter=meter) as source:
+    with open_source(filesystem, path, piece.end, meter=meter) as source:
         proven = piece
         if isinstance(source, TieredSource) and any(piece.unproven):
             proven = _proven(piece, source.read_at)
             source.size_bytes = proven.end
-        yield OpenSlice(source, proven)
+        yield OpenSlice(filesystem, source, proven, _healer_of(piece, options))
 
 
 def _proven(piece: Slice, read_at: ReadAt) -> Slice:
@@ -77,29 +84,32 @@ def _header(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader | No
     return header if header is not None and 0 <= header.magic <= 2 else None
 
 
-def slice_runs(opened: OpenSlice, options: ReadOptions) -> Iterator[Run]:
+def slice_runs(opened: OpenSlice, mode: str) -> Iterator[Run]:
     """Yield the runs of a slice: where it was cut meanwhile is an error, a damaged chunk a warning, or one in FAILFAST.
+
+    What a run had from other copies is told, when the run was read.
 
     Raises:
         LogDirError: the file was cut; or, in mode FAILFAST, a chunk of it cannot be undone.
     """
-    piece, path = opened.piece, opened.piece.segment.path
-    filesystem = filesystem_for(path, options=options.storage)
+    piece, source, path = opened.piece, opened.source, opened.piece.segment.path
 
     def warn(gap: Gap) -> None:
         log.warning("%s: %s", path, gap)
 
-    return runs(filesystem, path, opened.source, start=piece.start, end=piece.end, mode=options.mode, on_gap=warn)
+    for run in runs(opened.filesystem, path, source, start=piece.start, end=piece.end, mode=mode, on_gap=warn):
+        yield run
+        _tell_healed(opened.healer)
 
 
-def healer_of(piece: Slice, options: ReadOptions) -> Healer | None:
+def _healer_of(piece: Slice, options: ReadOptions) -> Healer | None:
     """Return what replaces damaged batches of a slice by those of other copies; None where there are no copies."""
     if not piece.segment.alternates:
         return None
     return Healer(piece.segment.path, piece.segment.alternates, options.storage)
 
 
-def tell_healed(healer: Healer | None) -> None:
+def _tell_healed(healer: Healer | None) -> None:
     """Say what was read from other copies, once."""
     if healer is not None:
         for text in healer.healed:
@@ -107,14 +117,6 @@ def tell_healed(healer: Healer | None) -> None:
         healer.healed.clear()
 
 
-def aborted_batches(piece: Slice) -> Callable[[Batches], npt.NDArray[np.bool_]] | None:
+def unwanted_batches(piece: Slice) -> Callable[[Batches], Flags] | None:
     """Return what says of batches whether they belong to an aborted transaction; None where none does."""
-    if not piece.aborted:
-        return None
-    state = TransactionState(piece.aborted)
-
-    def unwanted(batches: Batches) -> npt.NDArray[np.bool_]:
-        columns = (batches.column(name) for name in ("base_offset", "producer_id", "attributes"))
-        return state.aborted_batches(*columns) & batches.is_v2
-
-    return unwanted
+    return TransactionState(piece.aborted).aborted_batches if piece.aborted else None

@@ -130,8 +130,7 @@ class _Watch:
         self.end_offset = max(reached, self.end_offset or 0)
         if not self._result.task.aborted:
             return np.zeros(len(batches), np.bool_)
-        columns = (batches.column(name) for name in ("base_offset", "producer_id", "attributes"))
-        aborted = self._state.aborted_batches(*columns) & batches.is_v2
+        aborted = self._state.aborted_batches(batches)
         if first := self._result.task.first_offset:  # what lies below was counted when it was left out
             aborted &= batches.column("last_offset") >= first
         if aborted.any():
