@@ -38,12 +38,12 @@ def _is_client(decoded: Decoded, settings: AppendSettings) -> Flags:
 
 
 def _is_contiguous_client(decoded: Decoded, settings: AppendSettings) -> Flags:
-    """Tell whether a client sends who may not leave holes: a mirror of a compacted topic has them."""
+    """Tell whether the sender is a client that may not leave holes in the offsets, as mirrors may."""
     return _is_client(decoded, settings) & (settings.on_noncontiguous == AS_KAFKA)
 
 
 def _fewest_records(settings: AppendSettings) -> int:
-    """Return how many records a client's batch has at least: one that compaction has emptied is kept as it is."""
+    """Return the least number of records: 1, but 0 where offsets are kept, for compaction leaves empty batches."""
     return 0 if settings.on_noncontiguous == KEEP else 1
 
 

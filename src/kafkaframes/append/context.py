@@ -83,7 +83,10 @@ class KernelContext:
 
 
 def numbers_of(settings: AppendSettings) -> tuple[int, ...]:
-    """Return the settings in the kernel's order; such that nothing fits, where only the general path knows them."""
+    """Return the settings in the kernel's order.
+
+    Where only the general path can follow them, the largest size is -1, so that every set is odd.
+    """
     lowest, highest = range_of(settings)
     most = places.MOST_MS if settings.max_batch_bytes is None else min(settings.max_batch_bytes, places.MOST_MS)
     epoch, now_ms = settings.leader_epoch, settings.now_ms

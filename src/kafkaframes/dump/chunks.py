@@ -116,7 +116,7 @@ class ChunkReader:
 
     Attributes:
         file: the segment.
-        max_bytes: read no batch that ends beyond so many bytes.
+        max_bytes: read no batch that ends beyond this byte of the file.
         bytes_read: up to where there were whole batches.
         fault: what ended the batches with an error; None at a torn, zero-length or regular end.
     """

@@ -46,12 +46,15 @@ class Stream(Protocol):
 
 
 def deliver(open_stream: Callable[[], Stream], *, buffer_size: int, magic: int, limit_bytes: int) -> Decompressed:
-    """Read a stream to its end, its failure, or ``limit_bytes``; a failure again in the steps of Kafka's reader.
+    """Read a stream to its end, its failure, or ``limit_bytes``.
+
+    A stream of format 2 that fails is read once more, in the portions that Kafka's reader of records asks for: they
+    decide how much comes before the failure.
 
     ``open_stream`` may raise ``DamagedStreamError`` as its stream's reads may.
     """
     found, damage = _read(open_stream, buffer_size, limit_bytes, None)
-    if damage is not None and magic >= 2 and found:  # which reads Kafka makes matters only now
+    if damage is not None and magic >= 2 and found:
         found, damage = _read(open_stream, buffer_size, limit_bytes, _RecordWalk())
     if len(found) > limit_bytes:
         del found[limit_bytes:]

@@ -71,7 +71,7 @@ class Drawing:
         return self.runs[-1].end if self.runs else 0
 
     def add(self, size: int, path: str, words: str) -> None:
-        """Add a run of so many bytes; none of no bytes."""
+        """Add a run of ``size`` bytes; 0 bytes make no run."""
         if size:
             self.runs.append(RecordRun(self.position, self.position + size, path, words))
 
@@ -79,7 +79,7 @@ class Drawing:
         """Return the next bytes, which ``add`` is then told of.
 
         Raises:
-            TruncatedError: there are not so many.
+            TruncatedError: fewer than ``size`` bytes are left.
         """
         at = self.position
         if not 0 <= size <= len(self.data) - at:

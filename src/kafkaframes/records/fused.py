@@ -59,7 +59,14 @@ _WANTED = {
 
 
 class Room(NamedTuple):
-    """A buffer: its place in the plan, for which column it is, and its bytes: some a row, some a byte of records."""
+    """A buffer that the kernel fills.
+
+    Attributes:
+        place: of its address in the kernel's plan.
+        wanted: the flag of the column that needs it.
+        of_rows: its bytes for each row.
+        of_bytes: its bytes for each byte of the records that are read.
+    """
 
     place: int
     wanted: int

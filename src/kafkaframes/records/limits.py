@@ -27,7 +27,7 @@ def current_budget() -> int:
 
 @contextmanager
 def budget(size_bytes: int | None) -> Iterator[None]:
-    """Open no more at once, within this context, than so many bytes; ``None`` changes nothing.
+    """Open no more at once, within this context, than a number of bytes; ``None`` changes nothing.
 
     A limit of resources belongs to who runs a job, not to each of the functions between, as the precision of
     ``decimal.localcontext`` does. It holds for this thread; who hands work to processes gives it to them.

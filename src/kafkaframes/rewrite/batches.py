@@ -208,7 +208,7 @@ def _starts(owners: Ints, joins: Flags, ends: Ints, append_times: Ints | None, b
 
 
 def _cut(before: Ints, first: int, stop: int, batch_bytes: int) -> list[int]:
-    """Cut a run of records into batches that are not larger than they should be, or one record."""
+    """Cut a run of records into batches not larger than the limit; a record that is larger is a batch of its own."""
     starts = []
     while first < stop:
         starts.append(first)

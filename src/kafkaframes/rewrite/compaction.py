@@ -204,13 +204,13 @@ def _chosen(log: Log, topics: Sequence[str]) -> list[Partition]:
         chosen = log.rewritten
     else:
         chosen = [one for one in log.rewritten if _is_compacted(one)]
-    _refuse_strangers(log, topics)
+    _refuse_patterns_of_no_topic(log, topics)
     if not chosen:
         raise OptionError("no topic to compact; name those whose cleanup.policy is compact (topics, --topic)")
     return chosen
 
 
-def _refuse_strangers(log: Log, topics: Sequence[str]) -> None:
+def _refuse_patterns_of_no_topic(log: Log, topics: Sequence[str]) -> None:
     """Refuse a pattern that no topic has: a misspelt one would leave its topic as it was, unseen."""
     known = {one.topic for one in log.rewritten}
     strangers = [pattern for pattern in topics if not any(fnmatchcase(name, pattern) for name in known)]

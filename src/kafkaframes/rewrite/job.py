@@ -254,7 +254,7 @@ class Log:
 def one_log(
     source: Source, filesystem: Any = None, *, half_done: bool = False, storage: Mapping[str, Any] | None = None
 ) -> Log:
-    """Find the one log that is to be rewritten; ``half_done``: or read, half-finished swaps and all.
+    """Find the one log that is to be rewritten; with ``half_done`` its swaps of segments may be half-finished.
 
     Several log directories, under one path or several, are one log: copies of a partition are merged
     (``copies``).

@@ -108,7 +108,7 @@ def _good_batches(data: Bytes, base_offset: int, end_offset: int) -> Iterator[Go
         batches = scan(data, position=position, rules=FILE)
         good = are_good(data, batches, base_offset, end_offset)
         budget -= batches.end.position - position
-        trusted = _trusted(good, ends_well=batches.end.goes_on or batches.end.position == data.size)
+        trusted = _before_doubt(good, ends_well=batches.end.goes_on or batches.end.position == data.size)
         yield from _goods(batches, np.flatnonzero(good[:trusted]))
         if trusted == len(batches) and (batches.end.goes_on or batches.end.position == data.size):
             position = batches.end.position
@@ -131,8 +131,8 @@ def are_good(data: Bytes, batches: Batches, base_offset: int, end_offset: int) -
     return found
 
 
-def _trusted(good: npt.NDArray[np.bool_], *, ends_well: bool) -> int:
-    """Return how many batches come before the first whose size nobody vouches for: bad, and not followed by a good."""
+def _before_doubt(good: npt.NDArray[np.bool_], *, ends_well: bool) -> int:
+    """Return how many batches come before the first bad one that no good batch follows: its size may be wrong, too."""
     followed = np.append(good[1:], ends_well)
     doubtful = np.flatnonzero(~good & ~followed)
     return int(doubtful[0]) if len(doubtful) else len(good)
