@@ -2,7 +2,9 @@
 
 import pytest
 
-from kafkaframes.client import sasl
+from kafkaframes.broker import Broker
+from kafkaframes.broker.security.options import Security
+from kafkaframes.client import Admin, Producer, sasl
 from kafkaframes.errors import BrokerError
 
 # RFC 7677, section 3
@@ -58,3 +60,16 @@ def test_plain_and_bearer():
     assert exchange.send(b'{"status":"invalid_token"}') == b"\x01"
     with pytest.raises(BrokerError, match="invalid_token"):
         exchange.send(b"")
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_brokers_before_1_0_are_sent_bare_tokens(mechanism):
+    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanism, "sasl_username": "alice"}
+    with Broker(security=Security(users={"alice": "secret"}), as_version="0.10.2") as broker:
+        with Producer(broker.bootstrap_servers, sasl_password="secret", **login) as producer:
+            assert producer.send("orders", b"one").result().offset == 0
+        with Admin(broker.bootstrap_servers, sasl_password="wrong", **login) as admin:
+            with pytest.raises(BrokerError, match=f"refuses {mechanism}, or what it was given"):
+                admin.list_topics()
+        broker.journal.assert_requested("SaslHandshake", version=0)
+        broker.journal.assert_not_requested("SaslAuthenticate")

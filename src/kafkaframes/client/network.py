@@ -25,6 +25,7 @@ from kafkaframes.messages.headers import API_VERSIONS, Frame
 from kafkaframes.messages.objects import Message
 
 _SASL_HANDSHAKE_VERSION: Final = 1
+_SASL_AUTHENTICATION_FAILED: Final = 58
 _LONG: Final = 16 << 10  # bytes that are rather written by themselves than copied
 
 
@@ -221,10 +222,9 @@ class Connection:
 
     async def _authenticate(self) -> None:
         settings = self._settings
-        handshake = await self.request(
-            settings.message("SaslHandshakeRequest")(mechanism=settings.sasl_mechanism),
-            version=_SASL_HANDSHAKE_VERSION,
-        )
+        body = settings.message("SaslHandshakeRequest")(mechanism=settings.sasl_mechanism)
+        at = self.version_of(body, most=_SASL_HANDSHAKE_VERSION)
+        handshake = await self.request(body, version=at)
         if handshake.error_code:
             known = ", ".join(handshake.mechanisms) or "none"
             raise _error(
@@ -242,17 +242,34 @@ class Connection:
         step = next(exchange)
         lifetime_ms = 0
         while True:
-            answer = await self.request(self._settings.message("SaslAuthenticateRequest")(auth_bytes=step))
-            if answer.error_code:
-                said = answer.error_message or "no reason given"
-                raise _error(answer.error_code, f"{self._wire.where} refuses {settings.sasl_mechanism}: {said}")
-            lifetime_ms = answer.session_lifetime_ms
+            answer, lifetime_ms = await (self._token_answer(step) if at == 0 else self._authenticate_answer(step))
             try:
-                step = exchange.send(answer.auth_bytes)
+                step = exchange.send(answer)
             except StopIteration:
                 break
         if lifetime_ms > 0:  # connect anew a little before the broker would end it
             self._authenticated_until = time.monotonic() + lifetime_ms / 1000 * 0.85
+
+    async def _authenticate_answer(self, token: bytes) -> tuple[bytes, int]:
+        """Send a token; return the broker's, and for how many milliseconds it lets us in."""
+        answer = await self.request(self._settings.message("SaslAuthenticateRequest")(auth_bytes=token))
+        if answer.error_code:
+            said = answer.error_message or "no reason given"
+            raise _error(answer.error_code, f"{self._wire.where} refuses {self._settings.sasl_mechanism}: {said}")
+        return answer.auth_bytes, answer.session_lifetime_ms
+
+    async def _token_answer(self, token: bytes) -> tuple[bytes, int]:
+        """Do the same as brokers before 1.0 want it, which close the connection to refuse."""
+        future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        self._wire.connection.send_token(token)
+        self._wire.waiting.append(future)
+        assert self._wire.transport is not None
+        self._wire.transport.writelines(self._wire.connection.buffers_to_send())
+        try:
+            return (await future).body, 0
+        except NetworkError as error:
+            reason = f"{self._wire.where} refuses {self._settings.sasl_mechanism}, or what it was given: {error}"
+            raise _error(_SASL_AUTHENTICATION_FAILED, reason) from None
 
 
 def _pieces(buffers: Iterable[bytes]) -> Iterator[bytes]:

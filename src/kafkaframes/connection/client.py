@@ -34,6 +34,10 @@ class _Sent:
     version: int
 
 
+_SASL_AUTHENTICATE: Final = 36
+_TOKEN: Final = _Sent(-1, _SASL_AUTHENTICATE, -1)
+
+
 class ClientConnection:
     """Give it requests with ``send_request``; feed it with ``receive_data`` and take with ``next_response``.
 
@@ -132,6 +136,14 @@ class ClientConnection:
             self._sent.append(_Sent(number, body.spec.api_key or 0, version))
         return number
 
+    def send_token(self, token: bytes) -> None:
+        """Queue a SASL token as brokers before 1.0 want it: a frame without any header (SaslHandshake 0, KIP-43).
+
+        The next response is the broker's token: a ``Frame`` whose body are its bytes.
+        """
+        self._out += (size_prefix(len(token)), token)
+        self._sent.append(_TOKEN)
+
     def data_to_send(self) -> bytes:
         """Return the bytes of the requests that were queued since the last call."""
         data = b"".join(self._out)
@@ -171,6 +183,8 @@ class ClientConnection:
         if not self._sent:
             raise DecodeError("a response that no request asked for", position=0)
         sent = self._sent.popleft()
+        if sent is _TOKEN:
+            return Frame(_SASL_AUTHENTICATE, sent.version, 0, None, data)
         response = decode_response(data, sent.api_key, sent.version, mode=self._mode, specs=self._specs)
         if response.correlation_id != sent.correlation_id:
             reason = f"correlation id {response.correlation_id}, expected {sent.correlation_id}"
