@@ -199,3 +199,47 @@ def test_a_broker_of_a_release_is_spoken_to_without_being_asked(release):
     assert "ApiVersions" not in spoken
     served = releases.release(release).apis()
     assert all(served[catalog.api(api).key].accepted.contains(version) for api, version in spoken.items())
+
+
+def test_the_second_form_of_transactions_adds_nothing_and_raises_the_epoch():
+    """KIP-890: neither AddPartitionsToTxn nor AddOffsetsToTxn is sent; a lost batch costs an abort and no more."""
+    with Broker() as broker, Producer(broker.bootstrap_servers, transactional_id="t") as producer:
+        epochs = []
+        for number in range(3):
+            producer.begin_transaction()
+            producer.send_arrow(TABLE.slice(0, 10 + number), topic="money")
+            producer.send_offsets_to_transaction({TopicPartition("money", 0): number + 1}, "g")
+            (producer.abort_transaction if number == 1 else producer.commit_transaction)()
+            epochs.append(producer.producer.epoch)
+        broker.journal.assert_requested("Produce", version=13)
+        broker.journal.assert_requested("EndTxn", version=5)
+        broker.journal.assert_requested("TxnOffsetCommit", version=5)
+        broker.journal.assert_not_requested("AddPartitionsToTxn")
+        broker.journal.assert_not_requested("AddOffsetsToTxn")
+        assert epochs == [1, 2, 3]
+        assert read_all(broker.bootstrap_servers, "money", isolation_level="read_committed").num_rows == 10 + 12
+        with Admin(broker.bootstrap_servers) as admin:
+            assert admin.group_offsets("g") == {TopicPartition("money", 0): CommittedOffset(3)}
+        with broker.on("Produce").error("MESSAGE_TOO_LARGE").once():
+            producer.begin_transaction()
+            with pytest.raises(BrokerError):
+                producer.send_arrow(TABLE, topic="money")
+            producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send_arrow(TABLE, topic="money")
+        producer.commit_transaction()
+        assert read_all(broker.bootstrap_servers, "money", isolation_level="read_committed").num_rows == 1022
+
+
+def test_a_transaction_with_a_lost_answer_ends_once():
+    with (
+        Broker() as broker,
+        Producer(broker.bootstrap_servers, transactional_id="t", request_timeout_ms=800) as producer,
+    ):
+        for fault in ("EndTxn", "Produce"):
+            with broker.on(fault).drop_reply().once() as rule:
+                producer.begin_transaction()
+                producer.send_arrow(TABLE.slice(0, 5), topic="money")
+                producer.commit_transaction()
+                assert rule.seen
+        assert read_all(broker.bootstrap_servers, "money", isolation_level="read_committed").num_rows == 10

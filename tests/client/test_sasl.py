@@ -68,8 +68,8 @@ def test_brokers_before_1_0_are_sent_bare_tokens(mechanism):
     with Broker(security=Security(users={"alice": "secret"}), as_version="0.10.2") as broker:
         with Producer(broker.bootstrap_servers, sasl_password="secret", **login) as producer:
             assert producer.send("orders", b"one").result().offset == 0
-        with Admin(broker.bootstrap_servers, sasl_password="wrong", **login) as admin:
-            with pytest.raises(BrokerError, match=f"refuses {mechanism}, or what it was given"):
-                admin.list_topics()
+        admin = Admin(broker.bootstrap_servers, sasl_password="wrong", **login)
+        with admin, pytest.raises(BrokerError, match=f"refuses {mechanism}, or what it was given"):
+            admin.list_topics()
         broker.journal.assert_requested("SaslHandshake", version=0)
         broker.journal.assert_not_requested("SaslAuthenticate")

@@ -25,7 +25,8 @@ from kafkaframes.spec.model import NIL_UUID
 
 PRODUCE: Final = 0
 _BY_ID: Final = 13  # Produce's first version that names topics by their ids
-_NEWEST_OF_OLD_TRANSACTIONS: Final = 11  # from 12 on a broker adds partitions to transactions by itself (KIP-890)
+_NEWEST_OF_OLD_TRANSACTIONS: Final = 11
+_ADDS_PARTITIONS: Final = 12  # the first version whose batches a broker adds to transactions by itself (KIP-890)
 _NEWEST_OF_FORMAT: Final = {0: 1, 1: 2}  # later versions carry format 2 only
 _OUT_OF_ORDER, _DUPLICATE, _UNKNOWN_PRODUCER = 45, 46, 59
 _RENUMBERED: Final = frozenset({_OUT_OF_ORDER, _UNKNOWN_PRODUCER})
@@ -79,6 +80,7 @@ class Sender:
         self.producer = Producer()
         self.record_format = 2
         self.transactional = False
+        self.broker_adds_partitions = False  # the second form of transactions (KIP-890)
         self.needs_new_epoch = False
         self.renew: Callable[[], Awaitable[None]] | None = None  # gets a new epoch and calls set_producer
         self.waiting_bytes = 0
@@ -258,9 +260,10 @@ class Sender:
         body_class = settings.message("ProduceRequest")
         body = body_class(acks=settings.required_acks, timeout_ms=settings.request_timeout_ms)
         if self.transactional:
-            most = _NEWEST_OF_OLD_TRANSACTIONS
+            most = most if self.broker_adds_partitions else _NEWEST_OF_OLD_TRANSACTIONS
             body.transactional_id = settings.transactional_id
-        at = connection.version_of(body, most=most)
+        least = _ADDS_PARTITIONS if self.transactional and self.broker_adds_partitions else 0
+        at = connection.version_of(body, most=most, least=least)
         body.topic_data = [
             body_class.TopicProduceData(
                 **({"topic_id": ids[name]} if at >= _BY_ID else {"name": name}),

@@ -1,7 +1,9 @@
 """A producer's id and its transactions: what is said to the coordinator, and when (KIP-98, KIP-360, KIP-447).
 
-The older form of the protocol is spoken: partitions are added to a transaction before their first batch. Brokers of
-4.x take it as well as their own (KIP-890), where the broker adds them.
+Two forms of the protocol: in the older one partitions and groups are added to a transaction before they are written
+to. Where the coordinator says that it has ``transaction.version`` 2 (KIP-890) the brokers add them, and every end of a
+transaction raises the epoch, so that no late batch can get into the next one. A transaction that several producers
+share is of the older form.
 """
 
 from __future__ import annotations
@@ -17,7 +19,11 @@ from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import BrokerError, NetworkError, OptionError
 from kafkaframes.messages.objects import Message
 
-_NEWEST: Final = {"AddPartitionsToTxnRequest": 3, "EndTxnRequest": 4, "TxnOffsetCommitRequest": 4}
+_NEWEST_OF_FORM: Final = {
+    1: {"AddPartitionsToTxnRequest": 3, "EndTxnRequest": 4, "TxnOffsetCommitRequest": 4},
+    2: {"EndTxnRequest": 5, "TxnOffsetCommitRequest": 5},
+}
+_FORM_OF_BROKERS: Final = "transaction.version"  # the feature that tells
 _KNOWS_EPOCHS: Final = 3  # InitProducerId's first version that takes an id and epoch and raises the epoch (KIP-360)
 _COORDINATOR_MOVED: Final = frozenset({14, 15, 16})
 _FENCED: Final = frozenset({47, 90, 53})  # INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, TRANSACTIONAL_ID_AUTHORIZATION
@@ -36,6 +42,8 @@ class Transactions:
         self.has_joined = False
         self._is_shared = False
         self._fenced: BrokerError | None = None
+        self._coordinators_form = 1
+        self._form = 1  # of the transaction that is open
         sender.renew = self.renew_epoch
 
     # ---------------------------------------------------------------------------------------------- producer ids
@@ -63,6 +71,8 @@ class Transactions:
                 body.producer_id, body.producer_epoch = known
             response = await connection.request(body, version=at)
             self._check(response.error_code, "InitProducerId")
+            if transactional_id is not None:
+                self._coordinators_form = min(max(connection.features.get(_FORM_OF_BROKERS, 1), 1), 2)
             return Producer(response.producer_id, response.producer_epoch)
 
         return await self._cluster.retried(step)
@@ -80,6 +90,7 @@ class Transactions:
         if not self._is_open:
             raise OptionError("no transaction is open")
         self._is_shared = True
+        self._take_form(1)
         return self._sender.producer
 
     def begin(self) -> None:
@@ -96,6 +107,11 @@ class Transactions:
         if self._fenced is not None:
             raise self._fenced
         self._is_open = True
+        self._take_form(self._coordinators_form)
+
+    def _take_form(self, form: int) -> None:
+        self._form = form
+        self._sender.broker_adds_partitions = form > 1
 
     async def before_batch(self, partition: TopicPartition) -> None:
         """Add a partition to the transaction before its first batch goes out; without transactions, do nothing."""
@@ -104,6 +120,9 @@ class Transactions:
         if not self._is_open:
             raise OptionError("a producer with transactional_id writes in transactions only: begin_transaction first")
         if partition in self._added:
+            return
+        if self._form > 1:
+            self._added.add(partition)
             return
         cls = self._settings.message("AddPartitionsToTxnRequest")
         producer_id, epoch = self._sender.producer
@@ -142,7 +161,7 @@ class Transactions:
         self._is_open = self._is_shared = False
         self._added.clear()
         self._groups.clear()
-        if self._sender.needs_new_epoch:
+        if self._sender.needs_new_epoch:  # the second form has raised it
             self._sender.set_producer(await self._new_producer(self._sender.producer))
 
     async def _end(self, commit: bool) -> None:
@@ -157,6 +176,8 @@ class Transactions:
         async def step() -> None:
             response = await self._ask(body)
             self._check(response.error_code, "committing the transaction" if commit else "aborting the transaction")
+            if self._form > 1:
+                self._sender.set_producer(Producer(response.producer_id, response.producer_epoch))
 
         await self._cluster.retried(step)
 
@@ -171,8 +192,9 @@ class Transactions:
         if not self._is_open:
             raise OptionError("no transaction is open")
         group_id = group if isinstance(group, str) else group.group_id
-        if group_id not in self._groups:
+        if group_id not in self._groups and self._form == 1:
             await self._add_group(group_id)
+        self._groups.add(group_id)
         await self._commit_offsets(offsets, group, group_id)
 
     async def _add_group(self, group_id: str) -> None:
@@ -189,7 +211,6 @@ class Transactions:
             self._check(response.error_code, f"adding the offsets of group {group_id} to the transaction")
 
         await self._cluster.retried(step)
-        self._groups.add(group_id)
 
     async def _commit_offsets(self, offsets: Mapping[TopicPartition, int], group: Any, group_id: str) -> None:
         cls = self._settings.message("TxnOffsetCommitRequest")
@@ -229,7 +250,7 @@ class Transactions:
         else:
             broker = await self._cluster.coordinator(coordinator_of, GROUP)
         try:
-            return await self._cluster.request(broker, body, most=_NEWEST.get(body.spec.name))
+            return await self._cluster.request(broker, body, most=_NEWEST_OF_FORM[self._form].get(body.spec.name))
         except NetworkError:
             self._forget(coordinator_of)
             raise
