@@ -44,11 +44,11 @@ Writer = Callable[[Row], bytes]
 @click.option("-g", "--group", metavar="GROUP", help="As a member of a group, which goes on where it was.")
 @click.option("--read-committed", is_flag=True, help="No record of an aborted or open transaction.")
 def command(topic: str, servers: str | None, properties: tuple[str, ...], **given: Any) -> None:
-    r"""Print the records of TOPIC.
+    """Print the records of TOPIC.
 
     \b
     kafkaframes consume orders -e
-    kafkaframes consume orders -f '%t/%p@%o %T %k: %s\n' -o -10 -e
+    kafkaframes consume orders -f '%t/%p@%o %T %k: %s\\n' -o -10 -e
     kafkaframes consume orders --format jsonl -o s@1760000000000
     """
     from kafkaframes.client import Consumer

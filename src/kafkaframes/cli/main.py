@@ -42,7 +42,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "broker": ("kafkaframes.cli.broker", "an embedded broker: in memory, on a directory, or serving a backup"),
     "produce": ("kafkaframes.cli.produce", "lines, JSON lines, Parquet or Arrow into a topic"),
     "consume": ("kafkaframes.cli.consume", "the records of a topic, in kcat's formats, as JSON lines or Arrow"),
-    "topics": ("kafkaframes.cli.topics", "list, create, describe and delete topics"),
+    "topics": ("kafkaframes.cli.topics", "list, create, describe, alter and delete topics, delete records"),
     "groups": ("kafkaframes.cli.groups", "consumer groups: what they committed, how far behind they are; reset"),
     "configs": ("kafkaframes.cli.configs", "show and change settings of topics and brokers"),
     "vectors": ("kafkaframes.cli.vectors", "bytes with what they mean, for the tests of other libraries"),

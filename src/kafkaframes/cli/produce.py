@@ -41,12 +41,13 @@ _AT_ONCE = 10_000
 @click.option("-z", "--codec", type=click.Choice(("none", "gzip", "snappy", "lz4", "zstd")), default="none")
 @click.option("--record-format", type=click.IntRange(0, 2), help="0 or 1 for old brokers and their readers.")
 def command(topic: str, file: str | None, servers: str | None, properties: tuple[str, ...], **given: Any) -> None:
-    r"""Write records into TOPIC, from FILE or standard input.
+    """Write records into TOPIC, from FILE or standard input.
 
     \b
     echo hello | kafkaframes produce greetings
     kafkaframes produce orders -K : -z zstd < orders.txt
-    kafkaframes consume orders -e --format jsonl | kafkaframes produce copy --format jsonl
+    kafkaframes consume orders -e --format jsonl > orders.jsonl
+    kafkaframes produce copy orders.jsonl --format jsonl
     kafkaframes produce orders orders.parquet --format parquet
     """
     from kafkaframes.client import Producer

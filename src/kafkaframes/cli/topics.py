@@ -1,21 +1,29 @@
-"""``kafkaframes topics``: list, create, describe and delete the topics of a cluster."""
+"""``kafkaframes topics``: list, create, describe, alter and delete the topics of a cluster, and their records."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from kafkaframes.cli.connecting import HELP, as_json_option, connecting, pairs_of, print_rows, settings_of
-from kafkaframes.cli.text import say
+from kafkaframes.cli.connecting import (
+    HELP,
+    as_json_option,
+    connecting,
+    pairs_of,
+    place_of,
+    print_rows,
+    settings_of,
+)
+from kafkaframes.cli.text import milliseconds, say
+from kafkaframes.errors import OptionError
 
-if TYPE_CHECKING:
-    pass
+_SPECIAL = {"latest": -1, "earliest": -2, "max-timestamp": -3}
 
 
 @click.group("topics", context_settings=HELP)
 def command() -> None:
-    """List, create, describe and delete topics."""
+    """List, create, describe, alter and delete topics and their records."""
 
 
 @command.command("list", context_settings=HELP)
@@ -60,16 +68,16 @@ def create_topics(names: tuple[str, ...], servers: str | None, properties: tuple
 
 
 @command.command("describe", context_settings=HELP)
-@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.argument("names", nargs=-1, metavar="[TOPIC]...")
 @connecting
 @as_json_option
 def describe_topics(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], as_json: bool) -> None:
-    """Show partitions, leaders, and first and last offsets."""
+    """Show partitions, leaders, replicas, and first and last offsets; of all topics if none are named."""
     from kafkaframes.client import EARLIEST, LATEST, Admin, TopicPartition
 
     rows = []
     with Admin(**settings_of(servers, properties)) as admin:
-        for name, topic in admin.describe_topics(names).items():
+        for name, topic in admin.describe_topics(names or admin.list_topics()).items():
             places = [TopicPartition(name, number) for number in sorted(topic.partitions)]
             first = admin.list_offsets(dict.fromkeys(places, EARLIEST))
             last = admin.list_offsets(dict.fromkeys(places, LATEST))
@@ -79,6 +87,7 @@ def describe_topics(names: tuple[str, ...], servers: str | None, properties: tup
                     "partition": place.partition,
                     "leader": topic.partitions[place.partition].leader,
                     "leader_epoch": topic.partitions[place.partition].leader_epoch,
+                    "replicas": ",".join(map(str, topic.partitions[place.partition].replicas)),
                     "isr": ",".join(map(str, topic.partitions[place.partition].isr)),
                     "log_start_offset": first[place],
                     "log_end_offset": last[place],
@@ -86,6 +95,57 @@ def describe_topics(names: tuple[str, ...], servers: str | None, properties: tup
                 for place in places
             ]
     print_rows(rows, as_json)
+
+
+@command.command("offsets", context_settings=HELP)
+@click.argument("names", nargs=-1, metavar="[TOPIC]...")
+@connecting
+@click.option("--time", "at", default="latest", show_default=True, help="earliest, max-timestamp, a date, or ms.")
+@as_json_option
+def offsets_of_topics(
+    names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], at: str, as_json: bool
+) -> None:
+    """Show offsets of partitions by time: the first record at or after it; -1 where there is none."""
+    from kafkaframes.client import Admin, TopicPartition
+
+    wanted = _SPECIAL[at] if at in _SPECIAL else milliseconds(at)
+    with Admin(**settings_of(servers, properties)) as admin:
+        topics = admin.describe_topics(names or admin.list_topics())
+        places = [TopicPartition(name, number) for name, one in topics.items() for number in sorted(one.partitions)]
+        found = admin.list_offsets(dict.fromkeys(places, wanted))
+    rows = [{"topic": one.topic, "partition": one.partition, "offset": found[one]} for one in places]
+    print_rows(rows, as_json)
+
+
+@command.command("alter", context_settings=HELP)
+@click.argument("name", metavar="TOPIC")
+@connecting
+@click.option("--partitions", type=click.IntRange(1), required=True, help="How many it has afterwards.")
+def alter_topic(name: str, servers: str | None, properties: tuple[str, ...], partitions: int) -> None:
+    """Give a topic more partitions; settings are changed with `configs set topic`."""
+    from kafkaframes.client import Admin
+
+    with Admin(**settings_of(servers, properties)) as admin:
+        admin.create_partitions({name: partitions})
+    say(f"{name} has {partitions} partitions")
+
+
+@command.command("delete-records", context_settings=HELP)
+@click.argument("offsets", nargs=-1, required=True, metavar="TOPIC:PARTITION=OFFSET...")
+@connecting
+@click.confirmation_option(prompt="Delete all records before these offsets?")
+def delete_records(offsets: tuple[str, ...], servers: str | None, properties: tuple[str, ...]) -> None:
+    """Delete the records before an offset, or all with latest."""
+    from kafkaframes.client import Admin, TopicPartition
+
+    wanted = {}
+    for place, text in pairs_of(offsets).items():
+        if not text.isdecimal() and text != "latest":
+            raise OptionError(f"{place}={text}: an offset or latest is wanted")
+        wanted[TopicPartition(*place_of(place))] = -1 if text == "latest" else int(text)
+    with Admin(**settings_of(servers, properties)) as admin:
+        for partition, start in admin.delete_records(wanted).items():
+            say(f"{partition} begins at {start}")
 
 
 @command.command("delete", context_settings=HELP)

@@ -24,6 +24,8 @@ OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 _INCREMENTAL: Final = 44
 _NOT_CONTROLLER: Final = 41
 _COORDINATOR_MOVED: Final = frozenset({14, 15, 16})
+_CONSUMER_GROUP_DESCRIBE: Final = 69
+_OF_OTHER_PROTOCOL: Final = frozenset({35, 69})  # UNSUPPORTED_VERSION, GROUP_ID_NOT_FOUND: ask as a classic group
 _BY_STATE: Final = 6  # DeleteTopics' first version that takes topic states in place of names
 
 
@@ -62,7 +64,7 @@ class ListedGroup(NamedTuple):
 
 
 class MemberDescription(NamedTuple):
-    """A member of a classic group and what it reads."""
+    """A member of a group and what it reads."""
 
     member_id: str
     group_instance_id: str | None
@@ -72,7 +74,7 @@ class MemberDescription(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A classic group: state as Kafka names it, the protocol its members agreed on, and the members."""
+    """A group: state as Kafka names it, the assignment protocol of its members, and the members."""
 
     group_id: str
     state: str
@@ -287,22 +289,25 @@ class AsyncAdmin:
         return [found[name] for name in sorted(found)]
 
     async def describe_group(self, group_id: str) -> GroupDescription:
-        """Return a classic group's state and members.
+        """Return a group's state and members, of KIP-848's protocol or of the classic one.
 
         Raises:
             BrokerError: it may not be seen, or (brokers of 4.0 and later) there is none of that name.
         """
+        connection = await self._cluster.retried(self._cluster.any_connection)
+        if _CONSUMER_GROUP_DESCRIBE in connection.ranges:
+            cls = self.settings.message("ConsumerGroupDescribeRequest")
+            answer = await self._coordinated(group_id, cls(group_ids=[group_id]), lambda one: one.groups[0].error_code)
+            (found,) = answer.groups
+            if not found.error_code:
+                return _new_group(found)
+            if found.error_code not in _OF_OTHER_PROTOCOL:
+                _raise_first([(found.error_code, found.error_message, f"group {group_id}")])
         cls = self.settings.message("DescribeGroupsRequest")
         answer = await self._coordinated(group_id, cls(groups=[group_id]), lambda one: one.groups[0].error_code)
         (found,) = answer.groups
         _raise_first([(found.error_code, found.error_message, f"group {group_id}")])
-        members = tuple(
-            MemberDescription(
-                one.member_id, one.group_instance_id, one.client_id, one.client_host, _assigned(one.member_assignment)
-            )
-            for one in found.members
-        )
-        return GroupDescription(found.group_id, found.group_state, found.protocol_type, found.protocol_data, members)
+        return _classic_group(found)
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
         """Delete groups that have no members."""
@@ -381,6 +386,34 @@ def _raise_first(results: Iterable[tuple[int, str | None, str]]) -> None:
     for number, said, what in results:
         if number:
             raise fail(number, f"{what} ({said})" if said else what)
+
+
+def _classic_group(found: Any) -> GroupDescription:
+    members = tuple(
+        MemberDescription(
+            one.member_id, one.group_instance_id, one.client_id, one.client_host, _assigned(one.member_assignment)
+        )
+        for one in found.members
+    )
+    return GroupDescription(found.group_id, found.group_state, found.protocol_type, found.protocol_data, members)
+
+
+def _new_group(found: Any) -> GroupDescription:
+    members = tuple(
+        MemberDescription(
+            one.member_id,
+            one.instance_id,
+            one.client_id,
+            one.client_host,
+            tuple(
+                TopicPartition(topic.topic_name, number)
+                for topic in one.assignment.topic_partitions
+                for number in topic.partitions
+            ),
+        )
+        for one in found.members
+    )
+    return GroupDescription(found.group_id, found.group_state, "consumer", found.assignor_name, members)
 
 
 def _assigned(data: bytes) -> tuple[TopicPartition, ...]:

@@ -312,7 +312,7 @@ class Admin:
         return self._loop.call(self._twin.list_groups())
 
     def describe_group(self, group_id: str) -> GroupDescription:
-        """Return a classic group's state and members."""
+        """Return a group's state and members."""
         return self._loop.call(self._twin.describe_group(group_id))
 
     def delete_groups(self, group_ids: Iterable[str]) -> None:
