@@ -14,6 +14,7 @@ and columns are narrowed by options instead.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterator, MutableMapping
@@ -38,6 +39,9 @@ from kafkaframes.spark.tasks import LogPartition, read_table
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+
+log = logging.getLogger("kafkaframes.spark")
 
 
 class KafkaLogDataSource(DataSource):
@@ -108,9 +112,12 @@ class KafkaLogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Find the segments and share them out."""
+        from kafkaframes.spark.hints import hint_of
         from kafkaframes.spark.resolve import plan_log
 
         plan = plan_log(self.options, cores=os.cpu_count() or 1)
+        if (hint := hint_of(self.options, plan)) is not None:
+            log.warning("%s", hint)
         return [LogPartition(work) for work in plan.works] or [LogPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
