@@ -3,6 +3,9 @@
 Thin on purpose, as ``kafka_log.py``, which says what Spark calls where: options, planning, reading and writing are
 plain Python in the files ``topic_*.py``. ``partitions`` asks the cluster when the first action needs it, so that a
 DataFrame is a snapshot of the offsets at that moment.
+
+The client is imported by the functions that need it: Spark imports this module to find ``kafka-log``, too, and half of
+what that cost a new session's first ``load()`` was the client.
 """
 
 from __future__ import annotations
@@ -22,12 +25,13 @@ from pyspark.sql.datasource import (
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
 from kafkaframes.spark.columns import Column, choose_columns, ddl
-from kafkaframes.spark.topic_options import TopicOptions, TopicWriteOptions
 from kafkaframes.spark.topic_tasks import TopicPiece, read_piece
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+    from kafkaframes.spark.topic_options import TopicOptions
 
 _OF_FILES: Final = frozenset({"file", "source", "position", "control"})  # columns that no topic has
 
@@ -49,12 +53,15 @@ class KafkaTopicDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
+        from kafkaframes.spark.topic_options import TopicOptions
+
         given = options_of(self.name(), self._options, schema)
         return KafkaTopicReader(TopicOptions.parse(given, is_stream=False), _columns_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a stream."""
         try:
+            from kafkaframes.spark.topic_options import TopicOptions
             from kafkaframes.spark.topic_stream import KafkaTopicStreamReader
         except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
             raise OptionError(f"kafka-topic as a stream needs Spark 4.2 or later ({error})") from error
@@ -67,6 +74,7 @@ class KafkaTopicDataSource(DataSource):
         Raises:
             OptionError: mode overwrite; topics are appended to.
         """
+        from kafkaframes.spark.topic_options import TopicWriteOptions
         from kafkaframes.spark.topic_writer import KafkaTopicWriter
 
         if overwrite:
@@ -76,6 +84,7 @@ class KafkaTopicDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
         """Return the writer of a stream: at least once; exactly once is ``kafkaframes.spark.write_topic``."""
         try:
+            from kafkaframes.spark.topic_options import TopicWriteOptions
             from kafkaframes.spark.topic_stream_writer import KafkaTopicStreamWriter
         except ImportError as error:  # DataSourceStreamArrowWriter is of a later Spark
             raise OptionError(f"kafka-topic as a stream's sink needs Spark 4.2 or later ({error})") from error
@@ -108,6 +117,8 @@ class KafkaTopicReader(DataSourceReader):
 
 
 def _chosen(options: Mapping[str, str]) -> tuple[Column, ...]:
+    from kafkaframes.spark.topic_options import TopicOptions
+
     parsed = TopicOptions.parse(options, is_stream=True) if _may_be_stream(options) else None
     known = parsed or TopicOptions.parse(options, is_stream=False)
     return _checked(choose_columns(known.columns, include_headers=known.include_headers))

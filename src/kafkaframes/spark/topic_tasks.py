@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from kafkaframes.spark.columns import Column
-from kafkaframes.spark.topic_options import TopicOptions
 from kafkaframes.spark.worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kafkaframes.spark.topic_options import TopicOptions
     from kafkaframes.spark.topic_planning import Range
 
 
