@@ -73,7 +73,7 @@ class JsonDecoder:
 
 def _parsed(value: bytes) -> Any:
     try:
-        return json.loads(value, parse_constant=_no_constant)
+        return _PARSE(value.decode())
     except UnicodeDecodeError as error:
         raise BadValueError(f"no UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:
@@ -84,6 +84,9 @@ def _parsed(value: bytes) -> Any:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number")
+
+
+_PARSE: Final = json.JSONDecoder(parse_constant=_no_constant).decode  # json.loads makes one for each value
 
 
 def _kind(schema: Any) -> str:
