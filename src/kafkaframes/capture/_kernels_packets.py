@@ -81,7 +81,8 @@ SRC_HIGH, SRC_LOW, DST_HIGH, DST_LOW, AT_TCP, TCP_END, TCP_WIRE_END, AT_IP = ran
 FAR = 1 << 24  # sequence numbers this far apart, after a connection's end, are another connection's
 WILD = 1 << 29  # ... and this far apart are no segment of this connection
 
-NULL, EN10MB, LOOP, SLL, SLL2 = 0, 1, 108, 113, 276
+NULL, EN10MB, LOOP, SLL, SLL2, PPP, PPP_HDLC, NFLOG = 0, 1, 108, 113, 276, 9, 50, 239
+NFLOG_PAYLOAD = 9
 RAW_LINKS = (12, 14, 101, 228, 229)
 IP4, IP6, ETHERNET, BY_NIBBLE = 0x0800, 0x86DD, 0x6558, -1
 
@@ -120,7 +121,43 @@ def _link(buf, at, end, link):
     for raw in RAW_LINKS:
         if link == raw:
             return BY_NIBBLE, at
+    if link in (PPP, PPP_HDLC):
+        return _after_ppp(buf, at, end)
+    if link == NFLOG:
+        return _after_nflog(buf, at, end)
     return -3, at
+
+
+@device
+def _after_ppp(buf, at, end):
+    """Return the ethertype in a PPP frame (RFC 1661), with or without HDLC's address and control."""
+    if at + 4 > end:
+        return -2, at
+    if _u16(buf, at) == 0xFF03:
+        at += 2
+    kind = load_u8(buf, at)
+    at += 1
+    if not kind & 1:  # a protocol number of two bytes
+        kind = kind << 8 | load_u8(buf, at)
+        at += 1
+    return (IP4, at) if kind == 0x21 else (IP6, at) if kind == 0x57 else (0, at)
+
+
+@device
+def _after_nflog(buf, at, end):
+    """Return the payload of a packet that the Linux firewall logged: one of its attributes."""
+    at += 4
+    for _ in range(64):
+        if at + 4 > end:
+            break
+        size = load_u8(buf, at) | load_u8(buf, at + 1) << 8
+        kind = (load_u8(buf, at + 2) | load_u8(buf, at + 3) << 8) & 0x7FFF
+        if kind == NFLOG_PAYLOAD:
+            return BY_NIBBLE, at + 4
+        if size < 4:
+            break
+        at += (size + 3) & ~3
+    return -2, at
 
 
 @device

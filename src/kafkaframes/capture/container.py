@@ -37,14 +37,39 @@ MOST_INTERFACES: Final = 4096
 LINK_TYPES: Final = {
     0: "BSD loopback",
     1: "Ethernet",
+    9: "PPP",
     12: "raw IP",
     14: "raw IP",
+    50: "PPP",
     101: "raw IP",
     108: "OpenBSD loopback",
     113: "Linux cooked",
     228: "IPv4",
     229: "IPv6",
+    239: "NFLOG",
     276: "Linux cooked v2",
+}
+# What others are called, for the gap that says so (tcpdump.org/linktypes.html).
+OTHER_LINK_TYPES: Final = {
+    6: "Token Ring",
+    10: "FDDI",
+    51: "PPPoE",
+    104: "Cisco HDLC",
+    105: "IEEE 802.11",
+    107: "Frame Relay",
+    119: "IEEE 802.11 with Prism's header",
+    127: "IEEE 802.11 with radiotap",
+    147: "of a user's own",
+    187: "Bluetooth HCI",
+    189: "USB of Linux",
+    192: "PPI",
+    195: "IEEE 802.15.4",
+    201: "Bluetooth HCI",
+    220: "USB of Linux",
+    249: "USBPcap",
+    252: "Wireshark's upper PDU",
+    253: "Linux netlink",
+    258: "PKTAP",
 }
 # First bytes of what is no capture of ours, and what it is.
 _OTHERS: Final = (

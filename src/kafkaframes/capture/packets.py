@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.capture import _kernels_packets as kernels
-from kafkaframes.capture.container import LINK_TYPES, Container, open_container, take_block
+from kafkaframes.capture.container import LINK_TYPES, OTHER_LINK_TYPES, Container, open_container, take_block
 from kafkaframes.capture.files import open_bytes, read_into
 from kafkaframes.capture.fragments import Defragmenter
 from kafkaframes.capture.layout import (
@@ -286,7 +286,8 @@ class PacketReader:
     def _tell_links(self, walk: _Walk) -> None:
         for link in walk.container.unsupported_links():
             names = ", ".join(dict.fromkeys(LINK_TYPES.values()))
-            reason = f"link type {link} is not read (those that are: {names})"
+            called = f" ({OTHER_LINK_TYPES[link]})" if link in OTHER_LINK_TYPES else ""
+            reason = f"link type {link}{called} is not read (those that are: {names})"
             self.problems.append(FileProblem(self.file, 0, 0, reason))
 
 

@@ -1,0 +1,163 @@
+"""Formats of files and link layers: read, or refused by name; blocks and numbers that other tools write."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+
+import pytest
+from tests.capture.conversation import CLIENT, SERVER, START, Tape, streams
+
+from kafkaframes.capture.container import LINK_TYPES, OTHER_LINK_TYPES
+from kafkaframes.capture.reader import CaptureOptions, read_capture
+from kafkaframes.errors import DecodeError
+
+ASKED, ANSWERED, KNOWN = streams()
+ETHERNET = bytes(12)
+SECONDS = START // 1_000_000_000
+
+
+def ip_packets():
+    """Return the conversation as IP packets."""
+    tape = Tape().segment(CLIENT, 0, ASKED).segment(SERVER, 0, ANSWERED)
+    data, found, at = b"".join(tape.parts), [], 0
+    while at < len(data):
+        kind, size = struct.unpack_from("<II", data, at)
+        if kind == 6:
+            (captured,) = struct.unpack_from("<I", data, at + 20)
+            found.append(data[at + 28 : at + 28 + captured])
+        at += size
+    return found
+
+
+PACKETS = ip_packets()
+
+
+def pcap(packets, link, *, order="<", magic=0xA1B2C3D4, version=(2, 4)):
+    head = struct.pack(f"{order}IHHIIII", magic, *version, 0, 0, 262144, link)
+    records = (
+        struct.pack(f"{order}IIII", SECONDS, number, len(one), len(one)) + one for number, one in enumerate(packets)
+    )
+    return head + b"".join(records)
+
+
+def block(kind, body, order="<"):
+    body += bytes(-len(body) % 4)
+    size = struct.pack(f"{order}I", 12 + len(body))
+    return struct.pack(f"{order}I", kind) + size + body + size
+
+
+def pcapng(packets, *, order="<", between=b"", simple=False):
+    section = block(0x0A0D0D0A, struct.pack(f"{order}IHHq", 0x1A2B3C4D, 1, 0, -1), order)
+    interface = block(1, struct.pack(f"{order}HHI", 101, 0, 0), order)
+    parts = [section, interface]
+    for number, one in enumerate(packets):
+        if simple:
+            parts.append(block(3, struct.pack(f"{order}I", len(one)) + one, order))
+        else:
+            head = struct.pack(f"{order}IIIII", 0, 0, number, len(one), len(one))
+            parts.append(block(6, head + one, order))
+        parts.append(between)
+    return b"".join(parts)
+
+
+def calls_of(raw, folder):
+    path = folder / "x.pcap"
+    path.write_bytes(raw)
+    found = read_capture(str(path), CaptureOptions(columns=("apiKey", "apiVersion", "correlationId")))
+    calls = [tuple(row.values()) for row in found.read_all().to_pylist()]
+    return sorted(calls, key=lambda one: one[2]), [problem.reason for problem in found.problems]
+
+
+ALL = sorted((one[:3] for one in KNOWN), key=lambda one: one[2])
+HEADS = {
+    0: b"\x02\0\0\0",
+    1: ETHERNET + b"\x08\x00",
+    9: b"\xff\x03\x00\x21",
+    12: b"",
+    14: b"",
+    50: b"\x21",
+    101: b"",
+    108: b"\0\0\0\x02",
+    113: bytes(14) + b"\x08\x00",
+    228: b"",
+    239: b"\x02\0\0\0" + b"\x08\0\x01\0\x08\0\x03\0" + b"\x05\0\x0a\0\0\0\0\0" + b"\xff\x07\x09\0",
+    276: b"\x08\x00" + bytes(18),
+}
+
+
+@pytest.mark.parametrize("link", HEADS)
+def test_link_layers(link, tmp_path):
+    assert calls_of(pcap([HEADS[link] + one for one in PACKETS], link), tmp_path) == (ALL, [])
+
+
+def test_every_link_layer_that_is_said_to_be_read_is_tried_here():
+    assert HEADS.keys() | {229} == LINK_TYPES.keys()  # 229: IPv6 alone, as 228
+
+
+@pytest.mark.parametrize("link", [*OTHER_LINK_TYPES, 7777])
+def test_other_link_layers_are_refused_by_name(link, tmp_path):
+    calls, (reason,) = calls_of(pcap(PACKETS, link), tmp_path)
+    assert calls == []
+    assert f"link type {link}" in reason
+    assert OTHER_LINK_TYPES.get(link, "") in reason
+
+
+@pytest.mark.parametrize("cut", range(0, 60, 7))
+@pytest.mark.parametrize("link", HEADS)
+def test_packets_of_a_few_bytes(link, cut, tmp_path):
+    whole = [HEADS[link] + one for one in PACKETS]
+    calls, _ = calls_of(pcap([one[:cut] for one in whole] + whole, link), tmp_path)
+    assert calls == ALL
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("magic", [0xA1B2C3D4, 0xA1B23C4D])
+def test_byte_orders_and_resolutions_of_pcap(order, magic, tmp_path):
+    assert calls_of(pcap(PACKETS, 101, order=order, magic=magic), tmp_path) == (ALL, [])
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("simple", [False, True])
+def test_pcapng_with_the_blocks_that_other_tools_write(order, simple, tmp_path):
+    """Name resolution, statistics, journal, secrets of decryption, blocks of others, and some that nobody knows."""
+    names = block(4, struct.pack(f"{order}HH", 1, 8) + b"\x0a\0\0\x01a.b\0" + bytes(4), order)
+    statistics = block(5, struct.pack(f"{order}III", 0, 0, 0), order)
+    secrets = block(10, struct.pack(f"{order}II", 0x544C534B, 4) + b"none", order)
+    others = [block(kind, b"what they like", order) for kind in (9, 0xBAD, 0x40000BAD, 0x80000001, 0x204)]
+    between = b"".join([names, statistics, secrets, *others])
+    raw = pcapng(PACKETS, order=order, between=between, simple=simple)
+    assert calls_of(raw, tmp_path) == (ALL, [])
+    again = pcapng(PACKETS, order=">" if order == "<" else "<")  # a second section, in the other byte order
+    assert calls_of(raw + again, tmp_path)[0] == ALL
+
+
+def test_a_file_whose_last_packet_is_cut(tmp_path):
+    calls, (reason,) = calls_of(pcap([*PACKETS, PACKETS[-1]], 101)[:-9], tmp_path)
+    assert calls == ALL
+    assert "inside a packet" in reason
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (pcap(PACKETS, 101, magic=0xA1B2CD34), "Kuznetzov"),
+        (pcap(PACKETS, 101, version=(543, 0)), "pcap version 543.0"),
+        (b"snoop\0\0\0" + bytes(40), "snoop"),
+        (b"TRSNIFF data    \x1a" + bytes(40), "Sniffer"),
+        (b"GMBU" + bytes(40), "Network Monitor"),
+        (b"RTSS" + bytes(40), "Network Monitor"),
+        (b"PK\x03\x04" + bytes(40), "zip"),
+        (b"\xfd7zXZ\0" + bytes(40), "xz"),
+        (b"BZh9" + bytes(40), "bzip2"),
+        (b"<?xml version" + bytes(40), "neither pcap nor pcapng"),
+        (b"\x0a\x0d\x0d\x0a" + bytes(40), "byte order"),
+        (b"", "0 bytes"),
+        (bytes(3), "3 bytes"),
+        (gzip.compress(b"GMBU" + bytes(40)), "Network Monitor"),
+    ],
+)
+def test_what_is_not_read_is_refused_by_name(raw, words, tmp_path):
+    with pytest.raises(DecodeError, match=words) as caught:
+        calls_of(raw, tmp_path)
+    assert "x.pcap" in str(caught.value)
