@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from kafkaframes.capture.columns import CALLS
 from kafkaframes.capture.packets import PacketReader
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.streams import Streams
@@ -28,6 +29,8 @@ RESULTS = Path(__file__).parent / "results" / "captures.md"
 DATA = Path(__file__).parent.parent / "tests" / "data" / "captures"
 SEGMENT = 1448
 CONNECTIONS = 8
+ALL = tuple(column.name for column in CALLS if column.default)
+NO_JSON = tuple(name for name in ALL if name not in ("requestHeader", "request", "responseHeader", "response"))
 PLAIN = ("requestTime", "latencyMs", "clientId", "apiName", "apiVersion", "correlationId", "requestSizeBytes")
 START_NS = 1_700_000_000_000_000_000
 
@@ -113,7 +116,8 @@ def measured(path: Path) -> list[tuple[str, float, str]]:
         ("packet headers, file read included", lambda: sum(len(one.rows) for one in PacketReader([name]))),
         ("reassembly, framing, pairing", lambda: sum(len(one.calls) for one in Streams(PacketReader([name])))),
         ("calls, 7 columns", lambda: _rows(name, PLAIN)),
-        ("and errors, records", lambda: _rows(name, (*PLAIN, "errors", "records"))),
+        ("calls, all columns but JSON", lambda: _rows(name, NO_JSON)),
+        ("calls, all columns", lambda: _rows(name, ALL)),
         (
             "analyze kip-636",
             lambda: sum(cost.responses for group, cost in measure_kip_636(Task((name,))) if group[3] != "raised"),
