@@ -17,7 +17,7 @@ from kafkaframes.records.codecs import Codec
 from kafkaframes.records.decode import decode
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
-from kafkaframes.records.layout import CODEC_MASK, CODECS, CONTROL
+from kafkaframes.records.layout import CODECS
 from kafkaframes.records.layout import LOG_APPEND_TIME as APPEND_BIT
 from kafkaframes.records.rebuild import rows_of_index
 from kafkaframes.records.scan import Batches, as_array, scan_all
@@ -50,8 +50,8 @@ def convert_down(records: bytes | bytearray | memoryview, magic: int, *, first_o
 
 
 def _check_codec(batch: Batches, magic: int) -> None:
-    number = int(batch.column("attributes")[0]) & CODEC_MASK
-    control = int(batch.column("magic")[0]) >= 2 and bool(int(batch.column("attributes")[0]) & CONTROL)
+    number = int(batch.codecs[0])
+    control = bool(batch.is_control[0])
     if control and magic < 2:
         return
     if number >= len(CODECS):
@@ -61,7 +61,7 @@ def _check_codec(batch: Batches, magic: int) -> None:
 
 
 def _convert(decoded: Decoded, magic: int, first_offset: int, lost: dict[str, int]) -> tuple[bytes, int]:
-    codec = Codec(int(decoded.batches.column("attributes")[0]) & CODEC_MASK)
+    codec = Codec(int(decoded.batches.codecs[0]))
     if codec is Codec.NONE and decoded.unreadable(0) and int(decoded.batches.column("base_offset")[0]) < first_offset:
         return b"", 0
     refused = refused_for_damage(decoded, 0)

@@ -44,9 +44,7 @@ _AT_EPOCH = BATCH_V2.place_of("leader_epoch")
 
 def set_offsets(out: bytearray, batches: Batches, last_offsets: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
     """Write the offset field of each batch so that its last record gets ``last_offsets``."""
-    deltas = np.where(
-        batches.column("magic") >= 2, batches.column("last_offset") - batches.column("base_offset"), 0
-    ).astype(np.int64)
+    deltas = np.where(batches.is_v2, batches.column("last_offset") - batches.column("base_offset"), 0).astype(np.int64)
     values = (last_offsets - deltas).astype(">i8").view(np.uint8).reshape(-1, 8)
     target = np.frombuffer(out, np.uint8)
     places = batches.column("position")[:, None] + np.arange(8)

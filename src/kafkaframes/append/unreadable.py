@@ -12,7 +12,7 @@ from kafkaframes.append.refusal import of_problem
 from kafkaframes.errors import AppendRefusedError
 from kafkaframes.records.batch import message_crc_fits
 from kafkaframes.records.decoded import Decoded
-from kafkaframes.records.layout import CODEC_MASK, MESSAGE_V0, MESSAGE_V1, OVERHEAD_BYTES
+from kafkaframes.records.layout import MESSAGE_V0, MESSAGE_V1, OVERHEAD_BYTES
 
 BEYOND, TOO_LONG = "IndexOutOfBoundsException", "IllegalArgumentException"
 _MAGIC = MESSAGE_V0.place_of("magic") - OVERHEAD_BYTES
@@ -71,7 +71,7 @@ def unreadable_of(decoded: Decoded, batch: int) -> Unreadable | None:
     if not decoded.unreadable(batch):
         return None
     batches, buf, at = decoded.batches, decoded.sections.buf, int(decoded.index.wheres[batch])
-    in_set = bool(int(batches.column("attributes")[batch]) & CODEC_MASK)
+    in_set = bool(batches.is_wrapper[batch])
     if in_set:
         size = int.from_bytes(buf[at + 8 : at + OVERHEAD_BYTES].tobytes(), "big")
         at += OVERHEAD_BYTES

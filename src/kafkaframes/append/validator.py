@@ -38,7 +38,7 @@ from kafkaframes.records.codecs import Codec
 from kafkaframes.records.decode import decode
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
-from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
+from kafkaframes.records.layout import TRANSACTIONAL
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.rebuild import rows_of_index, with_names_as_text
 from kafkaframes.records.scan import Batches, as_array, scan_all
@@ -134,7 +134,7 @@ def _counts(decoded: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 def _largest_per_batch(decoded: Decoded) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     largest = np.full(len(decoded.batches), NO_TIMESTAMP, np.int64)
     np.maximum.at(largest, decoded.owners, decoded.index.timestamps)
-    old = decoded.batches.column("magic") < 2
+    old = ~decoded.batches.is_v2
     largest[old] = np.maximum(decoded.batches.column("max_timestamp")[old], NO_TIMESTAMP)
     return largest
 
@@ -187,7 +187,7 @@ def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appende
     settings = append.settings
     _first_batch_alone(append, source)
     in_place = source is target and append.magic == settings.record_format and settings.record_format >= 1
-    is_control = append.magic >= 2 and bool(int(append.batches.column("attributes")[0]) & CONTROL)
+    is_control = bool(append.batches.is_control[0])
     in_place = in_place or (source is Codec.NONE and is_control)
     lenient = in_place and append.magic >= 2 and source is not Codec.NONE
     decoded = decode(append.data, append.batches, lenient=lenient)
@@ -260,7 +260,7 @@ def _check_target(append: _Append, target: Codec) -> None:
     """Refuse what Kafka's builder of a batch refuses (``MemoryRecordsBuilder``)."""
     settings, batches = append.settings, append.batches
     if settings.record_format < 2:
-        if int(batches.column("attributes")[0]) & TRANSACTIONAL and append.magic >= 2:
+        if batches.is_transactional[0]:
             raise AppendRefusedError("IllegalArgumentException", "transactional records need format 2")
         if target is Codec.ZSTD:
             raise AppendRefusedError("IllegalArgumentException", "zstd needs format 2")

@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -245,7 +245,7 @@ class PartitionWriter:
         if batches.end.position != size_bytes:
             reason = f"{size_bytes} bytes are no whole batches: {batches.end.reason}"
             raise LogDirError(reason, position=batches.end.position, file=str(self._directory))
-        firsts, lasts = _first_offsets(batches), batches.column("last_offset")
+        firsts, lasts = batches.column("base_offset"), batches.column("last_offset")
         ends = np.concatenate(([self._least_offset], lasts[:-1] + 1))[: len(lasts)]
         wrong = np.flatnonzero((firsts < ends) | (lasts < firsts))
         if len(wrong):
@@ -296,11 +296,6 @@ class PartitionWriter:
     def _write(self, name: str, raw: bytes, *, mtime_ms: int | None = None) -> None:
         with atomic.new_file(self._directory / name, mtime_ms=mtime_ms) as out:
             out.write(raw)
-
-
-def _first_offsets(batches: Batches) -> Any:
-    """Return the lowest offset that each batch names; formats 0 and 1 name their last one."""
-    return np.where(batches.column("magic") < 2, batches.column("last_offset"), batches.column("base_offset"))
 
 
 class _OpenSegment:

@@ -23,7 +23,7 @@ from kafkaframes.errors import CorruptRecordError
 from kafkaframes.mirror.mapping import Runs
 from kafkaframes.records.build import build_records
 from kafkaframes.records.codecs import Codec
-from kafkaframes.records.layout import BATCH_V2, CODEC_MASK, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from kafkaframes.records.layout import BATCH_V2, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from kafkaframes.records.scan import Batches, as_array, check_crcs, scan_all
 from kafkaframes.wire.checksum import crc32c
 
@@ -169,7 +169,7 @@ def cleared(batch: bytes) -> bytes:
 def _rebuild(made: Renumbered, fetched: Fetched, where: tuple[int, int], start: int, batch_bytes: int) -> None:
     """Open batches and write their records anew, as consumers see them."""
     part = Fetched(fetched.partition, start, fetched.data[where[0] : where[1]])
-    codec = int(part.batches.column("attributes")[0]) & CODEC_MASK
+    codec = int(part.batches.codecs[0])
     for columns in part.read(_COLUMNS):
         if not columns.num_rows:
             continue

@@ -207,5 +207,5 @@ def timestamp_types(magics: Ints, attributes: Ints) -> npt.NDArray[np.int32]:
 
 def has_whole_header(batches: Batches) -> npt.NDArray[np.bool_]:
     """Tell for each batch whether it is as long as its format's header."""
-    found: npt.NDArray[np.bool_] = (batches.column("magic") < 2) | (batches.column("size") >= BATCH_V2.size)
+    found: Flags = ~batches.is_v2 | (batches.column("size") >= BATCH_V2.size)
     return found

@@ -101,7 +101,7 @@ class Renumbering:
 
     def _chosen(self, batches: Batches) -> Batches:
         """Return the batches that hold wanted offsets, as far as their headers say; only the last may hold others."""
-        first, last = first_offsets(batches), batches.column("last_offset")
+        first, last = batches.column("base_offset"), batches.column("last_offset")
         wanted = np.full(len(batches), not self.waits_for_time and not self.is_done)
         wanted &= last >= self.first_offset
         beyond = np.flatnonzero(last >= self.end_offset)
@@ -123,7 +123,7 @@ class Renumbering:
             if one is None:
                 yield self._copied(data, _part(batches, start, stop), None)
             elif one.stop > one.start:
-                yield self._built(batches, start, one, base_offset=int(first_offsets(batches)[start]))
+                yield self._built(batches, start, one, base_offset=int(batches.column("base_offset")[start]))
 
     # ------------------------------------------------------------------------------------------- reassigned offsets
 
@@ -144,9 +144,9 @@ class Renumbering:
         return odd
 
     def _moved_run(self, data: Bytes, batches: Batches) -> bytes:
-        counts = np.where(batches.column("magic") < 2, 1, batches.column("count"))
+        counts = np.where(batches.is_v2, batches.column("count"), 1)
         lasts = self.next_offset + np.cumsum(counts) - 1
-        self._translation.feed(first_offsets(batches), batches.column("last_offset"), lasts - counts + 1)
+        self._translation.feed(batches.column("base_offset"), batches.column("last_offset"), lasts - counts + 1)
         self.next_offset = int(lasts[-1]) + 1
         return self._copied(data, batches, lasts)
 
@@ -176,7 +176,7 @@ class Renumbering:
         if last_offsets is not None:
             patch.set_offsets(out, local, last_offsets)
         if leader_epoch is not None:
-            new = local.column("magic") >= 2
+            new = local.is_v2
             patch.set_leader_epoch(out, Batches(table[:, new], batches.end), leader_epoch)
         return bytes(out)
 
@@ -277,12 +277,6 @@ def _each_opened(decoded: Decoded, index: Index, bad: Collection[int]) -> Iterat
     for at, (end, count) in enumerate(zip(np.cumsum(index.rows).tolist(), index.rows.tolist(), strict=True)):
         is_whole = count == int(decoded.index.rows[at])
         yield None if at in bad else Opened(rows, index.offsets[end - count : end], end - count, end, is_whole)
-
-
-def first_offsets(batches: Batches) -> Ints:
-    """Return the lowest offset that each header names; a message set of formats 0 and 1 names its last one."""
-    found: Ints = np.where(batches.column("magic") < 2, batches.column("last_offset"), batches.column("base_offset"))
-    return found
 
 
 def _part(batches: Batches, start: int, stop: int) -> Batches:
