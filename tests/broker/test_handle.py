@@ -17,7 +17,7 @@ import pytest
 
 import kafkaframes
 from kafkaframes.broker import Broker, Clock
-from kafkaframes.broker.properties import listener_of, read_properties
+from kafkaframes.broker.properties import read_properties
 from kafkaframes.connection import ClientConnection
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.messages import message
@@ -270,13 +270,6 @@ def test_the_request_log_is_kafkas():
     assert line["response"]["responses"][0]["partitionResponses"][0]["errorCode"] == 0
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}", stamp)
     assert words
-
-
-def test_listeners_of_server_properties():
-    assert listener_of("PLAINTEXT://127.0.0.1:9093") == ("127.0.0.1", 9093, "PLAINTEXT")
-    for wrong in ("TLS://:9093", "PLAINTEXT://a:1,SSL://b:2", "9092", "PLAINTEXT://a:99999"):
-        with pytest.raises(OptionError, match="one PROTOCOL"):
-            listener_of(wrong)
 
 
 def test_the_first_node_has_the_number_of_the_settings():

@@ -24,6 +24,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.broker.access import EverybodyMay
 from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.errors import CODE
+from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, Acl, AclAccess
 from kafkaframes.broker.security.given import security_of
@@ -400,8 +401,8 @@ def test_the_command_takes_sasl_and_tls(certificates, tmp_path, by_file):
     [
         ({}, {"users": ["alice"]}, "NAME=PASSWORD"),
         ({}, {"key": "k.pem"}, "needs a certificate"),
-        ({}, {"protocol": "SSL"}, "makes it PLAINTEXT"),
-        ({}, {"protocol": "PLAINTEXT", "users": ["a=b"]}, "makes it SASL_PLAINTEXT"),
+        ({}, {"listeners": [ListenerOptions(protocol="SSL")]}, "needs a certificate"),
+        ({}, {"listeners": [ListenerOptions()], "users": ["a=b"]}, "the listeners are PLAINTEXT"),
         ({"ssl.keystore.location": "k.jks"}, {}, "ssl.keystore.type=PEM"),
         ({"ssl.client.auth": "required"}, {}, "with a truststore"),
         ({"sasl.enabled.mechanisms": "GSSAPI"}, {}, "no SASL mechanism GSSAPI"),

@@ -20,6 +20,7 @@ from kafkaframes.broker.dispatch import Dispatcher, Hook
 from kafkaframes.broker.faults import Faults, Rule
 from kafkaframes.broker.inspection import TopicInfo, records, report, topics
 from kafkaframes.broker.journal import Journal
+from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.maintenance import Maintenance
 from kafkaframes.broker.metrics import prometheus_text
 from kafkaframes.broker.metrics_server import serve_metrics
@@ -51,6 +52,8 @@ class Broker:
     Args:
         host: the address to listen on; this machine only by default.
         port: the port; 0 for a free one, see ``port``.
+        listeners: several ways in, each with its address, what clients are told, and its security, instead of ``host``
+            and ``port``; the first one is ``port`` and ``bootstrap_servers``.
         data_dir: a Kafka log directory of its own; None keeps everything in memory.
         durability: ``memory``, ``log`` (written before the ack: survives ``kill -9``; the default with a
             ``data_dir``) or ``fsync`` (on the disk before the ack).
@@ -73,6 +76,7 @@ class Broker:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        listeners: Sequence[ListenerOptions] = (),
         data_dir: str | PathLike[str] | None = None,
         serve: str | PathLike[str] | None = None,
         adopt: bool = False,
@@ -91,8 +95,8 @@ class Broker:
             raise OptionError(f"nodes is at least 1, not {nodes}")
         if specs is not None and as_version is not None:
             raise OptionError("as_version serves exactly what a release does: no specs beside it")
-        self.host = host
-        self._wanted_port = port
+        self.host = listeners[0].host if listeners else host
+        self._wanted_port = listeners[0].port if listeners else port
         self._data_dir = None if data_dir is None else fspath(data_dir)
         self._serve = None if serve is None else fspath(serve)
         self._adopt = adopt
@@ -104,6 +108,7 @@ class Broker:
         self._journal = Journal(lambda: self._clock.now_ms) if journal else None
         self._snapshot: Snapshot | None = None
         self._security = security or Security()
+        self._listeners = self._checked(listeners)
         self._wanted_metrics_port = metrics_port
         self._metrics: asyncio.Server | None = None
         self._request_log = None if request_log is None else RequestLog(request_log, lambda: self._clock.now_ms)
@@ -116,6 +121,7 @@ class Broker:
         self._thread: threading.Thread | None = None
         self._state: BrokerState | None = None
         self._server: Server | None = None
+        self._bound: dict[tuple[int, str], int] = {}
         self._cleaning: Cleaning | None = None
         self._apart: asyncio.Task[None] | None = None
 
@@ -268,21 +274,35 @@ class Broker:
         if self._wanted_metrics_port is not None:
             self._metrics = await serve_metrics(self.host, self._wanted_metrics_port, self._metrics_text)
 
+    def _checked(self, given: Sequence[ListenerOptions]) -> tuple[ListenerOptions, ...]:
+        """Return the listeners; by default one, secured as ``security`` says.
+
+        Raises:
+            OptionError: two of a name, or one that needs TLS without a certificate.
+        """
+        if len({one.name for one in given}) < len(given):
+            raise OptionError("each listener has a name of its own")
+        if any(one.needs_tls for one in given) and self._security.tls is None:
+            raise OptionError("a listener of SSL needs security with a certificate")
+        return tuple(given) or (ListenerOptions(protocol=self._security.listener_name, host=self.host),)
+
     async def _listen_as(self, node: Node) -> None:
-        """Open the port of a node: the one that it had, or the one that is wanted."""
+        """Open the ports of a node: those that it had, or those that are wanted."""
         assert self._server is not None
-        wanted = self._wanted_port + node.node_id - min(self._nodes.by_id) if self._wanted_port else 0
-        known = node.endpoints.get(self._security.listener_name)
-        listener = Listener(
-            name=self._security.listener_name,
-            host=self.host,
-            port=known.port if known is not None and not node.is_up else wanted,
-            node_id=node.node_id,
-            tls=self._security.tls,
-            needs_sasl=self._security.needs_sasl,
-        )
-        port = await self._server.listen(listener)
-        node.endpoints[listener.name] = Endpoint(_told(self.host), port)
+        behind = node.node_id - min(self._nodes.by_id)
+        for place, options in enumerate(self._listeners):
+            wanted = options.port if place else self._wanted_port
+            bound = self._bound.get((node.node_id, options.name), 0) if not node.is_up else 0
+            listener = Listener(
+                name=options.name,
+                host=options.host,
+                port=bound or (wanted + behind if wanted else 0),
+                node_id=node.node_id,
+                tls=self._security.tls if options.needs_tls else None,
+                needs_sasl=options.needs_sasl,
+            )
+            port = self._bound[node.node_id, options.name] = await self._server.listen(listener)
+            node.endpoints[options.name] = Endpoint(*options.told(port))
 
     def _metrics_text(self) -> str:
         return "" if self._state is None else prometheus_text(self._state, len(self.connections()))
@@ -302,6 +322,7 @@ class Broker:
         if self._server is None or self._state is None:
             return
         await self._server.close()
+        await self._stop_cleaning()
         state, self._state, self._server = self._state, None, None
         if state.logs.disk.failure is None:
             state.logs.close(now_ms=self._clock.now_ms)
@@ -351,9 +372,8 @@ class Broker:
 
     @property
     def port(self) -> int:
-        """The port of the first node."""
-        endpoints = next(iter(self._nodes.by_id.values())).endpoints
-        return next(iter(endpoints.values())).port if endpoints else self._wanted_port
+        """The port of the first node, on its first listener."""
+        return self._bound.get((min(self._nodes.by_id), self._listeners[0].name), self._wanted_port)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -598,8 +618,3 @@ class BrokerClock:
     def advance(self, seconds: float) -> None:
         """Move the broker's time forward; what becomes due happens before this returns."""
         self._broker.call(lambda state: self._clock.advance(seconds))
-
-
-def _told(host: str) -> str:
-    """Return the address that clients are told: a wildcard is no address."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from kafkaframes.broker.listeners import KEYS as LISTENER_KEYS
 from kafkaframes.broker.security.given import KEYS
 from kafkaframes.broker.settings import DEFAULTS, TOPIC_KEYS
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.files.checkpoints import read_meta_properties
 
 # Keys that are understood beside those of settings.py.
-_OTHERS = frozenset({"listeners", "log.dir", "log.dirs", "broker.id", "authorizer.class.name"}) | KEYS
+_OTHERS = frozenset({"log.dir", "log.dirs", "broker.id", "authorizer.class.name"}) | LISTENER_KEYS | KEYS
 _KNOWN = frozenset(DEFAULTS) | frozenset(key for key, _ in TOPIC_KEYS.values() if key) | _OTHERS
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_]+)://(?P<host>[^:/,]*|\[[0-9a-fA-F:]+\]):(?P<port>[0-9]{1,5})")
 # Kafka's shorter or older names for times -> the key in milliseconds, and how many of them one is.
 _TIMES = {
     "log.retention.hours": ("log.retention.ms", 3_600_000),
@@ -62,30 +60,6 @@ def read_properties(text: bytes, *, file: str) -> Properties:
 def is_known(key: str) -> bool:
     """Return whether a key of ``server.properties`` has a meaning here."""
     return key in _KNOWN
-
-
-class GivenListener(NamedTuple):
-    """A listener of ``listeners``."""
-
-    host: str
-    port: int
-    protocol: str
-
-
-def listener_of(text: str) -> GivenListener:
-    """Return host, port and protocol of ``listeners``: one, named by its protocol.
-
-    >>> listener_of("PLAINTEXT://:9092")
-    GivenListener(host='0.0.0.0', port=9092, protocol='PLAINTEXT')
-
-    Raises:
-        OptionError: another protocol, more than one, or no listener at all.
-    """
-    match = _LISTENER.fullmatch(text.strip())
-    if match is None or match["name"] not in _PROTOCOLS or int(match["port"]) > 65535:
-        reason = f"one PROTOCOL://HOST:PORT is understood, of {', '.join(_PROTOCOLS)}"
-        raise OptionError(f"listeners={text}: {reason}")
-    return GivenListener(match["host"].strip("[]") or "0.0.0.0", int(match["port"]), match["name"])
 
 
 def _add_time(known: dict[str, str], key: str, value: str, *, given: Iterable[str]) -> None:

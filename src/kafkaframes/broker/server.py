@@ -38,7 +38,6 @@ class Listener:
 
     Attributes:
         name: as in ``listeners``: ``PLAINTEXT``, ``EXTERNAL`` ...
-        advertised: host and port that clients are told; what is bound by default.
         tls: for SSL and SASL_SSL.
         needs_sasl: a connection authenticates before anything else.
     """
@@ -47,7 +46,6 @@ class Listener:
     host: str = "127.0.0.1"
     port: int = 0
     node_id: int = 1
-    advertised: tuple[str, int] | None = None
     tls: ssl.SSLContext | None = None
     needs_sasl: bool = False
 

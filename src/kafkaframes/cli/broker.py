@@ -75,7 +75,7 @@ def command(
     import asyncio
 
     from kafkaframes.broker import Broker
-    from kafkaframes.broker.properties import listener_of
+    from kafkaframes.broker.listeners import listeners_of
     from kafkaframes.broker.security.given import security_of
 
     address = None if control is None else _address(control, "--control")
@@ -83,10 +83,8 @@ def command(
     directory = known.pop("log.dirs", known.pop("log.dir", ""))
     if directory and not given["data_dir"] and not given["serve"]:
         given["data_dir"] = directory.partition(",")[0]
-    protocol = None
-    if "listeners" in known:
-        given["host"], given["port"], protocol = listener_of(known.pop("listeners"))
-    given["security"] = security_of(known, protocol=protocol, users=users, certificate=certificate, key=key)
+    given["listeners"] = listeners = listeners_of(known)
+    given["security"] = security_of(known, listeners=listeners, users=users, certificate=certificate, key=key)
     with ExitStack() as stack:
         write = None
         if request_log is not None:
@@ -166,7 +164,7 @@ def _tell(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) -> No
     """Say where it listens, how durable it is, and how to stop it."""
     click.echo(f"listening on {broker.bootstrap_servers}", err=True)
     if broker.metrics_port is not None:
-        click.echo(f"  metrics on http://{given['host']}:{broker.metrics_port}/metrics", err=True)
+        click.echo(f"  metrics on http://{broker.host}:{broker.metrics_port}/metrics", err=True)
     if "schema_registry" in given:
         click.echo(f"  schema registry on {given['schema_registry']}", err=True)
     for line in _banner(broker, given, unknown):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, MutableMapping, Sequence
 
+from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.security.mechanisms import MECHANISMS
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.tls import server_context
@@ -25,7 +26,7 @@ KEYS = frozenset(
 def security_of(
     known: MutableMapping[str, str],
     *,
-    protocol: str | None = None,
+    listeners: Sequence[ListenerOptions] = (),
     users: Iterable[str] = (),
     certificate: str | None = None,
     key: str | None = None,
@@ -35,12 +36,12 @@ def security_of(
 
     Args:
         known: settings of ``server.properties``.
-        protocol: of the listener (``SASL_SSL``), where ``listeners`` names it.
+        listeners: those that ``server.properties`` names.
         users: ``NAME=PASSWORD``, for SASL.
         certificate, key, authorities: PEM files, as for ``server_context``.
 
     Raises:
-        OptionError: a user without a password, a store that is no PEM file, or what the protocol does not fit.
+        OptionError: a user without a password, a store that is no PEM file, or what a listener does not fit.
     """
     given = {name: known.pop(name) for name in KEYS & known.keys()}
     for store in ("keystore", "truststore"):
@@ -59,12 +60,27 @@ def security_of(
     made = Security(
         users=dict(map(_user, users)),
         mechanisms=tuple(name.strip() for name in mechanisms.split(",") if name.strip()),
-        needs_sasl=protocol is not None and protocol.startswith("SASL_"),
+        needs_sasl=any(one.needs_sasl for one in listeners),
         tls=tls or None,
     )
-    if protocol not in (None, made.listener_name):
-        raise OptionError(f"a listener of {protocol}, but what is given makes it {made.listener_name}")
+    if listeners:
+        _check(made, listeners)
     return made
+
+
+def _check(made: Security, listeners: Sequence[ListenerOptions]) -> None:
+    """Refuse what no listener uses: it would be taken for protection.
+
+    Raises:
+        OptionError: says so.
+    """
+    named = ", ".join(one.protocol for one in listeners)
+    if made.tls is None and any(one.needs_tls for one in listeners):
+        raise OptionError(f"a listener of SSL needs a certificate; the listeners are {named}")
+    if made.tls is not None and not any(one.needs_tls for one in listeners):
+        raise OptionError(f"a certificate, but the listeners are {named}")
+    if made.users and not any(one.needs_sasl for one in listeners):
+        raise OptionError(f"users for SASL, but the listeners are {named}")
 
 
 def _user(text: str) -> tuple[str, str]:

@@ -1,0 +1,131 @@
+"""A broker's listeners: where each is bound, what clients are told, how it is secured.
+
+Each client is told the addresses of the listener by which it came. The texts are those of ``server.properties``:
+``listeners``, ``advertised.listeners`` and ``listener.security.protocol.map`` (KIP-103).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import MutableMapping
+from dataclasses import dataclass, replace
+
+from kafkaframes.errors import OptionError
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+KEYS = frozenset(
+    {"listeners", "advertised.listeners", "listener.security.protocol.map", "controller.listener.names"}
+    | {"inter.broker.listener.name"}
+)
+_ENTRY = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)://(?P<host>[^:/,\[\]]*|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
+_LARGEST_PORT = 65535
+WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerOptions:
+    """One listener of a broker.
+
+    Attributes:
+        name: what it is called (``INTERNAL``); by default its protocol.
+        protocol: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``.
+        host, port: where it is bound; port 0 for a free one. Further virtual nodes take the ports behind it.
+        advertised: host and port that clients are told; port 0 for the one that is bound. By default where it is bound.
+    """
+
+    name: str = ""
+    protocol: str = "PLAINTEXT"
+    host: str = "127.0.0.1"
+    port: int = 0
+    advertised: tuple[str, int] | None = None
+
+    def __post_init__(self) -> None:
+        """Name it by its protocol, unless it has a name.
+
+        Raises:
+            OptionError: a protocol that there is not, a port that is none, or a wildcard that clients would be told.
+        """
+        if self.protocol not in PROTOCOLS:
+            raise OptionError(f"a listener's protocol is {', '.join(PROTOCOLS)}, not {self.protocol!r}")
+        ports = (self.port, *(() if self.advertised is None else self.advertised[1:]))
+        if any(not 0 <= port <= _LARGEST_PORT for port in ports):
+            raise OptionError(f"a port is 0 to {_LARGEST_PORT}, not {max(ports)}")
+        if self.advertised is not None and self.advertised[0] in WILDCARDS:
+            raise OptionError(f"clients cannot be told the address {self.advertised[0]!r}: it names no machine")
+        object.__setattr__(self, "name", self.name or self.protocol)
+
+    @property
+    def needs_sasl(self) -> bool:
+        """Whether clients authenticate by SASL."""
+        return self.protocol.startswith("SASL_")
+
+    @property
+    def needs_tls(self) -> bool:
+        """Whether it speaks TLS."""
+        return self.protocol.endswith("SSL")
+
+    def told(self, port: int) -> tuple[str, int]:
+        """Return host and port that clients are told, of a socket that is bound to ``port``."""
+        if self.advertised is None:
+            return WILDCARDS.get(self.host, self.host), port
+        host, wanted = self.advertised
+        return host, wanted + port - self.port if wanted and self.port else wanted or port
+
+
+def listeners_of(settings: MutableMapping[str, str]) -> tuple[ListenerOptions, ...]:
+    """Return the listeners that settings ask for, but for a controller's; none where nothing is said of them.
+
+    The keys are taken out of ``settings``.
+
+    >>> [one] = listeners_of({"listeners": "PLAINTEXT://:9092", "advertised.listeners": "PLAINTEXT://kafka:29092"})
+    >>> one.name, one.host, one.port, one.advertised
+    ('PLAINTEXT', '0.0.0.0', 9092, ('kafka', 29092))
+
+    Raises:
+        OptionError: what is given contradicts itself, or is no listener.
+    """
+    given = {key: settings.pop(key) for key in KEYS & settings.keys()}
+    of_controllers = {name.strip() for name in given.get("controller.listener.names", "").split(",")}
+    protocols = _protocols(given.get("listener.security.protocol.map", ""))
+    found: dict[str, ListenerOptions] = {}
+    for name, host, port in _entries(given.get("listeners", ""), "listeners"):
+        if name in of_controllers:
+            continue
+        if name in found:
+            raise OptionError(f"listeners: {name} is given twice")
+        if name not in protocols:
+            raise OptionError(f"listeners: {name} is no protocol, and listener.security.protocol.map does not name it")
+        found[name] = ListenerOptions(name=name, protocol=protocols[name], host=host or "0.0.0.0", port=port)
+    for name, host, port in _entries(given.get("advertised.listeners", ""), "advertised.listeners"):
+        if name in of_controllers:
+            continue
+        if name not in found:
+            raise OptionError(f"advertised.listeners: {name} is none of listeners")
+        found[name] = replace(found[name], advertised=(host, port))
+    bound = [one.port for one in found.values() if one.port]
+    if len(set(bound)) < len(bound):
+        raise OptionError("listeners: each has a port of its own")
+    return tuple(found.values())
+
+
+def _entries(text: str, key: str) -> list[tuple[str, str, int]]:
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        match = _ENTRY.fullmatch(part)
+        if match is None or int(match["port"]) > _LARGEST_PORT:
+            raise OptionError(f"{key}: {part!r} is no NAME://HOST:PORT")
+        found.append((match["name"], match["host"].strip("[]"), int(match["port"])))
+    return found
+
+
+def _protocols(text: str) -> dict[str, str]:
+    """Return the protocol of each name; those that are protocols' stand for themselves."""
+    found = {protocol: protocol for protocol in PROTOCOLS}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, protocol = part.partition(":")
+        if not colon or protocol not in PROTOCOLS:
+            raise OptionError(
+                f"listener.security.protocol.map: {part!r} is no NAME:PROTOCOL, of {', '.join(PROTOCOLS)}"
+            )
+        found[name] = protocol
+    return found

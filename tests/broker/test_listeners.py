@@ -1,0 +1,122 @@
+"""Several listeners: each client is told the addresses of the one by which it came; each has its own security."""
+
+from __future__ import annotations
+
+import confluent_kafka as confluent
+import pytest
+from confluent_kafka.admin import AdminClient
+from tests.broker.test_handle import ask
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.listeners import ListenerOptions, listeners_of
+from kafkaframes.broker.security.options import Security
+from kafkaframes.errors import OptionError
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+INSIDE = ListenerOptions(name="INSIDE")
+OUTSIDE = ListenerOptions(name="OUTSIDE", advertised=("kafka.example", 19092))
+
+
+def ports_of(broker, name):
+    return broker.call(lambda state: [node.endpoints[name] for node in state.nodes.by_id.values()])
+
+
+def bound(broker, name, node_id=1):
+    return broker._bound[node_id, name]
+
+
+def test_each_listener_tells_its_own_addresses():
+    with Broker(listeners=[INSIDE, OUTSIDE], nodes=2) as broker:
+        inside = ask(bound(broker, "INSIDE"), "Metadata", 9, topics=None).brokers
+        assert [(one.host, one.port) for one in inside] == [
+            ("127.0.0.1", bound(broker, "INSIDE", 1)),
+            ("127.0.0.1", bound(broker, "INSIDE", 2)),
+        ]
+        outside = ask(bound(broker, "OUTSIDE"), "Metadata", 9, topics=None).brokers
+        assert {(one.host, one.port) for one in outside} == {("kafka.example", 19092)}
+        found = ask(bound(broker, "OUTSIDE"), "FindCoordinator", 2, key="g", key_type=0)
+        assert (found.host, found.port) == ("kafka.example", 19092)
+        assert broker.port == bound(broker, "INSIDE")
+        assert broker.bootstrap_servers.count(",") == 1
+
+
+def test_a_node_comes_back_on_all_its_ports():
+    with Broker(listeners=[INSIDE, OUTSIDE], nodes=2) as broker:
+        before = dict(broker._bound)
+        broker.stop_node(2)
+        broker.start_node(2)
+        assert broker._bound == before
+        assert ask(bound(broker, "OUTSIDE", 2), "Metadata", 9, topics=None).brokers[1].port == 19092
+
+
+def test_one_listener_asks_who_it_is_and_another_does_not():
+    open_one = ListenerOptions(name="INSIDE")
+    guarded = ListenerOptions(name="OUTSIDE", protocol="SASL_PLAINTEXT")
+    security = Security(users={"alice": "secret"})
+    with Broker(listeners=[open_one, guarded], security=security) as broker:
+        servers = f"127.0.0.1:{bound(broker, 'INSIDE')}"
+        producer = confluent.Producer({"bootstrap.servers": servers, "log_level": 0})
+        producer.produce("orders", b"x")
+        assert producer.flush(20) == 0
+        login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "log_level": 0}
+        login |= {"sasl.username": "alice", "bootstrap.servers": f"127.0.0.1:{bound(broker, 'OUTSIDE')}"}
+        assert "orders" in AdminClient({**login, "sasl.password": "secret"}).list_topics(timeout=20).topics
+        with pytest.raises(confluent.KafkaException):
+            AdminClient({**login, "sasl.password": "wrong"}).list_topics(timeout=1)
+        with pytest.raises(AssertionError, match="closed the connection"):
+            ask(bound(broker, "OUTSIDE"), "Metadata", 1, topics=None)
+
+
+def test_a_broker_restarts_with_its_listeners():
+    with Broker(listeners=[INSIDE, OUTSIDE]) as broker:
+        port = broker.port
+        broker.restart()
+        assert broker.port == port
+        assert ask(bound(broker, "OUTSIDE"), "Metadata", 9, topics=None).brokers[0].host == "kafka.example"
+
+
+def test_listeners_of_server_properties():
+    settings = {
+        "listeners": "INSIDE://:9092, OUTSIDE://[::1]:9093,CONTROLLER://:9094",
+        "advertised.listeners": "INSIDE://broker-1:9092,OUTSIDE://kafka.example:443",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:SASL_PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "INSIDE",
+        "num.partitions": "3",
+    }
+    assert listeners_of(settings) == (
+        ListenerOptions(name="INSIDE", host="0.0.0.0", port=9092, advertised=("broker-1", 9092)),
+        ListenerOptions(
+            name="OUTSIDE", protocol="SASL_PLAINTEXT", host="::1", port=9093, advertised=("kafka.example", 443)
+        ),
+    )
+    assert settings == {"num.partitions": "3"}
+    assert listeners_of({}) == ()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"listeners": "TLS://:9093"},
+        {"listeners": "9092"},
+        {"listeners": "PLAINTEXT://a:99999"},
+        {"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"},
+        {"listeners": "PLAINTEXT://a:1,SSL://b:1"},
+        {"listeners": "PLAINTEXT://a:1", "advertised.listeners": "SSL://b:1"},
+        {"listeners": "PLAINTEXT://a:1", "advertised.listeners": "PLAINTEXT://0.0.0.0:1"},
+        {"listeners": "A://a:1", "listener.security.protocol.map": "A:TLS"},
+        {"listeners": "A://a:1", "listener.security.protocol.map": "A"},
+    ],
+)
+def test_what_is_no_listener_is_refused(wrong):
+    with pytest.raises(OptionError):
+        listeners_of(wrong)
+
+
+def test_listeners_that_contradict_each_other_are_refused():
+    with pytest.raises(OptionError, match="name of its own"):
+        Broker(listeners=[INSIDE, INSIDE])
+    with pytest.raises(OptionError, match="certificate"):
+        Broker(listeners=[ListenerOptions(protocol="SSL")])
+    with pytest.raises(OptionError, match="protocol"):
+        ListenerOptions(protocol="TLS")
