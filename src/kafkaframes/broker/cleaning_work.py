@@ -1,0 +1,131 @@
+"""A round of compaction of an open log: its closed segments are read, what stays is written beside them.
+
+Nothing of the log itself is touched; what a thread may do while the log is written to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from kafkaframes.broker.cleaning_round import Round
+from kafkaframes.cleaner.filter import Filter
+from kafkaframes.cleaner.latest import walk_dirty_part
+from kafkaframes.cleaner.output import reaches_too_far
+from kafkaframes.cleaner.plan import RoundPlan, group_segments
+from kafkaframes.cleaner.round import kept_of, sources_of
+from kafkaframes.cleaner.settings import CleanerSettings
+from kafkaframes.cleaner.transactions import CleanedTransactions
+from kafkaframes.errors import LogDirError
+from kafkaframes.files.disk import OnlineDisk
+from kafkaframes.files.offset_index import write_offset_index
+from kafkaframes.files.scan import scan_segment
+from kafkaframes.files.semantics import KEEPS_FORMATS, REWRITES_OLD
+from kafkaframes.files.time_index import write_time_index
+from kafkaframes.files.txn_index import AbortedTransaction, write_txn_index
+from kafkaframes.log.producer_state import ProducerStates
+from kafkaframes.log.rebuild import INDEXED, build_indexes
+from kafkaframes.partition.swapping import path_of
+
+_PIECE_BYTES = 1 << 20
+_NEWEST_FORMAT = 2
+
+
+class _StoppedError(Exception):
+    """The round is given up."""
+
+
+def clean(one: Round, is_stopped: Callable[[], bool]) -> list[dict[int, tuple[int, ...]]]:
+    """Write the cleaned segments of a round beside the old ones; nothing of the log itself is touched.
+
+    Returns:
+        The base offsets of the segments that each new one stands for, by its own; nothing where it was stopped.
+
+    Raises:
+        LogDirError: something is damaged, or reaches further than an index can say.
+        StorageError: the disk fails.
+    """
+    try:
+        return [_cleaned(one, is_stopped)]
+    except _StoppedError:
+        return []
+
+
+def _cleaned(one: Round, is_stopped: Callable[[], bool]) -> dict[int, tuple[int, ...]]:
+    plan, settings, disk = _plan(one), _settings(one), one.log.state.disk
+    known = walk_dirty_part(disk, plan)
+    transactions = CleanedTransactions()
+    filter_ = Filter(plan.producers, settings, known, transactions, end_offset=plan.first_uncleanable_offset)
+    groups: dict[int, tuple[int, ...]] = {}
+    segments = plan.segments_between(0, plan.first_uncleanable_offset)
+    for group in group_segments(segments, settings, plan.first_uncleanable_offset):
+        transactions.kept = []
+        base = group[0].base_offset
+        pieces = kept_of(disk, sources_of(plan, group, settings), filter_, transactions)
+        _write(disk, path_of(plan.partition.directory, base, "log"), pieces, is_stopped)
+        _write_indexes(disk, plan.partition.directory, base, settings, transactions.kept)
+        groups[base] = tuple(segment.base_offset for segment in group)
+    return groups
+
+
+def _plan(one: Round) -> RoundPlan:
+    producers = ProducerStates(one.producers)
+    start, high_watermark = one.dirty, one.high_watermark
+    return RoundPlan(one.partition, start, one.end, "", one.log_end_offset, high_watermark, one.aborted, producers)
+
+
+def _settings(one: Round) -> CleanerSettings:
+    settings = one.log.settings
+    return CleanerSettings(
+        now_ms=one.now_ms,
+        semantics=REWRITES_OLD if settings.record_format >= _NEWEST_FORMAT else KEEPS_FORMATS,
+        delete_retention_ms=one.delete_retention_ms,
+        segment_bytes=settings.segment_bytes,
+        index_bytes=settings.segment_index_bytes,
+        index_interval_bytes=settings.index_interval_bytes,
+        first_dirty_offset=one.dirty,
+        high_watermark=one.high_watermark,
+    )
+
+
+def _write(
+    disk: OnlineDisk, path: str, pieces: Iterable[bytes | memoryview], is_stopped: Callable[[], bool] = lambda: False
+) -> None:
+    """Write a file of pieces, and flush it."""
+    file = disk.open_apart(path)
+    try:
+        file.truncate(0)
+        position, waiting = 0, bytearray()
+        for piece in pieces:
+            if is_stopped():
+                raise _StoppedError
+            waiting += piece
+            if len(waiting) >= _PIECE_BYTES:
+                file.write(position, bytes(waiting))
+                position, waiting = position + len(waiting), bytearray()
+        file.write(position, bytes(waiting))
+        file.fsync()
+    finally:
+        file.close()
+
+
+def _write_indexes(
+    disk: OnlineDisk, place: str, base: int, settings: CleanerSettings, kept: list[AbortedTransaction]
+) -> None:
+    path = path_of(place, base, "log")
+    found = disk.stat(path)
+    size_bytes = 0 if found is None else found.size_bytes
+    tables = [np.empty((len(INDEXED), 0), np.int64)]
+    with disk.open(path) as read_at:
+        for window in scan_segment(read_at, size_bytes=size_bytes, position=0, whole=True, file=path):
+            tables.append(np.stack([window.batches.column(name) for name in INDEXED]))
+    columns = np.concatenate(tables, axis=1)
+    if reaches_too_far(base, columns):
+        raise LogDirError("offsets reach too far above the segment's base; a restart splits it", file=path)
+    offset_index, time_index = build_indexes(base, *columns, interval_bytes=settings.index_interval_bytes)
+    made = {"index": write_offset_index(offset_index), "timeindex": write_time_index(time_index)}
+    if kept:
+        made["txnindex"] = write_txn_index(kept)
+    for kind, content in made.items():
+        _write(disk, path_of(place, base, kind), [content])
