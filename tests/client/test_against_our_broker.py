@@ -1,6 +1,7 @@
 """Producer, consumer and admin beside the embedded broker."""
 
 import asyncio
+import time
 
 import pyarrow as pa
 import pytest
@@ -243,3 +244,16 @@ def test_a_transaction_with_a_lost_answer_ends_once():
                 producer.commit_transaction()
                 assert rule.seen
         assert read_all(broker.bootstrap_servers, "money", isolation_level="read_committed").num_rows == 10
+
+
+def test_an_error_of_an_earlier_assignment_is_not_that_of_the_next(servers, topic):
+    with Producer(servers) as producer:
+        producer.send(topic, b"v", partition=0).result()
+    place = TopicPartition(topic, 0)
+    with Consumer(servers, auto_offset_reset="none", enable_auto_commit=False) as consumer:
+        consumer.assign({place: 999})
+        time.sleep(0.3)  # the broker says that there is no such offset, and nobody asks
+        consumer.assign({place: 0})
+        fetched = consumer.fetch(5_000)
+        assert fetched is not None
+        assert fetched.fetch_offset == 0

@@ -102,6 +102,8 @@ class AsyncConsumer:
         for known in set(self._fetcher.positions) - set(wanted):
             self._fetcher.remove(known)
         self._rest.clear()
+        self._errors.clear()  # of what was read before: a partition that still fails says so again
+        self._fetcher.forget_errors()
         self._to_reset &= set(wanted)
         if isinstance(partitions, Mapping):
             for partition, offset in zip(wanted, partitions.values(), strict=True):

@@ -95,6 +95,10 @@ class Fetcher:
         self.positions.pop(partition, None)
         self._drop(partition)
 
+    def forget_errors(self) -> None:
+        """Drop what went wrong with partitions that are read no more, and nobody was told yet."""
+        self._errors.clear()
+
     def pause(self, partition: TopicPartition, is_paused: bool) -> None:
         """Leave a partition alone, or go on with it."""
         self.positions[partition].is_paused = is_paused
