@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "groups": ("kafkaframes.cli.groups", "consumer groups: what they committed, how far behind they are; reset"),
     "configs": ("kafkaframes.cli.configs", "show and change settings of topics and brokers"),
     "vectors": ("kafkaframes.cli.vectors", "bytes with what they mean, for the tests of other libraries"),
+    "checkpoint": ("kafkaframes.cli.checkpoint", "a streaming query's checkpoint: where it stands; for another source"),
     "kernels": ("kafkaframes.cli.kernels", "the compiled parts: which are ready, where, and how others get them"),
     "doctor": ("kafkaframes.cli.doctor", "print what was found on this machine and what to do about it"),
 }

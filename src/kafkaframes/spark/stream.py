@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from kafkaframes.spark.columns import Column
+from kafkaframes.spark.first_batch import check_first, remembered
 from kafkaframes.spark.following import Ends, Follower, flat, nested
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.tasks import LogPartition, read_table
@@ -36,10 +37,13 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.columns = columns
         self.follower = Follower(options).checked()
         self.goal: Ends | None = None  # of Trigger.AvailableNow
+        self.first: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name, as those below)
         """Return where a query without a checkpoint starts."""
-        return nested(self.follower.start())
+        found = nested(self.follower.start())
+        self.first = remembered(found)
+        return found
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return what the options allow a micro-batch; Spark knows no limit of two kinds, ``latestOffset`` does."""
@@ -70,6 +74,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Share out a micro-batch."""
+        check_first(self.first, start, end)
         plan = self.follower.plan(flat(start), flat(end), cores=os.cpu_count() or 1)
         return [LogPartition(work) for work in plan.works]
 

@@ -134,9 +134,18 @@ class TopicFollower:
         return {**limits, **{place: min(limits[place], bounded[place]) for place in waiting}}
 
     def plan(self, start: Offsets, end: Offsets) -> list[Range]:
-        """Plan the tasks of one micro-batch; it may be one that a restart repeats."""
+        """Plan the tasks of one micro-batch; it may be one that a restart repeats.
+
+        Raises:
+            OptionError: a partition ends below its start, or offsets are lost, with ``failOnDataLoss``.
+        """
         begins = {place: start[place] for place in end if place in start}
         begins |= self._lookups.earliest([place for place in end if place not in start])
-        begins = {place: min(offset, end[place]) for place, offset in begins.items()}
+        cut = [place for place in end if begins[place] > end[place]]  # made anew since: ``latest`` has told of it
+        if cut and self.options.fail_on_data_loss:
+            raise OptionError(
+                f"topic partition {cut[0]} ends at {end[cut[0]]}, before {begins[cut[0]]}: was it made anew?"
+            )
+        begins |= self._lookups.earliest(cut)
         pending = {place: offset for place, offset in begins.items() if offset < end[place]}
         return self._lookups.ranges({**begins, **self._lookups.check_kept(pending)}, end)

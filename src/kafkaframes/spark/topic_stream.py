@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from kafkaframes.spark.columns import Column
+from kafkaframes.spark.first_batch import check_first, remembered
 from kafkaframes.spark.topic_following import TopicFollower, flat, nested
 from kafkaframes.spark.topic_options import TopicOptions
 from kafkaframes.spark.topic_planning import Offsets
@@ -34,6 +35,7 @@ class KafkaTopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self.options = options
         self.columns = columns
         self.goal: Offsets | None = None  # of Trigger.AvailableNow
+        self.first: dict[str, Any] | None = None
         self._follower: TopicFollower | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -48,7 +50,9 @@ class KafkaTopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name, as those below)
         """Return where a query without a checkpoint starts."""
-        return nested(self.follower.start())
+        found = nested(self.follower.start())
+        self.first = remembered(found)
+        return found
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return what the options allow a micro-batch; Spark knows no limit of two kinds, ``latestOffset`` does."""
@@ -74,6 +78,7 @@ class KafkaTopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Share out a micro-batch."""
+        check_first(self.first, start, end)
         return [TopicPiece(work) for work in self.follower.plan(flat(start), flat(end))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

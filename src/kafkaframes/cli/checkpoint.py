@@ -1,0 +1,112 @@
+"""``kafkaframes checkpoint``: where a streaming query stands, and how one with another source goes on from there."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkaframes.cli.connecting import HELP, as_json_option
+from kafkaframes.cli.text import say
+from kafkaframes.errors import OptionError
+
+if TYPE_CHECKING:
+    from kafkaframes.spark.checkpoint import Checkpoint, Offsets
+
+
+@click.group("checkpoint", context_settings=HELP)
+def command() -> None:
+    """Look at and convert checkpoints of Spark's streaming queries over topics."""
+
+
+@command.command("show", context_settings=HELP)
+@click.argument("path", type=click.Path(exists=True, file_okay=False))
+@as_json_option
+def show(path: str, as_json: bool) -> None:
+    """Tell where a query stands, and what a run with another source needs.
+
+    Checkpoints of Spark's own Kafka connector, of kafka-topic and of kafka-log are of one form: a query goes on with
+    any of the three, its state included.
+    """
+    from kafkaframes.spark.checkpoint import read_checkpoint
+
+    found = read_checkpoint(path)
+    if as_json:
+        say(json.dumps(_told(found), indent=2))
+        return
+    state = "in flight: the next run repeats it" if found.is_in_flight else "done"
+    say(f"query {found.query_id}, micro-batch {found.planned} {state}")
+    if found.operators:
+        say(f"state of {', '.join(found.operators)}")
+    for source in found.sources:
+        if source.planned is None:
+            say(f"source {source.number}: no offsets of topics")
+            continue
+        say(f"source {source.number}: up to {json.dumps(source.planned)}")
+    _advise(found)
+
+
+def _advise(found: Checkpoint) -> None:
+    """Say what must be given to the next run."""
+    from kafkaframes.spark.checkpoint import starting_offsets
+
+    if not found.first_is_in_flight:
+        return
+    known = starting_offsets(found)
+    for number, text in known.items():
+        say(f"source {number} with kafka-topic: give startingOffsets={text} until that micro-batch is done")
+    if len(known) < len([one for one in found.sources if one.planned is not None]):
+        say("it is the query's first one, and where it begins is not noted: give startingOffsets as JSON")
+
+
+def _told(found: Checkpoint) -> dict[str, object]:
+    sources = [
+        {"number": one.number, "begins": one.begins, "planned": one.planned, "done": one.done} for one in found.sources
+    ]
+    return {
+        "queryId": found.query_id,
+        "planned": found.planned,
+        "done": found.done,
+        "operators": list(found.operators),
+        "sources": sources,
+    }
+
+
+@command.command("convert", context_settings=HELP)
+@click.argument("path", type=click.Path(exists=True, file_okay=False))
+@click.argument("to", type=click.Path())
+@click.option("--for", "target", required=True, metavar="FORMAT", help="kafka (Spark's own), kafka-topic or kafka-log.")
+@click.option("--topic", "topics", multiple=True, metavar="OLD=NEW", help="The topic has another name now.")
+@click.option("--begins", "begins", multiple=True, metavar="JSON", help="Where a source's first micro-batch begins.")
+def convert(path: str, to: str, target: str, topics: tuple[str, ...], begins: tuple[str, ...]) -> None:
+    """Copy a checkpoint so that a query with another source goes on from it.
+
+    Most checkpoints need none of this: stop the query, change the format, start it on the same checkpoint. A copy is
+    for topics that have other names now, for a first micro-batch that Spark's own connector has to repeat, and for
+    those who keep the original. No query may be running on it.
+    """
+    from kafkaframes.spark.checkpoint import convert_checkpoint
+
+    made = convert_checkpoint(
+        path, to, target=target, topics=dict(map(_pair, topics)), begins=dict(enumerate(map(_offsets, begins)))
+    )
+    say(f"{to}: query {made.query_id} goes on after micro-batch {made.done}")
+    if target != "kafka":
+        _advise(made)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    old, equals, new = text.partition("=")
+    if not (old and equals and new):
+        raise OptionError(f"--topic {text}: OLD=NEW is wanted")
+    return old, new
+
+
+def _offsets(text: str) -> Offsets:
+    from kafkaframes.spark.checkpoint import offsets_of
+
+    found = offsets_of(text)
+    if found is None:
+        raise OptionError(f'--begins {text}: JSON such as {{"orders": {{"0": 23}}}} is wanted')
+    return found

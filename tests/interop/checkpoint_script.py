@@ -1,0 +1,76 @@
+"""Run by ``test_spark_connector.py``: a count by key goes on with the other source, and back, on one checkpoint."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import kafkaframes
+from kafkaframes.client import Admin, NewTopic, Producer
+from kafkaframes.spark.checkpoint import convert_checkpoint
+
+
+def produce(servers: str, first: int, end: int) -> None:
+    rows = {"key": [f"k{n % 7}" for n in range(first, end)], "value": [f"v{n}" for n in range(first, end)]}
+    with Producer(servers) as producer:
+        producer.send_arrow(pa.table(rows), topic="in")
+
+
+def run(spark: Any, form: str, servers: str, checkpoint: Path) -> None:
+    """Count to the end of the topic, and print the counts of the last micro-batch."""
+    stream = spark.readStream.format(form).option("kafka.bootstrap.servers", servers)
+    frame = stream.option("subscribe", "in").option("startingOffsets", "earliest").load()
+    counted = frame.selectExpr("CAST(key AS string) k", "timestamp").groupBy("k").count()
+    found: dict[str, int] = {}
+    writer = counted.writeStream.outputMode("update").option("checkpointLocation", str(checkpoint))
+    writer = writer.trigger(availableNow=True)
+    query = writer.foreachBatch(lambda batch, _: found.update(map(tuple, batch.collect()))).start()
+    query.awaitTermination(180)
+    print(json.dumps([form, checkpoint.name, [found[key] for key in sorted(found)]]), flush=True)
+
+
+def main() -> None:
+    """``checkpoint_script.py SERVERS JARS FOLDER``."""
+    servers, jars, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    config = {"spark.jars": jars, "spark.sql.shuffle.partitions": "2"}
+    spark = kafkaframes.spark.session("checkpoints", master="local[2]", memory="1g", config=config)
+    kafkaframes.spark.register(spark)
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name="in", num_partitions=2)])
+    theirs, ours = folder / "theirs", folder / "ours"
+    for end, turns in ((50, "kafka kafka-topic"), (70, "kafka-topic kafka"), (80, "kafka kafka-topic")):
+        produce(servers, {50: 0, 70: 50, 80: 70}[end], end)
+        for form, checkpoint in zip(turns.split(), (theirs, ours), strict=True):
+            run(spark, form, servers, checkpoint)
+    # what our source leaves in its first micro-batch, with the note that Spark's connector looks for
+    first = folder / "first"
+    run_first(spark, servers, first)
+    convert_checkpoint(first, folder / "converted", target="kafka", begins={0: {"in": {"0": 0, "1": 0}}})
+    run(spark, "kafka", servers, folder / "converted")
+    spark.stop()
+
+
+def run_first(spark: Any, servers: str, checkpoint: Path) -> None:
+    """Leave a checkpoint whose first micro-batch is planned and not done."""
+    stream = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
+    frame = stream.option("subscribe", "in").option("startingOffsets", "earliest").load()
+    counted = frame.selectExpr("CAST(key AS string) k", "timestamp").groupBy("k").count()
+
+    def fail(batch: Any, _: int) -> None:
+        batch.collect()
+        raise ValueError("as if it were killed")
+
+    writer = counted.writeStream.outputMode("update").option("checkpointLocation", str(checkpoint))
+    try:
+        writer.trigger(availableNow=True).foreachBatch(fail).start().awaitTermination(180)
+    except Exception as error:
+        if "as if it were killed" not in str(error):
+            raise
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Spark's own Kafka connector, to stand beside: its jars by their coordinates, fetched once by Maven.
+
+4.2.0 is the newest that is published; it runs on Spark 4.2 and 4.3. Its token provider was published as 4.0.0 only,
+which is why ``spark.jars.packages`` alone does not get it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+COORDINATES = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.1",
+)
+REPOSITORY = Path.home() / ".m2" / "repository"
+
+
+def jars() -> list[Path]:
+    """Return the jars; what is not there yet is fetched.
+
+    Raises:
+        LookupError: Maven is absent, or a jar cannot be had; the reason.
+    """
+    return [_jar(one) for one in COORDINATES]
+
+
+def _jar(coordinate: str) -> Path:
+    group, name, version = coordinate.split(":")
+    path = REPOSITORY.joinpath(*group.split("."), name, version, f"{name}-{version}.jar")
+    if path.exists():
+        return path
+    if shutil.which("mvn") is None:
+        raise LookupError("no Maven on the PATH to fetch Spark's connector with")
+    command = ["mvn", "-q", "-B", "dependency:get", f"-Dartifact={coordinate}", "-Dtransitive=false"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if not path.exists():
+        raise LookupError(f"{coordinate} cannot be had: {done.stdout[-300:]}")
+    return path
