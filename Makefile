@@ -7,7 +7,7 @@ DIR ?= ../shared
 export PYTHONPATH := $(CURDIR)/src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run look test check format agreement bench interop dist fuzz deep soak soak-broker clean
+.PHONY: help setup run look test check format agreement bench interop dist fuzz deep soak soak-broker soak-spark clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -68,10 +68,13 @@ fuzz: setup ## feed every decoder with hostile bytes, a minute each
 deep: setup ## the suite with many examples for each property
 	KAFKAFRAMES_PROFILE=deep $(PY) -m pytest -q --timeout 3000
 
-soak: soak-broker ## kill what can be killed, for long; compare with what was acknowledged
+soak: soak-broker soak-spark ## kill what can be killed, for long; compare with what was acknowledged
 
 soak-broker: setup ## 200 kills of a broker under load
 	$(PY) -m tests.soak.broker_kills
+
+soak-spark: setup ## 100 kills of drivers, workers and brokers under a stream that writes exactly once
+	$(PY) -m tests.soak.spark_exactly_once --rounds 100
 
 clean: ## remove what the other commands made
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis out

@@ -11,9 +11,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyspark
 import pytest
 
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, NewTopic, Producer
 from kafkaframes.kernels import demand, places, stock
 from kafkaframes.spark import java
 
@@ -26,6 +29,35 @@ READ = """
     spark = kafkaframes.spark.session({session})
     log = spark.read.format("kafka-log").option("subscribe", "orders").load(sys.argv[1])
     print("records", log.count(), "topics", log.select("topic").distinct().count())
+    spark.stop()
+"""
+# Reads a topic, writes another exactly once in micro-batches, one of them again, and tells what is there.
+TOPICS = """
+    import sys, tempfile
+    from pathlib import Path
+    import kafkaframes
+    spark = kafkaframes.spark.session({session})
+    kafkaframes.spark.register(spark)
+    options = {{"kafka.bootstrap.servers": sys.argv[1]}}
+    def run(checkpoint):
+        stream = spark.readStream.format("kafka-topic").options(**options, subscribe="in", startingOffsets="earliest")
+        frame = stream.option("maxOffsetsPerTrigger", 400).load().select("key", "value")
+        how = {{"checkpoint": checkpoint, "trigger": {{"availableNow": True}}, "query_name": "copy"}}
+        query = kafkaframes.spark.write_topic(frame, options | {{"topic": "out"}}, **how)
+        query.awaitTermination()
+    told = []
+    with tempfile.TemporaryDirectory() as folder:
+        watch = kafkaframes.spark.watch_topics
+        with watch(spark, options, query_name="copy", group_id="lag", report=told.append):
+            run(folder)
+        commits = Path(folder, "commits")
+        newest = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+        for name in (str(newest), f".{{newest}}.crc"):
+            (commits / name).unlink(missing_ok=True)
+        run(folder)
+    out = spark.read.format("kafka-topic").options(**options, subscribe="out").option(
+        "kafka.isolation.level", "read_committed").load()
+    print("rows", out.count(), "different", out.select("value").distinct().count(), "behind", told[-1].offsets_behind)
     spark.stop()
 """
 
@@ -42,15 +74,15 @@ def environment() -> dict[str, str]:
     return os.environ | {
         "JAVA_HOME": home,
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": source,
+        "PYTHONPATH": os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])]),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_HOME": str(SPARK_CLASS.parents[1]),
     }
 
 
-def run(session: str) -> str:
+def run(session: str, code: str = READ, argument: str = str(LOGS)) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(READ.format(session=session)), str(LOGS)],
+        [sys.executable, "-c", textwrap.dedent(code.format(session=session)), argument],
         env=environment(),
         capture_output=True,
         text=True,
@@ -127,3 +159,28 @@ def test_spark_connect_reads_every_record():
     pytest.importorskip("grpc", reason="Spark Connect's client needs grpcio, grpcio-status, googleapis-common-protos")
     pytest.importorskip("grpc_status")
     assert f"records {ORDERS} topics 1" in run("remote='local[2]'")
+
+
+@pytest.fixture
+def topics() -> Iterator[str]:
+    """A broker with a thousand rows in a topic ``in``."""
+    with Broker() as broker:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(name="in", num_partitions=3), NewTopic(name="out", num_partitions=3)])
+        rows = {"key": [b"k%d" % (n % 50) for n in range(1_000)], "value": [b"v%d" % n for n in range(1_000)]}
+        with Producer(broker.bootstrap_servers) as producer:
+            producer.send_arrow(pa.table(rows), topic="in")
+        yield broker.bootstrap_servers
+
+
+@pytest.mark.parametrize("where", ["local-cluster[2,1,1024]", "standalone", "connect"])
+def test_live_topics_are_read_and_written_exactly_once(where, topics, request):
+    session = f"master={where!r}"
+    if where == "connect":
+        pytest.importorskip("grpc", reason="Spark Connect's client needs grpcio and others")
+        pytest.importorskip("grpc_status")
+        session = "remote='local[2]'"
+    if where == "standalone":
+        settings = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": "2"}
+        session = f"master={request.getfixturevalue('standalone_cluster')!r}, config={settings!r}"
+    assert "rows 1000 different 1000 behind 0" in run(session, TOPICS, topics)

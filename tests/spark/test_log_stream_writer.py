@@ -23,7 +23,7 @@ def run(spark, folder: Path, change=None, **options) -> None:
         frame = frame.mapInArrow(change, frame.schema)
     writer = frame.writeStream.format("kafka-log").options(topic="t", numPartitions=2, **options)
     writer = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
-    assert writer.start(str(folder / "out")).awaitTermination(90)
+    assert writer.start(str(folder / "out")).awaitTermination(240)
 
 
 def values(spark, folder: Path) -> list[int]:
@@ -75,6 +75,6 @@ def test_output_mode_complete_takes_the_place_of_what_was_there(spark, tmp_path)
     for total in (30, 50):
         writer = counts.writeStream.format("kafka-log").outputMode("complete").option("topic", "counts")
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
-        assert writer.start(str(tmp_path / "out")).awaitTermination(90)
+        assert writer.start(str(tmp_path / "out")).awaitTermination(240)
         assert values(spark, tmp_path) == [total]
         append(tmp_path / "in", 30, 20)

@@ -1,6 +1,11 @@
 """Each micro-batch in one transaction: failures and replays leave every row in the topic once."""
 
+import os
 import shutil
+import signal
+import threading
+import time
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,11 +19,18 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
-def servers():
-    with Broker() as broker:
-        with Admin(broker.bootstrap_servers) as admin:
-            admin.create_topics([NewTopic(name="in", num_partitions=2), NewTopic(name="out", num_partitions=3)])
-        yield broker.bootstrap_servers
+def broker():
+    with Broker(nodes=2) as broker:
+        yield broker
+
+
+@pytest.fixture
+def servers(broker):
+    with Admin(broker.bootstrap_servers) as admin:
+        there = [name for name in ("in", "out") if name in admin.list_topics()]
+        admin.delete_topics(there)
+        admin.create_topics([NewTopic(name="in", num_partitions=2), NewTopic(name="out", num_partitions=3)])
+    return broker.bootstrap_servers
 
 
 def values(servers: str, topic: str, isolation: str = "read_committed") -> list[bytes]:
@@ -46,7 +58,7 @@ def run(spark, servers, checkpoint, *, failing: bool = False) -> None:
     frame = frame.selectExpr("key", f"CASE WHEN value = 'v7' THEN {bad} ELSE value END AS value")
     options = {"kafka.bootstrap.servers": servers, "topic": "out"}
     query = kafkaframes.spark.write_topic(frame, options, checkpoint=checkpoint, trigger={"availableNow": True})
-    assert query.awaitTermination(90)
+    assert query.awaitTermination(240)
 
 
 def test_a_failed_batch_and_one_that_is_repeated_after_its_commit(spark, servers, tmp_path):
@@ -64,6 +76,82 @@ def test_a_failed_batch_and_one_that_is_repeated_after_its_commit(spark, servers
     run(spark, servers, str(checkpoint))
     assert sorted(values(servers, "out")) == sorted(wanted)
     shutil.rmtree(checkpoint)
+
+
+APIS = ("InitProducerId", "CreateTopics", "ListOffsets", "Fetch", "Produce", "EndTxn")
+
+
+def test_answers_that_get_lost_at_each_step(spark, broker, servers, tmp_path):
+    wanted = produce(servers, 0, 40)
+    rules = [broker.on(api).once().drop_reply() for api in APIS]
+    run(spark, servers, str(tmp_path))
+    assert sorted(values(servers, "out")) == sorted(wanted)
+    assert [rule.api for rule in rules if not rule.seen] == []
+
+
+def test_workers_that_are_killed_while_they_send(spark, broker, servers, tmp_path):
+    wanted = produce(servers, 0, 60)
+    rule = broker.on("Produce", topic="out", where=lambda _: kill_workers()).once().delay(1)
+    with pytest.raises(Exception, match=r"SparkException|Python worker exited|crashed"):
+        run(spark, servers, str(tmp_path))
+    rule.remove()
+    assert values(servers, "out") == []
+    run(spark, servers, str(tmp_path))
+    assert sorted(values(servers, "out")) == sorted(wanted)
+
+
+def test_a_broker_that_goes_down_and_comes_back_in_a_micro_batch(spark, broker, servers, tmp_path):
+    wanted = produce(servers, 0, 60)
+    restarts = []
+
+    def restart():
+        broker.stop_node(1)
+        time.sleep(0.3)
+        broker.start_node(1)
+
+    def begin(_):
+        restarts.append(threading.Thread(target=restart))
+        restarts[-1].start()
+        return True
+
+    rule = broker.on("Produce", topic="out", where=begin).once().delay(1)
+    run(spark, servers, str(tmp_path))
+    rule.remove()
+    restarts[0].join()
+    assert sorted(values(servers, "out")) == sorted(wanted)
+
+
+def kill_workers() -> bool:
+    """Kill the Python workers of this machine's Spark, not the daemon that makes them."""
+    parents = {}
+    for process in Path("/proc").iterdir():
+        try:
+            if process.name.isdigit() and b"pyspark.daemon" in (process / "cmdline").read_bytes():
+                parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    mine = descendants_of(os.getpid())
+    workers = [one for one, parent in parents.items() if parent in parents and one in mine]
+    for one in workers:
+        os.kill(one, signal.SIGKILL)
+    return bool(workers)
+
+
+def descendants_of(top: int) -> set[int]:
+    children = {}
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            children.setdefault(parent, []).append(int(process.name))
+    found, waiting = set(), [top]
+    while waiting:
+        for one in children.get(waiting.pop(), ()):
+            found.add(one)
+            waiting.append(one)
+    return found
 
 
 def test_a_batch_is_written_as_a_whole_or_not_at_all(spark, servers):

@@ -36,7 +36,6 @@ def test_a_login_as_java_clients_have_it_is_taken_by_readers_and_writers():
             {"kafka.sasl.mechanism": "GSSAPI"},
             r"option kafka\.\*: sasl\.mechanism: GSSAPI \(Kerberos\) is not supported",
         ),
-        ({"kafka.group.id": "g"}, "startingOffsets=group:NAME"),
         ({"kafka.auto.offset.reset": "latest"}, "startingOffsets says where"),
         ({"startingOfsets": "latest"}, "did you mean startingOffsets"),
         ({"startingOffsets": "group: "}, "the name of a group is wanted"),

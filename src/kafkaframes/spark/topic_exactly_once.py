@@ -6,8 +6,9 @@ The steps for one micro-batch, all on the driver but the third:
    off, what it left open is aborted. It gives the producer id and a new epoch.
 2. The newest marker of this sink is read from ``MARKERS``, a compacted topic. A marker of this batch or a later one
    means that the batch was committed before the query could note it: nothing is written again.
-3. Rows are shared out so that **each topic partition is written by one task**; tasks join the transaction with the id
-   and epoch of step 1, and their sequences begin at 0 in each partition. A second attempt of a task is refused: the
+3. Tasks build finished batches of their rows (``topic_blobs.py``), and these are shared out so that **each topic
+   partition is written by one task**; such tasks join the transaction with the id and epoch of step 1, and their
+   sequences begin at 0 in each partition. A second attempt of a task is refused: the
    rows of the first may be in the transaction already. The batch fails then, and is written anew from step 1.
 4. The marker is written in the same transaction, and the transaction commits: rows and marker, or neither.
 
@@ -18,24 +19,24 @@ offsets of a group that does nothing for ``offsets.retention.minutes``.
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.client.batches import Producer as ProducerIdentity
+from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import BrokerError, KafkaframesError, OptionError
-from kafkaframes.records.partitioner import UNASSIGNED, assign_by_key
-from kafkaframes.records.rows import blobs_of
+from kafkaframes.spark.query_ids import asker
+from kafkaframes.spark.topic_blobs import DDL, Format, Packer
 from kafkaframes.spark.topic_options import TopicWriteOptions
-from kafkaframes.spark.topic_writer import check_columns, open_producer, send_all
+from kafkaframes.spark.topic_writer import DEFAULT_BATCH, check_columns, open_producer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 MARKERS: Final = "__kafkaframes_spark_sinks"
 _EXISTS: Final = 36  # TOPIC_ALREADY_EXISTS
 _CLIENT_ONLY: Final = frozenset({"transactional.id", "enable.idempotence", "acks"})
-_PARTITIONED: Final = "partition"
+_ROWS_PER_BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_FEW_ROWS: Final = "64"
 
 
 def write(
@@ -67,15 +69,16 @@ def write(
         return None
     if checkpoint is None:
         raise OptionError("a stream needs checkpoint=")
-    writer = frame.writeStream.foreachBatch(_writer_of(parsed)).option("checkpointLocation", checkpoint)
-    if query_name is not None:
-        writer = writer.queryName(query_name)
+    name, id_of_query = asker(frame.sparkSession, query_name)
+    writer = frame.writeStream.foreachBatch(_writer_of(parsed, id_of_query)).option("checkpointLocation", checkpoint)
+    if name is not None:
+        writer = writer.queryName(name)
     return (writer if trigger is None else writer.trigger(**trigger)).start()
 
 
-def _writer_of(options: TopicWriteOptions) -> Callable[[DataFrame, int], None]:
+def _writer_of(options: TopicWriteOptions, id_of_query: Callable[[Any], str]) -> Callable[[DataFrame, int], None]:
     def write_batch(batch: DataFrame, batch_id: int) -> None:
-        query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        query_id = id_of_query(batch.sparkSession)
         _write(batch, options, f"kafkaframes-{query_id}-{options.sink}", batch_id)
 
     return write_batch
@@ -144,15 +147,15 @@ def _connection(options: TopicWriteOptions) -> dict[str, Any]:
 
 
 def _send(frame: DataFrame, options: TopicWriteOptions, transactional_id: str, producer: Producer) -> int:
-    """Have tasks write the rows, each topic partition by one task, and check that it was so; return how many."""
+    """Have tasks build batches and send them, each topic partition by one task; check it, and return how many rows."""
     identity = producer.share_transaction()
-    topics = [options.topic] if options.topic else _topics_of(frame)
-    counts = {name: len(producer.partitions_for(name)) for name in topics}
-    shared = frame.mapInArrow(_assigner(options.topic, counts), _with_partition(frame))
-    keys = [_PARTITIONED] if options.topic else ["topic", _PARTITIONED]
-    rows = shared.repartition(max(sum(counts.values()), 1), *keys)
+    count = len(producer.partitions_for(options.topic)) if options.topic else None
+    packed = frame.mapInArrow(_packing(options, count), DDL)
+    places = ("topic", "partition")
+    shared = packed.repartition(*places) if count is None else packed.repartition(count, *places)
     told = "topic string, partition int, task int, records bigint"
-    written = rows.mapInArrow(_joiner(options, transactional_id, identity), told).collect()
+    with _arrow_batches_are_bounded(frame):
+        written = shared.mapInArrow(_sending(options, transactional_id, identity), told).collect()
     owners: dict[tuple[str, int], int] = {}
     for row in written:
         place = (row["topic"], row["partition"])
@@ -161,57 +164,73 @@ def _send(frame: DataFrame, options: TopicWriteOptions, transactional_id: str, p
     return sum(row["records"] for row in written)
 
 
-def _topics_of(frame: DataFrame) -> list[str]:
-    names = [row[0] for row in frame.select("topic").distinct().collect()]
-    if None in names:
-        raise OptionError("no topic: give the option topic, or a column topic without nulls")
-    return sorted(names)
-
-
-def _with_partition(frame: DataFrame) -> Any:
-    """Return the schema of the rows with their partitions."""
-    from pyspark.sql.types import IntegerType, StructField, StructType
-
-    kept = [field for field in frame.schema if field.name != _PARTITIONED]
-    return StructType([*kept, StructField(_PARTITIONED, IntegerType())])
+@contextmanager
+def _arrow_batches_are_bounded(frame: DataFrame) -> Iterator[None]:
+    """See that Spark gives a task few of the large rows at once: by bytes, or before Spark 4.1 by their number."""
+    conf = frame.sparkSession.conf
+    try:
+        conf.get("spark.sql.execution.arrow.maxBytesPerBatch")
+    except Exception:  # of another class in each Spark that does not know the setting
+        pass
+    else:
+        yield
+        return
+    before = conf.get(_ROWS_PER_BATCH)
+    conf.set(_ROWS_PER_BATCH, _FEW_ROWS)
+    try:
+        yield
+    finally:
+        conf.set(_ROWS_PER_BATCH, before or "10000")
 
 
 Rows = Iterator[pa.RecordBatch]
 
 
-def _assigner(topic: str | None, counts: Mapping[str, int]) -> Callable[[Rows], Rows]:
-    """Return what gives every row its partition: the given one, the key's, or one after the other."""
+def _packing(options: TopicWriteOptions, count: int | None) -> Callable[[Rows], Rows]:
+    """Return what makes batches of a task's rows."""
 
-    def assign(batches: Rows) -> Rows:
-        turn = 0
-        for batch in batches:
-            names = [name for name in batch.schema.names if name != _PARTITIONED]
-            if topic is None:
-                of_row = np.array([counts[one] for one in batch.column("topic").to_pylist()], np.int64)
-            else:
-                of_row = np.full(batch.num_rows, counts[topic], np.int64)
-            partitions = np.full(batch.num_rows, UNASSIGNED, np.int64)
-            if _PARTITIONED in batch.schema.names:
-                given = pc.fill_null(batch.column(_PARTITIONED).cast(pa.int64()), UNASSIGNED)
-                partitions = given.to_numpy(zero_copy_only=False).copy()
-                wrong = np.flatnonzero((partitions >= of_row) | (partitions < UNASSIGNED))
-                if len(wrong):
-                    raise OptionError(f"there is no partition {partitions[wrong[0]]} in its topic")
-            if "key" in names and not pa.types.is_null(batch.column("key").type):
-                assign_by_key(blobs_of("key", batch.column("key")), of_row, partitions)
-            free = np.flatnonzero(partitions < 0)
-            partitions[free] = (turn + np.arange(len(free))) % of_row[free]
-            turn += len(free)
-            columns = [batch.column(name) for name in names]
-            yield pa.RecordBatch.from_arrays([*columns, pa.array(partitions, pa.int32())], names=[*names, _PARTITIONED])
+    def pack(rows: Rows) -> Rows:
+        from pyspark import TaskContext
 
-    return assign
+        context = TaskContext.get()
+        settings = ProducerSettings.of(options.client)
+        batch_bytes = settings.batch_size if "batch.size" in options.client else DEFAULT_BATCH
+        form = Format(settings.compression_type, settings.compression_level, batch_bytes, settings.max_request_size)
+        with ExitStack() as stack:
+            counts_of = (lambda _: count) if count is not None else _Counts(options, stack)
+            packer = Packer(
+                options.topic,
+                counts_of,
+                form,
+                now_ms=lambda: time.time_ns() // 1_000_000,
+                turn=context.partitionId() if context else 0,
+            )
+            yield from packer.pack(rows)
+
+    return pack
 
 
-def _joiner(options: TopicWriteOptions, transactional_id: str, identity: ProducerIdentity) -> Callable[[Rows], Rows]:
-    """Return what a task does: join the transaction, send its rows, tell what it wrote."""
+class _Counts:
+    """Asks the cluster for the number of partitions of topics, each once; a topic that is not there is made."""
 
-    def send(batches: Rows) -> Rows:
+    def __init__(self, options: TopicWriteOptions, stack: ExitStack) -> None:
+        self._options = options
+        self._stack = stack
+        self._producer: Producer | None = None
+        self._known: dict[str, int] = {}
+
+    def __call__(self, topic: str) -> int:
+        if self._producer is None:
+            self._producer = self._stack.enter_context(open_producer(self._options, enable_idempotence=False))
+        if topic not in self._known:
+            self._known[topic] = len(self._producer.partitions_for(topic))
+        return self._known[topic]
+
+
+def _sending(options: TopicWriteOptions, transactional_id: str, identity: ProducerIdentity) -> Callable[[Rows], Rows]:
+    """Return what a task does: join the transaction, send the batches that came to it, tell what it wrote."""
+
+    def send(blobs: Rows) -> Rows:
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -222,12 +241,13 @@ def _joiner(options: TopicWriteOptions, transactional_id: str, identity: Produce
                 "batch fails and is written anew"
             )
         counts: dict[tuple[str, int], int] = {}
-        first = next(batches, None)
+        first = next(blobs, None)
         if first is not None:
             producer = open_producer(options, transactional_id=transactional_id)
             with closing(producer):  # not entered: that would begin anew, and fence the driver off
                 producer.join_transaction(identity)
-                counts = send_all(producer, options, chain([first], batches))
+                for batch in chain([first], blobs):
+                    _send_blobs(producer, batch, counts)
         yield pa.RecordBatch.from_arrays(
             [
                 pa.array([name for name, _ in counts], pa.string()),
@@ -239,3 +259,14 @@ def _joiner(options: TopicWriteOptions, transactional_id: str, identity: Produce
         )
 
     return send
+
+
+def _send_blobs(producer: Producer, blobs: pa.RecordBatch, counts: dict[tuple[str, int], int]) -> None:
+    """Send finished batches, those of one partition together and in their order."""
+    parts: dict[tuple[str, int], list[bytes]] = {}
+    for topic, partition, records, data in zip(*(column.to_pylist() for column in blobs.columns), strict=True):
+        place = (topic, partition)
+        parts.setdefault(place, []).append(data)
+        counts[place] = counts.get(place, 0) + records
+    for place, datas in parts.items():
+        producer.send_batches(TopicPartition(*place), b"".join(datas))

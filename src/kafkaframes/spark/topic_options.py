@@ -25,7 +25,6 @@ GROUP_PREFIX: Final = "group:"
 DELIVERIES: Final = ("at-least-once", "exactly-once")
 # What Spark's source and sink forbid, and why it has no meaning here either.
 FORBIDDEN: Final[Mapping[str, str]] = {
-    "kafka.group.id": "no group is joined; startingOffsets=group:NAME starts from a group's committed offsets",
     "kafka.auto.offset.reset": "startingOffsets says where a query starts",
     "kafka.enable.auto.commit": "offsets are in the query's checkpoint; commitGroup reports them to a group",
     "kafka.key.deserializer": "keys are given as bytes; cast or decode them in the query",

@@ -28,6 +28,7 @@ log = logging.getLogger("kafkaframes.spark")
 _OUT_OF_RANGE: Final = 1
 _MOST_IDLE: Final = 8
 _STEP_MS: Final = 1_000
+_AGAIN_SECONDS: Final = 0.1
 _FETCH: Final = {"fetch_max_bytes": 16 << 20, "max_partition_fetch_bytes": 8 << 20, "fetch_max_wait_ms": 100}
 
 
@@ -111,7 +112,9 @@ def _fetches(consumer: Consumer, work: Range, options: TopicOptions) -> Iterator
             if error.code is None or error.code.number != _OUT_OF_RANGE:
                 raise
             reached = _after_loss(consumer, work, reached, options)
-            continue
+            if time.monotonic() < deadline:
+                continue
+            raise
         if fetched is not None:
             deadline = time.monotonic() + options.poll_timeout_ms / 1000
             reached = fetched.next_offset
@@ -127,6 +130,10 @@ def _after_loss(consumer: Consumer, work: Range, reached: int, options: TopicOpt
     """Return where to go on after offsets that the log has lost: its start, or the range's end."""
     first = consumer.beginning_offsets([work.place])[work.place]
     last = consumer.end_offsets([work.place])[work.place]
+    if first <= reached < last:  # there after all: the partition has a new leader, or was made anew
+        time.sleep(_AGAIN_SECONDS)
+        consumer.seek(work.place, reached)
+        return reached
     problem = f"topic partition {work.place} has no offset {reached} (it has {first} to {last})"
     if options.fail_on_data_loss:
         raise OptionError(f"{problem}; failOnDataLoss=false goes on without what is lost")

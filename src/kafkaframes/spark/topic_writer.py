@@ -5,7 +5,9 @@ At least once, as Spark's own sink: a task that Spark repeats writes its rows ag
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaframes.client import Producer
 from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.spark.topic_blobs import gathered
 from kafkaframes.spark.topic_options import TopicWriteOptions
 
 _TEXT: Final = ("binary", "string")
@@ -27,7 +30,10 @@ COLUMN_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "partition": ("int",),
     "timestamp": ("timestamp", "bigint"),
 }
-_BATCH: Final = {"batch_size": 1 << 18}
+DEFAULT_BATCH: Final = 1 << 18  # batch.size where none is asked for
+_SEND_BYTES: Final = 8 << 20  # of rows that are sent together
+_MOST_UNDER_WAY: Final = 1  # beside those that are gathered
+_BATCH: Final = {"batch_size": DEFAULT_BATCH}
 
 
 @dataclass
@@ -94,16 +100,27 @@ def open_producer(options: TopicWriteOptions, **settings: Any) -> Producer:
 def send_all(
     producer: Producer, options: TopicWriteOptions, rows: Iterator[pa.RecordBatch]
 ) -> dict[tuple[str, int], int]:
-    """Send rows through a producer; return how many records each topic partition got."""
+    """Send rows through a producer; return how many records each topic partition got.
+
+    While brokers answer for some rows, the next are taken from Spark: a thread of its own sends, in the rows' order.
+    """
     counts: dict[tuple[str, int], int] = {}
-    for batch in rows:
-        if not batch.num_rows:
-            continue
-        sent = producer.send_arrow(_known(batch, options), topic=options.topic)
-        names = zip(sent["topic"].to_pylist(), sent["partition"].to_pylist(), strict=True)
-        for name, count in zip(names, sent["count"].to_pylist(), strict=True):
-            counts[name] = counts.get(name, 0) + count
+    known = (_known(batch, options) for batch in rows if batch.num_rows)
+    with ThreadPoolExecutor(1, thread_name_prefix="kafkaframes send") as pool:
+        under_way: deque[Future[pa.Table]] = deque()
+        for batch in gathered(known, _SEND_BYTES):
+            under_way.append(pool.submit(producer.send_arrow, batch, topic=options.topic))
+            while len(under_way) > _MOST_UNDER_WAY:
+                _count(under_way.popleft().result(), counts)
+        for sent in under_way:
+            _count(sent.result(), counts)
     return counts
+
+
+def _count(sent: pa.Table, counts: dict[tuple[str, int], int]) -> None:
+    names = zip(sent["topic"].to_pylist(), sent["partition"].to_pylist(), strict=True)
+    for name, count in zip(names, sent["count"].to_pylist(), strict=True):
+        counts[name] = counts.get(name, 0) + count
 
 
 def _known(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.RecordBatch:

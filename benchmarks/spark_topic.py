@@ -1,0 +1,277 @@
+"""``kafka-topic`` beside Spark's own Kafka connector: the same topics, the same queries, one session, ``local[2]``.
+
+Both sides run in turn; the best of the rounds counts, by wall clock and by CPU seconds of Spark's processes (JVM and
+Python workers, without the broker). Ratios are the connector's time over ours: above 1 ours is faster. The broker is
+ours, in a process of its own, or any other by ``--servers``. Maven fetches the connector's jars (once).
+
+    python benchmarks/spark_topic.py [--sizes 20,100,1024,10240] [--codecs none,lz4,zstd] [--megabytes 100]
+        [--queries count,length,noop,parquet] [--writes] [--floor] [--backlog MB] [--rounds 3] [--servers HOST:PORT]
+        [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pyarrow as pa
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.interop import connector  # noqa: E402
+
+import kafkaframes  # noqa: E402
+from kafkaframes.client import Admin, NewTopic, Producer  # noqa: E402
+
+PARTITIONS = 4
+FORMS = ("kafka", "kafka-topic")
+OVERHEAD = 16  # bytes of a record that are not its value: so small ones do not become too many
+
+
+def values(size: int, count: int) -> pa.Array:
+    """Return text that compresses about as JSON does: half of it comes again and again."""
+    rng = np.random.default_rng(size)
+    text = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz012345", np.uint8)
+    data = text[rng.integers(0, 32, size * count)].reshape(count, size)
+    data[:, : size // 2] = np.resize(np.frombuffer(b'{"customer":"c1","city":"Oslo",', np.uint8), size // 2)
+    offsets = np.arange(count + 1, dtype=np.int32) * size
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def fill(servers: str, size: int, codec: str, megabytes: int) -> tuple[str, int]:
+    """Make a topic of records of one size; return its name and how many they are."""
+    name, count = f"b{size}-{codec}", megabytes * 1_000_000 // (size + OVERHEAD)
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name=name, num_partitions=PARTITIONS)])
+    with Producer(servers, compression_type=codec, batch_size=1 << 17, max_request_size=8 << 20) as producer:
+        left = count
+        while left:
+            rows = min(left, max(20_000_000 // size, 1))
+            at = np.arange(left - rows, left)
+            columns = {"value": values(size, rows), "partition": pa.array(at % PARTITIONS, pa.int32())}
+            producer.send_arrow(pa.table(columns), topic=name)
+            left -= rows
+    return name, count
+
+
+class Tree:
+    """CPU seconds of this process's JVM and everything below it."""
+
+    def __init__(self, broker: int | None) -> None:
+        self._not = broker
+
+    def seconds(self) -> float:
+        total = 0.0
+        for process in psutil.Process().children(recursive=True):
+            if process.pid != self._not:
+                with contextlib.suppress(psutil.Error):
+                    times = process.cpu_times()
+                    total += times.user + times.system + times.children_user + times.children_system
+        return total
+
+
+def spark_frame(spark, form: str, servers: str, topic: str):
+    return spark.read.format(form).options(subscribe=topic).option("kafka.bootstrap.servers", servers).load()
+
+
+def queries(spark, folder: Path):
+    """Each query: a DataFrame in, done when it returns."""
+
+    def parquet(frame):
+        path = folder / uuid.uuid4().hex
+        frame.write.parquet(str(path))
+        shutil.rmtree(path)
+
+    return {
+        "count": lambda frame: frame.count(),
+        "length": lambda frame: frame.selectExpr("max(length(value))").collect(),
+        "noop": lambda frame: frame.write.format("noop").mode("overwrite").save(),
+        "parquet": parquet,
+    }
+
+
+def timed(tree: Tree, work) -> tuple[float, float]:
+    cpu, wall = tree.seconds(), time.perf_counter()
+    work()
+    return time.perf_counter() - wall, tree.seconds() - cpu
+
+
+def compare(tree: Tree, sides: dict, rounds: int) -> dict[str, tuple[float, float]]:
+    """Run each side once to warm up, then in turn; return the best wall and CPU seconds of each."""
+    for work in sides.values():
+        work()
+    found = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, work in sides.items():
+            found[name].append(timed(tree, work))
+    return {name: tuple(min(column) for column in zip(*times, strict=True)) for name, times in found.items()}
+
+
+def writes(spark, servers: str, source: str, folder: Path):
+    """What writes a DataFrame into a topic: the connector, ours at least once, ours exactly once."""
+    frame = spark.read.parquet(source)
+
+    def target() -> str:
+        name = f"w-{uuid.uuid4().hex[:8]}"
+        with Admin(servers) as admin:
+            admin.create_topics([NewTopic(name=name, num_partitions=PARTITIONS)])
+        return name
+
+    def plain(form: str):
+        options = {"kafka.bootstrap.servers": servers, "kafka.compression.type": "lz4"}
+        frame.write.format(form).options(topic=target(), **options).mode("append").save()
+
+    def exactly():
+        options = {"kafka.bootstrap.servers": servers, "kafka.compression.type": "lz4", "topic": target()}
+        kafkaframes.spark.write_topic(frame, options)
+
+    return {"kafka": lambda: plain("kafka"), "kafka-topic": lambda: plain("kafka-topic"), "exactly once": exactly}
+
+
+def floor(spark, servers: str, folder: Path) -> None:
+    """Print how long micro-batches of ten rows take, by Spark's own progress, for both sources."""
+    for form in FORMS:
+        name = f"floor-{form}"
+        with Admin(servers) as admin:
+            admin.create_topics([NewTopic(name=name, num_partitions=PARTITIONS)])
+        stream = spark.readStream.format(form).option("kafka.bootstrap.servers", servers).option("subscribe", name)
+        writer = stream.load().writeStream.format("noop").option("checkpointLocation", str(folder / name))
+        query = writer.start()
+        with Producer(servers) as producer:
+            for _ in range(15):
+                producer.send_arrow(pa.table({"value": [b"v"] * 10}), topic=name)
+                query.processAllAvailable()
+        took = sorted(one.durationMs["triggerExecution"] for one in query.recentProgress if one.numInputRows)[:-2]
+        query.stop()
+        print(f"micro-batch of 10 rows, {form}: median {took[len(took) // 2]} ms, least {took[0]} ms", flush=True)
+
+
+def memory(spark, servers: str, megabytes: int) -> None:
+    """Print the largest Python worker while a backlog is read."""
+    topic, count = fill(servers, 1024, "none", megabytes)
+    largest, done = [0], threading.Event()
+
+    def watch():
+        while not done.wait(0.1):
+            for process in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    if "pyspark" in " ".join(process.cmdline()[1:4]):
+                        largest[0] = max(largest[0], process.memory_info().rss)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    spark_frame(spark, "kafka-topic", servers, topic).write.format("noop").mode("overwrite").save()
+    done.set()
+    thread.join()
+    print(
+        f"a backlog of {megabytes} MB ({count:,} records): the largest worker had {largest[0] / 1e6:.0f} MB", flush=True
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default="20,100,1024,10240")
+    parser.add_argument("--codecs", default="none,lz4,zstd")
+    parser.add_argument("--queries", default="count,length,noop,parquet")
+    parser.add_argument("--megabytes", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--servers")
+    parser.add_argument("--writes", action="store_true")
+    parser.add_argument("--floor", action="store_true", help="also the time of the smallest micro-batches")
+    parser.add_argument("--backlog", type=int, help="also the memory of workers that read so many megabytes")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    try:
+        jars = connector.jars()
+    except LookupError as error:
+        print(f"skipped: {error}")
+        return
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kf-bench-")))
+        servers, broker = given.servers, None
+        if servers is None:
+            servers, broker = stack.enter_context(own_broker(folder))
+        config = {"spark.jars": ",".join(map(str, jars)), "spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
+        spark = kafkaframes.spark.session("benchmark", master="local[2]", memory="2g", config=config)
+        stack.callback(spark.stop)
+        kafkaframes.spark.register(spark)
+        if given.floor:
+            floor(spark, servers, folder)
+        if given.backlog:
+            memory(spark, servers, given.backlog)
+        rows = list(measured(spark, servers, Tree(broker), folder, given))
+    if given.json:
+        given.json.write_text(json.dumps(rows, indent=1))
+
+
+def measured(spark, servers, tree, folder, given):
+    """Print a line for each point, and yield it."""
+    print("| bytes | codec | query | rows/s connector | rows/s ours | wall | CPU |\n|---|---|---|---|---|---|---|")
+    for size in map(int, given.sizes.split(",")):
+        for codec in given.codecs.split(","):
+            topic, count = fill(servers, size, codec, given.megabytes)
+            ways = queries(spark, folder)
+            for name in given.queries.split(","):
+                frames = {
+                    form: lambda form=form, topic=topic: spark_frame(spark, form, servers, topic) for form in FORMS
+                }
+                sides = {form: lambda frame=frames[form], way=ways[name]: way(frame()) for form in FORMS}
+                yield told(size, codec, name, count, compare(tree, sides, given.rounds), *FORMS)
+            if given.writes and codec == given.codecs.split(",")[0]:
+                source = str(folder / f"source-{size}")
+                spark_frame(spark, "kafka", servers, topic).select("value").write.parquet(source)
+                best = compare(tree, writes(spark, servers, source, folder), given.rounds)
+                yield told(size, "lz4", "write", count, best, *FORMS)
+                yield told(size, "lz4", "exactly once", count, best, "kafka-topic", "exactly once")
+
+
+def told(size, codec, query, count, best, one, other) -> dict:
+    (theirs, their_cpu), (ours, our_cpu) = best[one], best[other]
+    row = {
+        "bytes": size,
+        "codec": codec,
+        "query": query,
+        "theirs": count / theirs,
+        "ours": count / ours,
+        "wall": theirs / ours,
+        "cpu": their_cpu / our_cpu,
+    }
+    print(
+        f"| {size} | {codec} | {query} | {row['theirs']:,.0f} | {row['ours']:,.0f} "
+        f"| {row['wall']:.2f} | {row['cpu']:.2f} |",
+        flush=True,
+    )
+    return row
+
+
+@contextlib.contextmanager
+def own_broker(folder: Path):
+    """Start our broker in a process of its own; give its address and process id."""
+    code = (
+        "import sys, time\nfrom kafkaframes.broker import Broker\n"
+        "with Broker(data_dir=sys.argv[1], journal=False) as broker:\n"
+        "    print(broker.bootstrap_servers, flush=True)\n    sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(folder / "data")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process.stdout.readline().strip(), process.pid
+        finally:
+            process.stdin.close()
+            process.wait(60)
+
+
+if __name__ == "__main__":
+    main()

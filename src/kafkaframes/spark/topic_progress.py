@@ -1,0 +1,168 @@
+"""How far behind a stream is, from what Spark says after each micro-batch. No pyspark.
+
+The lag in offsets is exact: it is the difference of two numbers in Spark's progress, ``latestOffset`` and
+``endOffset``. Offsets are not records (compacted and transactional topics have holes), nor bytes, nor time: these are
+estimated from the batches at the place where the query goes on, and are named so.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafkaframes.client import Consumer, TopicPartition
+from kafkaframes.errors import KafkaframesError
+
+SAMPLE_BYTES = 1 << 16
+_SAMPLE_WAIT_MS = 3_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """Where the query goes on in one partition, and where that ends."""
+
+    topic: str
+    partition: int
+    next_offset: int
+    latest_offset: int
+
+    @property
+    def place(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets are not read yet."""
+        return max(self.latest_offset - self.next_offset, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicProgress:
+    """What is known of one query after one micro-batch.
+
+    Attributes:
+        query_id, run_id, name: as Spark has them.
+        batch_id: of the micro-batch that is done.
+        rows: how many rows it had.
+        partitions: the lag of each.
+        estimated_records, estimated_bytes: about how much is not read yet, as the brokers hold it (compressed).
+        estimated_seconds: about how old the oldest record is that is not read yet; None where none is, or it has no
+            timestamp, or nothing was sampled.
+    """
+
+    query_id: str
+    run_id: str
+    name: str | None
+    batch_id: int
+    rows: int
+    partitions: tuple[PartitionLag, ...]
+    estimated_records: int | None = None
+    estimated_bytes: int | None = None
+    estimated_seconds: float | None = None
+
+    @property
+    def offsets_behind(self) -> int:
+        """The exact lag: offsets that are not read yet, of all partitions."""
+        return sum(one.offsets for one in self.partitions)
+
+    @property
+    def next_offsets(self) -> dict[TopicPartition, int]:
+        """Where the query goes on: what a group of its own would have committed."""
+        return {one.place: one.next_offset for one in self.partitions}
+
+
+def progress_of(text: str) -> TopicProgress | None:
+    """Read Spark's progress; None where no source has offsets of topics.
+
+    >>> source = {"endOffset": {"t": {"0": 5}}, "latestOffset": {"t": {"0": 7}}, "numInputRows": 5}
+    >>> said = {"id": "q", "runId": "r", "name": None, "batchId": 3, "numInputRows": 5, "sources": [source]}
+    >>> progress_of(json.dumps(said)).offsets_behind
+    2
+    """
+    said = json.loads(text)
+    lags = [lag for source in said.get("sources", ()) for lag in _lags(source)]
+    if not lags:
+        return None
+    rows = sum(source.get("numInputRows", 0) for source in said["sources"])
+    return TopicProgress(said["id"], said["runId"], said.get("name"), said["batchId"], rows, tuple(lags))
+
+
+def _lags(source: Mapping[str, Any]) -> Iterable[PartitionLag]:
+    ends, latest = (_offsets(source.get(name)) for name in ("endOffset", "latestOffset"))
+    for (topic, partition), offset in sorted(ends.items()):
+        yield PartitionLag(topic, partition, offset, latest.get((topic, partition), offset))
+
+
+def _offsets(given: Any) -> dict[tuple[str, int], int]:
+    """Return offsets of topics; nothing where a source's offsets are of another form."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except ValueError:
+            return {}
+    found: dict[tuple[str, int], int] = {}
+    for topic, numbers in given.items() if isinstance(given, dict) else ():
+        if not isinstance(numbers, dict):
+            return {}
+        for number, offset in numbers.items():
+            if not number.isdigit() or not isinstance(offset, int):
+                return {}
+            found[topic, int(number)] = offset
+    return found
+
+
+def estimates(
+    progress: TopicProgress, consumer: Consumer, *, now: Callable[[], float] = time.time
+) -> dict[str, int | float | None]:
+    """Estimate what lies before a query, from a few batches of each partition that it is behind in.
+
+    Args:
+        progress: of the query.
+        consumer: of no group; it is assigned anew.
+        now: seconds since 1970.
+
+    Returns:
+        Values for the fields ``estimated_...`` of ``TopicProgress``.
+
+    Raises:
+        NetworkError: no broker answers.
+    """
+    records = size = 0.0
+    oldest: int | None = None
+    for lag in progress.partitions:
+        if not lag.offsets:
+            continue
+        sample = _sample(consumer, lag)
+        if sample is None:
+            continue
+        span, sampled_records, sampled_bytes, timestamp = sample
+        records += sampled_records / span * lag.offsets
+        size += sampled_bytes / span * lag.offsets
+        if timestamp >= 0 and (oldest is None or timestamp < oldest):
+            oldest = timestamp
+    age = None if oldest is None else max(now() - oldest / 1000, 0.0)
+    return {"estimated_records": round(records), "estimated_bytes": round(size), "estimated_seconds": age}
+
+
+def _sample(consumer: Consumer, lag: PartitionLag) -> tuple[int, int, int, int] | None:
+    """Return offsets, records, bytes and the first timestamp of the batches where a query goes on."""
+    consumer.assign({lag.place: lag.next_offset})
+    try:
+        fetched = consumer.fetch(_SAMPLE_WAIT_MS)
+    except KafkaframesError:
+        return None
+    if fetched is None or fetched.partition != lag.place or fetched.next_offset <= lag.next_offset:
+        return None
+    batches = fetched.batches
+    span = fetched.next_offset - lag.next_offset
+    records = int(batches.column("count").clip(min=1).sum())
+    timestamps = batches.column("base_timestamp")
+    first = int(timestamps[0]) if len(timestamps) else -1
+    return span, min(records, span), int(batches.column("size").sum()), first
+
+
+__all__ = ["PartitionLag", "TopicProgress", "estimates", "progress_of"]

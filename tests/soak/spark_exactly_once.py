@@ -1,0 +1,214 @@
+"""Kill drivers, workers and brokers of a stream that writes exactly once, again and again; then count its rows.
+
+A broker, a producer that goes on, and a driver with a stream from ``in`` to ``out`` are processes of their own. In each
+round one of them is killed with SIGKILL at a random moment, or an answer of the broker is dropped after it was carried
+out; a driver starts again from its checkpoint, a broker on its directory. In the end ``out``, read with
+``read_committed``, must hold each row once, those of a key in order.
+
+    python -m tests.soak.spark_exactly_once [--rounds 100] [--seed 1] [--seconds 3600]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from kafkaframes.client import Admin, Consumer, NewTopic, Producer
+from kafkaframes.errors import KafkaframesError
+
+ROWS, KEYS = 200, 13
+BROKER = """
+import sys, threading
+from kafkaframes.broker import Broker
+with Broker(data_dir=sys.argv[1], port=int(sys.argv[2])) as broker:
+    print(broker.port, flush=True)
+    for line in sys.stdin:
+        broker.on(line.strip()).once().drop_reply()
+"""
+DRIVER = """
+import os, sys
+import kafkaframes
+servers, checkpoint = sys.argv[1:]
+small = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+spark = kafkaframes.spark.session("soak", master="local[2]", memory="512m", config=small)
+kafkaframes.spark.register(spark)
+spark.sparkContext.setLogLevel("OFF")
+options = {"kafka.bootstrap.servers": servers}
+stream = spark.readStream.format("kafka-topic").options(**options, subscribe="in", startingOffsets="earliest").load()
+print("started", flush=True)
+while True:
+    query = kafkaframes.spark.write_topic(
+        stream.select("key", "value"), {**options, "topic": "out"}, checkpoint=checkpoint,
+        trigger={"processingTime": "200 milliseconds"},
+    )
+    try:
+        query.awaitTermination()
+    except Exception as error:
+        print("again", type(error).__name__, flush=True)
+"""
+DROPPED = ("InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn", "Fetch", "ListOffsets", "Metadata")
+
+
+class Part:
+    """A process that can be killed and started again."""
+
+    def __init__(self, code: str, *arguments: str) -> None:
+        self._command = [sys.executable, "-c", code, *arguments]
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> str:
+        """Start it; return its first line."""
+        own = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=own, start_new_session=True
+        )
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def tell(self, line: str) -> None:
+        """Send it a line."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    def kill(self) -> None:
+        """Kill it, and all that it has started, at once."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.communicate()
+            self._process = None
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process is not None
+        return self._process.pid
+
+
+def workers_of(driver: int) -> list[int]:
+    """Return the Python workers of a driver, which the daemon ``pyspark.daemon`` has made."""
+    parents, daemons = {}, set()
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                session = int((process / "stat").read_text().rpartition(")")[2].split()[3])
+                parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+                if session == driver and b"pyspark.daemon" in (process / "cmdline").read_bytes():
+                    daemons.add(int(process.name))
+            except OSError:
+                continue
+    return [one for one in daemons if parents.get(one) in daemons]
+
+
+def produce(servers: str, first: int) -> None:
+    """Write rows that tell their number; until the broker takes them."""
+    rows = {
+        "key": [b"k%d" % (n % KEYS) for n in range(first, first + ROWS)],
+        "value": [b"%d" % n for n in range(first, first + ROWS)],
+    }
+    with Producer(servers) as producer:
+        producer.send_arrow(pa.table(rows), topic="in")
+
+
+def written(servers: str) -> list[tuple[bytes, int]]:
+    """Return key and number of each row that a reader of committed records sees, in order."""
+    with Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+        partitions = consumer.partitions_for("out")
+        consumer.assign(partitions)
+        ends, found = consumer.end_offsets(partitions), []
+        while any(consumer.position(one) < end for one, end in ends.items()):
+            table = consumer.fetch_arrow(2_000, columns=("key", "value"))
+            found += zip(table["key"].to_pylist(), map(int, table["value"].to_pylist()), strict=True)
+    return found
+
+
+def check(found: list[tuple[bytes, int]], total: int) -> None:
+    """Raise unless each row is there once, those of a key in order."""
+    numbers = [number for _, number in found]
+    missing, double = set(range(total)) - set(numbers), len(numbers) - len(set(numbers))
+    if missing or double:
+        raise SystemExit(f"FAILED: {len(missing)} rows missing ({sorted(missing)[:5]}), {double} written twice")
+    for key in {key for key, _ in found}:
+        mine = [number for one, number in found if one == key]
+        if mine != sorted(mine):
+            raise SystemExit(f"FAILED: rows of key {key!r} are out of order")
+
+
+def hurt(broker: Part, driver: Part, rng: random.Random) -> str:
+    """Do one of the things that happen; return what."""
+    what = rng.choice(("driver", "workers", "workers", "broker", *("reply",) * 4))
+    if what == "driver":
+        driver.kill()
+        driver.start()
+    elif what == "workers":
+        for one in workers_of(driver.pid):
+            os.kill(one, signal.SIGKILL)
+    elif what == "broker":
+        broker.kill()
+        time.sleep(rng.random())
+        broker.start()
+    else:
+        api = rng.choice(DROPPED)
+        broker.tell(api)
+        what = f"reply of {api}"
+    return what
+
+
+def main() -> None:
+    """Run the rounds."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--seconds", type=float, default=3600, help="no new round begins after so long")
+    given = parser.parse_args()
+    rng, deadline = random.Random(given.seed), time.monotonic() + given.seconds
+    print(f"seed {given.seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="kf-soak-") as folder:
+        first = Part(BROKER, f"{folder}/data", "0")
+        port = first.start()
+        first.kill()
+        broker, servers = Part(BROKER, f"{folder}/data", port), f"127.0.0.1:{port}"
+        broker.start()
+        driver = Part(DRIVER, servers, f"{folder}/checkpoint")
+        try:
+            with Admin(servers) as admin:
+                admin.create_topics([NewTopic(name="in", num_partitions=2), NewTopic(name="out", num_partitions=3)])
+            driver.start()
+            total, rounds = 0, 0
+            while rounds < given.rounds and time.monotonic() < deadline:
+                produce(servers, total)
+                total += ROWS
+                time.sleep(rng.random() * 2)
+                print(f"round {rounds}: {hurt(broker, driver, rng)}", flush=True)
+                rounds += 1
+            settle(servers, total)
+            check(written(servers), total)
+            print(f"OK: {rounds} rounds, {total} rows once each, in order", flush=True)
+        finally:
+            driver.kill()
+            broker.kill()
+
+
+def settle(servers: str, total: int) -> None:
+    """Wait until all rows are there, two minutes at most."""
+    deadline, count = time.monotonic() + 120, -1
+    while count < total and time.monotonic() < deadline:
+        time.sleep(1)
+        try:
+            count = len(written(servers))
+        except KafkaframesError:
+            continue
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""How far behind a stream is: exact in offsets, estimated in records, bytes and time; offsets for lag tools."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+import kafkaframes
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kafkaframes.errors import OptionError
+from kafkaframes.spark.topic_progress import PartitionLag, TopicProgress, estimates, progress_of
+
+NOW_MS = 1_700_000_100_000
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with Broker() as broker:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(name="lagging", num_partitions=2)])
+        rows = {
+            "value": [b"v" * 100] * 900,
+            "partition": pa.array([n % 3 // 2 for n in range(900)], pa.int32()),
+            "timestamp": pa.array([NOW_MS - 100_000 + n * 100 for n in range(900)], pa.int64()),
+        }
+        with Producer(broker.bootstrap_servers, batch_size=1_500) as producer:
+            producer.send_arrow(pa.table(rows), topic="lagging")
+        yield broker.bootstrap_servers
+
+
+def said(*sources, **others):
+    return json.dumps({"id": "q", "runId": "r", "name": "n", "batchId": 3, "sources": sources} | others)
+
+
+def test_offsets_of_topics_are_found_in_either_form_and_others_passed_over():
+    ours = {"endOffset": {"t": {"0": 5, "1": 9}}, "latestOffset": {"t": {"0": 7, "1": 9, "2": 4}}, "numInputRows": 5}
+    text = {"endOffset": '{"u": {"0": 1}}', "latestOffset": None, "numInputRows": 1}
+    rate = {"endOffset": 17, "latestOffset": "17", "numInputRows": 3}
+    files = {"endOffset": {"logOffset": 2}, "latestOffset": None, "numInputRows": 3}
+    found = progress_of(said(ours, text, rate, files))
+    assert found.partitions == (
+        PartitionLag("t", 0, 5, 7),
+        PartitionLag("t", 1, 9, 9),
+        PartitionLag("u", 0, 1, 1),
+    )
+    assert found.offsets_behind == 2
+    assert found.next_offsets[TopicPartition("t", 1)] == 9
+    assert progress_of(said(rate, files)) is None
+
+
+def test_what_is_behind_is_estimated_from_batches_there(servers):
+    lags = (PartitionLag("lagging", 0, 100, 600), PartitionLag("lagging", 1, 300, 300))
+    progress = TopicProgress("q", "r", None, 0, 1, lags)
+    with Consumer(servers, enable_auto_commit=False, auto_offset_reset="none") as consumer:
+        found = estimates(progress, consumer, now=lambda: NOW_MS / 1000)
+    assert found["estimated_records"] == 500
+    assert 500 * 100 < found["estimated_bytes"] < 500 * 130
+    assert 80 < found["estimated_seconds"] < 100
+
+
+def test_a_group_needs_the_name_of_its_query_and_settings_are_checked(servers):
+    for options, given, message in (
+        ({"kafka.bootstrap.servers": servers}, {"group_id": "g"}, "two queries must not commit to one group"),
+        ({}, {}, "kafka.bootstrap.servers is missing"),
+        ({"kafka.bootstrap.servers": servers, "kafka.clientid": "x"}, {}, "did you mean client_id"),
+    ):
+        with (
+            pytest.raises(OptionError, match=message),
+            kafkaframes.spark.watch_topics(None, options, **given),
+        ):
+            pass
+
+
+@pytest.mark.spark
+def test_each_micro_batch_is_told_of_and_the_last_one_is_committed(spark, servers, tmp_path):
+    options = {"kafka.bootstrap.servers": servers, "subscribe": "lagging", "startingOffsets": "earliest"}
+    stream = spark.readStream.format("kafka-topic").options(**options, maxOffsetsPerTrigger=400).load()
+    told = []
+    watched = kafkaframes.spark.watch_topics(
+        spark, options, query_name="copied", group_id="lag tools", report=told.append
+    )
+    with watched as lag:
+        writer = stream.writeStream.format("noop").queryName("copied").trigger(availableNow=True)
+        assert writer.option("checkpointLocation", str(tmp_path)).start().awaitTermination(240)
+    assert [one.offsets_behind for one in told] == [
+        501,
+        102,
+        0,
+    ]  # each partition gets its share, rounded down, as with Spark's connector
+    assert [one.batch_id for one in told] == [0, 1, 2]
+    assert told[0].estimated_records == 501
+    assert told[0].estimated_bytes > 50_000
+    assert lag.latest == told[-1]
+    with Admin(servers) as admin:
+        found = {str(place): one.offset for place, one in admin.group_offsets("lag tools").items()}
+    assert found == {"lagging-0": 600, "lagging-1": 300}
+    rest = spark.read.format("kafka-topic").options(**options | {"startingOffsets": "group:lag tools"}).load()
+    assert rest.count() == 0
