@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.capture.bodies import REQUEST, RESPONSE, WITH_RECORDS, Decoded, ErrorCodes, is_known, texts_of
-from kafkaframes.capture.columns import ERRORS, RECORDS, SET, TIMESTAMP, Column
+from kafkaframes.capture.bodies import REQUEST, RESPONSE, WITH_RECORDS, Decoded, is_known, texts_of
+from kafkaframes.capture.call_lists import error_column, summary_column
+from kafkaframes.capture.columns import TIMESTAMP, Column
 from kafkaframes.capture.layout import (
     BROKEN,
     CALL_CONNECTION,
@@ -23,7 +24,6 @@ from kafkaframes.capture.layout import (
     CALL_RESPONSE,
     F_API,
     F_CORRELATION,
-    F_END_NUMBER,
     F_END_TIME,
     F_FLAGS,
     F_HAVE,
@@ -39,41 +39,13 @@ from kafkaframes.capture.names import Names
 from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, Ints
 from kafkaframes.capture.secrets import has_secrets
 from kafkaframes.capture.streams import Pass
+from kafkaframes.capture.stretches import Span
 from kafkaframes.capture.told import API_VERSIONS, Logins, Told, software_events
 from kafkaframes.capture.typed import ApiTypes
-from kafkaframes.records.layout import CODECS
 from kafkaframes.spec import catalog
 
 _ID_AT: Final = 10  # where a client id starts in a request's header
 _NEEDS_JSON: Final = {"requestHeader": REQUEST, "request": REQUEST, "responseHeader": RESPONSE, "response": RESPONSE}
-
-
-class Span(NamedTuple):
-    """Which calls are given of a stretch of files that others go before or after (a stream), so that each is once.
-
-    The files before ``first`` were read before, ``wait`` of them and the one before these, or all there were. A call
-    with all that it needs, and a response without a request, is given with the files in which it ends. What is open (a
-    request without response, a frame that is not whole) is given ``wait`` files later, whenever it was decided: what is
-    decided when depends on the files that are at hand.
-    """
-
-    first: int
-    last: int
-    wait: int = 1
-
-    def chosen(self, made: Pass, calls: Ints) -> Any:
-        """Tell which calls of a pass are given."""
-        frames = made.frames
-        ends, broken = np.full(len(calls), -1), np.zeros(len(calls), bool)
-        for column in (CALL_REQUEST, CALL_RESPONSE):
-            there = calls[:, column] >= 0
-            ends = np.maximum(ends, np.where(there, frames[calls[:, column], F_END_NUMBER] >> FILE_SHIFT, -1))
-            broken |= there & (frames[calls[:, column], F_FLAGS] & BROKEN != 0)
-        asked = calls[:, CALL_REQUEST] >= 0
-        no_reply = asked & (frames[calls[:, CALL_REQUEST], F_FLAGS] & NO_REPLY != 0)
-        is_open = asked & (broken | ((calls[:, CALL_RESPONSE] < 0) & ~no_reply))
-        before = self.first - 1 - self.wait  # up to which what is open was given with the files before
-        return np.where(is_open, (ends > before) & (ends <= self.last - self.wait), ends >= self.first)
 
 
 class CallMaker:
@@ -299,7 +271,7 @@ class Calls:
             if not told_by_json:
                 for row, place in zip(bad.tolist(), decoded.bad.tolist(), strict=True):
                     self.tell(row, f"response: {decoded.errors[place].as_py()}")
-        return _error_column(found, valid)
+        return error_column(found, valid)
 
     @cached_property
     def summaries(self) -> pa.Array:
@@ -313,7 +285,7 @@ class Calls:
                 cuts[rows], valid[rows] = cut, good
                 counts.append(sums[good])
                 places.append(rows[good])
-        return _summary_column(self.count, places, counts, cuts, valid)
+        return summary_column(self.count, places, counts, cuts, valid)
 
     # ------------------------------------------------------------------------------------------ connections
 
@@ -453,20 +425,6 @@ def _is_flexible(kind: int) -> bool | None:
     return api.flexible_since is not None and version >= api.flexible_since
 
 
-def _error_column(found: Sequence[ErrorCodes], valid: Any) -> pa.Array:
-    """Return the column of errors; those of a call in the order in which they were found."""
-    rows = np.concatenate([np.zeros(0, np.int64), *(one.rows for one in found)])
-    order = np.argsort(rows, kind="stable")
-    paths = pa.concat_arrays([pa.nulls(0, pa.string()), *(one.paths for one in found)])
-    codes = np.concatenate([np.zeros(0, np.int32), *(one.codes for one in found)])
-    structs = pa.StructArray.from_arrays(
-        [paths.take(pa.array(order)), pa.array(codes[order], pa.int32())], fields=list(ERRORS.value_type)
-    )
-    offsets = np.zeros(len(valid) + 1, np.int32)
-    np.cumsum(np.bincount(rows, minlength=len(valid)), out=offsets[1:])
-    return pa.ListArray.from_arrays(pa.array(offsets), structs, type=ERRORS, mask=pa.array(~valid, pa.bool_()))
-
-
 def _text(array: pa.Array) -> pa.Array:
     """Return bytes as text; what is not UTF-8 is replaced, as Java does."""
     try:
@@ -474,31 +432,6 @@ def _text(array: pa.Array) -> pa.Array:
     except pa.ArrowInvalid:
         texts = [None if one is None else one.decode("utf-8", "replace") for one in array.to_pylist()]
         return pa.array(texts, pa.string())
-
-
-def _summary_column(count: int, places: list[Ints], counts: list[Ints], cuts: Ints, valid: Any) -> pa.Array:
-    """Return the column of records, made of columns."""
-    owners = np.concatenate([np.zeros(0, np.int64), *places])
-    table = np.concatenate([np.zeros((0, 72), np.int64), *counts]).reshape(-1, 24, 3)
-    order = np.argsort(owners, kind="stable")
-    owners, table = owners[order], table[order]
-    which, kinds = np.nonzero(table[:, :, 0])
-    sets = pa.StructArray.from_arrays(
-        [
-            pa.array(kinds // 8, pa.int32()),
-            pa.array([*CODECS, *(f"unknown {n}" for n in (5, 6, 7))], pa.string()).take(
-                pa.array(kinds % 8, pa.int64())
-            ),
-            *(pa.array(np.ascontiguousarray(table[which, kinds, place]), pa.int64()) for place in range(3)),
-        ],
-        fields=list(SET),
-    )
-    offsets = np.zeros(count + 1, np.int64)
-    np.add.at(offsets, owners[which] + 1, 1)
-    lists = pa.ListArray.from_arrays(pa.array(np.cumsum(offsets), pa.int32()), sets, type=RECORDS.field("sets").type)
-    return pa.StructArray.from_arrays(
-        [lists, pa.array(cuts, pa.int32())], fields=list(RECORDS), mask=pa.array(~valid, pa.bool_())
-    )
 
 
 def _text_column(name: str) -> Callable[[Calls], pa.Array]:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.capture.calls import CallMaker, Span
+from kafkaframes.capture.calls import CallMaker
 from kafkaframes.capture.columns import Column, choose, schema_of
 from kafkaframes.capture.files import find_files
 from kafkaframes.capture.packets import WINDOW_BYTES, FileProblem, Ints, PacketReader
 from kafkaframes.capture.records import RecordMaker, topic_names
 from kafkaframes.capture.streams import Streams
+from kafkaframes.capture.stretches import Span
 from kafkaframes.capture.tables import ToldOf, batch_of, connection_rows, gap_rows, packet_batch, problem_rows
 from kafkaframes.capture.told import unpaired
 from kafkaframes.capture.typed import ApiTypes

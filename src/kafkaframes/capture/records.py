@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from kafkaframes.capture._kernels_streams import copy_pieces, whole_batches
 from kafkaframes.capture.bodies import REQUEST, RESPONSE, Decoded, binary_places, is_known
-from kafkaframes.capture.calls import CallMaker, Calls, Span
+from kafkaframes.capture.calls import CallMaker, Calls
 from kafkaframes.capture.columns import TIMESTAMP, Column, choose, schema_of
 from kafkaframes.capture.packets import Bytes, Ints, PacketReader
 from kafkaframes.capture.streams import Pass, Streams
+from kafkaframes.capture.stretches import Span
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.wire.primitives import uuid_to_text
 
