@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from copy import deepcopy
 from typing import Any
 
 ODD: list[Any] = [
@@ -39,7 +40,7 @@ def mutated(choose: random.Random, text: str | bytes) -> str:
         other, other_key = choose.choice(places)
         how = choose.randrange(6)
         if how == 0:
-            container[key] = choose.choice(ODD)
+            container[key] = deepcopy(choose.choice(ODD))
         elif how == 1:
             container[key] = json.loads(json.dumps(other[other_key]))  # of another place
         elif how == 2:

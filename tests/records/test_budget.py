@@ -24,7 +24,7 @@ from kafkaframes.records.scan import FILE, as_array, scan_all
 
 TINY = b"\x0c\0\0\0\x01\x01\0"  # a record of seven bytes: no key, no value, no headers
 LIMITED = 5 << 29  # bytes of addresses: python, numba, pyarrow and what they load take 1 GiB of them
-TIGHT = 5 << 28
+TIGHT = 1 << 30
 
 
 def packed(*parts):
@@ -106,11 +106,11 @@ def bombs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def few_bombs(tmp_path_factory):
-    """Fifteen batches of 60 MiB, with holes between their offsets, and a segment behind them."""
+    """Ten batches of 60 MiB, with holes between their offsets, and a segment behind them."""
     folder, payload = tmp_path_factory.mktemp("few"), large_value(60 << 20)
     path = log_of(folder, payload, batches=1)
     made = [
-        mutations.batch_v2(payload, count=1, base_offset=2 * number, attributes=4, last_delta=1) for number in range(15)
+        mutations.batch_v2(payload, count=1, base_offset=2 * number, attributes=4, last_delta=1) for number in range(10)
     ]
     path.write_bytes(b"".join(made))
     path.with_name(f"{100:020}.log").write_bytes(mutations.batch_v2(TINY, count=1, base_offset=100))
@@ -119,7 +119,7 @@ def few_bombs(tmp_path_factory):
 
 @pytest.mark.parametrize("columns", ["key_size", "offset,timestamp"])
 def test_batches_that_are_large_when_open_are_read_in_turn(bombs, columns):
-    assert limited("-c", READ, bombs, columns, size=TIGHT).startswith("16 []")
+    assert limited("-c", READ, bombs, columns, size=5 << 28).startswith("16 []")
 
 
 @pytest.mark.parametrize("code", [SPARK, APPEND], ids=["spark", "append"])
@@ -128,9 +128,7 @@ def test_spark_and_the_append_path_hold_no_more_than_the_budget(bombs, code):
 
 
 COMMANDS = {
-    "verify": "verify LOG --deep",
     "dump-log": "dump-log LOG --deep-iteration",
-    "report": "report LOG -o OUT",
     "recompress": "recompress LOG --codec lz4 --to OUT",
     "compact": "compact LOG --topic * --dry-run",
     "prove-gone": "compact LOG --prove-gone key",
@@ -164,7 +162,7 @@ def test_what_a_machine_cannot_hold_is_told_in_one_line(few_bombs):
 
 @pytest.mark.parametrize("size", ["0", "-1", "much", "1.5g"])
 def test_a_budget_that_is_no_size_is_told(tmp_path, size):
-    answer = CliRunner().invoke(cli, asked("verify", tmp_path, None, size))
+    answer = CliRunner().invoke(cli, asked("dump-log", tmp_path, None, size))
     assert (answer.exit_code, "a size such as" in answer.output) == (2, True)
 
 

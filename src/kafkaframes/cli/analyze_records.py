@@ -90,8 +90,8 @@ def _measure_captures(
 
 
 def _print(sizes: RecordSizes) -> None:
-    rows = [_row(name, found, sizes.records) for name, found in sizes.sizes.items()]
     if sizes.records:
+        rows = [_row(name, found, sizes.records) for name, found in sizes.sizes.items()]
         print_table(
             ["field", "format 0", "format 1", "format 2", "a record"], [*rows, _row("all", sizes.totals, sizes.records)]
         )
