@@ -26,7 +26,7 @@ from functools import partial
 from pathlib import Path
 
 import kafkaframes
-from kafkaframes.cli.export import _pool
+from kafkaframes.cli.exporting import pool
 from kafkaframes.export.run import export, one_by_one
 from kafkaframes.export.settings import Settings
 from kafkaframes.export.tables.delta import DeltaTable
@@ -71,7 +71,7 @@ def fresh(folder):
 def exported(log, folder, runner):
     """Export as Parquet; return the records."""
     tasks, _ = plan_export(ReadOptions.parse({"path": str(log)}))
-    return export(tasks, Settings(str(fresh(folder))), run=runner or _pool(export_group, 2)).summary.records
+    return export(tasks, Settings(str(fresh(folder))), run=runner or pool(export_group, 2)).summary.records
 
 
 def by_spark(spark, log, folder):
