@@ -67,6 +67,19 @@ def filled(**how):
         yield broker
 
 
+def test_a_directory_that_is_served_is_sent_from_its_files_too(tmp_path):
+    with filled(journal=False, data_dir=tmp_path) as broker, connected(broker) as peer:
+        peer.sendall(fetch_frame(11))
+        expected = take(peer)
+    with Broker(serve=tmp_path, journal=False) as broker, connected(broker) as peer:
+        log = broker.call(lambda state: state.topics["orders"].partitions[0].log)
+        read = broker.call(lambda state: log.read(0, max_bytes=2 << 20, stretch_bytes=1))
+        assert read.stretch is not None
+        read.stretch.close()
+        peer.sendall(fetch_frame(11))
+        assert records_of(take(peer), 11) == records_of(expected, 11)
+
+
 def records_of(frame, version):
     body = decode_response(frame, 1, version).body
     return body.responses[0].partitions[0].records

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 
@@ -11,6 +12,8 @@ from tests.partition.memory_disk import MemoryDisk
 
 from kafkaframes.errors import StorageError
 from kafkaframes.files.disk import LocalDisk, OnlineDisk
+from kafkaframes.files.filesystem import LocalFileSystem
+from kafkaframes.files.overlay_disk import OverlayDisk
 from kafkaframes.partition import create_log, open_log
 from kafkaframes.partition.fetch import LOG_END
 
@@ -103,3 +106,31 @@ def test_a_new_log_is_what_opening_an_empty_directory_makes():
     assert files[0] == files[1]
     survived = made.crashed(lambda pending: 0)
     assert survived.list_directory("/kafka/orders-3") == made.list_directory("/kafka/orders-3")
+
+
+def test_a_file_underneath_has_a_descriptor_until_it_is_written_to(tmp_path):
+    path, gone = str(tmp_path / "file"), str(tmp_path / "gone")
+    for one in (path, gone):
+        (tmp_path / one).write_bytes(b"underneath")
+    disk = OnlineDisk(OverlayDisk(LocalFileSystem()))
+    opened = disk.open_file(path)
+    descriptor = disk.open_descriptor(path)
+    assert os.pread(descriptor, 5, 0) == b"under"
+    os.close(descriptor)
+    opened.write(0, b"above")
+    assert disk.open_descriptor(path) is None
+    disk.delete(gone)
+    assert disk.open_descriptor(gone) is None
+    assert OverlayDisk(MemoryDisk()).open_descriptor(path) is None
+    with pytest.raises(StorageError, match="cannot be read"):
+        OnlineDisk(LocalDisk()).open_descriptor(str(tmp_path / "no such file"))
+
+
+def test_with_too_many_files_open_there_is_no_descriptor_and_no_failure(monkeypatch):
+    def refuse(self, path):
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(LocalDisk, "open_descriptor", refuse)
+    disk = OnlineDisk(LocalDisk())
+    assert disk.open_descriptor("anything") is None
+    assert disk.failure is None

@@ -6,12 +6,13 @@ broker's directory, an object store, a view of several copies.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.disk import DiskFile
-from kafkaframes.files.filesystem import FileInfo, FileSystem, ReadAt, join, split
+from kafkaframes.files.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, join, split
 from kafkaframes.files.memory_disk import Content, MemoryFile
 
 
@@ -25,6 +26,11 @@ class _Backed(Content):
         self._base: FileSystem | None = base
         self._path = info.path
         self.size_bytes = info.size_bytes
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether its bytes are those underneath, as far as it goes."""
+        return self._base is not None
 
     def read(self, position: int, length: int) -> bytes:
         """Return up to ``length`` bytes from ``position`` on; all of them where it is negative."""
@@ -127,8 +133,12 @@ class OverlayDisk:
         return self._files[path]
 
     def open_descriptor(self, path: str) -> int | None:
-        """Return None: what is read may be in memory."""
-        return None
+        """Open a file of this machine for reading, as long as nothing was written to it; None for all others."""
+        content = self._files.get(path)
+        is_underneath = content is None or (isinstance(content, _Backed) and content.is_untouched)
+        if path in self._gone or not is_underneath or not isinstance(self._base, LocalFileSystem):
+            return None
+        return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
 
     def open_file(self, path: str) -> DiskFile:
         """Open a file for reading and writing; an empty one is made where there is none."""
