@@ -2,8 +2,10 @@
 
 How it is put together, from the wire inwards:
 
-1. ``server.py`` is the only file that knows sockets: it pumps bytes between a connection and ``dispatch.py``.
+1. ``server.py`` and ``outbox.py`` are the only files that know sockets: they pump bytes between a connection and
+   ``dispatch.py``.
 2. ``dispatch.py`` reads a request's header, runs the hooks (journal, faults), and calls the handler of its API. No I/O.
+   Where nobody looks on, an ordinary Produce or Fetch is answered by ``short.py`` instead, with the same bytes.
 3. ``apis/`` has **one file per API**: its docstring opens with versions, behaviour, notes per version and gaps; its
    ``API`` (an ``api.Api``) says the same for programs. ``table.py`` finds the files: ApiVersions and the support table
    of the documentation are made from them. To add an API, add its file; nothing else names it.
