@@ -43,6 +43,10 @@ class Cleaning:
         if not self.broker.is_read_only and settings.flag("log.cleaner.enable"):
             self.broker.clock.call_later(max(settings.number("log.cleaner.backoff.ms"), 1), self._look)
 
+    def look(self) -> None:
+        """Clean what is due now, the filthiest log first."""
+        self._next(set())
+
     def _look(self) -> None:
         if self.is_stopped or self.broker.logs.is_closed:
             return

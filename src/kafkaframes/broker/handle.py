@@ -8,11 +8,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from os import PathLike, fspath
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kafkaframes.broker import controls
 from kafkaframes.broker.assembly import open_broker
-from kafkaframes.broker.cleaning import Cleaning
 from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.coordination import GroupInfo, TransactionInfo, groups, transactions
 from kafkaframes.broker.disk_faults import DiskFaults, DiskRule
@@ -38,6 +37,9 @@ from kafkaframes.broker.state import LOG, MEMORY, BrokerState
 from kafkaframes.errors import OptionError
 from kafkaframes.messages.registry import Specs
 from kafkaframes.records.batch import Record
+
+if TYPE_CHECKING:
+    from kafkaframes.broker.cleaning import Cleaning
 
 _Answer = TypeVar("_Answer")
 _START_SECONDS = 30.0
@@ -230,7 +232,7 @@ class Broker:
         if not self._server.dispatcher.hooks and self._own_specs is None:
             self._server.fast = ShortWay(self._server.dispatcher)
         Maintenance(self._state)
-        self._cleaning = Cleaning(self._state, self._run_apart)
+        self._clean_later(self._state)
         try:
             await self._listen()
         except BaseException:
@@ -247,6 +249,20 @@ class Broker:
             finish()
 
         self._apart = asyncio.get_running_loop().create_task(running())
+
+    def _clean_later(self, state: BrokerState) -> None:
+        """Begin to clean logs when it is first due: what cleans them imports as much as the rest of the broker."""
+
+        def begin() -> None:
+            if self._state is not state:  # stopped meanwhile
+                return
+            from kafkaframes.broker.cleaning import Cleaning
+
+            self._cleaning = Cleaning(state, self._run_apart)
+            self._cleaning.look()
+
+        if not state.is_read_only and state.settings.flag("log.cleaner.enable"):
+            self._clock.call_later(max(state.settings.number("log.cleaner.backoff.ms"), 1), begin)
 
     async def _stop_cleaning(self) -> None:
         if self._cleaning is not None:
