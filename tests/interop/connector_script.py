@@ -129,7 +129,7 @@ def drawn(seed: int, count: int) -> Iterator[dict[str, Any]]:
         starts = [{}, {"startingOffsets": "earliest"}]
         starts += [{"startingOffsets": per_partition(rng.randrange(60), name)}]
         starts += [{"startingTimestamp": T0 + rng.randrange(20_000)}]
-        ends = [{}, {"endingOffsets": per_partition(rng.randrange(60, 80), name)}]
+        ends = [{}, {"endingOffsets": per_partition(rng.randrange(60, 66), name)}]
         ends += [{"endingTimestamp": T0 + rng.randrange(20_000, 400_000)}]
         splits = [{}, {"minPartitions": rng.randrange(1, 12)}, {"maxRecordsPerPartition": rng.randrange(1, 90)}]
         yield {

@@ -1,4 +1,7 @@
-"""Each micro-batch in one transaction: failures and replays leave every row in the topic once."""
+"""Each micro-batch in one transaction: failures, kills and replays leave every row in the topic once.
+
+What is cut off at each step of the protocol: ``test_topic_transaction.py``, without Spark.
+"""
 
 import os
 import shutil
@@ -78,17 +81,6 @@ def test_a_failed_batch_and_one_that_is_repeated_after_its_commit(spark, servers
     shutil.rmtree(checkpoint)
 
 
-APIS = ("InitProducerId", "CreateTopics", "ListOffsets", "Fetch", "Produce", "EndTxn")
-
-
-def test_answers_that_get_lost_at_each_step(spark, broker, servers, tmp_path):
-    wanted = produce(servers, 0, 40)
-    rules = [broker.on(api).once().drop_reply() for api in APIS]
-    run(spark, servers, str(tmp_path))
-    assert sorted(values(servers, "out")) == sorted(wanted)
-    assert [rule.api for rule in rules if not rule.seen] == []
-
-
 def test_workers_that_are_killed_while_they_send(spark, broker, servers, tmp_path):
     wanted = produce(servers, 0, 60)
     rule = broker.on("Produce", topic="out", where=lambda _: kill_workers()).once().delay(1)
@@ -100,6 +92,8 @@ def test_workers_that_are_killed_while_they_send(spark, broker, servers, tmp_pat
     assert sorted(values(servers, "out")) == sorted(wanted)
 
 
+# the broker's side of a connection that is opened while its node stops is not always closed before it is collected
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_broker_that_goes_down_and_comes_back_in_a_micro_batch(spark, broker, servers, tmp_path):
     wanted = produce(servers, 0, 60)
     restarts = []
