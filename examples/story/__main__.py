@@ -8,6 +8,7 @@ starts the embedded broker; with it, it uses that cluster, which is neither kill
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -37,6 +38,7 @@ def main() -> None:
     parser.add_argument("--flights", type=int, help="only the first so many")
     parser.add_argument("--no-page", action="store_true", help="do not open the page in a browser")
     given = parser.parse_args()
+    flights.place()  # a package that is missing is told before anything takes time
     _empty(given.to)
     with ExitStack() as stack:
         lines, page = tell_story(given.to, given.flights, stack)
@@ -59,10 +61,12 @@ def tell_story(out: Path, limit: int | None, stack: ExitStack) -> tuple[list[str
     """Return the lines at the end, and the page."""
     pool = stack.enter_context(ThreadPoolExecutor(2))
     with step("starting Spark and reading the flights of 2013; kernels are compiled meanwhile, once"):
-        starting = pool.submit(_spark)
-        loading = pool.submit(flights.load, limit)
-        subprocess.run([sys.executable, "-m", "kafkaframes", "kernels", "warm"], check=True, stdout=subprocess.DEVNULL)
-        data = loading.result()
+        warm = [sys.executable, "-m", "kafkaframes", "kernels", "warm"]
+        compiling = subprocess.Popen(warm, stdout=subprocess.DEVNULL)
+        starting = pool.submit(_spark, out / "spark.log")
+        data = pool.submit(flights.load, limit).result()
+        if compiling.wait():
+            raise SystemExit("the kernels could not be compiled: kafkaframes kernels warm says why")
     broker = None
     servers = cluster.given_servers()
     if servers is None:
@@ -75,10 +79,22 @@ def tell_story(out: Path, limit: int | None, stack: ExitStack) -> tuple[list[str
     return _chapters(out, data, servers, broker, starting, stack)
 
 
-def _spark() -> Any:
+def _spark(log: Path) -> Any:
+    """Start Spark for a minute's work: what its JVM says goes to a file, and it compiles quickly rather than well."""
     import kafkaframes
 
-    return kafkaframes.spark.session("flights", master="local[2]", config={"spark.sql.shuffle.partitions": "2"})
+    config = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    own = os.dup(2)
+    try:
+        with open(log, "wb") as file:
+            os.dup2(file.fileno(), 2)
+        return kafkaframes.spark.session("flights", master="local[2]", config=config)
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
 
 
 @contextmanager

