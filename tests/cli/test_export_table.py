@@ -13,6 +13,7 @@ from kafkaframes.errors import KafkaframesError
 
 deltalake = pytest.importorskip("deltalake")
 catalogs = pytest.importorskip("pyiceberg.catalog.sql")
+pytestmark = pytest.mark.usefixtures("closed_catalogs")
 FORMATS = ("delta", "iceberg")
 
 
@@ -25,22 +26,6 @@ def refused(*args):
     result = ask(*args)
     assert isinstance(result.exception, KafkaframesError), result.output
     return str(result.exception)
-
-
-@pytest.fixture(autouse=True)
-def _closed_catalogs(monkeypatch):
-    """pyiceberg leaves connections to SQLite to the garbage collector, which warns."""
-    opened = []
-    init = catalogs.SqlCatalog.__init__
-
-    def noting(self, *given, **named):
-        init(self, *given, **named)
-        opened.append(self)
-
-    monkeypatch.setattr(catalogs.SqlCatalog, "__init__", noting)
-    yield
-    for catalog in opened:
-        catalog.close()
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -23,6 +23,7 @@ from kafkaframes.export.tables.committing import Committer
 deltalake = pytest.importorskip("deltalake")
 fastavro = pytest.importorskip("fastavro")
 catalogs = pytest.importorskip("pyiceberg.catalog.sql")
+pytestmark = pytest.mark.usefixtures("closed_catalogs")
 FORMATS = ("delta", "iceberg", "parquet")
 ORDERS = [{"id": number, "amount": number * 0.5, "lines": [{"sku": "a", "count": 2}]} for number in range(40)]
 BAD = b"{no json"
@@ -43,22 +44,6 @@ def topic(broker, request):
     name = f"t-{abs(hash(request.node.nodeid)) % 10**9}"
     broker.create_topic(name, partitions=2)
     return name
-
-
-@pytest.fixture(autouse=True)
-def _closed_catalogs(monkeypatch):
-    """pyiceberg leaves connections to SQLite to the garbage collector, which warns."""
-    opened = []
-    init = catalogs.SqlCatalog.__init__
-
-    def noting(self, *given, **named):
-        init(self, *given, **named)
-        opened.append(self)
-
-    monkeypatch.setattr(catalogs.SqlCatalog, "__init__", noting)
-    yield
-    for catalog in opened:
-        catalog.close()
 
 
 def send(broker, topic, values, *, keys=None, partition=0, **settings):

@@ -24,6 +24,7 @@ from kafkaframes.cli.text import printable, say, size_text
 from kafkaframes.errors import NetworkError, OptionError
 from kafkaframes.export.run import Outcome
 from kafkaframes.export.settings import Settings
+from kafkaframes.export.tables.content import RAW
 from kafkaframes.export.tables.files import write_data_file
 from kafkaframes.export.tables.live import live_plan
 from kafkaframes.export.tables.run import Plan, Run, TableExport
@@ -136,10 +137,11 @@ def _runner(given: Mapping[str, Any]) -> Iterator[Run]:
 
 def _round(job: _Job, writing: Run) -> bool:
     """Bring what is new into the table; tell of it."""
-    table, dead = job.places.table(), job.places.dead_letters()
+    table = job.places.table()
     content = job.values.content(table.read(), job.plan, job.settings)
     settings = replace(job.settings, to=job.places.shown)
     chosen = table_settings(settings, isolation=job.isolation) | job.values.chosen(content)
+    dead = None if content == RAW else job.places.dead_letters()  # every record is a row of bytes
     export = TableExport(table, settings, chosen, run=writing, content=content, dead_letters=dead)
     outcome = export.export(job.plan, incremental=True)
     _tell(outcome, quiet=job.quiet)
