@@ -49,7 +49,7 @@ def load(limit: int | None = None) -> Flights:
         text = json.dumps(flight, separators=(",", ":")).encode()
         counts[row["carrier"]] += 1
         minutes[row["carrier"]] += max(flight["dep_delay"] or 0, 0)
-        plane = row["tailnum"].encode()
+        plane = b"" if row["tailnum"] == "NA" else row["tailnum"].encode()
         found.rows.append((row["carrier"].encode(), plane, text))
         if plane:
             found.planes[plane] = text

@@ -53,6 +53,7 @@ def log(data_dir: Path, planes: str, out: Path, *, expected: int) -> dict[str, i
     rows = DeltaTable(str(out / "planes")).to_pyarrow_table().num_rows
     check(rows == expected, f"the table has a row for each of {expected:,} planes, not {rows:,}")
     exported = json.loads(command("export", data_dir, "--to", out / "parquet", "--json"))
+    check(bool(compacted["partitions"]), f"{planes} was compacted")
     counts = {name: sum(one[name] for one in compacted["partitions"]) for name in ("records_read", "records_kept")}
     return counts | {"exported": exported["records"], "planes": rows}
 

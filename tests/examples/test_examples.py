@@ -62,7 +62,10 @@ def test_the_story_without_spark(story, tmp_path, capfd):
     broker = cluster.EmbeddedBroker(tmp_path / "kafka", tmp_path / "broker.log")
     try:
         with Admin(broker.servers) as admin:
-            planes = NewTopic(name="planes", configs={"cleanup.policy": "compact", "segment.bytes": "30000"})
+            planes = NewTopic(
+                name="planes",
+                configs={"cleanup.policy": "compact", "segment.bytes": "30000", "min.compaction.lag.ms": "86400000"},
+            )
             admin.create_topics([NewTopic(name="flights", num_partitions=2), planes])
         sender = flights.Sender(broker.servers, flights="flights", planes="planes", batch_bytes=20_000)
         sender.send(data.rows[:1_000])
