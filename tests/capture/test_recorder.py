@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import errno
 import io
 import ipaddress
 import socket
@@ -116,6 +117,33 @@ def test_a_slow_disk_makes_clients_wait_and_is_told(monkeypatch):
     assert told
     assert disk.getvalue().count(bytes(30_000)) >= 1
     assert len(disk.getvalue()) > 2 * len(sent)
+
+
+class FullDisk(io.BytesIO):
+    def write(self, data):
+        if self.tell() > 50_000:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(data)
+
+
+def test_what_a_full_disk_does_not_take_is_not_passed_on(capfd):
+    disk, served = FullDisk(), []
+
+    def counted(one):
+        with one:
+            while data := one.recv(65536):
+                served.append(len(data))
+
+    with server_of(counted) as upstream, Recorder(Settings("127.0.0.1", (0,), upstream), disk) as one:
+        with socket.create_connection(one.start(), 10) as client, contextlib.suppress(ConnectionError):
+            for _ in range(200):
+                client.sendall(bytes(10_000))
+                time.sleep(0.001)
+        assert one.failed.wait(10)
+        time.sleep(0.1)
+    assert one.failure.errno == errno.ENOSPC
+    assert sum(served) <= len(disk.getvalue())
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 A listener for each broker. Threads, two for each connection: each reads, writes the bytes into the file, and sends
 them on. A slow disk so makes everybody wait, and nothing is left out; ``on_slow`` is told. The file holds the brokers'
-real addresses, and their answers as they gave them.
+real addresses, and their answers as they gave them. When the disk is full (``failure``), connections are reset.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ class Recorder:
         self._open: set[Channel] = set()
         self._threads: list[threading.Thread] = []
         self._closed = False
+        self.failure: OSError | None = None  # why nothing more could be written
+        self.failed = threading.Event()
 
     def start(self) -> Address:
         """Listen for the first broker; return where."""
@@ -139,7 +141,8 @@ class Recorder:
         self._open.update((near, far))
         real = far.getpeername()[:2]
         talk = Conversation((peer[0], peer[1]), (real[0], real[1]), initial=number << 12)
-        self._record([talk.opening(time.time_ns())])
+        with contextlib.suppress(OSError):  # the first bytes tell
+            self._record([talk.opening(time.time_ns())])
         requests = Requests()
         answers = Answers(requests, lambda address: self.local_of(address, seen_as=own))
         other = threading.Thread(target=self._pump, args=(far, near, talk, SERVER, answers.feed), daemon=True)
@@ -188,15 +191,23 @@ class Recorder:
                     target.sendall(piece)
         except OSError:
             reset = True
-        self._record([talk.closing(side, time.time_ns(), reset=reset)])
+        with contextlib.suppress(OSError):
+            self._record([talk.closing(side, time.time_ns(), reset=reset)])
         with contextlib.suppress(OSError):
             target.shutdown(socket.SHUT_RDWR if reset else socket.SHUT_WR)
 
     def _record(self, packets: list[bytes], size: int = 0) -> None:
         started = time.monotonic()
         with self._file_lock:
-            if not self._out.closed:
-                self._writer.write(*packets)
+            if self.failure is not None:
+                raise self.failure
+            try:
+                if not self._out.closed:
+                    self._writer.write(*packets)
+            except OSError as error:  # what cannot be recorded is not passed on either
+                self.failure = error
+                self.failed.set()
+                raise
         taken = time.monotonic() - started
         if taken > SLOW_SECONDS:
             self.on_slow(taken)
@@ -213,8 +224,12 @@ class Recorder:
                 one.close()
         for thread in self._threads:
             thread.join(2)
-        with self._file_lock:
-            self._out.flush()
+        with self._file_lock, contextlib.suppress(OSError):
+            try:
+                self._out.flush()
+            except OSError as error:
+                self.failure = self.failure or error
+                raise
 
     def __enter__(self) -> Recorder:
         self.start()

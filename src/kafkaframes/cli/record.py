@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
-import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import click
 
 from kafkaframes.capture.recorder import Recorder, Settings
 from kafkaframes.cli.text import say, size_text
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import KafkaframesError, OptionError
 
 _WRITE_BUFFER = 8 << 20
 
@@ -55,18 +57,31 @@ def command(
         file = target.open("xb", buffering=_WRITE_BUFFER)
     except OSError as error:
         raise OptionError(f"-o {output}: cannot be written: {error.strerror or error}") from None
-    with file:
+    with _closing(file):
         recorder = Recorder(settings, file, on_slow=_tell_slow)
         try:
             local = recorder.start()
             say(f"listening on {local[0]}:{local[1]} for {upstream}, writing {output}; Ctrl-C ends it", err=True)
-            threading.Event().wait(seconds)
+            recorder.failed.wait(seconds)
         finally:
             recorder.close()
+    if recorder.failure is not None:
+        reason = recorder.failure.strerror or recorder.failure
+        raise KafkaframesError(f"{output}: cannot be written any more: {reason}; the connections were reset")
     counts = recorder.counts
     say(f"{output}: {counts.connections} connections, {size_text(counts.bytes)} recorded", err=True)
     if counts.refused:
         say(f"{counts.refused} connections could not be passed on", err=True)
+
+
+@contextlib.contextmanager
+def _closing(file: IO[bytes]) -> Iterator[None]:
+    """Close a file whose last bytes may find no room: the recorder has told that by then."""
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            file.close()
 
 
 def _tell_slow(seconds: float) -> None:
