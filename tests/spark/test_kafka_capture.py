@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from kafkaframes.capture.reader import CaptureOptions, read_capture
+from kafkaframes.capture.traffic import read_traffic
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.capture_options import SourceOptions, plan_works
+from kafkaframes.spark.kafka_capture import KafkaCaptureStreamReader
 
 DATA = Path(__file__).parent.parent / "data" / "captures"
 SHARE = DATA / "share-groups-broker43.pcap.zst"
@@ -77,6 +80,34 @@ def test_one_api_as_typed_columns_in_sql(spark):
         t["name"] for row in plain(LOSS, api="Metadata") if row["response"] for t in row["response"]["topics"] or []
     }
     assert {row.name for row in found.collect()} == names - {None}
+
+
+@pytest.mark.parametrize(("wait", "most"), [(1, None), (3, None), (2, 2)])
+def test_micro_batches_read_files_before_them_again_and_give_every_call_once(tmp_path, wait, most):
+    """What the stream's reader plans, without Spark: the calls of a rotating recorder's files, one row each."""
+    pieces = _split(_unpacked(SHARE), 7)
+    ports = sorted({row["serverPort"] for row in plain(SHARE)})  # else few bytes of a connection that began before tell
+    given = {
+        "path": str(tmp_path),
+        "quietSeconds": "0",
+        "waitFiles": str(wait),
+        "columns": "connection,correlationId,_error",
+        "ports": ",".join(map(str, ports)),
+    }
+    reader = KafkaCaptureStreamReader(SourceOptions.parse(given | ({"maxFilesPerTrigger": str(most)} if most else {})))
+    rows, start = [], reader.initialOffset()
+    for number in range(len(pieces) + wait):
+        (tmp_path / f"trace.{number}.pcap").write_bytes(pieces[number] if number < len(pieces) else pieces[0][:24])
+        end = reader.latestOffset(start)
+        for partition in reader.partitions(start, end):
+            assert len(partition.work.files) <= 1 + wait + 1
+            batches = list(read_traffic(partition.work.files, partition.work.options))
+            rows += [row for batch in batches for row in batch.to_pylist()]
+        start = end
+    whole = plain(SHARE, columns=("connection", "correlationId", "_error"))
+    assert Counter((row["correlationId"], row["_error"]) for row in rows) == Counter(
+        (row["correlationId"], row["_error"]) for row in whole
+    )
 
 
 @pytest.mark.spark
