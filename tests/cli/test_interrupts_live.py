@@ -1,0 +1,69 @@
+"""Ctrl-C at commands that wait for others: one line and the status of a shell, or a clean stop where that is said."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, NewTopic
+
+EXAMPLES = Path(__file__).parents[1] / "data" / "logs" / "zk-0102-v1"
+SECONDS = 6.0  # until all are at their work, on a machine that has other work, too
+COMMAND = "from kafkaframes.cli.main import main; main()"
+
+
+@pytest.fixture(scope="module")
+def bootstrap():
+    with Broker() as broker:
+        with Admin(broker.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic(name="t", num_partitions=1)])
+        yield broker.bootstrap_servers
+
+
+# command -> its arguments, its exit status, and its last line on standard error
+WAITING = {
+    "consume": ("consume t -b {servers}", 130, "kafkaframes: interrupted"),
+    "produce": ("produce t -b {servers}", 130, "kafkaframes: interrupted"),
+    "record": (
+        "record --listen 127.0.0.1:0 --upstream {servers} -o {out}/trace.pcapng", 130, "kafkaframes: interrupted",
+    ),
+    "grep": ("grep a {log} --follow", 130, "kafkaframes: interrupted"),
+    "broker": ("broker --port 0", 0, "stopping"),
+    "mirror": ("mirror --from {servers} --to {out}/copy --follow", 0, ""),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def stopped(bootstrap, tmp_path_factory):
+    """Start every command, have each go on for some seconds, and send Ctrl-C: name -> status, lines on stderr."""
+    started = {}
+    for name, (words, *_) in WAITING.items():
+        out = tmp_path_factory.mktemp(name)
+        given = words.format(servers=bootstrap, out=out, log=EXAMPLES).split()
+        started[name] = subprocess.Popen(
+            [sys.executable, "-c", COMMAND, *given],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+    try:
+        time.sleep(SECONDS)
+        for process in started.values():
+            assert process.poll() is None, process.stderr.read()
+            os.killpg(process.pid, signal.SIGINT)
+        said = {name: process.communicate(timeout=60)[1] for name, process in started.items()}
+        return {name: (started[name].returncode, said[name].splitlines()) for name in started}
+    finally:
+        for process in started.values():
+            process.kill()
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_a_command_that_waits_is_stopped_by_ctrl_c(stopped, name):
+    _, wanted, line = WAITING[name]
+    status, lines = stopped[name]
+    assert (status, lines[-1] if lines else "") == (wanted, line)
+    assert not [one for one in lines if "Traceback" in one]
