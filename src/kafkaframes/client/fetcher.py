@@ -1,7 +1,7 @@
 """Fetches what a consumer is assigned: one request under way per broker, answers kept until they are taken.
 
-A partition is asked for again when its last answer was taken, as Kafka's own consumer does, so that what is held is
-bounded by ``fetch_max_bytes`` per broker.
+Where brokers keep fetch sessions (KIP-227) they are told what has changed only. A partition is asked for again when its
+last answer was taken, as Kafka's own consumer does, so that what is held is bounded by ``fetch_max_bytes`` per broker.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import UUID
 
+from kafkaframes.client import fetch_session
 from kafkaframes.client.cluster import ClusterClient, fail, is_retriable
+from kafkaframes.client.fetch_session import Asked, FetchSession, SessionRequest
 from kafkaframes.client.fetched import Fetched, too_large
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
@@ -63,6 +66,7 @@ class Fetcher:
         self._ready: deque[Fetched] = deque()
         self._errors: deque[KafkaframesError] = deque()
         self._busy: set[int] = set()
+        self._sessions: dict[int, FetchSession] = {}  # by node id
         self._wake = asyncio.Event()
         self._arrived = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -210,42 +214,53 @@ class Fetcher:
     async def _answers(
         self, leader: Broker, asked: dict[TopicPartition, Position]
     ) -> list[tuple[TopicPartition, Any, int]]:
-        settings, cluster = self._settings, self._cluster.cluster
+        settings = self._settings
         connection = await self._cluster.connection(leader)
         cls = settings.message("FetchRequest")
-        ids = {one.topic: cluster.topic_id(one.topic) for one in asked}
+        wanted = {one: self._asked(one, position) for one, position in asked.items()}
+        ids = {one.topic: at.topic_id for one, at in wanted.items()}
         body = cls(
             max_wait_ms=settings.fetch_max_wait_ms,
             min_bytes=settings.fetch_min_bytes,
             max_bytes=settings.fetch_max_bytes,
             isolation_level=int(settings.isolation_level == "read_committed"),
-            session_epoch=-1,
         )
         at = connection.version_of(body, most=_BY_ID - 1 if NIL_UUID in ids.values() else None)
-        topics: dict[str, list[Any]] = {}
-        for partition, position in asked.items():
-            known = cluster.partition(partition)
-            one = cls.FetchPartition(
-                partition=partition.partition,
-                fetch_offset=position.offset,
-                partition_max_bytes=position.max_bytes,
-                current_leader_epoch=_NO_EPOCH if known is None else known.leader_epoch,
-            )
-            topics.setdefault(partition.topic, []).append(one)
-        body.topics = [
-            cls.FetchTopic(**({"topic_id": ids[name]} if at >= _BY_ID else {"topic": name}), partitions=partitions)
-            for name, partitions in topics.items()
-        ]
+        session = self._sessions.setdefault(leader.node_id, FetchSession())
+        request = SessionRequest(fetch_session.NO_SESSION, fetch_session.NONE, list(wanted), {})
+        if at >= fetch_session.FIRST_VERSION:
+            request = session.next_request(wanted, by_id=at >= _BY_ID)
+        _write_partitions(body, request, wanted, at)
         wait_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
-        response = await connection.request(body, version=at, timeout_ms=wait_ms)
+        try:
+            response = await connection.request(body, version=at, timeout_ms=wait_ms)
+        except BaseException:  # whether it was carried out is not known
+            session.lose()
+            raise
         if response.error_code:
+            session.lose()
+            if response.error_code in fetch_session.LOST:  # the partitions are asked for again at once
+                session.session_id = fetch_session.NO_SESSION
+                return []
             raise fail(response.error_code, "fetch")
+        if at >= fetch_session.FIRST_VERSION:
+            session.answered(response.session_id)
         names = {topic_id: name for name, topic_id in ids.items()}
         return [
-            (TopicPartition(names[topic.topic_id] if at >= _BY_ID else topic.topic, one.partition_index), one, at)
+            (
+                TopicPartition(names.get(topic.topic_id, "") if at >= _BY_ID else topic.topic, one.partition_index),
+                one,
+                at,
+            )
             for topic in response.responses
             for one in topic.partitions
         ]
+
+    def _asked(self, partition: TopicPartition, position: Position) -> Asked:
+        known = self._cluster.cluster.partition(partition)
+        epoch = _NO_EPOCH if known is None else known.leader_epoch
+        topic_id = self._cluster.cluster.topic_id(partition.topic)
+        return Asked(position.offset, position.max_bytes, epoch, topic_id)
 
     # ---------------------------------------------------------------------------------------------------- answers
 
@@ -308,3 +323,31 @@ class Fetcher:
         position.not_before = time.monotonic() + self._cluster.backoff_s(position.failures)
         position.failures += 1
         self._cluster.cluster.topics.pop(partition.topic, None)
+
+
+def _write_partitions(body: Any, request: SessionRequest, wanted: dict[TopicPartition, Asked], version: int) -> None:
+    """Put the session, and what is to be told of partitions, into a request."""
+    cls = type(body)
+    body.session_id, body.session_epoch = request.session_id, request.epoch
+    topics: dict[tuple[str, UUID], list[Any]] = {}
+    for partition in request.named:
+        asked = wanted[partition]
+        one = cls.FetchPartition(
+            partition=partition.partition,
+            fetch_offset=asked.offset,
+            partition_max_bytes=asked.max_bytes,
+            current_leader_epoch=asked.leader_epoch,
+        )
+        topics.setdefault((partition.topic, asked.topic_id), []).append(one)
+    forgotten: dict[tuple[str, UUID], list[int]] = {}
+    for partition, topic_id in request.forgotten.items():
+        forgotten.setdefault((partition.topic, topic_id), []).append(partition.partition)
+    body.topics = [cls.FetchTopic(**_topic(of, version), partitions=all_) for of, all_ in topics.items()]
+    body.forgotten_topics_data = [
+        cls.ForgottenTopic(**_topic(of, version), partitions=all_) for of, all_ in forgotten.items()
+    ]
+
+
+def _topic(of: tuple[str, UUID], version: int) -> dict[str, Any]:
+    name, topic_id = of
+    return {"topic_id": topic_id} if version >= _BY_ID else {"topic": name}

@@ -1,0 +1,83 @@
+"""What a broker remembers of our fetches, so that they need not be told again (KIP-227). Pure: no I/O.
+
+In a session a request names only the partitions that are new in it or are read from elsewhere, and those that are to be
+forgotten; the answer leaves out partitions of which there is nothing new. One session a broker, one request at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from kafkaframes.client.metadata import TopicPartition
+
+FIRST_VERSION: Final = 7  # of Fetch
+NO_SESSION, NEW, NONE = 0, 0, -1  # session id; epochs of a request that wants a session, and of one that wants none
+LOST: Final = frozenset({70, 71, 106})  # FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, ..._TOPIC_ID_ERROR
+_LAST_EPOCH: Final = 2**31 - 1
+
+
+class Asked(NamedTuple):
+    """What a request says of one partition."""
+
+    offset: int
+    max_bytes: int
+    leader_epoch: int
+    topic_id: UUID
+
+
+class SessionRequest(NamedTuple):
+    """What goes into a request: session, its epoch, partitions to name, partitions to forget with their topics' ids."""
+
+    session_id: int
+    epoch: int
+    named: list[TopicPartition]
+    forgotten: dict[TopicPartition, UUID]
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """The session with one broker.
+
+    Attributes:
+        session_id: as the broker gave it; 0 without one.
+        epoch: of the next request.
+        known: what the broker knows of each partition of the session.
+        by_id: whether its topics go by their ids.
+    """
+
+    session_id: int = NO_SESSION
+    epoch: int = NEW
+    known: dict[TopicPartition, Asked] = field(default_factory=dict)
+    by_id: bool = False
+
+    def next_request(self, wanted: Mapping[TopicPartition, Asked], *, by_id: bool) -> SessionRequest:
+        """Return what to send so that exactly ``wanted`` is fetched."""
+        if self.epoch == NEW or by_id != self.by_id:
+            self.lose()
+            self.by_id = by_id
+            self.known = dict(wanted)
+            return SessionRequest(self.session_id, NEW, list(wanted), {})
+        forgotten = {
+            one: asked.topic_id
+            for one, asked in self.known.items()
+            if one not in wanted or (by_id and wanted[one].topic_id != asked.topic_id)
+        }
+        named = [one for one, asked in wanted.items() if self.known.get(one) != asked]
+        self.known = dict(wanted)
+        return SessionRequest(self.session_id, self.epoch, named, forgotten)
+
+    def answered(self, session_id: int) -> None:
+        """Take note of a good answer and the session that it names."""
+        if session_id == NO_SESSION:  # the broker keeps none for us: its cache is full
+            self.session_id, self.epoch = NO_SESSION, NEW
+            return
+        self.session_id = session_id
+        self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
+
+    def lose(self) -> None:
+        """Ask for a new session next time, in place of this one."""
+        self.epoch = NEW
+        self.known.clear()

@@ -1,0 +1,104 @@
+"""Fetch sessions (KIP-227): what is told once, what again, and what happens when a broker forgets."""
+
+from uuid import UUID
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kafkaframes.client.fetch_session import Asked, FetchSession
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+ONE, OTHER = UUID(int=1), UUID(int=2)
+
+
+def asked(offset: int, topic_id: UUID = ONE) -> Asked:
+    return Asked(offset, 100, 0, topic_id)
+
+
+def established() -> FetchSession:
+    session = FetchSession()
+    assert session.next_request({A: asked(0), B: asked(0)}, by_id=True)[:3] == (0, 0, [A, B])
+    session.answered(7)
+    return session
+
+
+def test_only_what_has_changed_is_told():
+    session = established()
+    assert session.next_request({A: asked(5), B: asked(0)}, by_id=True) == (7, 1, [A], {})
+    session.answered(7)
+    assert session.next_request({A: asked(5)}, by_id=True) == (7, 2, [], {B: ONE})
+    session.answered(7)
+    assert session.next_request({A: asked(5), B: asked(0)}, by_id=True) == (7, 3, [B], {})
+
+
+def test_a_topic_that_was_made_anew_is_told_anew():
+    session = established()
+    request = session.next_request({A: asked(0, OTHER), B: asked(0)}, by_id=True)
+    assert (request.named, request.forgotten) == ([A], {A: ONE})
+
+
+def test_a_lost_session_is_replaced_and_a_full_cache_is_no_session():
+    session = established()
+    session.lose()
+    assert session.next_request({A: asked(5)}, by_id=True) == (7, 0, [A], {})
+    session.answered(0)
+    assert session.next_request({A: asked(5)}, by_id=True) == (0, 0, [A], {})
+    session.answered(8)
+    assert session.next_request({A: asked(5)}, by_id=False) == (8, 0, [A], {})
+
+
+def test_the_last_epoch_is_followed_by_the_first():
+    session = established()
+    session.epoch = 2**31 - 1
+    session.answered(7)
+    assert session.epoch == 1
+
+
+def read(consumer: Consumer, count: int) -> list[bytes]:
+    found = []
+    while len(found) < count:
+        found += [one.value for one in consumer.poll(5_000)]
+    return found
+
+
+@pytest.mark.parametrize("slots", ["1000", "0"])
+def test_a_consumer_keeps_a_session_where_the_broker_does(slots):
+    with Broker(config={"max.incremental.fetch.session.cache.slots": slots}) as broker:
+        servers = broker.bootstrap_servers
+        with Admin(servers) as admin:
+            admin.create_topics([NewTopic(name="t", num_partitions=3)])
+        settings = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 20}
+        with Producer(servers) as producer, Consumer(servers, **settings) as consumer:
+            consumer.assign([TopicPartition("t", number) for number in range(3)])
+            for turn in range(5):
+                producer.send("t", b"%d" % turn, partition=turn % 3).result()
+                assert read(consumer, 1) == [b"%d" % turn]
+            consumer.pause(TopicPartition("t", 0))
+            producer.send("t", b"paused", partition=0).result()
+            producer.send("t", b"other", partition=1).result()
+            assert read(consumer, 1) == [b"other"]
+            consumer.resume(TopicPartition("t", 0))
+            assert read(consumer, 1) == [b"paused"]
+            consumer.seek(TopicPartition("t", 1), 0)
+            assert read(consumer, 3) == [b"1", b"4", b"other"]
+        requests = [one.body for one in broker.journal.requests("Fetch")]
+        incremental = [one for one in requests if one.session_epoch > 0]
+        assert bool(incremental) == (slots != "0")
+        assert all(sum(len(topic.partitions) for topic in one.topics) < 3 for one in incremental)
+        assert any(one.forgotten_topics_data for one in incremental) == (slots != "0")
+
+
+@pytest.mark.parametrize("code", ["FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH"])
+def test_a_broker_that_has_forgotten_is_told_everything_again(code):
+    with Broker() as broker:
+        servers = broker.bootstrap_servers
+        settings = {"auto_offset_reset": "earliest", "fetch_max_wait_ms": 20}
+        with Producer(servers) as producer, Consumer(servers, **settings) as consumer:
+            producer.send("t", b"first").result()
+            consumer.assign(consumer.partitions_for("t"))
+            assert read(consumer, 1) == [b"first"]
+            with broker.on("Fetch").error(code).once() as rule:
+                producer.send("t", b"second").result()
+                assert read(consumer, 1) == [b"second"]
+                assert rule.seen
