@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from kafkaframes.export.summary import Summary
 
 WIDTH_IN_A_PIPE = 110
+SMALL_BYTES = 256 << 20  # of log: done before a JVM has compiled itself well
+# A JVM that compiles quickly rather than well: Spark's start and the summary of examples/logs took 22 CPU s of Java,
+# and 41 without (2 cores, one run of each, one after the other, others at work beside; 2026-11-22).
+QUICK_JAVA = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 @click.command()
@@ -53,12 +57,13 @@ def command(
     """
     given = {"replicas": replicas} | dict(_pair(option) for option in options) | spark_storage(storage)
     given = {"budgetBytes": f"{current_budget()}"} | given
-    _check_input(paths, given)
+    log_bytes = _check_input(paths, given)
     _check_target(to, overwrite)
     if "://" not in to:
         refuse_inside(Path(to), paths)
     out = console(width=WIDTH_IN_A_PIPE)
-    summary = _run(out, paths, to, overwrite=overwrite, master=master, options=given)
+    java = QUICK_JAVA if log_bytes < SMALL_BYTES else {}
+    summary = _run(out, paths, to, overwrite=overwrite, master=master, options=given, java=java)
     for part in render(summary):
         out.print(part)
 
@@ -70,14 +75,15 @@ def _pair(option: str) -> tuple[str, str]:
     return name, value
 
 
-def _check_input(paths: tuple[str, ...], options: dict[str, str]) -> None:
-    """Tell a mistake in a path or an option before Spark takes seconds to start."""
+def _check_input(paths: tuple[str, ...], options: dict[str, str]) -> int:
+    """Tell a mistake in a path or an option before Spark takes seconds to start; return how many bytes will be read."""
     from kafkaframes.spark.discovery import discover_segments
     from kafkaframes.spark.options import ReadOptions
     from kafkaframes.spark.planning import prune, select_segments
 
     parsed = ReadOptions.parse({"path": "", "paths": json.dumps(paths), **options})
-    prune(select_segments(discover_segments(parsed.paths, storage=parsed.storage), parsed), parsed)
+    found = discover_segments(parsed.paths, storage=parsed.storage)
+    return sum(piece.size_bytes for piece in prune(select_segments(found, parsed), parsed))
 
 
 def _check_target(to: str, overwrite: bool) -> None:
@@ -99,7 +105,14 @@ def _check_target(to: str, overwrite: bool) -> None:
 
 
 def _run(
-    console: Console, paths: tuple[str, ...], to: str, *, overwrite: bool, master: str, options: dict[str, str]
+    console: Console,
+    paths: tuple[str, ...],
+    to: str,
+    *,
+    overwrite: bool,
+    master: str,
+    options: dict[str, str],
+    java: dict[str, str],
 ) -> Summary:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -124,7 +137,7 @@ def _run(
     with bar:
         task = bar.add_task("", total=None)
         say("starting Spark")
-        spark = session("kafkaframes summarize", master=master)
+        spark = session("kafkaframes summarize", master=master, config=java)
         try:
             say("reading, writing Parquet")
             with watch_tasks(spark, lambda done, total: bar.update(task, completed=done, total=total)):
