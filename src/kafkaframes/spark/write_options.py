@@ -109,7 +109,8 @@ def parse_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
             raise OptionError(f"option {option.name}={text}: {error}") from None
     if not path:
         raise OptionError(
-            'kafka-log needs a path: df.write.format("kafka-log").mode("append").save("/backup/new-logs")'
+            'kafka-log needs a path: df.write.format("kafka-log").mode("append").save("/backup/new-logs"); '
+            "INSERT INTO a table of the catalog has none, for Spark hands a table's options to no Python writer"
         )
     WriteSettings(now_ms=0, **values)
     return path, values
