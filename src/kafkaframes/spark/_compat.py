@@ -75,6 +75,8 @@ def reason_of(error: Exception) -> str | None:
     >>> text = "[PYTHON_DATA_SOURCE_ERROR] ... Traceback ...\\nkafkaframes.errors.exceptions.OptionError: no topic x\\n"
     >>> reason_of(RuntimeError(text))
     'no topic x'
+    >>> reason_of(RuntimeError("[X] Failed to plan: kafkaframes.errors.exceptions.OptionError: no topic x\\n SQLSTATE"))
+    'no topic x'
     """
-    found = re.findall(r"^kafkaframes\.errors\.\w+\.\w+: (.+)$", str(error), re.MULTILINE)
+    found = re.findall(r"(?:^|: )kafkaframes\.errors\.\w+\.\w+: (.+)$", str(error), re.MULTILINE)
     return found[-1].strip() if found else None

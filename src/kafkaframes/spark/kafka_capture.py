@@ -21,6 +21,7 @@ from kafkaframes.capture.traffic import read_traffic
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.capture_options import SourceOptions, Work, finished_files, plan_works
 from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
+from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.rebatch import rebatch
 from kafkaframes.spark.worker import settle
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+@tells_plainly
 class KafkaCaptureDataSource(DataSource):
     """The data source ``kafka-capture``."""
 
@@ -81,6 +83,7 @@ def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     settle()
 
 
+@tells_plainly
 class KafkaCaptureReader(DataSourceReader):
     """Plans in the planner process, reads in the workers."""
 
@@ -97,6 +100,7 @@ class KafkaCaptureReader(DataSourceReader):
         yield from _read(partition)
 
 
+@tells_plainly
 class KafkaCaptureStreamReader(DataSourceStreamReader):
     """Follows a directory; an offset is the name of the last file that was read."""
 

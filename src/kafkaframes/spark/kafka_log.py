@@ -34,6 +34,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
 from kafkaframes.spark.columns import Column, choose_columns, ddl
 from kafkaframes.spark.options import LATEST, ReadOptions
+from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.tasks import LogPartition, read_table
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kafkaframes.spark")
 
 
+@tells_plainly
 class KafkaLogDataSource(DataSource):
     """The data source ``kafka-log``."""
 
@@ -103,6 +105,7 @@ class KafkaLogDataSource(DataSource):
         return KafkaLogStreamReader(options, _columns_of(schema, options.layout))
 
 
+@tells_plainly
 class KafkaLogReader(DataSourceReader):
     """Plans in the planner process, reads in the workers."""
 

@@ -25,6 +25,7 @@ from pyspark.sql.datasource import (
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
 from kafkaframes.spark.columns import Column, choose_columns, ddl
+from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.topic_tasks import TopicPiece, read_piece
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _OF_FILES: Final = frozenset({"file", "source", "position", "control"})  # columns that no topic has
 
 
+@tells_plainly
 class KafkaTopicDataSource(DataSource):
     """The data source ``kafka-topic``."""
 
@@ -92,6 +94,7 @@ class KafkaTopicDataSource(DataSource):
         return KafkaTopicStreamWriter(TopicWriteOptions.parse(without_added(self._options)), _types_of(schema))
 
 
+@tells_plainly
 class KafkaTopicReader(DataSourceReader):
     """Plans in the planner process, reads in the workers."""
 

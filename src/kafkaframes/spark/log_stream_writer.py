@@ -30,6 +30,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.files import atomic
 from kafkaframes.restore.writing import Commit, Run, StreamBatch, Target, WriteSettings
 from kafkaframes.spark.log_writer import STAGING, check_there, in_threads, new_topic_id, write_runs
+from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.write_options import check_columns
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class StreamTaskRuns(WriterCommitMessage):
     runs: list[Run]
 
 
+@tells_plainly
 class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
     """One micro-batch's writer."""
 

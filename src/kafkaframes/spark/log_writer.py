@@ -25,6 +25,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from kafkaframes.errors import LogDirError
 from kafkaframes.files import atomic
 from kafkaframes.restore.writing import Commit, Run, RunWriter, Target, WriteSettings
+from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.write_options import COLUMN_TYPES, check_columns
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class TaskRuns(WriterCommitMessage):
     runs: list[Run]
 
 
+@tells_plainly
 class KafkaLogWriter(DataSourceArrowWriter):
     """One write; pickled to the tasks and to the commit."""
 

@@ -23,12 +23,14 @@ from kafkaframes.spark.columns import Column
 from kafkaframes.spark.first_batch import check_first, remembered
 from kafkaframes.spark.following import Ends, Follower, flat, nested
 from kafkaframes.spark.options import ReadOptions
+from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.tasks import LogPartition, read_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
+@tells_plainly
 class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches in the planner process, reads them in the workers."""
 

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import (
 
 from kafkaframes.spark.columns import Column
 from kafkaframes.spark.first_batch import check_first, remembered
+from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.topic_following import TopicFollower, flat, nested
 from kafkaframes.spark.topic_options import TopicOptions
 from kafkaframes.spark.topic_planning import Offsets
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+@tells_plainly
 class KafkaTopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches in the planner process, reads them in the workers."""
 

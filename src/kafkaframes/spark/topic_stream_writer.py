@@ -13,10 +13,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import OptionError
+from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.topic_options import TopicWriteOptions
 from kafkaframes.spark.topic_writer import TaskSent, check_columns, send_rows
 
 
+@tells_plainly
 class KafkaTopicStreamWriter(DataSourceStreamArrowWriter):
     """One micro-batch's writer."""
 

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaframes.client import Producer
 from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.topic_blobs import gathered
 from kafkaframes.spark.topic_options import TopicWriteOptions
 
@@ -61,6 +62,7 @@ def check_columns(types: Mapping[str, str], options: TopicWriteOptions) -> None:
         raise OptionError("no topic: give the option topic, or a column topic")
 
 
+@tells_plainly
 class KafkaTopicWriter(DataSourceArrowWriter):
     """One write; pickled to the tasks and to the commit."""
 

@@ -1,0 +1,58 @@
+"""Errors of ours reach Spark's user as their sentence, without the traceback of a Python worker. No pyspark.
+
+Spark puts what a worker's exception prints behind a prefix of its own (``[PYTHON_DATA_SOURCE_ERROR] Failed to ...:``),
+which stays. A worker leaves the traceback out where ``SPARK_HIDE_TRACEBACK`` is set in its environment, and ends after
+it (``handle_worker_exception`` in ``pyspark/util.py``). So it is set there when one of our errors is on its way out,
+and never for errors of a user's own functions, which are worth nothing without their traceback.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from inspect import isfunction, isgeneratorfunction
+from typing import Any, TypeVar
+
+from kafkaframes.errors import KafkaframesError
+
+_Class = TypeVar("_Class", bound=type)
+_HIDE = "SPARK_HIDE_TRACEBACK"
+_RUNTIME, _WORKER = "SPARK_PYTHON_RUNTIME", "PYTHON_WORKER"  # how Spark marks the processes of its workers
+
+
+def tells_plainly(cls: _Class) -> _Class:
+    """Have every method that a class of Spark's interface defines raise our errors as their sentence alone."""
+    for name, method in list(vars(cls).items()):
+        if isfunction(method):
+            setattr(cls, name, _generator(method) if isgeneratorfunction(method) else _function(method))
+    return cls
+
+
+def _function(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def told(*given: Any, **named: Any) -> Any:
+        with _plain():
+            return method(*given, **named)
+
+    return told
+
+
+def _generator(method: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+    @wraps(method)
+    def told(*given: Any, **named: Any) -> Iterator[Any]:
+        with _plain():
+            yield from method(*given, **named)
+
+    return told
+
+
+@contextmanager
+def _plain() -> Iterator[None]:
+    try:
+        yield
+    except KafkaframesError:
+        if os.environ.get(_RUNTIME) == _WORKER:  # it ends with this error
+            os.environ[_HIDE] = "1"
+        raise

@@ -1,0 +1,113 @@
+"""What a user of DataFrames reads when something of ours fails: Spark's prefix, then our sentence, and no traceback."""
+
+import pytest
+
+import kafkaframes
+from kafkaframes.errors import OptionError
+from kafkaframes.spark._compat import reason_of
+from kafkaframes.spark.plain_errors import tells_plainly
+
+
+@tells_plainly
+class Failing:
+    def plan(self):
+        raise OptionError("no topic x")
+
+    def read(self):
+        yield 1
+        raise OptionError("no topic y")
+
+    def own(self):
+        raise ZeroDivisionError
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    monkeypatch.setattr("os.environ", {"SPARK_PYTHON_RUNTIME": "PYTHON_WORKER"})
+    import os
+
+    return os.environ
+
+
+@pytest.mark.parametrize("call", [lambda: Failing().plan(), lambda: list(Failing().read())], ids=["plan", "read"])
+def test_a_worker_leaves_the_traceback_of_our_errors_out(environment, call):
+    with pytest.raises(OptionError):
+        call()
+    assert environment["SPARK_HIDE_TRACEBACK"] == "1"
+
+
+def test_other_errors_keep_theirs(environment):
+    with pytest.raises(ZeroDivisionError):
+        Failing().own()
+    assert "SPARK_HIDE_TRACEBACK" not in environment
+
+
+def test_a_process_that_is_no_worker_is_left_alone(environment):
+    del environment["SPARK_PYTHON_RUNTIME"]
+    with pytest.raises(OptionError):
+        Failing().plan()
+    assert "SPARK_HIDE_TRACEBACK" not in environment
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log" / "t-0" / f"{0:020}.log"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(kafkaframes.build_records([{"key": b"k", "value": b"v"}] * 3))
+    return tmp_path / "log"
+
+
+def said(ask):
+    """Return the text of what Spark raises."""
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException) as failed:
+        ask()
+    assert "Traceback" not in str(failed.value)
+    return failed.value
+
+
+def damaged(log):
+    (path,) = log.rglob("*.log")
+    raw = bytearray(path.read_bytes())
+    raw[70] ^= 1
+    path.write_bytes(raw)
+    return log
+
+
+@pytest.mark.spark
+def test_our_sentence_follows_sparks_prefix(spark, log):
+    read = spark.read.format("kafka-log")
+    asked = {
+        "no such file or directory (at /nope)": lambda: read.load("/nope").collect(),
+        "unknown option subscribee: did you mean subscribe?": lambda: (
+            spark.read.format("kafka-log").option("subscribee", "x").load(str(log))
+        ),
+        "the length of a record is negative or beyond the data": lambda: (
+            spark.read.format("kafka-log").option("mode", "FAILFAST").load(str(damaged(log))).collect()
+        ),
+    }
+    for sentence, ask in asked.items():
+        error = said(ask)
+        assert reason_of(error).startswith(sentence)
+
+
+@pytest.mark.spark
+def test_insert_into_a_table_of_the_catalog_is_refused_in_a_sentence(spark, log):
+    spark.sql(f"CREATE TABLE refused USING `kafka-log` OPTIONS (path '{log}')")
+    try:
+        error = said(lambda: spark.sql("INSERT INTO refused SELECT * FROM refused"))
+        assert reason_of(error).startswith("kafka-log needs a path: df.write")
+        assert "INSERT INTO" in reason_of(error)
+    finally:
+        spark.sql("DROP TABLE refused")
+    assert len(list(log.rglob("*.log"))) == 1
+
+
+@pytest.mark.spark
+def test_errors_of_a_users_own_functions_keep_their_traceback(spark):
+    from pyspark.errors import PythonException
+    from pyspark.sql.functions import udf
+
+    with pytest.raises(PythonException, match="Traceback"):
+        spark.range(1).select(udf(lambda one: one / 0, "double")("id")).collect()
