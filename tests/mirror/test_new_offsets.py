@@ -225,3 +225,27 @@ def test_what_lies_behind_an_open_transaction_waits_for_its_end(filled):
     assert len(rows_of(b.bootstrap_servers, "stamped")[0]) == 55
     with Consumer(b.bootstrap_servers) as consumer:
         assert consumer.end_offsets([TopicPartition("stamped", 0)]) == {TopicPartition("stamped", 0): 55}
+
+
+def test_a_directory_without_topic_ids_is_gone_on_with(tmp_path):
+    with Broker() as b:
+        settings = {"offsets": "reassign", "state_dir": str(tmp_path / "state")}
+        run_mirror("tests/data/logs/zk-0102-v1", b.bootstrap_servers, **settings)
+        again = run_mirror("tests/data/logs/zk-0102-v1", b.bootstrap_servers, **settings)
+        assert all(one.resumed and not one.batches_written for one in again.partitions)
+
+
+def test_a_topic_that_was_just_made_and_is_not_known_yet_is_waited_for(filled):
+    a, b, settings = filled
+    made = b.on("CreateTopics").call(lambda request: None)
+    late = b.on("Metadata", where=lambda request: bool(made.seen)).answer(without_topics).times(2)
+    run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("stamped",), **settings)
+    assert late.seen
+    assert len(rows_of(b.bootstrap_servers, "stamped")[0]) == 50
+
+
+def without_topics(request):
+    """Answer Metadata as a broker does that has not heard of a new topic yet."""
+    types = request.types
+    topics = [types.MetadataResponseTopic(error_code=3, name=one.name) for one in request.body.topics or ()]
+    return request.response(cluster_id="c", controller_id=-1, brokers=[], topics=topics)

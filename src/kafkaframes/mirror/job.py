@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 
 from kafkaframes.client import EARLIEST, AsyncAdmin, AsyncConsumer, Fetched, TopicPartition
 from kafkaframes.client.cluster import ClusterClient
@@ -20,7 +21,7 @@ from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import LogDirError, NetworkError, OptionError
 from kafkaframes.files.atomic import refuse_inside
 from kafkaframes.mirror import groups, topics
-from kafkaframes.mirror.places import configs_of_directory, for_admin, opened
+from kafkaframes.mirror.places import configs_of_directory, for_admin, has_topic_id, opened
 from kafkaframes.mirror.report import MirrorReport, PartitionReport
 from kafkaframes.mirror.settings import KEEP, REASSIGN, MirrorSettings, is_directory
 from kafkaframes.mirror.topics import SourceTopic
@@ -138,21 +139,33 @@ class _Job:
             else:
                 await topics.prepare(goal, topic, self.report, keeps=keeps, holds=holds)
             self.copied.append(topic)
-        ids = (
-            {} if goal is None else {name: one.topic_id for name, one in (await goal.describe_cluster()).topics.items()}
-        )
+        ids = await self._target_ids(found, goal)
         places = [TopicPartition(topic.name, number) for topic in found for number in topic.partitions]
         starts, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
         for topic in found:
             self._note_limits(topic, writer)
             for number in topic.partitions:
                 place = TopicPartition(topic.name, number)
-                identity = f"{topic.topic_id} {ids.get(topic.name, NIL_UUID)}"
+                identity = f"{self._identity(topic)} {ids.get(topic.name, NIL_UUID)}"
                 is_there = writer is not None and topic.name in ids
                 await self._open(place, starts[place], ends[place], writer if is_there else None, identity)
         positions = {place: consumer.position(place) for place in consumer.assignment()}
         positions |= {place: self.reports[place].from_offset for place in places}
         await consumer.assign(positions)
+
+    def _identity(self, topic: SourceTopic) -> str:
+        """Say which topic of the source a mapping is of: by its id; a directory without ids gets others each time."""
+        if is_directory(self.settings.source) and not has_topic_id(self.settings.source, topic.name):
+            return str(NIL_UUID)
+        return topic.topic_id
+
+    async def _target_ids(self, found: list[SourceTopic], goal: AsyncAdmin | None) -> dict[str, UUID]:
+        """Return the ids of the target's topics; those just made are waited for, as brokers hear of them later."""
+        if goal is None:
+            return {}
+        if self.settings.dry_run:
+            return {name: one.topic_id for name, one in (await goal.describe_cluster()).topics.items()}
+        return {name: one.topic_id for name, one in (await goal.describe_topics([one.name for one in found])).items()}
 
     def _note_limits(self, topic: SourceTopic, writer: Writer | None) -> None:
         """A request must fit into a segment, a batch that is built anew into ``max.message.bytes``."""

@@ -56,3 +56,9 @@ def configs_of_directory(place: str) -> dict[str, dict[str, str]]:
         return {name: said.configs for name, said in metadata_of(discover(place)).topics.items()}
     except LogDirError:  # a store that only a broker knows to read: it has no controller's metadata
         return {}
+
+
+def has_topic_id(place: str, topic: str) -> bool:
+    """Return whether a log directory says which id a topic has (KIP-516); what a broker before 2.8 wrote does not."""
+    found = (one for directory in discover(place) for one in directory.partitions if one.topic == topic)
+    return any(one.metadata is not None and one.metadata.topic_id for one in found)
