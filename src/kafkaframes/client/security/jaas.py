@@ -43,7 +43,7 @@ class Login:
 def parse(text: str) -> Login:
     r"""Read a JAAS configuration.
 
-    >>> login = parse('org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="\"b";')
+    >>> login = parse('org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="\\"b";')
     >>> login.module, login.options["username"], login.options["password"]
     ('PlainLoginModule', 'a', '"b')
 
