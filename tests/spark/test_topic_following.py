@@ -69,3 +69,21 @@ def test_a_first_micro_batch_of_an_earlier_run_is_known(first, start, end, is_re
         return
     with pytest.raises(OptionError, match=r"Give startingOffsets as JSON where it began"):
         check_first(*asked)
+
+
+def test_where_a_new_query_starts_does_not_move_while_rows_come(servers):
+    """Spark asks before it looks for new rows and again when it plans them: none between the two may be lost."""
+    from kafkaframes.spark.columns import choose_columns
+    from kafkaframes.spark.topic_stream import KafkaTopicStreamReader, ReadAllAvailable
+
+    make(servers, "moving", 5)
+    given = {"kafka.bootstrap.servers": servers, "subscribe": "moving"}
+    reader = KafkaTopicStreamReader(TopicOptions.parse(given, is_stream=True), choose_columns(None))
+    start = reader.initialOffset()
+    with Producer(servers) as producer:
+        producer.send_arrow(pa.table({"value": [b"v"] * 10}), topic="moving")
+    end = reader.latestOffset(start, ReadAllAvailable())
+    again = reader.initialOffset()
+    assert (start, end) == ({"moving": {"0": 5}}, {"moving": {"0": 15}})
+    assert [(piece.work.first, piece.work.end) for piece in reader.partitions(again, end)] == [(5, 15)]
+    reader.stop()

@@ -42,10 +42,10 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.first: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name, as those below)
-        """Return where a query without a checkpoint starts."""
-        found = nested(self.follower.start())
-        self.first = remembered(found)
-        return found
+        """Return where a query without a checkpoint starts: Spark asks several times, and ``latest`` moves on."""
+        if self.first is None:
+            self.first = remembered(nested(self.follower.start()))
+        return remembered(self.first)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return what the options allow a micro-batch; Spark knows no limit of two kinds, ``latestOffset`` does."""

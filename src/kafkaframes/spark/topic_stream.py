@@ -51,10 +51,10 @@ class KafkaTopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._follower
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name, as those below)
-        """Return where a query without a checkpoint starts."""
-        found = nested(self.follower.start())
-        self.first = remembered(found)
-        return found
+        """Return where a query without a checkpoint starts: Spark asks several times, and ``latest`` moves on."""
+        if self.first is None:
+            self.first = remembered(nested(self.follower.start()))
+        return remembered(self.first)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return what the options allow a micro-batch; Spark knows no limit of two kinds, ``latestOffset`` does."""
