@@ -4,6 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
+from tests.spark.test_following import append
 
 import kafkaframes
 from kafkaframes.broker import Broker
@@ -97,3 +98,16 @@ def test_each_micro_batch_is_told_of_and_the_last_one_is_committed(spark, server
     assert found == {"lagging-0": 600, "lagging-1": 300}
     rest = spark.read.format("kafka-topic").options(**options | {"startingOffsets": "group:lag tools"}).load()
     assert rest.count() == 0
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("source", ["kafka-topic", "kafka-log"])
+def test_a_stream_that_starts_at_latest_with_nothing_to_read_goes_on(spark, servers, source, tmp_path):
+    append(tmp_path, 0, 10)
+    options = {"kafka.bootstrap.servers": servers, "subscribe": "lagging"} if source == "kafka-topic" else {}
+    stream = spark.readStream.format(source).options(**options)
+    frame = stream.load() if source == "kafka-topic" else stream.load(str(tmp_path))
+    writer = frame.writeStream.format("noop").trigger(availableNow=True)
+    for _ in range(2):
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        assert query.awaitTermination(240)

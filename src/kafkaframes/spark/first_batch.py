@@ -17,7 +17,10 @@ Nested = Mapping[str, Mapping[str, int]]
 
 
 def check_first(first: Nested | None, start: Nested, end: Nested) -> None:
-    """Refuse a first micro-batch that ends before it begins, or where it begins: nothing has that end by itself.
+    """Refuse a first micro-batch of an earlier run that ends before it begins, or where it begins.
+
+    In a query's own first run such a one is in order: Spark plans it although there is nothing to read yet. So this is
+    asked only where Spark has not looked for new rows before.
 
     Args:
         first: what the source was asked, and said, in this run of where the query begins; None where it was not.
