@@ -1,0 +1,75 @@
+"""What the first row of a Spark executor costs beside its second: kernels, imports, the Python worker.
+
+    python benchmarks/executor_start.py [EXECUTORS]
+
+On ``local-cluster[1,1,1024]``, a log of two segments is read by one task. Each executor's process is killed, Spark
+starts another one, a job without Python waits until it is there, and the same query is timed twice on it. Both are
+printed with their difference, which was asked to be at most three seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import kafkaframes
+from kafkaframes.spark import session
+
+
+def executors() -> list[int]:
+    """Return the processes of this user's executors that this process has started."""
+    found = subprocess.run(["pgrep", "-f", "CoarseGrainedExecutorBackend.*executor-id"], capture_output=True, text=True)
+    return [int(line) for line in found.stdout.split() if is_java(int(line))]
+
+
+def is_java(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() == "java"
+    except OSError:
+        return False
+
+
+def replace_executor(spark) -> None:
+    """Kill the executor, and wait for a job of the JVM's own on the next one."""
+    before = executors()
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 60
+    while not set(executors()) - set(before) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    spark.range(1000).selectExpr("sum(id)").collect()
+
+
+def main(count: int) -> None:
+    """Print the times of each executor, and the median of the differences."""
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "t-0").mkdir()
+        for base in (0, 1000):
+            columns = {"offset": list(range(base, base + 1000)), "value": [b"%d" % one for one in range(1000)]}
+            data = kafkaframes.build_records(columns, codec="lz4")
+            (Path(directory) / "t-0" / f"{base:020}.log").write_bytes(data)
+        spark = session("executor start", master="local-cluster[1,1,1024]")
+        frame = spark.read.format("kafka-log").load(directory)
+        frame.limit(1).collect()  # the driver's own first time is not asked about
+        differences = []
+        for number in range(count):
+            replace_executor(spark)
+            seconds = []
+            for _ in range(2):
+                began = time.perf_counter()
+                assert len(frame.limit(1).collect()) == 1
+                seconds.append(time.perf_counter() - began)
+            differences.append(seconds[0] - seconds[1])
+            print(f"executor {number + 1}: first {seconds[0]:.2f} s, second {seconds[1]:.2f} s")
+        print(f"first - second, median of {count}: {median(differences):.2f} s (asked: at most 3)")
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
