@@ -17,6 +17,7 @@ from kafkaframes.errors.exceptions import (
     SpecError,
     StorageError,
     TruncatedError,
+    UnknownOutcomeError,
 )
 
 __all__ = [
@@ -38,5 +39,6 @@ __all__ = [
     "SpecError",
     "StorageError",
     "TruncatedError",
+    "UnknownOutcomeError",
     "error_code",
 ]

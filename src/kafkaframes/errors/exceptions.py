@@ -156,3 +156,13 @@ class BrokerError(KafkaframesError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (str(self), self.code)
+
+
+class UnknownOutcomeError(OptionError):
+    """A commit to a table whose fate is not known: the files that it names must stay."""
+
+    def __init__(self, place: str, run: str, reason: str) -> None:
+        super().__init__(
+            f"{place}: whether commit {run} was made cannot be told ({reason}); its files stay, the next "
+            "--incremental run goes on behind what the table says"
+        )

@@ -65,12 +65,12 @@ class Outcome:
         return {
             "complete": not self.failed,
             "records": self.summary.records,
-            "records_read": self.records_read,
             "segments": len(self.results),
             "exported": self.exported,
             "resumed": self.resumed,
             "output_bytes": self.output_bytes,
             **summary,
+            "records_read": self.records_read,
             "faults": [fault for result in self.results for fault in result.faults],
             "failed": [result.failed for result in self.failed],
             **({} if self.table is None else {"table": dict(self.table)}),

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import OptionError, UnknownOutcomeError
 from kafkaframes.export.tables.state import Commit, RacedError, TableState
 from kafkaframes.export.tables.table import Table
 
@@ -96,16 +96,6 @@ class Committer:
             self.check_settings(state)
         self._table.check(commit.columns)
         return state
-
-
-class UnknownOutcomeError(OptionError):
-    """A commit's fate is not known: its files must stay."""
-
-    def __init__(self, place: str, run: str, reason: str) -> None:
-        super().__init__(
-            f"{place}: whether commit {run} was made cannot be told ({reason}); its files stay, the next "
-            "--incremental run goes on behind what the table says"
-        )
 
 
 def _check_files(commit: Commit) -> None:

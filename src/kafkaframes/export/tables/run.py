@@ -18,12 +18,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import OptionError, UnknownOutcomeError
 from kafkaframes.export.run import Outcome, summed_up
 from kafkaframes.export.settings import ExportTask, Settings
 from kafkaframes.export.sharing import part_bytes
 from kafkaframes.export.tables import claims
-from kafkaframes.export.tables.committing import Committer, UnknownOutcomeError
+from kafkaframes.export.tables.committing import Committer
 from kafkaframes.export.tables.content import RAW, Content
 from kafkaframes.export.tables.dead_letters import DeadLetters
 from kafkaframes.export.tables.files import DataFile, FileJob, discard, write_data_file
