@@ -10,6 +10,7 @@ from tests.agreement.kind import Case
 from tests.agreement.kinds import committed, lookups
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.files import filesystem
 from kafkaframes.files.filesystem import FsspecFileSystem
 from kafkaframes.files.headers import HeaderWalk
 from kafkaframes.files.scan import scan_segment
@@ -121,6 +122,11 @@ def test_batches_in_columns_and_one_by_one_are_aborted_alike():
     assert seen > len(state.aborted) > 0
 
 
+@pytest.fixture
+def without_waiting(monkeypatch):
+    monkeypatch.setattr(filesystem, "RETRY_AFTER_SECONDS", (0.0, 0.0, 0.0))
+
+
 class FailingStore:
     """A store that answers so many times and then no more."""
 
@@ -142,7 +148,7 @@ class FailingStore:
 
 
 @pytest.mark.parametrize("answers", range(0, 60, 7))
-def test_a_store_that_fails_half_way_is_named_and_never_a_wrong_answer(answers):
+def test_a_store_that_fails_half_way_is_named_and_never_a_wrong_answer(answers, without_waiting):
     from fsspec.implementations.local import LocalFileSystem as FsspecLocal
 
     path = str(LOGS / "kraft-4x-transactions" / "payments-0")
@@ -161,7 +167,7 @@ def test_a_store_that_fails_half_way_is_named_and_never_a_wrong_answer(answers):
     assert error is not None or answers > 7
 
 
-def test_a_checkpoint_that_a_store_did_not_give_is_an_error_not_a_missing_file():
+def test_a_checkpoint_that_a_store_did_not_give_is_an_error_not_a_missing_file(without_waiting):
     from fsspec.implementations.local import LocalFileSystem as FsspecLocal
 
     failed = 0

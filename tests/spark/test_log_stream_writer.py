@@ -10,6 +10,7 @@ from tests.spark.test_following import append
 from kafkaframes.dump.verify import verify
 from kafkaframes.log.discover import discover
 from kafkaframes.restore.writing.stream_marks import read_marks
+from kafkaframes.spark.log_writer import STAGING
 
 pytestmark = pytest.mark.spark
 
@@ -51,7 +52,8 @@ def test_rows_are_there_once_after_failures_and_batches_that_are_repeated(spark,
     for change, message in ((fail, "a task fails"), (die, "Python worker exited|crashed|SparkException")):
         with pytest.raises(Exception, match=message):
             run(spark, tmp_path, change)
-        assert names(tmp_path) == {"in", "checkpoint"}
+        # A writer whose worker began only after Spark had given the batch up leaves its staging to the next commit.
+        assert all(STAGING in name for name in names(tmp_path) - {"in", "checkpoint"})
     run(spark, tmp_path)
     append(tmp_path / "in", 50, 30, roll=True)
     run(spark, tmp_path)
