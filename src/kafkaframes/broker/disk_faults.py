@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Self
 
+from kafkaframes.broker.occasions import Occasions
 from kafkaframes.errors import OptionError
 from kafkaframes.files.disk import Disk, DiskFile, LocalDisk
 from kafkaframes.files.filesystem import FileInfo, ReadAt
@@ -25,7 +26,7 @@ _Write = Callable[[int], None]  # writes the first so many bytes
 
 
 @dataclass(slots=True, eq=False)
-class DiskRule:
+class DiskRule(Occasions):
     """What happens to the effects that fit; made by ``DiskFaults.on``.
 
     Attributes:
@@ -37,9 +38,6 @@ class DiskRule:
     effect: str | None
     path: str | None
     seen: int = 0
-    skip: int = 0
-    left: int | None = None
-    is_removed: bool = False
     _room: int | None = None
     _seconds: float = 0.0
     _errno: int = 0
@@ -71,33 +69,9 @@ class DiskRule:
         self._errno, self._keep = errno.EIO, keep_bytes
         return self
 
-    def times(self, count: int) -> Self:
-        """Let the fault happen to the first ``count`` effects that fit, and to no later one."""
-        self.left = count
-        return self
-
-    def once(self) -> Self:
-        """Let the fault happen once."""
-        return self.times(1)
-
-    def after(self, count: int) -> Self:
-        """Let this number of effects that would fit pass first."""
-        self.skip = count
-        return self
-
-    def remove(self) -> None:
-        """Fit nothing any more."""
-        self.is_removed = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.remove()
-
     def takes(self, effect: str, path: str) -> bool:
         """Return whether the fault happens to an effect."""
-        if self.is_removed or self.left == 0 or self.effect not in (None, effect):
+        if self.is_over or self.effect not in (None, effect):
             return False
         if self.path is not None and not fnmatchcase(path, self.path):
             return False

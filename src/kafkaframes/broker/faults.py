@@ -15,6 +15,7 @@ from kafkaframes.broker.api import Answer, CloseConnection, Later
 from kafkaframes.broker.clock import Clock
 from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.failures import failed, flip_bytes
+from kafkaframes.broker.occasions import Occasions
 from kafkaframes.broker.request import Request
 from kafkaframes.errors import OptionError
 
@@ -22,7 +23,7 @@ Pass = Callable[[], Answer]
 
 
 @dataclass(slots=True, eq=False)
-class Rule:
+class Rule(Occasions):
     """What happens to the requests that fit; made by ``Faults.on``.
 
     Attributes:
@@ -38,10 +39,7 @@ class Rule:
     client_id: str | None = None
     node_id: int | None = None
     where: Callable[[Request], bool] | None = None
-    skip: int = 0
-    left: int | None = None
     seen: list[Any] = field(default_factory=list)
-    is_removed: bool = False
     _act: Callable[[Request, Pass], Answer] | None = None
     _held: list[Callable[[], None]] = field(default_factory=list)
     _said: str = ""
@@ -107,20 +105,6 @@ class Rule:
 
     # ---------------------------------------------------------------------------------------------- to which
 
-    def times(self, count: int) -> Self:
-        """Let the fault happen to the first ``count`` requests that fit, and to no later one."""
-        self.left = count
-        return self
-
-    def once(self) -> Self:
-        """Fit one request."""
-        return self.times(1)
-
-    def after(self, count: int) -> Self:
-        """Let this number of requests that would fit pass first."""
-        self.skip = count
-        return self
-
     def remove(self) -> None:
         """Fit nothing any more; what is held goes on."""
         self.is_removed = True
@@ -133,15 +117,9 @@ class Rule:
             go_on()
         return len(held)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.remove()
-
     def fits(self, request: Request) -> bool:
         """Return whether a request is one that this rule is about."""
-        if self.is_removed or self.left == 0 or self.api not in (None, request.api.name):
+        if self.is_over or self.api not in (None, request.api.name):
             return False
         wanted = (
             (self.version, request.version),
