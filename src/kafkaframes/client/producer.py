@@ -25,8 +25,7 @@ from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.client.transactions import Transactions
 from kafkaframes.errors import EncodeError, KafkaframesError, OptionError
 from kafkaframes.records.build import BatchFields, build_apart, build_records, next_sequence
-from kafkaframes.records.partitioner import UNASSIGNED, assign_by_key, partition_of
-from kafkaframes.records.rows import blobs_of
+from kafkaframes.records.partitioner import partition_of, partitions_of_rows
 
 Headers = Sequence[tuple[str, bytes | None]]
 _INIT_PRODUCER_ID: Final = 22
@@ -285,16 +284,9 @@ class AsyncProducer:
     def _by_partition(self, topic: str, rows: pa.RecordBatch) -> list[tuple[TopicPartition, pa.RecordBatch]]:
         """Share a topic's rows out among its partitions; rows that say nothing stick together."""
         count = len(self._cluster.cluster.partitions_of(topic))
-        partitions = np.full(rows.num_rows, UNASSIGNED, np.int64)
-        if "partition" in rows.schema.names:
-            given = pc.fill_null(rows.column("partition").cast(pa.int64()), UNASSIGNED)
-            partitions = given.to_numpy(zero_copy_only=False).copy()
-            wrong = np.flatnonzero((partitions >= count) | (partitions < UNASSIGNED))
-            if len(wrong):
-                raise fail(3, f"row {wrong[0]}: topic {topic} has no partition {partitions[wrong[0]]}, it has {count}")
-        if "key" in rows.schema.names:
-            keys = blobs_of("key", rows.column("key"))
-            assign_by_key(keys, np.full(rows.num_rows, count, np.int64), partitions)
+        partitions, wrong = partitions_of_rows(rows, count)
+        if wrong is not None:
+            raise fail(3, f"row {wrong}: topic {topic} has no partition {partitions[wrong]}, it has {count}")
         partitions[partitions < 0] = np.random.default_rng().integers(count)
         kept = _with_times(rows.select([name for name in _ROW_COLUMNS if name in rows.schema.names]))
         if count == 1 or (len(partitions) and (partitions == partitions[0]).all()):

@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafkaframes.records import _kernels_partition as kernels
-from kafkaframes.records.rows import Blobs, Int64s
+from kafkaframes.records.rows import Blobs, Int64s, blobs_of
 
 UNASSIGNED: Final = -1
 _WORD: Final = 2**32 - 1
@@ -45,3 +47,20 @@ def assign_by_key(keys: Blobs, counts: Int64s, partitions: Int64s) -> None:
     """Fill ``partitions`` where it is ``UNASSIGNED`` and the row has a key; ``counts`` are of the rows' topics."""
     starts, lengths = np.ascontiguousarray(keys.starts), np.ascontiguousarray(keys.lengths)
     kernels.partition_keys(keys.data, starts, lengths, counts, partitions)
+
+
+def partitions_of_rows(rows: pa.RecordBatch, count: int) -> tuple[Int64s, int | None]:
+    """Return the partition of each row, and the first row whose own partition is none of ``count``, if there is one.
+
+    A row goes where its column ``partition`` says, else where its ``key`` belongs; ``UNASSIGNED`` if it says neither.
+    """
+    partitions = np.full(rows.num_rows, UNASSIGNED, np.int64)
+    if "partition" in rows.schema.names:
+        given = pc.fill_null(rows.column("partition").cast(pa.int64()), UNASSIGNED)
+        partitions = given.to_numpy(zero_copy_only=False).copy()
+        wrong = np.flatnonzero((partitions >= count) | (partitions < UNASSIGNED))
+        if len(wrong):
+            return partitions, int(wrong[0])
+    if "key" in rows.schema.names:
+        assign_by_key(blobs_of("key", rows.column("key")), np.full(rows.num_rows, count, np.int64), partitions)
+    return partitions, None

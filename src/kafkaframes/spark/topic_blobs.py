@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records.build import build_records
-from kafkaframes.records.partitioner import UNASSIGNED, assign_by_key
-from kafkaframes.records.rows import blobs_of
+from kafkaframes.records.partitioner import partitions_of_rows
 from kafkaframes.records.scan import scan_all
 
 GATHER_BYTES: Final = 16 << 20  # of rows, before they are built: batches of few rows compress badly
@@ -92,15 +91,9 @@ class Packer:
 
     def _partitions(self, topic: str, rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
         count = self._counts_of(topic)
-        partitions = np.full(rows.num_rows, UNASSIGNED, np.int64)
-        if "partition" in rows.schema.names:
-            given = pc.fill_null(rows.column("partition").cast(pa.int64()), UNASSIGNED)
-            partitions = given.to_numpy(zero_copy_only=False).copy()
-            wrong = np.flatnonzero((partitions >= count) | (partitions < UNASSIGNED))
-            if len(wrong):
-                raise OptionError(f"topic {topic} has no partition {partitions[wrong[0]]}, it has {count}")
-        if "key" in rows.schema.names and not pa.types.is_null(rows.column("key").type):
-            assign_by_key(blobs_of("key", rows.column("key")), np.full(rows.num_rows, count, np.int64), partitions)
+        partitions, wrong = partitions_of_rows(rows, count)
+        if wrong is not None:
+            raise OptionError(f"topic {topic} has no partition {partitions[wrong]}, it has {count}")
         free = partitions < 0
         if free.any():
             partitions[free] = self._turn % count  # rows that may go anywhere stay together, as with KIP-480
