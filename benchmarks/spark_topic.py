@@ -1,12 +1,13 @@
 """``kafka-topic`` beside Spark's own Kafka connector: the same topics, the same queries, one session, ``local[2]``.
 
-Both sides run in turn; the best of the rounds counts, by wall clock and by CPU seconds of Spark's processes (JVM and
-Python workers, without the broker). Ratios are the connector's time over ours: above 1 ours is faster. The broker is
-ours, in a process of its own, or any other by ``--servers``. Maven fetches the connector's jars (once).
+Both sides run in turn; the median of the rounds counts, by wall clock and by CPU seconds (user and system) of Spark's
+processes (JVM and Python workers, without the broker). Ratios are the connector's time over ours: above 1 ours is
+faster. The broker is ours, in a process of its own, or any other by ``--servers``, which leaves fewer cores to Spark
+just the same. Maven fetches the connector's jars (once).
 
     python benchmarks/spark_topic.py [--sizes 20,100,1024,10240] [--codecs none,lz4,zstd] [--megabytes 100]
-        [--queries count,length,noop,parquet] [--writes] [--floor] [--backlog MB] [--rounds 3] [--servers HOST:PORT]
-        [--json FILE]
+        [--queries count,length,noop,parquet] [--writes] [--floor] [--backlog MB] [--rounds 3]
+        [--servers HOST:PORT] [--json FILE]
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -33,7 +36,7 @@ sys.path.insert(0, str(ROOT))
 from tests.interop import connector  # noqa: E402
 
 import kafkaframes  # noqa: E402
-from kafkaframes.client import Admin, NewTopic, Producer  # noqa: E402
+from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition  # noqa: E402
 
 PARTITIONS = 4
 FORMS = ("kafka", "kafka-topic")
@@ -102,6 +105,13 @@ def queries(spark, folder: Path):
     }
 
 
+def in_workers(spark, servers: str, topic: str, folder: Path) -> None:
+    """Write a topic's records to Parquet where they are fetched."""
+    path = folder / uuid.uuid4().hex
+    kafkaframes.spark.export_topics(spark, topic, path, options={"kafka.bootstrap.servers": servers})
+    shutil.rmtree(path)
+
+
 def timed(tree: Tree, work) -> tuple[float, float]:
     cpu, wall = tree.seconds(), time.perf_counter()
     work()
@@ -109,19 +119,22 @@ def timed(tree: Tree, work) -> tuple[float, float]:
 
 
 def compare(tree: Tree, sides: dict, rounds: int) -> dict[str, tuple[float, float]]:
-    """Run each side once to warm up, then in turn; return the best wall and CPU seconds of each."""
+    """Run each side once to warm up, then in turn; return the median wall and CPU seconds of each."""
     for work in sides.values():
         work()
     found = {name: [] for name in sides}
     for _ in range(rounds):
         for name, work in sides.items():
             found[name].append(timed(tree, work))
-    return {name: tuple(min(column) for column in zip(*times, strict=True)) for name, times in found.items()}
+    return {
+        name: tuple(statistics.median(column) for column in zip(*times, strict=True)) for name, times in found.items()
+    }
 
 
-def writes(spark, servers: str, source: str, folder: Path):
+def writes(spark, servers: str, source: str, codec: str):
     """What writes a DataFrame into a topic: the connector, ours at least once, ours exactly once."""
     frame = spark.read.parquet(source)
+    options = {"kafka.bootstrap.servers": servers, "kafka.compression.type": codec}
 
     def target() -> str:
         name = f"w-{uuid.uuid4().hex[:8]}"
@@ -130,12 +143,10 @@ def writes(spark, servers: str, source: str, folder: Path):
         return name
 
     def plain(form: str):
-        options = {"kafka.bootstrap.servers": servers, "kafka.compression.type": "lz4"}
         frame.write.format(form).options(topic=target(), **options).mode("append").save()
 
     def exactly():
-        options = {"kafka.bootstrap.servers": servers, "kafka.compression.type": "lz4", "topic": target()}
-        kafkaframes.spark.write_topic(frame, options)
+        kafkaframes.spark.write_topic(frame, {**options, "topic": target()})
 
     return {"kafka": lambda: plain("kafka"), "kafka-topic": lambda: plain("kafka-topic"), "exactly once": exactly}
 
@@ -158,25 +169,48 @@ def floor(spark, servers: str, folder: Path) -> None:
         print(f"micro-batch of 10 rows, {form}: median {took[len(took) // 2]} ms, least {took[0]} ms", flush=True)
 
 
-def memory(spark, servers: str, megabytes: int) -> None:
+def backlog(servers: str, codec: str, megabytes: int) -> tuple[str, int]:
+    """Make a topic of so many megabytes of values, from one batch that is sent again and again."""
+    name = f"backlog-{codec}"
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name=name, num_partitions=PARTITIONS)])
+    rows = 900
+    value = pa.array([b'{"customer":"c1","city":"Oslo"}' * 33] * rows, pa.binary())  # 1,023 bytes each
+    batch = kafkaframes.build_records(pa.table({"value": value}), codec=codec, batch_bytes=1_000_000)
+    each, times = rows * PARTITIONS, megabytes * 1_000_000 // (rows * 1_023 * PARTITIONS)
+    with Producer(servers, max_request_size=2 << 20, compression_type=codec) as producer:
+        left = times
+        while left:
+            some = min(left, 32)
+            for number in range(PARTITIONS):
+                producer.send_batches(TopicPartition(name, number), batch * some)
+            left -= some
+    return name, each * times
+
+
+def memory(spark, servers: str, codec: str, megabytes: int) -> None:
     """Print the largest Python worker while a backlog is read."""
-    topic, count = fill(servers, 1024, "none", megabytes)
-    largest, done = [0], threading.Event()
+    topic, count = backlog(servers, codec, megabytes)
+    largest, done = [0, 0], threading.Event()
 
     def watch():
         while not done.wait(0.1):
             for process in psutil.Process().children(recursive=True):
                 with contextlib.suppress(psutil.Error):
-                    if "pyspark" in " ".join(process.cmdline()[1:4]):
-                        largest[0] = max(largest[0], process.memory_info().rss)
+                    is_worker = "pyspark.daemon" in process.cmdline()
+                    largest[not is_worker] = max(largest[not is_worker], process.memory_info().rss)
 
     thread = threading.Thread(target=watch)
     thread.start()
+    began = time.perf_counter()
     spark_frame(spark, "kafka-topic", servers, topic).write.format("noop").mode("overwrite").save()
+    took = time.perf_counter() - began
     done.set()
     thread.join()
     print(
-        f"a backlog of {megabytes} MB ({count:,} records): the largest worker had {largest[0] / 1e6:.0f} MB", flush=True
+        f"a backlog of {megabytes} MB in {codec} ({count:,} records), read in {took:.0f} s: the largest worker had "
+        f"{largest[0] / 1e6:.0f} MB, the JVM {largest[1] / 1e6:.0f} MB",
+        flush=True,
     )
 
 
@@ -210,7 +244,9 @@ def main() -> None:
         if given.floor:
             floor(spark, servers, folder)
         if given.backlog:
-            memory(spark, servers, given.backlog)
+            for codec in given.codecs.split(","):
+                memory(spark, servers, codec, given.backlog)
+                delete(servers)
         rows = list(measured(spark, servers, Tree(broker), folder, given))
     if given.json:
         given.json.write_text(json.dumps(rows, indent=1))
@@ -218,27 +254,41 @@ def main() -> None:
 
 def measured(spark, servers, tree, folder, given):
     """Print a line for each point, and yield it."""
-    print("| bytes | codec | query | rows/s connector | rows/s ours | wall | CPU |\n|---|---|---|---|---|---|---|")
+    print(f"| bytes | codec | query | rows/s connector | rows/s ours | wall | CPU | load |\n|{'---|' * 8}")
     for size in map(int, given.sizes.split(",")):
         for codec in given.codecs.split(","):
             topic, count = fill(servers, size, codec, given.megabytes)
             ways = queries(spark, folder)
-            for name in given.queries.split(","):
-                frames = {
-                    form: lambda form=form, topic=topic: spark_frame(spark, form, servers, topic) for form in FORMS
+            for name in filter(None, given.queries.split(",")):
+                sides = {
+                    form: lambda form=form, way=ways[name], topic=topic: way(spark_frame(spark, form, servers, topic))
+                    for form in FORMS
                 }
-                sides = {form: lambda frame=frames[form], way=ways[name]: way(frame()) for form in FORMS}
-                yield told(size, codec, name, count, compare(tree, sides, given.rounds), *FORMS)
-            if given.writes and codec == given.codecs.split(",")[0]:
-                source = str(folder / f"source-{size}")
+                if name == "parquet":
+                    sides["workers"] = lambda topic=topic: in_workers(spark, servers, topic, folder)
+                found = compare(tree, sides, given.rounds)
+                yield told(size, codec, name, count, found, *FORMS)
+                if name == "parquet":
+                    yield told(size, codec, "parquet in workers", count, found, "kafka", "workers")
+            if given.writes:
+                source = str(folder / f"source-{size}-{codec}")
                 spark_frame(spark, "kafka", servers, topic).select("value").write.parquet(source)
-                best = compare(tree, writes(spark, servers, source, folder), given.rounds)
-                yield told(size, "lz4", "write", count, best, *FORMS)
-                yield told(size, "lz4", "exactly once", count, best, "kafka-topic", "exactly once")
+                found = compare(tree, writes(spark, servers, source, codec), given.rounds)
+                yield told(size, codec, "write", count, found, *FORMS)
+                yield told(
+                    size, codec, "exactly once beside at least once", count, found, "kafka-topic", "exactly once"
+                )
+            delete(servers)
 
 
-def told(size, codec, query, count, best, one, other) -> dict:
-    (theirs, their_cpu), (ours, our_cpu) = best[one], best[other]
+def delete(servers: str) -> None:
+    """Make room on the disk."""
+    with Admin(servers) as admin:
+        admin.delete_topics([name for name in admin.list_topics() if name.startswith(("b", "w-"))])
+
+
+def told(size, codec, query, count, found, one, other) -> dict:
+    (theirs, their_cpu), (ours, our_cpu) = found[one], found[other]
     row = {
         "bytes": size,
         "codec": codec,
@@ -247,10 +297,11 @@ def told(size, codec, query, count, best, one, other) -> dict:
         "ours": count / ours,
         "wall": theirs / ours,
         "cpu": their_cpu / our_cpu,
+        "load": os.getloadavg()[0],
     }
     print(
         f"| {size} | {codec} | {query} | {row['theirs']:,.0f} | {row['ours']:,.0f} "
-        f"| {row['wall']:.2f} | {row['cpu']:.2f} |",
+        f"| {row['wall']:.2f} | {row['cpu']:.2f} | {row['load']:.1f} |",
         flush=True,
     )
     return row

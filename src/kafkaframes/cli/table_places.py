@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kafkaframes.cli.export_table import delta_table, destination, iceberg_table
 from kafkaframes.errors import OptionError
-from kafkaframes.export.tables.parquet import COMMITS, ParquetTable
+from kafkaframes.export.tables.places import delta_table, iceberg_table, parquet_table
 from kafkaframes.export.tables.table import Table
 from kafkaframes.files.atomic import refuse_inside
 
@@ -66,11 +65,7 @@ def _delta(given: Mapping[str, Any], to: str, dead: str) -> Opened:
 
 
 def _parquet(given: Mapping[str, Any], to: str, dead: str) -> Opened:
-    return (lambda: ParquetTable(_directory(to))), (lambda: ParquetTable(_directory(dead)))
-
-
-def _directory(to: str) -> str:
-    return to if "://" in to else destination(to, COMMITS)
+    return (lambda: parquet_table(to)), (lambda: parquet_table(dead))
 
 
 def _iceberg(given: Mapping[str, Any], to: str, dead: str) -> Opened:
