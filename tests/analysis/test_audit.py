@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
-from click.testing import CliRunner
 
 from kafkaframes.analysis.audit import Client, FormatUse, Seen, Use, Uses, audit, first_fit, judge, judge_format
 from kafkaframes.analysis.libraries import guess_library
-from kafkaframes.cli.audit import command
-from kafkaframes.errors import OptionError
 from kafkaframes.spec.releases import release
 
-DATA = Path(__file__).parent.parent / "data"
-CAPTURES, LOGS = DATA / "captures", DATA / "request-logs"
 SOMEBODY = Client("somebody", "10.0.0.1", None, None)
 
 
@@ -95,56 +87,3 @@ def test_guesses_have_evidence():
     assert guess_library("billing", old)[:2] == ("kafka-clients", "0.9.0.1")
     assert guess_library("billing", {1: {4}}) is None
     assert guess_library(None, {}) is None
-
-
-def run(*arguments):
-    return CliRunner().invoke(command, [str(one) for one in arguments])
-
-
-@pytest.mark.parametrize(
-    ("names", "status"),
-    [
-        (["captures/share-groups-broker43.pcap.zst"], 0),
-        (["captures/sasl-raw-tokens-broker39.pcap.gz"], 4),
-        (["request-logs/broker-3.9.1-info-old-clients.log.gz"], 4),
-        (["request-logs/broker-4.3.1-trace.log.gz", "captures/share-groups-broker43.pcap.zst"], 0),
-    ],
-)
-def test_the_command_on_real_traffic(names, status):
-    result = run(*(DATA / name for name in names), "--target", "4.0.1", "--format", "json")
-    assert result.exit_code == status, result.output
-    found = json.loads(result.output)
-    assert found["exitStatus"] == status
-    assert found["clients"]
-
-
-def test_the_old_logs_tell_removed_versions_with_guesses():
-    result = run(LOGS / "broker-3.9.1-info-old-clients.log.gz", "--target", "4.0.1")
-    assert "REMOVED    billing-v09" in result.output
-    assert "Produce 1: " in result.output
-    assert "one at level INFO has deprecated calls only" in result.output
-
-
-def test_a_page_that_escapes_what_clients_say(tmp_path):
-    out = tmp_path / "audit.html"
-    result = run(CAPTURES / "sasl-raw-tokens-broker39.pcap.gz", "--target", "4.3", "--format", "html", "-o", out)
-    text = out.read_text()
-    assert result.exit_code == 4
-    assert "kp-147-as-0.10.0" in text
-    assert "<script" not in text.split("</style>")[1]
-    assert "alice-secret" not in text
-
-
-def test_an_unknown_release_lists_those_known():
-    result = run(CAPTURES / "share-groups-broker43.pcap.zst", "--target", "9.9")
-    assert isinstance(result.exception, OptionError)
-    assert "4.0.1" in str(result.exception)
-
-
-def test_logs_on_disk_are_judged_by_their_formats():
-    from kafkaframes.errors import KafkaframesError
-
-    case = next(path for path in sorted((DATA / "logs").iterdir()) if path.is_dir())
-    result = run(case, "--target", "4.0.1", "--format", "json", "-v")
-    assert not isinstance(result.exception, KafkaframesError)
-    assert json.loads(result.output)["disk"]

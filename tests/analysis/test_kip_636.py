@@ -6,12 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from tests.messages.values import make_value
 
 from kafkaframes.analysis.kip_636 import FLEXIBLE, RAISED, Cost, Costs, measure, own_plan, tagged_plan
 from kafkaframes.capture.wire_cost import Task, measure_kip_636
-from kafkaframes.cli.analyze_kip_636 import command
 from kafkaframes.messages import class_of, message
 from kafkaframes.messages.columns import encode_columns
 from kafkaframes.messages.plan import plan_message
@@ -111,13 +109,6 @@ def test_real_responses_have_the_size_of_the_wire(name):
     assert total.responses > 50
     assert total.mismatched == 0
     assert sum(cost.unmeasured for group, cost in costs.groups.items() if group.kind != RAISED) == 0
-
-
-def test_a_request_log_has_no_sizes_and_the_command_says_so():
-    result = CliRunner().invoke(command, [str(DATA / "request-logs" / "broker-4.3.1-trace.log.gz")])
-    assert result.exit_code == 0, result.output
-    assert "0 sizes checked against the wire" in result.output
-    assert "Metadata 13" in result.output
 
 
 def test_costs_add_up():

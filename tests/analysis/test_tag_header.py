@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import base64
-import json
 
 import pytest
-from click.testing import CliRunner
 
 from kafkaframes.analysis.tag_header import SCHEMES, header_size, header_sizes, message_size, tagged_fields
-from kafkaframes.cli.analyze_tag_header import command
 from kafkaframes.errors import OptionError
 from kafkaframes.messages import message
 from kafkaframes.spec import catalog
@@ -107,17 +104,3 @@ def test_tagged_fields_of_nested_structs_are_listed():
 def test_what_has_no_tags_is_refused():
     with pytest.raises(OptionError, match="not flexible"):
         message_size(catalog.load("SaslHandshakeRequest"), 1)
-
-
-def test_the_command_prints_tables_and_json():
-    runner = CliRunner()
-    text = runner.invoke(command, ["--length", "4", "--tag", "5", "--message", "ProduceResponse"]).output
-    assert "1/2*" in text
-    assert "2 tagged fields: the draft's header is smaller for 1, 1 bytes in all" in text
-    lines = runner.invoke(command, ["--length", "16", "--tag", "7", "--message", "VoteResponse", "--json"]).output
-    rows = [json.loads(line) for line in lines.splitlines()]
-    assert [row["kind"] for row in rows] == ["header", "field", "message"]
-    assert rows[0]["written"] == "aa02"
-    assert set(rows[2]["filled"]) == set(SCHEMES)
-    refused = runner.invoke(command, ["--message", "SaslHandshakeRequest"])
-    assert "no version has tagged fields" in str(refused.exception)

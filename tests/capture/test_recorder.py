@@ -25,8 +25,7 @@ from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.recorder import Recorder, Settings
 from kafkaframes.capture.relay import Answers, Requests, with_local_addresses
 from kafkaframes.capture.secured import SecuredSocket
-from kafkaframes.cli.record import _client_tls, _listen, _server_tls, _upstream
-from kafkaframes.errors import OptionError
+from kafkaframes.cli.record import _client_tls, _server_tls
 from kafkaframes.messages import message
 from kafkaframes.messages.headers import decode_response, encode_request, encode_response
 
@@ -274,16 +273,3 @@ def test_only_addresses_change():
     failed = message("FindCoordinatorResponse")(error_code=15, host="", port=-1)
     assert with_local_addresses(encode_response(failed, 2), 10, 2, lambda _: ("here", 1)) is None
     assert with_local_addresses(b"\0\0", 3, 5, lambda _: ("here", 1)) is None
-
-
-@pytest.mark.parametrize("text", [":x", ":9093-9092", ":0-99999"])
-def test_options_that_make_no_sense(text):
-    with pytest.raises(OptionError):
-        _listen(text)
-    with pytest.raises(OptionError):
-        _upstream(text)
-
-
-def test_listen_takes_a_range():
-    assert _listen(":9092-9094") == ("0.0.0.0", (9092, 9093, 9094))
-    assert _listen("[::1]:9092") == ("::1", (9092,))

@@ -6,13 +6,10 @@ import io
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from kafkaframes.capture.files import open_bytes
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.redaction import Pseudonyms, redact, without_payload
-from kafkaframes.cli.redact import command
-from kafkaframes.errors import OptionError
 from kafkaframes.records.build import build_records
 
 DATA = Path(__file__).parent.parent / "data" / "captures"
@@ -66,13 +63,3 @@ def test_records_keep_the_headers_of_their_batches():
     assert len(masked) == len(records)
     assert masked[:61] == records[:61]
     assert not any(masked[61:])
-
-
-def test_the_command_does_not_write_over_a_file(tmp_path):
-    out = tmp_path / "x.pcapng"
-    path = str(DATA / "share-groups-broker43.pcap.zst")
-    assert CliRunner().invoke(command, [path, "-o", str(out), "--keep-client-ids"]).exit_code == 0
-    assert {row["clientId"] for row in read_capture(str(out)).read_all().to_pylist()} == {
-        row["clientId"] for row in read_capture(path).read_all().to_pylist()
-    }
-    assert isinstance(CliRunner().invoke(command, [path, "-o", str(out)]).exception, OptionError)

@@ -1,26 +1,18 @@
-"""decode, encode, diff, spec show-codec: what a person sees, whole and broken."""
+"""``kafkaframes decode``: what a person sees of bytes, whole and broken."""
 
 import base64
-import json
 
 import pytest
-from click.testing import CliRunner
+from tests.cli.calling import outcome as run
 from tests.messages.values import make_value
 
 import kafkaframes
-from kafkaframes.cli.main import cli
-from kafkaframes.errors import DecodeError, EncodeError, OptionError
+from kafkaframes.errors import DecodeError
 from kafkaframes.messages import message
 from kafkaframes.messages.annotate import annotate_body
-from kafkaframes.messages.headers import encode_request
 from kafkaframes.spec import catalog
 
 HEARTBEAT = "00000017 000c0004 00000007 00026d65 00 0267 00000005 026d 00 00"
-
-
-def run(*arguments, stdin=None):
-    result = CliRunner().invoke(cli, arguments, input=stdin)
-    return result.exit_code, result.output, result.exception
 
 
 def test_a_request_names_itself():
@@ -32,36 +24,6 @@ def test_a_request_names_itself():
     assert "0000000c  00 02 6d 65" in text
     assert "RequestHeader.ClientId" in text
     assert lines[8].split() == ["00000011", "02", "67", "HeartbeatRequest.GroupId", "'g'"]
-
-
-def test_with_and_without_its_size_from_a_file_or_stdin(tmp_path):
-    raw = bytes.fromhex(HEARTBEAT)
-    (tmp_path / "raw").write_bytes(raw)
-    (tmp_path / "hex").write_text(raw.hex(":"))
-    expected = json.loads(run("decode", HEARTBEAT, "--json")[1])
-    assert expected["HeartbeatRequest"] == {"groupId": "g", "generationId": 5, "memberId": "m", "groupInstanceId": None}
-    for arguments, stdin in (
-        ((str(tmp_path / "raw"),), None),
-        ((str(tmp_path / "hex"),), None),
-        ((raw[4:].hex(),), None),
-        (("-",), raw),
-    ):
-        assert json.loads(run("decode", *arguments, "--json", stdin=stdin)[1]) == expected
-
-
-def test_responses_and_bodies_are_told():
-    body = message("MetadataResponse")(cluster_id="c").encode(12)
-    response = "0000000900" + body.hex()
-    for arguments in (
-        (response, "--api", "Metadata", "--version", "12"),
-        (response, "--api", "3", "--version", "12"),
-        (body.hex(), "--api", "Metadata", "--version", "12", "--body"),
-        (body.hex(), "--message", "MetadataResponse", "--version", "12", "--mode", "strict"),
-    ):
-        code, text, _ = run("decode", *arguments)
-        assert (code, "MetadataResponse.ClusterId" in text) == (0, True), text
-    assert isinstance(run("decode", response, "--api", "Metadata")[2], OptionError)
-    assert isinstance(run("decode", "zz")[2], OptionError)
 
 
 def test_broken_bytes_are_shown_up_to_the_break():
@@ -93,58 +55,6 @@ def test_long_values_are_cut_unless_all_is_asked_for():
     arguments = ("decode", value.encode(12).hex(), "--message", "FetchResponse", "--version", "12")
     assert "bytes more" in run(*arguments)[1]
     assert "bytes more" not in run(*arguments, "--all")[1]
-
-
-def test_encode_is_the_inverse():
-    form = '{"groupId": "g", "generationId": 5, "memberId": "m", "groupInstanceId": null}'
-    framed = ("--frame", "--correlation-id", "7", "--client-id", "me")
-    assert run("encode", "HeartbeatRequest", "4", form, *framed)[1].strip() == HEARTBEAT.replace(" ", "")
-    assert run("encode", "HeartbeatRequest", "4", "-", stdin=form)[1].strip() == HEARTBEAT.replace(" ", "")[34:]
-    tagged = run("encode", "HeartbeatRequest", "4", form, "--tag", "5=ff")[1].strip()
-    assert tagged.endswith("00" + "01" + "05" + "01" + "ff")
-    response = '{"throttleTimeMs": 0, "errorCode": 0}'
-    assert (
-        run("encode", "HeartbeatResponse", "4", response, "--header")[1].strip() == "0000000000" + "000000000000" + "00"
-    )
-    for bad, kind in (("{", OptionError), ("nowhere.json", OptionError), ("{}", EncodeError)):
-        assert isinstance(run("encode", "HeartbeatRequest", "4", bad)[2], kind)
-    assert isinstance(run("encode", "HeartbeatRequest", "4", form, "--tag", "x")[2], OptionError)
-
-
-def test_unknown_tags_survive_json_in_header_body_and_structs():
-    cls = message("OffsetCommitRequest")
-    topic = cls.OffsetCommitRequestTopic(name="t", unknown_tags=[(17, b"in a struct"), (2**31 - 2, b"")])
-    body = cls(group_id="g", topics=[topic], unknown_tags=[(3, bytes(range(256)))])
-    frame = encode_request(body, 9, client_id="c", header_tags=[(10_001, b"trace")])
-    forms = json.loads(run("decode", frame.hex(), "--json")[1])
-    assert forms["RequestHeader"]["_unknownTags"] == [{"tag": 10_001, "data": "dHJhY2U="}]
-    assert [one["tag"] for one in forms["OffsetCommitRequest"]["topics"][0]["_unknownTags"]] == [17, 2**31 - 2]
-    text = json.dumps(forms["OffsetCommitRequest"])
-    assert run("encode", "OffsetCommitRequest", "9", text)[1].strip() == body.encode(9).hex()
-    both = run("encode", "OffsetCommitRequest", "9", text, "--tag", "1=ff", "--tag", "9=")[1].strip()
-    assert [tag for tag, _ in cls.decode(bytes.fromhex(both), 9).unknown_tags] == [1, 3, 9]
-    assert "tag 3" in str(run("encode", "OffsetCommitRequest", "9", text, "--tag", "3=ff")[2])
-
-
-def test_diff_shows_what_differs():
-    other = (
-        HEARTBEAT.replace("00000005", "00000006").replace("00026d65 00", "00026d65 01 0501ff").replace("17", "1a", 1)
-    )
-    code, text, _ = run("diff", HEARTBEAT, other)
-    assert code == 1
-    assert "HeartbeatRequest.GenerationId" in text
-    assert "RequestHeader (tag)" in text
-    assert "GroupId" not in text
-    assert run("diff", HEARTBEAT, HEARTBEAT)[:2] == (0, "")
-    assert "GroupId" in run("diff", HEARTBEAT, HEARTBEAT, "--all")[1]
-    assert "! right: " in run("diff", HEARTBEAT, HEARTBEAT[:-6])[1]
-
-
-def test_show_codec_prints_the_functions():
-    text = run("spec", "show-codec", "MetadataResponse", "12")[1]
-    assert "def read_MetadataResponseTopic_array(buf, p, end, count):" in text
-    assert "def write_MetadataResponse(o, put):" in text
-    compile(text, "codec", "exec")
 
 
 def test_records_are_known_by_their_magic_and_drawn_byte_by_byte(tmp_path):

@@ -122,20 +122,3 @@ def test_after_a_kill_that_nothing_survives_the_next_run_begins_anew(started, lo
     again = [sys.executable, "-c", COMMAND, "recompress", str(log), "--codec", "zstd", "--to", str(tmp_path / "out")]
     assert subprocess.run(again, capture_output=True, check=False).returncode == 0
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-def test_an_error_of_the_machine_is_one_line(tmp_path, monkeypatch, capsys):
-    from kafkaframes.cli import main as module
-
-    def fail():
-        raise OSError(5, "Input/output error", "/dev/broken")
-
-    monkeypatch.setattr(module, "cli", fail)
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        with pytest.raises(SystemExit) as ended:
-            module.main()
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert ended.value.code == 2
-    assert capsys.readouterr().err == "kafkaframes: Input/output error (at /dev/broken)\n"

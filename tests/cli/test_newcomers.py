@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,34 +14,6 @@ import kafkaframes
 from kafkaframes.cli.main import cli
 
 LOG = Path(__file__).parents[1] / "data" / "examples" / "kafka-4.3"
-
-
-@pytest.mark.parametrize(
-    ("typed", "hint"),
-    [
-        ("infos", "did you mean info"),
-        ("Verfy", "did you mean verify"),
-        ("dumplog", "did you mean dump-log?"),
-        ("xyzzy", "there are decode"),
-    ],
-)
-def test_a_misspelt_command_is_answered_with_the_nearest(typed, hint):
-    result = CliRunner().invoke(cli, [typed, "x"])
-    assert result.exit_code == 2
-    assert f"no command {typed}: " in result.stderr
-    assert hint in result.stderr
-
-
-@pytest.mark.parametrize(
-    "command",
-    [["dump-log", "--deep-iteration"], ["info", "--deep"], ["verify", "--deep"], ["dump-log", "-J"]],
-    ids=" ".join,
-)
-def test_a_pipe_that_closes_is_no_error(command):
-    name, *options = command
-    words = f'"{sys.executable}" -m kafkaframes {name} "{LOG}" {" ".join(options)} | head -n 1; exit ${{PIPESTATUS[0]}}'
-    done = subprocess.run(["bash", "-c", words], capture_output=True, check=False, timeout=120)
-    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_file_that_is_none_of_a_logs_is_an_error():

@@ -12,8 +12,6 @@ import kafkaframes
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.files.atomic import refuse_inside
-from kafkaframes.log.discover import discover
-from kafkaframes.log.links import links_under
 
 BASE = f"{0:020}.log"
 
@@ -105,14 +103,6 @@ def test_links_are_followed_where_that_is_asked_for(linked, tmp_path, command):
         assert [path for path in (tmp_path / "out").rglob("*") if "moved" in path.name]
     if command == "info":
         assert "moved" in said
-
-
-def test_a_path_that_is_a_link_is_followed_and_patterns_do_not_pass_links(linked, tmp_path):
-    (tmp_path / "named").symlink_to(linked)
-    (found,) = discover(str(tmp_path / "named"))
-    assert {one.topic for one in found.partitions} == {"orders", "users"}
-    assert {one.topic for one in discover(f"{linked}/*-0")[0].partitions} == {"orders", "users"}
-    assert len(links_under([str(tmp_path / "named")])) == 4
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import pytest
 from click.testing import CliRunner
 from tests.spark.truth import LOGS, SHOP, lines_of, rows_of
 
-import kafkaframes
 from kafkaframes.cli import summarize as cli_summarize
 from kafkaframes.cli.main import cli
 from kafkaframes.errors import KafkaframesError
@@ -42,21 +41,6 @@ def test_the_figures_are_those_of_kafkas_truth(spark, tmp_path):
     assert written.count() == summary.records == summary.records_read == 17_418
     text = "\n".join(part if isinstance(part, str) else part.title for part in cli_summarize.render(summary))
     assert "17,418 records read, 17,418 written" in text
-
-
-@pytest.mark.spark
-def test_what_damage_cost_is_told(spark, tmp_path):
-    records = [{"key": b"k", "value": b"v" * 50}] * 10
-    raw = bytearray(kafkaframes.build_records(records, batch_records=5) + b"\0" * 40)
-    raw[8 + 4 + int.from_bytes(raw[8:12], "big") + 22] = 7  # the second batch's codec
-    (tmp_path / "t-0").mkdir()
-    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(raw)
-    summary = summarize(spark, str(tmp_path / "t-0"), to=str(tmp_path / "out"))
-    assert summary.records == 5
-    assert sorted((one.reason, one.batches, one.records) for one in summary.dropped) == [
-        ("the codec's number is unknown to Kafka", 1, 5),
-        ("the size of a batch is below the least possible (14)", 1, None),
-    ]
 
 
 @pytest.mark.parametrize(

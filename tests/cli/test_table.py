@@ -7,92 +7,24 @@ import struct
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import pyarrow as pa
-import pyarrow.dataset as ds
 import pytest
 from click.testing import CliRunner
+from tests.cli.table_calls import BAD, FORMATS, ORDERS, as_json, ask, refused, rows, send, told
 from tests.spark.truth import SHOP
 
-from kafkaframes.broker import Broker
 from kafkaframes.cli.main import cli
 from kafkaframes.client import Producer
-from kafkaframes.errors import KafkaframesError, NetworkError
+from kafkaframes.errors import NetworkError
 from kafkaframes.export.tables import run as running
 from kafkaframes.export.tables.committing import Committer
 
 deltalake = pytest.importorskip("deltalake")
 fastavro = pytest.importorskip("fastavro")
-catalogs = pytest.importorskip("pyiceberg.catalog.sql")
 pytestmark = pytest.mark.usefixtures("closed_catalogs")
-FORMATS = ("delta", "iceberg", "parquet")
-ORDERS = [{"id": number, "amount": number * 0.5, "lines": [{"sku": "a", "count": 2}]} for number in range(40)]
-BAD = b"{no json"
 
 
 class KilledError(BaseException):
     """What no handler of errors takes."""
-
-
-@pytest.fixture(scope="module")
-def broker():
-    with Broker() as running_broker:
-        yield running_broker
-
-
-@pytest.fixture
-def topic(broker, request):
-    name = f"t-{abs(hash(request.node.nodeid)) % 10**9}"
-    broker.create_topic(name, partitions=2)
-    return name
-
-
-def send(broker, topic, values, *, keys=None, partition=0, **settings):
-    with Producer(broker.bootstrap_servers, **settings) as producer:
-        columns = {"value": pa.array(values, pa.binary())}
-        if keys is not None:
-            columns["key"] = pa.array(keys, pa.binary())
-        columns["partition"] = pa.array([partition] * len(values), pa.int32())
-        producer.send_arrow(pa.table(columns), topic=topic)
-
-
-def ask(*args):
-    result = CliRunner().invoke(cli, ["table", *map(str, args)])
-    if result.exception is not None and not isinstance(result.exception, SystemExit | KafkaframesError):
-        raise result.exception
-    return result
-
-
-def told(*args):
-    result = ask(*args, "--json")
-    assert result.exit_code == 0, (result.output, result.exception)
-    return json.loads(result.stdout)
-
-
-def refused(*args):
-    result = ask(*args)
-    assert isinstance(result.exception, KafkaframesError), result.output
-    return str(result.exception)
-
-
-def rows(form, place, *, dead=False):
-    """Return a table's rows by partition and offset, as any reader sees them."""
-    if form == "iceberg":
-        catalog = catalogs.SqlCatalog("kafkaframes", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}")
-        found = catalog.load_table("kafka.records" + ("_dead_letters" if dead else "")).scan().to_arrow()
-    elif form == "delta":
-        found = deltalake.DeltaTable(str(place) + ("-dead-letters" if dead else "")).to_pyarrow_table()
-    else:
-        files = ds.dataset(str(place) + ("-dead-letters" if dead else ""), partitioning="hive")
-        parts = [fragment.to_table(schema=None) for fragment in files.get_fragments()]
-        hive = [ds.get_partition_keys(fragment.partition_expression) for fragment in files.get_fragments()]
-        found = [dict(row, **keys) for part, keys in zip(parts, hive, strict=True) for row in part.to_pylist()]
-        names = dict.fromkeys(name for row in found for name in row)
-        found = pa.Table.from_pylist([{name: row.get(name) for name in names} for row in found])
-    return sorted(found.to_pylist(), key=lambda row: (row["partition"], row["offset"]))
-
-
-def as_json(values):
-    return [json.dumps(value).encode() for value in values]
 
 
 # --------------------------------------------------------------------------------------------- live, all formats
@@ -444,106 +376,4 @@ def test_protobuf_by_protocs_descriptors(broker, topic, tmp_path):
 # -------------------------------------------------------------------------------------------------- continuously
 
 
-def test_continuously_until_a_signal(broker, topic, tmp_path, monkeypatch):
-    import os
-    import signal
-
-    from kafkaframes.cli import tabling
-
-    place, sent, told_of = tmp_path / "t", [], []
-    tell = tabling._tell
-
-    def then_send(outcome, **named):
-        told_of.append(outcome.summary.records)
-        tell(outcome, **named)
-        if len(sent) < 2:
-            sent.append(None)
-            send(broker, topic, as_json(ORDERS[len(sent) * 2 : len(sent) * 2 + 2]))
-        else:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    send(broker, topic, as_json(ORDERS[:2]))
-    flags = ("--to", "delta", place, "--mode", "json", "--continuous", "--interval", "0.1")
-    with monkeypatch.context() as patch:
-        patch.setattr(tabling, "_tell", then_send)
-        patch.setattr(tabling, "TIDY_EVERY", 2)
-        result = ask(topic, "-b", broker.bootstrap_servers, *flags)
-    assert result.exit_code == 0, result.output
-    assert told_of == [2, 2, 2]
-    assert [row["id"] for row in rows("delta", place)] == list(range(6))
-    assert len(deltalake.DeltaTable(str(place)).file_uris()) == 2  # two of the three were put together
-    assert told(topic, "-b", broker.bootstrap_servers, *flags[:5])["table"]["commits"] == 0
-
-
 # ------------------------------------------------------------------------------------------------------ mistakes
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--mode", "avro"), "--schema FILE or --registry URL"),
-        (("--mode", "protobuf"), "--schema FILE or --registry URL"),
-        (("--registry", "http://x"), "mode raw keeps values as they are"),
-        (("--mode", "json", "--registry", "ftp://x"), "http://HOST:PORT"),
-        (("--mode", "json", "--registry", "http://x", "--schema", "y"), "only one of"),
-        (("--mode", "json", "--subject", "y"), "--subject is for --registry"),
-        (("--mode", "json", "--message", "y"), "--message is for protobuf"),
-        (("--mode", "json", "--value", "json"), "--value is for --mode latest"),
-        (("--mode", "json", "--schema", "nowhere.json"), "nowhere.json: No such file"),
-        (("--mode", "protobuf", "--schema", "a.proto"), "protoc --include_imports"),
-        (("--catalog", "c"), "--catalog is for --to iceberg"),
-        (("--topic", "x"), "--topic is for a log directory"),
-        (("-o", "mode=FAILFAST"), "-o is for a log directory"),
-    ],
-)
-def test_flags_that_do_not_fit_are_refused_before_anything_is_read(flags, said, tmp_path):
-    assert said in refused("orders", "-b", "127.0.0.1:9", "--to", "delta", tmp_path / "t", *flags)
-    assert not (tmp_path / "t").exists()
-
-
-def test_parquet_files_have_no_latest(tmp_path):
-    said = refused("orders", "-b", "127.0.0.1:9", "--to", "parquet", tmp_path / "t", "--mode", "latest")
-    assert "--to delta or --to iceberg" in said
-
-
-def test_a_source_that_is_neither_topic_nor_path(tmp_path, monkeypatch):
-    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
-    said = refused("orders", "--to", "delta", tmp_path / "t")
-    assert "-b HOST:PORT" in said
-    assert "$KAFKA_BOOTSTRAP_SERVERS" in said
-
-
-def test_a_table_of_another_mode_is_left_alone(broker, topic, tmp_path):
-    send(broker, topic, as_json(ORDERS[:2]))
-    flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t")
-    told(*flags)
-    assert "holds other records than this run asks for" in refused(*flags, "--mode", "json")
-
-
-def test_nothing_to_infer_columns_from(broker, topic, tmp_path):
-    flags = (topic, "-b", broker.bootstrap_servers, "--to", "delta", tmp_path / "t", "--mode", "json")
-    send(broker, topic, [BAD])
-    assert "--schema FILE says them" in refused(*flags)
-    (tmp_path / "order.json").write_text('{"type": "object", "properties": {"id": {"type": "integer"}}}')
-    told(*flags, "--schema", tmp_path / "order.json")
-    assert len(rows("delta", tmp_path / "t", dead=True)) == 1
-
-
-@pytest.mark.parametrize(("mode", "package"), [("avro", "fastavro"), ("protobuf", "google")])
-def test_an_absent_library_is_named_with_its_extra(mode, package, tmp_path, monkeypatch):
-    import builtins
-    import sys
-
-    load = builtins.__import__
-
-    def without(name, *given, **named):
-        if name.partition(".")[0] == package:
-            raise ImportError(f"No module named {name!r}")
-        return load(name, *given, **named)
-
-    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(builtins, "__import__", without)
-    (tmp_path / "s").write_text('"string"')
-    flags = ("orders", "-b", "127.0.0.1:9", "--to", "delta", tmp_path / "t", "--mode", mode)
-    assert f"pip install 'kafkaframes[{mode}]'" in refused(*flags, "--schema", tmp_path / "s")

@@ -4,16 +4,10 @@ import json
 import shutil
 from pathlib import Path
 
-from click.testing import CliRunner
-
-from kafkaframes.cli.main import cli
+from tests.cli.calling import ask_or_raise as ask
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 HEALTHY = str(LOGS / "kraft-4x-transactions")
-
-
-def ask(*arguments: str):
-    return CliRunner().invoke(cli, arguments, catch_exceptions=False)
 
 
 def test_verify_is_sound_or_not_by_exit_status(tmp_path):
@@ -37,13 +31,3 @@ def test_verify_is_sound_or_not_by_exit_status(tmp_path):
     crc = next(one for one in report["findings"] if one["check"] == "crc")
     assert crc["file"] == str(segment)
     assert crc["severity"] == "error"
-
-
-def test_verify_prints_twenty_of_a_kind(tmp_path):
-    partition = tmp_path / "t-0"
-    partition.mkdir()
-    for number in range(30):
-        (partition / f"{number:020d}.log.deleted").write_bytes(b"")
-    (partition / f"{50:020d}.log").write_bytes(b"")
-    assert "and 10 more (--all)" in ask("verify", str(tmp_path)).output
-    assert "more (--all)" not in ask("verify", "--all", str(tmp_path)).output

@@ -148,11 +148,3 @@ def test_new_topics_and_commits_are_seen_in_their_intervals():
             done.set()
             thread.join(WAIT_S)
     assert "later" in found["report"].created
-
-
-def test_the_commands_help_names_every_way(tmp_path):
-    said = CliRunner().invoke(cli, ["mirror", "--help"]).output
-    for option in ("--from", "--to", "--topic", "--follow", "--dry-run", "--state", "--skip-damaged", "--json"):
-        assert option in said
-    wrong = CliRunner().invoke(cli, ["mirror", "--from", "a:1", "--to", "b", "--from-property", "x"])
-    assert "--from-property x: KEY=VALUE is wanted" in str(wrong.exception)

@@ -6,9 +6,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from click.testing import CliRunner
 
-from kafkaframes.cli.main import cli
 from kafkaframes.report.model import KeyReport, NotRead, PartitionReport, SizeReport
 from kafkaframes.report.page import report_page
 
@@ -126,40 +124,6 @@ def test_a_thousand_topics_fit(cluster, report_of):
     assert "985 other topics" in page
     assert "events-999" in page
     assert embedded(page)["left_out"]["partitions"] == 19_800
-
-
-def ask(*arguments):
-    return CliRunner().invoke(cli, ["report", *map(str, arguments)], catch_exceptions=True)
-
-
-def test_the_command_writes_a_page_or_json(cluster, tmp_path):
-    page, data = tmp_path.parent / f"{tmp_path.name}.html", tmp_path.parent / f"{tmp_path.name}.json"
-    result = ask(cluster, "-o", page, "--generated-at", "2026-11-21T15:00:00")
-    assert result.exit_code == 0, result.output
-    assert "no damage found" in result.output
-    assert "Read 2026-11-21 15:00 UTC" in page.read_text()
-    assert ask(cluster, "-o", data, "--format", "json", "--workers", "2").exit_code == 0
-    values = json.loads(data.read_text())
-    assert values["report_version"] == 2
-    assert values["sound"] is True
-    printed = ask(cluster, "--format", "json", "--generated-at", "2026-11-21")
-    assert json.loads(printed.output)["generated_at_ms"] == 1_795_219_200_000
-    assert not [path for path in tmp_path.parent.iterdir() if path.name.endswith(".part")]
-
-
-def test_mistakes_are_told_before_anything_is_read(cluster, tmp_path):
-    for arguments, words in (
-        ((tmp_path / "nowhere",), "no such file or directory"),
-        ((cluster, "-o", tmp_path), "is a directory"),
-        ((cluster, "-o", tmp_path / "no" / "page.html"), "its directory does not exist"),
-        ((cluster, "--generated-at", "yesterday"), "a time as"),
-    ):
-        result = ask(*arguments)
-        assert words in str(result.exception), arguments
-    (tmp_path / "nothing").mkdir()
-    assert "holds no log directory" in str(ask(tmp_path / "nothing").exception)
-    (tmp_path / "other.txt").write_text("x")
-    assert "neither a directory" in str(ask(tmp_path / "other.txt").exception)
 
 
 def test_rows_of_the_conftest_are_what_they_say():

@@ -1,8 +1,13 @@
 """What several files of these tests read from."""
 
 import fsspec
+import pyarrow as pa
 import pytest
+from tests.spark.topics import ROWS
 from tests.spark.truth import SHOP
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, NewTopic, Producer
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +33,27 @@ def s3():
     yield options
     fsspec.asyn.sync(store.loop, store._s3.close) if hasattr(store, "_s3") and store._s3 else None
     server.stop()
+
+
+@pytest.fixture(scope="module")
+def servers():
+    """The bootstrap servers of a broker that the tests of one file share."""
+    with Broker() as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def topic(servers):
+    """A topic of three partitions that holds ``ROWS`` flights."""
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name="flights", num_partitions=3)])
+    table = pa.table(
+        {
+            "key": [f"k{n % 100}" for n in range(ROWS)],
+            "value": [f"v{n}" for n in range(ROWS)],
+            "timestamp": pa.array([1_700_000_000_000 + n for n in range(ROWS)], pa.int64()),
+        }
+    )
+    with Producer(servers, compression_type="lz4", batch_size=4_000) as producer:
+        producer.send_arrow(table, topic="flights")
+    return "flights"

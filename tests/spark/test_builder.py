@@ -22,10 +22,6 @@ def test_without_pyspark_the_extra_is_named(door, monkeypatch):
         door()
 
 
-def test_pyspark_version_is_found_without_importing_it():
-    assert _compat.pyspark_version() in _compat.FIT_JAVA
-
-
 def test_the_environment_names_this_interpreter_and_loopback():
     environ = {}
     builder.prepare_environment(environ, java_home="/jdk", local=True)

@@ -1,15 +1,12 @@
 """A checkpoint of Spark's own connector is continued by ``kafka-topic``, state included; and looked at, copied."""
 
-import json
 import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 
 from kafkaframes.broker import Broker
-from kafkaframes.cli.main import cli
 from kafkaframes.client import Admin, NewTopic, Producer
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.spark.checkpoint import convert_checkpoint, read_checkpoint, starting_offsets
@@ -27,55 +24,6 @@ def first_in_flight(checkpoint):
     """As the connector leaves it when it is killed in a query's first micro-batch."""
     (checkpoint / "commits" / "0").unlink()
     return checkpoint
-
-
-def call(*arguments: str) -> str:
-    result = CliRunner().invoke(cli, ["checkpoint", *arguments])
-    if result.exception is not None:
-        raise result.exception
-    return result.output
-
-
-def test_where_a_query_stands(checkpoint):
-    found = read_checkpoint(checkpoint)
-    assert (found.planned, found.done, found.is_in_flight) == (0, 0, False)
-    assert found.operators == ("stateStoreSave",)
-    assert found.sources[0].planned == found.sources[0].done == {"in": {"0": 21, "1": 29}}
-    assert found.sources[0].begins == {"in": {"0": 0, "1": 0}}
-    assert starting_offsets(found) == {}
-    told = call("show", str(checkpoint))
-    assert "micro-batch 0 done" in told
-    assert 'source 0: up to {"in": {"0": 21, "1": 29}}' in told
-    assert "startingOffsets" not in told
-
-
-def test_a_first_micro_batch_in_flight_says_what_must_be_given(first_in_flight):
-    assert read_checkpoint(first_in_flight).first_is_in_flight
-    assert 'give startingOffsets={"in": {"0": 0, "1": 0}}' in call("show", str(first_in_flight))
-    assert json.loads(call("show", str(first_in_flight), "--json"))["done"] == -1
-
-
-def test_a_copy_for_the_connector_has_its_note(first_in_flight, tmp_path):
-    shutil.rmtree(first_in_flight / "sources")  # as kafka-topic leaves it
-    with pytest.raises(OptionError, match="say where source 0 began"):
-        call("convert", str(first_in_flight), str(tmp_path / "no"), "--for", "kafka")
-    call(
-        "convert", str(first_in_flight), str(tmp_path / "to"), "--for", "kafka", "--begins", '{"in": {"0": 3, "1": 0}}'
-    )
-    assert (tmp_path / "to" / "sources" / "0" / "0").read_bytes() == b'\0v1\n{"in":{"0":3,"1":0}}'
-    assert (tmp_path / "to" / "offsets" / "0").read_bytes() == (CONNECTOR / "offsets" / "0").read_bytes()
-    assert not (tmp_path / "no").exists()
-
-
-def test_topics_get_other_names_in_a_copy_and_the_original_stays(checkpoint, tmp_path):
-    before = {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()}
-    call("convert", str(checkpoint), str(tmp_path / "to"), "--for", "kafka", "--topic", "in=out")
-    made = read_checkpoint(tmp_path / "to")
-    assert made.sources[0].planned == {"out": {"0": 21, "1": 29}}
-    assert made.sources[0].begins == {"out": {"0": 0, "1": 0}}
-    assert {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()} == before
-    delta = next((tmp_path / "to" / "state").rglob("1.delta"))
-    assert delta.read_bytes() == (CONNECTOR / delta.relative_to(tmp_path / "to")).read_bytes()
 
 
 @pytest.mark.parametrize(

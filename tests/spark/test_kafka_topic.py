@@ -4,39 +4,11 @@ import json
 
 import pyarrow as pa
 import pytest
+from tests.spark.topics import ROWS, read
 
-from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 
 pytestmark = pytest.mark.spark
-ROWS = 3_000
-
-
-@pytest.fixture(scope="module")
-def servers():
-    with Broker() as broker:
-        yield broker.bootstrap_servers
-
-
-@pytest.fixture(scope="module")
-def topic(servers):
-    with Admin(servers) as admin:
-        admin.create_topics([NewTopic(name="flights", num_partitions=3)])
-    table = pa.table(
-        {
-            "key": [f"k{n % 100}" for n in range(ROWS)],
-            "value": [f"v{n}" for n in range(ROWS)],
-            "timestamp": pa.array([1_700_000_000_000 + n for n in range(ROWS)], pa.int64()),
-        }
-    )
-    with Producer(servers, compression_type="lz4", batch_size=4_000) as producer:
-        producer.send_arrow(table, topic="flights")
-    return "flights"
-
-
-def read(spark, servers, **options):
-    reader = spark.read.format("kafka-topic").option("kafka.bootstrap.servers", servers)
-    return reader.options(**options).load()
 
 
 def test_a_batch_has_the_columns_of_sparks_own_source_and_every_record(spark, servers, topic):
@@ -120,37 +92,6 @@ def test_read_committed_and_a_group_to_start_from(spark, servers):
     assert min(row.offset for row in rest.collect()) >= 7
 
 
-def test_rows_into_a_topic_and_back_as_they_were(spark, servers):
-    frame = spark.sql(
-        "SELECT CAST(id AS string) AS key, concat('v', id) AS value, "
-        "timestamp_millis(1700000000000 + id) AS timestamp, "
-        "array(named_struct('key', 'h', 'value', CAST('x' AS binary))) AS headers FROM range(500)"
-    )
-    writer = frame.write.format("kafka-topic").option("kafka.bootstrap.servers", servers)
-    writer.option("topic", "written").option("kafka.compression.type", "zstd").mode("append").save()
-    back = read(spark, servers, subscribe="written", includeHeaders="true").collect()
-    assert sorted(int(row.key) for row in back) == list(range(500))
-    assert all(row.value == b"v" + row.key for row in back)
-    assert {(one.key, bytes(one.value)) for row in back for one in row.headers} == {("h", b"x")}
-    assert min(row.timestamp.timestamp() for row in back) == 1_700_000_000.0
-
-
-@pytest.mark.parametrize(
-    ("select", "options", "reason"),
-    [
-        ("1 AS value", {"topic": "t"}, "column value is int; binary or string is wanted"),
-        ("'v' AS value", {}, "give the option topic, or a column topic"),
-        ("'v' AS value, 1 AS other", {"topic": "t"}, "no column 'other'"),
-        ("'v' AS value", {"topic": "t", "tpoic": "x"}, "did you mean topic"),
-        ("'v' AS value", {"topic": "t", "delivery": "exactly-once"}, "write_topic"),
-    ],
-)
-def test_rows_that_are_no_records(spark, servers, select, options, reason):
-    writer = spark.sql(f"SELECT {select}").write.format("kafka-topic").option("kafka.bootstrap.servers", servers)
-    with pytest.raises(Exception, match=reason):
-        writer.options(**options).mode("append").save()
-
-
 def test_a_stream_goes_on_from_its_checkpoint(spark, servers, tmp_path):
     def run() -> None:
         stream = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
@@ -181,18 +122,3 @@ def test_a_stream_goes_on_from_its_checkpoint(spark, servers, tmp_path):
     assert sorted(values) == sorted(wanted)
     batches = [path for path in (tmp_path / "checkpoint" / "offsets").iterdir() if path.name.isdigit()]
     assert len(batches) >= 4
-
-
-def test_a_stream_writes_topics_at_least_once(spark, servers, topic, tmp_path):
-    stream = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
-    frame = stream.options(subscribe=topic, startingOffsets="earliest").load().selectExpr("key", "value")
-    query = (
-        frame.writeStream.format("kafka-topic")
-        .option("kafka.bootstrap.servers", servers)
-        .option("topic", "copied")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(60)
-    assert read(spark, servers, subscribe="copied").count() == ROWS

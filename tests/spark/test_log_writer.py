@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.dump.verify import verify
-from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.log.discover import discover
 from kafkaframes.records.partitioner import partition_of
-from kafkaframes.spark import write_log
 from kafkaframes.spark.log_writer import STAGING
 
 SCHEMA = (
@@ -70,18 +68,6 @@ def test_order_is_that_of_the_tasks_append_and_overwrite(spark, tmp_path):
     writer.mode("overwrite").save(str(other))
     assert len(written(spark, other)) == 1000
     assert {one.name for one in tmp_path.iterdir()} == {"logs", "other"}
-
-
-def test_the_modes_that_spark_has_not(spark, tmp_path):
-    path = tmp_path / "logs"
-    frame = spark.range(0, 10, numPartitions=1).selectExpr("cast(id as string) as value")
-    write_log(frame, str(path), topic="t")
-    with pytest.raises(LogDirError, match="exists already"):
-        write_log(frame, str(path), topic="t")
-    write_log(frame, str(path), mode="ignore", topic="t")
-    with pytest.raises(OptionError, match="no mode 'replace'"):
-        write_log(frame, str(path), mode="replace", topic="t")
-    assert len(written(spark, path)) == 10
 
 
 @pytest.mark.parametrize(

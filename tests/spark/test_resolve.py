@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.spark.truth import CLICKS, SHOP
 
 import kafkaframes
-from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.errors import OptionError
 from kafkaframes.log.segment_source import Meter
 from kafkaframes.spark.batch_table import read_batch_work
 from kafkaframes.spark.columns import choose_columns
@@ -159,49 +159,6 @@ def test_part_of_a_log_does_not_know_its_open_transactions():
     with pytest.raises(OptionError, match="needs whole logs"):
         offsets(file, isolation="read_committed")
     assert offsets(file)
-
-
-def test_a_row_for_each_segment():
-    rows = read(TRANSACTIONS / "ledger-0", table="segments", deepIteration="true")
-    files = sorted((TRANSACTIONS / "ledger-0").glob("*.log"))
-    assert [row["file"] for row in rows] == [str(file) for file in files]
-    assert [row["baseOffset"] for row in rows] == [int(file.stem) for file in files]
-    assert [row["nextOffset"] for row in rows[:-1]] == [row["baseOffset"] for row in rows[1:]]
-    batches = read(TRANSACTIONS / "ledger-0", table="batches")
-    for row, file in zip(rows, files, strict=True):
-        own = [batch for batch in batches if batch["file"] == str(file)]
-        assert row["sizeBytes"] == file.stat().st_size
-        assert (row["batches"], row["records"]) == (len(own), sum(batch["recordCount"] for batch in own))
-        assert row["maxTimestamp"] == max(batch["maxTimestamp"] for batch in own)
-        assert row["codec"] == ",".join(sorted({batch["codec"] for batch in own}))
-        assert set(row["beside"]) == {p.name for p in file.parent.glob(f"{file.stem}.*")} - {file.name}
-        assert (row["magic"], row["error"]) == (2, None)
-
-
-def test_an_empty_segment_and_a_torn_one_are_rows_of_segments(tmp_path):
-    partition = log_of(tmp_path, range(10))
-    with (partition / f"{0:020}.log").open("ab") as file:
-        file.write(bytes(100))
-    (partition / f"{10:020}.log").touch()
-    rows = read(partition, table="segments", deepIteration="true")
-    assert [(row["baseOffset"], row["nextOffset"], row["batches"]) for row in rows] == [(0, 10, 1), (10, 10, 0)]
-    assert rows[0]["error"] is not None
-    assert rows[1]["error"] is None
-
-
-def test_a_segment_that_retention_takes_before_it_is_read(tmp_path, caplog):
-    partition = log_of(tmp_path, range(100), range(100, 200))
-    strict = ReadOptions.parse({"path": str(partition), "columns": "offset"})
-    lenient = ReadOptions.parse({"path": str(partition), "columns": "offset", "failOnDataLoss": "false"})
-    plan = plan_log(strict, cores=1)
-    first = partition / f"{0:020}.log"
-    first.unlink()
-    columns = choose_columns(["offset"])
-    with pytest.raises(LogDirError, match=f"has vanished since the read was planned.*{first.name}"):
-        list(read_work(plan.works[0], columns, strict))
-    left = pa.Table.from_batches(read_work(plan.works[0], columns, lenient)).column("offset").to_pylist()
-    assert left == list(range(100, 200))
-    assert f"{first.name}); its records are not read" in caplog.text
 
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])

@@ -16,7 +16,6 @@ import pytest
 import kafkaframes
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer
-from kafkaframes.errors import OptionError
 
 pytestmark = pytest.mark.spark
 
@@ -146,19 +145,3 @@ def descendants_of(top: int) -> set[int]:
             found.add(one)
             waiting.append(one)
     return found
-
-
-def test_a_batch_is_written_as_a_whole_or_not_at_all(spark, servers):
-    options = {"kafka.bootstrap.servers": servers, "topic": "whole"}
-    frame = spark.range(100).selectExpr("CAST(id AS string) AS value")
-    assert kafkaframes.spark.write_topic(frame, options) is None
-    broken = spark.range(100).selectExpr("IF(id = 99, raise_error('no'), CAST(id AS string)) AS value")
-    with pytest.raises(Exception, match="no"):
-        kafkaframes.spark.write_topic(broken, options)
-    assert sorted(map(int, values(servers, "whole"))) == list(range(100))
-
-
-def test_what_a_write_chooses_itself_is_refused(spark, servers):
-    options = {"kafka.bootstrap.servers": servers, "topic": "t", "kafka.acks": "1"}
-    with pytest.raises(OptionError, match=r"kafka\.acks"):
-        kafkaframes.spark.write_topic(spark.range(1).selectExpr("'v' AS value"), options)

@@ -6,10 +6,8 @@ import pyarrow as pa
 import pytest
 from tests.spark.test_following import append
 
-import kafkaframes
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
-from kafkaframes.errors import OptionError
 from kafkaframes.spark.topic_progress import PartitionLag, TopicProgress, estimates, progress_of
 
 NOW_MS = 1_700_000_100_000
@@ -58,46 +56,6 @@ def test_what_is_behind_is_estimated_from_batches_there(servers):
     assert found["estimated_records"] == 500
     assert 500 * 100 < found["estimated_bytes"] < 500 * 130
     assert 80 < found["estimated_seconds"] < 100
-
-
-def test_a_group_needs_the_name_of_its_query_and_settings_are_checked(servers):
-    for options, given, message in (
-        ({"kafka.bootstrap.servers": servers}, {"group_id": "g"}, "two queries must not commit to one group"),
-        ({}, {}, "kafka.bootstrap.servers is missing"),
-        ({"kafka.bootstrap.servers": servers, "kafka.clientid": "x"}, {}, "did you mean client_id"),
-    ):
-        with (
-            pytest.raises(OptionError, match=message),
-            kafkaframes.spark.watch_topics(None, options, **given),
-        ):
-            pass
-
-
-@pytest.mark.spark
-def test_each_micro_batch_is_told_of_and_the_last_one_is_committed(spark, servers, tmp_path):
-    options = {"kafka.bootstrap.servers": servers, "subscribe": "lagging", "startingOffsets": "earliest"}
-    stream = spark.readStream.format("kafka-topic").options(**options, maxOffsetsPerTrigger=400).load()
-    told = []
-    watched = kafkaframes.spark.watch_topics(
-        spark, options, query_name="copied", group_id="lag tools", report=told.append
-    )
-    with watched as lag:
-        writer = stream.writeStream.format("noop").queryName("copied").trigger(availableNow=True)
-        assert writer.option("checkpointLocation", str(tmp_path)).start().awaitTermination(240)
-    assert [one.offsets_behind for one in told] == [
-        501,
-        102,
-        0,
-    ]  # each partition gets its share, rounded down, as with Spark's connector
-    assert [one.batch_id for one in told] == [0, 1, 2]
-    assert told[0].estimated_records == 501
-    assert told[0].estimated_bytes > 50_000
-    assert lag.latest == told[-1]
-    with Admin(servers) as admin:
-        found = {str(place): one.offset for place, one in admin.group_offsets("lag tools").items()}
-    assert found == {"lagging-0": 600, "lagging-1": 300}
-    rest = spark.read.format("kafka-topic").options(**options | {"startingOffsets": "group:lag tools"}).load()
-    assert rest.count() == 0
 
 
 @pytest.mark.spark

@@ -6,9 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from click.testing import CliRunner
 
-from kafkaframes.cli.main import cli
 from kafkaframes.spec import catalog
 from kafkaframes.spec.guide import guide_page
 from kafkaframes.spec.guide.page import guide_data
@@ -41,9 +39,3 @@ def test_the_script_is_javascript(tmp_path):
     path = tmp_path / "guide.js"
     path.write_text(re.search(r"<script>(.*)</script>", guide_page(), re.DOTALL)[1])
     subprocess.run(["node", "--check", str(path)], check=True)
-
-
-def test_the_command_writes_a_file_or_an_index(tmp_path):
-    for target, path in ((tmp_path / "a.html", tmp_path / "a.html"), (tmp_path / "site", tmp_path / "site/index.html")):
-        assert CliRunner().invoke(cli, ["spec", "guide", "-o", str(target)]).exit_code == 0
-        assert path.read_text().startswith("<!doctype html>")

@@ -1,0 +1,38 @@
+"""``kafkaframes analyze tag-header``: its tables, and the options that only one of its two forms has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from kafkaframes.analysis.tag_header import SCHEMES
+from kafkaframes.cli.analyze_tag_header import command
+from kafkaframes.cli.main import cli
+from kafkaframes.errors import OptionError
+
+
+def test_the_command_prints_tables_and_json():
+    runner = CliRunner()
+    text = runner.invoke(command, ["--length", "4", "--tag", "5", "--message", "ProduceResponse"]).output
+    assert "1/2*" in text
+    assert "2 tagged fields: the draft's header is smaller for 1, 1 bytes in all" in text
+    lines = runner.invoke(command, ["--length", "16", "--tag", "7", "--message", "VoteResponse", "--json"]).output
+    rows = [json.loads(line) for line in lines.splitlines()]
+    assert [row["kind"] for row in rows] == ["header", "field", "message"]
+    assert rows[0]["written"] == "aa02"
+    assert set(rows[2]["filled"]) == set(SCHEMES)
+    refused = runner.invoke(command, ["--message", "SaslHandshakeRequest"])
+    assert "no version has tagged fields" in str(refused.exception)
+
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def test_options_that_mean_nothing_are_refused():
+    runner, path = CliRunner(), str(DATA / "captures" / "share-groups-broker43.pcap.zst")
+    for arguments, why in ((["--tag", "3", path], "--tag is for the tables"), (["--ports", "9092"], "needs an INPUT")):
+        found = runner.invoke(cli, ["analyze", "tag-header", *arguments]).exception
+        assert isinstance(found, OptionError)
+        assert why in str(found)

@@ -1,0 +1,39 @@
+"""The options of ``kafkaframes broker``; that it runs and stops is in ``test_interrupts_live.py``."""
+
+import pytest
+from tests.cli.calling import ask
+
+from kafkaframes.broker import Broker
+from kafkaframes.cli.broker import _address, _banner, _settings
+from kafkaframes.errors import OptionError
+
+
+def test_an_address_is_a_port_or_a_host_and_a_port():
+    assert _address("8080", "--control") == ("127.0.0.1", 8080)
+    assert _address("[::1]:0", "--control") == ("::1", 0)
+    for text in ("", "host:", "host:x", "65536", "host:٣"):
+        with pytest.raises(OptionError, match="--control takes PORT or HOST:PORT"):
+            _address(text, "--control")
+
+
+def test_a_setting_comes_over_the_file_and_an_unknown_one_is_named(tmp_path):
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=3\nlog.dirs=/data\nzookeeper.connect=z:2181\n")
+    known, unknown = _settings(str(file), ("num.partitions=5",))
+    assert (known["num.partitions"], known["log.dirs"], unknown) == ("5", "/data", ("zookeeper.connect",))
+    with pytest.raises(OptionError, match="a key that has a meaning here"):
+        _settings(None, ("no.such.key=1",))
+
+
+def test_the_first_lines_say_how_durable_a_record_is(tmp_path):
+    given = {"serve": None, "data_dir": str(tmp_path)}
+    assert "gone when it stops" in _banner(Broker(), given, ())[0]
+    lines = _banner(Broker(data_dir=str(tmp_path / "own"), durability="fsync"), given, ("zookeeper.connect",))
+    assert f"data in {tmp_path}" in lines[0]
+    assert "on the disk" in lines[1]
+    assert "without a meaning here: zookeeper.connect" in lines[-1]
+
+
+def test_an_address_that_is_none_is_refused_before_anything_listens():
+    result = ask("broker", "--port", "0", "--control", "nowhere")
+    assert "--control takes PORT or HOST:PORT" in str(result.exception)

@@ -1,0 +1,42 @@
+"""The command ``kafkaframes compact``, and the proof that a key is gone."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from tests.cli.calling import ask_or_raise as run
+from tests.rewrite.test_compaction import keys, source  # noqa: F401  a fixture
+from tests.rewrite.test_convert import segments
+
+from kafkaframes.cli import rewriting
+from kafkaframes.errors import OptionError
+
+
+def test_compact(source, tmp_path):  # noqa: F811
+    said = run("compact", source, "--dry-run")
+    assert "2 a later record of the key" in said.stdout
+    assert "would go" in said.stdout
+    said = run("compact", source, "--to", tmp_path / "out", "--prove-gone", "0x7a7a")
+    assert said.exit_code == 0
+    assert "gone: no record has the key; 4 files were read" in said.stdout
+    assert keys(tmp_path / "out" / "users-0") == [b"a", b"b", b"c", b"z"]
+    said = run("compact", tmp_path / "out", "--prove-gone", "c", "--json")
+    assert said.exit_code == 1
+    assert json.loads(said.stdout)["proof"]["found"] == [[str(tmp_path / "out/users-0" / f"{0:020}.log"), 4]]
+
+
+def test_processes_share_out_a_large_partition(source, tmp_path, monkeypatch):  # noqa: F811
+    plans, split = [], rewriting.split
+    for name, above_bytes, jobs in (("alone", 1 << 30, 1), ("shared", 0, 2)):
+        monkeypatch.setattr(
+            rewriting, "split", lambda *given, most=above_bytes: replace(split(*given), above_bytes=most, here_bytes=0)
+        )
+        plans.append(run("compact", source, "--dry-run", "--workers", jobs, "--scratch", tmp_path).stdout)
+        run("compact", source, "--to", tmp_path / name, "--workers", jobs)
+    assert plans[0] == plans[1]
+    assert "2 a later record of the key" in plans[1]
+    for file in segments(tmp_path / "alone"):
+        assert file.read_bytes() == (tmp_path / "shared" / file.relative_to(tmp_path / "alone")).read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"in", "alone", "shared"}
+    with pytest.raises(OptionError, match="--scratch nowhere: No such file"):
+        run("compact", source, "--dry-run", "--scratch", "nowhere")

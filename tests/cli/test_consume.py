@@ -1,0 +1,28 @@
+"""``kafkaframes consume``: JSON lines that ``produce`` reads back, and mistakes."""
+
+import json
+
+import pytest
+
+from kafkaframes.errors import BrokerError, OptionError
+
+
+def test_json_lines_are_what_they_were(run):
+    run("topics create from to")
+    run("produce from", stdin=b"\xff\x00bytes\nmore\n")
+    lines = run("consume from -e --format jsonl").stdout_bytes
+    run("produce to --format jsonl", stdin=lines)
+    drop = ("topic", "offset", "partition")
+    first, second = (
+        sorted(json.dumps({key: value for key, value in json.loads(line).items() if key not in drop}) for line in got)
+        for got in (lines.splitlines(), run("consume to -e --format jsonl").stdout_bytes.splitlines())
+    )
+    assert first == second
+    assert len(first) == 2
+
+
+def test_mistakes_are_one_line(run):
+    with pytest.raises(BrokerError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        run("consume nothere -e")
+    with pytest.raises(OptionError, match="unknown '%q'"):
+        run("consume t -e -f %q")

@@ -1,0 +1,48 @@
+"""The command ``kafkaframes convert``."""
+
+import pytest
+from tests.cli.calling import ask_or_raise as run
+from tests.rewrite.test_convert import LOGS, records, untyped
+
+from kafkaframes.errors import OptionError
+
+
+def test_convert(tmp_path):
+    said = run("convert", LOGS / "zk-0102-v1", "--record-format", "v2", "--to", tmp_path / "out")
+    assert said.exit_code == 0
+    assert f"done: {tmp_path / 'out'}" in said.output
+    assert records(tmp_path / "out") == untyped(records(LOGS / "zk-0102-v1"))
+    again = run("convert", LOGS / "zk-0102-v1", "--record-format", "v2", "--to", tmp_path / "out")
+    assert "done before" in again.output
+
+
+def test_a_format_is_a_target_too(tmp_path):
+    old = LOGS / "zk-0102-v1"
+    assert run("convert", old, "--to", "v2", "--to", tmp_path / "out").exit_code == 0
+    assert "done before" in run("convert", old, "--record-format", "v2", "--to", tmp_path / "out").output
+    for wrong, said in (
+        (("--to", tmp_path / "new"), "give --record-format: v0, v1, v2"),
+        (("--to", "v2"), "give --to DIR"),
+        (("--to", "v2", "--to", "a", "--to", "b"), "one --to DIR is wanted, not a, b"),
+    ):
+        with pytest.raises(OptionError, match=said):
+            run("convert", old, *wrong)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_losses_are_said(tmp_path):
+    transactions = LOGS / "kraft-4x-transactions"
+    said = run(
+        "convert",
+        transactions,
+        "--record-format",
+        "v1",
+        "--codec",
+        "gzip",
+        "--on-loss",
+        "warn",
+        "--to",
+        tmp_path / "out",
+    )
+    assert "warning: lost: " in said.stderr
+    assert "control batches" in said.stderr

@@ -1,0 +1,45 @@
+"""What commands that read logs say about several copies of a partition."""
+
+import pytest
+
+import kafkaframes
+from kafkaframes.cli.copies import MOST_DECISIONS, decision_lines, has_copies, one_log
+from kafkaframes.copies.decisions import Decision
+from kafkaframes.files.names import TopicPartition
+from kafkaframes.log.discover import discover
+
+
+@pytest.fixture
+def brokers(tmp_path):
+    for broker in ("a", "b"):
+        (tmp_path / broker / "t-0").mkdir(parents=True)
+        (tmp_path / broker / "t-0" / f"{0:020}.log").write_bytes(kafkaframes.build_records([{"value": b"v"}]))
+    return [str(tmp_path / "a"), str(tmp_path / "b")]
+
+
+def test_the_same_partition_in_two_directories_is_two_copies(brokers):
+    assert has_copies(discover(brokers), brokers)
+    assert not has_copies(discover(brokers[0]), brokers[:1])
+
+
+def test_a_renamed_directory_is_a_copy_only_where_a_path_leads_to_it(brokers, tmp_path):
+    renamed = (tmp_path / "b" / "t-0").rename(tmp_path / "b" / f"t-0.{'0' * 32}-stray")
+    assert not has_copies(discover(brokers), brokers)
+    named = [brokers[0], str(renamed)]
+    assert has_copies(discover(named), named)
+
+
+def test_copies_are_one_log_and_directories_of_two_clusters_stay_as_they_are(brokers, tmp_path, capsys):
+    assert len(one_log(discover(brokers), brokers, check=True).merged) == 1
+    for number, broker in enumerate(brokers):
+        (tmp_path / broker / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c{number}\n")
+    apart = one_log(discover(brokers), brokers, check=True)
+    assert (len(apart.directories), apart.merged) == (2, ())
+    assert "not merged: t-0 is of two clusters" in capsys.readouterr().err
+
+
+def test_many_decisions_of_one_check_are_counted():
+    made = [Decision("missing", TopicPartition("t", 0), n, n + 1, f"offset {n}") for n in range(MOST_DECISIONS + 3)]
+    lines = decision_lines([*made, Decision("damaged", TopicPartition("t", 0), 1, 2, "x")])
+    assert len(lines) == MOST_DECISIONS + 2
+    assert lines[-1] == "missing: and 3 more"

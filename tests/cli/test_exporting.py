@@ -1,0 +1,52 @@
+"""What ``export`` does with its options, its mistakes and damage."""
+
+import pytest
+from tests.cli.export_calls import ask, damaged_log
+from tests.spark.truth import SHOP, rows_of
+
+from kafkaframes.errors import KafkaframesError
+
+
+def test_filters_and_options(tmp_path):
+    result = ask(
+        SHOP, "--to", tmp_path / "out", "--topic", "orders", "--format", "csv", "--from-offset", "100",
+        "--until-offset", "110", "-o", "includeHeaders=false",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    listed = sorted((tmp_path / "out" / "topic=orders").glob("*/*.csv"))
+    lines = [line for path in listed for line in path.read_text().splitlines()]
+    assert sum(line.startswith('"key","value","offset","timestamp","timestampType"') for line in lines) == len(listed)
+    truth = [row for row in rows_of(SHOP, "orders") if 100 <= row[1] < 110]
+    assert len(lines) - len(listed) == len(truth) > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["/no/such/place", "--to", "{tmp}/out"], "no such file"),
+        ([SHOP, "--to", "{tmp}/out", "--topic", "order"], "no topic order"),
+        ([SHOP, "--to", "{tmp}/out", "-o", "columns=key"], "-o columns: an export takes"),
+        ([SHOP, "--to", "{tmp}/out", "-o", "mode"], "NAME=VALUE"),
+        ([SHOP, "--to", "s3://bucket/out"], "a directory is wanted"),
+        ([SHOP, "--to", "{tmp}/out", "--from-time", "soon"], "no time"),
+        ([SHOP, "--to", "{tmp}"], "holds other files"),
+    ],
+)
+def test_mistakes_are_told(arguments, message, tmp_path):
+    (tmp_path / "precious").write_text("")
+    result = ask(*[str(argument).format(tmp=tmp_path) for argument in arguments])
+    assert isinstance(result.exception, KafkaframesError)
+    assert message in str(result.exception)
+
+
+def test_damage_is_an_exit_status(tmp_path):
+    result = ask(damaged_log(tmp_path), "--to", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "the codec's number is unknown to Kafka" in result.stderr
+    assert "15 records" in result.stdout
+    assert (tmp_path / "out" / "_SUCCESS").exists()
+    result = ask(damaged_log(tmp_path / "b"), "--to", tmp_path / "strict", "-o", "mode=FAILFAST")
+    assert result.exit_code == 1
+    assert "not exported: the codec's number" in result.stderr
+    assert "1 segments are missing" in result.stdout
+    assert not (tmp_path / "strict" / "_SUCCESS").exists()

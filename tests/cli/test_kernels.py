@@ -1,0 +1,34 @@
+"""``kafkaframes kernels``: what is ready, where new kernels go, and what is dropped."""
+
+import os
+import time
+
+from tests.cli.calling import ask
+
+from kafkaframes.kernels import places, stock
+
+
+def test_status_lists_every_unit_and_its_exit_status_says_whether_one_is_missing(monkeypatch):
+    units = stock.units()
+    result = ask("kernels", "status")
+    assert result.exit_code == int(any(unit.file is None for unit in units))
+    for unit in units:
+        assert f"{unit.module.removeprefix('kafkaframes.')}: " in result.output
+
+
+def test_path_is_the_folder_of_the_cache_or_a_reason(tmp_path, monkeypatch):
+    monkeypatch.setenv(places.CACHE_VARIABLE, str(tmp_path / "kernels"))
+    assert ask("kernels", "path").output.strip() == str(places.cache_folder())
+    monkeypatch.setattr(places, "cache_folder", lambda: None)
+    refused = ask("kernels", "path")
+    assert refused.exit_code == 1
+    assert f"set {places.CACHE_VARIABLE}" in refused.output
+
+
+def test_warm_drops_what_is_a_month_out_of_use_and_compiles_nothing_of_an_empty_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(places, "cache_folder", lambda: tmp_path)
+    old = tmp_path / places.file_name("kafkaframes.report._kernels")
+    old.write_bytes(b"")
+    os.utime(old, (time.time() - 40 * 86_400,) * 2)
+    assert ask("kernels", "warm", "no-such-room").output == "0 kernel files ready\n"
+    assert not old.exists()

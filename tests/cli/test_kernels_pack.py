@@ -1,0 +1,46 @@
+"""``kafkaframes kernels pack``: libraries that are ready become a folder or an archive."""
+
+import tarfile
+import zipfile
+
+import pytest
+from tests.cli.calling import ask
+
+from kafkaframes.cli import kernels_pack
+from kafkaframes.kernels import link, places
+
+
+@pytest.fixture
+def one_ready(tmp_path, monkeypatch):
+    """One library that is ready; nothing has to be compiled."""
+    ready = tmp_path / "ready" / f"unit{places.SUFFIX}"
+    ready.parent.mkdir()
+    ready.write_bytes(b"library")
+    monkeypatch.setattr(kernels_pack.stock, "modules", lambda: ["kafkaframes.wire._kernels"])
+    monkeypatch.setattr(places, "file_name", lambda module: ready.name)
+    monkeypatch.setattr(places, "find", lambda name: ready)
+    monkeypatch.setattr(link, "compiler", lambda: ["cc"])
+    return ready
+
+
+@pytest.mark.parametrize("name", ["pack", "pack.zip", "pack.tar.gz", "pack.tgz"])
+def test_a_folder_or_an_archive_holds_the_same_files(one_ready, tmp_path, name):
+    to = tmp_path / name
+    assert ask("kernels", "pack", to, "--no-decoders").output == f"1 libraries in {to}\n"
+    if to.is_dir():
+        assert (to / one_ready.name).read_bytes() == b"library"
+    elif name.endswith(".zip"):
+        assert zipfile.ZipFile(to).namelist() == [one_ready.name]
+    else:
+        with tarfile.open(to) as archive:
+            assert [one.name.removeprefix("./") for one in archive if one.isfile()] == [one_ready.name]
+
+
+def test_without_a_c_compiler_it_says_so(one_ready, tmp_path, monkeypatch):
+    def none():
+        raise link.LinkError("no C compiler was found")
+
+    monkeypatch.setattr(link, "compiler", none)
+    result = ask("kernels", "pack", tmp_path / "out")
+    assert (result.exit_code, (tmp_path / "out").exists()) == (1, False)
+    assert "no C compiler was found" in result.output

@@ -1,0 +1,70 @@
+"""The options that many commands share."""
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from kafkaframes.cli.options import opens_batches, reads, size, spark_storage, storage_of, times_of, with_options
+from kafkaframes.errors import OptionError
+from kafkaframes.records.limits import current_budget
+
+
+def test_a_store_has_an_option_only_where_one_was_given():
+    assert storage_of(()) == {}
+    found = storage_of(("one.pem", "id=two.pem"), follow_links=True)
+    assert found == {"key_files": ("one.pem", "id=two.pem"), "follow_links": True}
+    assert spark_storage(found) == {"keyFile": "one.pem,id=two.pem", "followLinks": "true"}
+    assert spark_storage({}) == {}
+
+
+def test_sizes_are_read_as_spark_reads_them():
+    assert (size("1g"), size("64m")) == (1 << 30, 64 << 20)
+    with pytest.raises(click.BadParameter, match="64x"):
+        size("64x")
+
+
+def test_times_are_milliseconds_or_none():
+    assert times_of({"from_time": "2025-10-09", "until_time": None}) == {
+        "from_time": 1_759_968_000_000,
+        "until_time": None,
+    }
+    with pytest.raises(OptionError, match="soon"):
+        times_of({"from_time": "soon", "until_time": None})
+
+
+def test_options_are_added_in_their_order():
+    @click.command()
+    @with_options(click.option("--one"), click.option("--two"))
+    def command(one, two): ...
+
+    assert [option.name for option in command.params] == ["one", "two"]
+
+
+def test_a_command_that_reads_is_handed_its_store_and_the_links_it_leaves_out_are_named(tmp_path):
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "link").symlink_to(tmp_path)
+    given = []
+
+    @click.command()
+    @click.argument("paths", nargs=-1)
+    @reads("paths")
+    def command(paths, storage):
+        given.append(storage)
+
+    said = CliRunner().invoke(command, [str(tmp_path / "log"), "--key-file", "k.pem"])
+    assert f"left out: {tmp_path}/log/link is a symbolic link" in said.stderr
+    assert CliRunner().invoke(command, [str(tmp_path / "log"), "--follow-links"]).stderr == ""
+    assert given == [{"key_files": ("k.pem",)}, {"follow_links": True}]
+
+
+def test_a_budget_holds_while_the_command_runs():
+    seen = []
+
+    @click.command()
+    @opens_batches
+    def command():
+        seen.append(current_budget())
+
+    before = current_budget()
+    CliRunner().invoke(command, ["--budget", "3m"], catch_exceptions=False)
+    assert (seen, current_budget()) == ([3 << 20], before)

@@ -1,0 +1,43 @@
+"""``kafkaframes produce``: lines, files, formats of old clients, and mistakes."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kafkaframes.errors import OptionError
+
+
+def test_lines_in_and_out_in_kcats_format(run):
+    run("topics create lines --partitions 1")
+    run("produce lines -K : -H h=1 -z lz4", stdin=b"a:first\nb:second\n:third\n")
+    out = run("consume lines -e", "-f", r"%t/%p@%o %k(%K)=%s %h\n").output
+    assert out == "lines/0@0 a(1)=first h=1\nlines/0@1 b(1)=second h=1\nlines/0@2 (0)=third h=1\n"
+    assert run("consume lines -e -o -1").output == "third\n"
+    assert run("consume lines -c 2").output == "first\nsecond\n"
+
+
+def test_a_parquet_file(run, tmp_path):
+    file = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"key": ["a", "b"], "value": ["1", "2"], "other": [1, 2]}), file)
+    run("produce rows", str(file), "--format", "parquet")
+    assert sorted(run("consume rows -e").output.split()) == ["1", "2"]
+
+
+def test_records_in_the_format_of_old_clients(run):
+    run("produce old --record-format 0", stdin=b"one\n")
+    assert run("consume old -e", "-f", r"%T %s\n").output == "-1 one\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "stdin", "reason"),
+    [
+        ("produce t -K :", b"no key\n", "line 1 has no ':'"),
+        ("produce t --format jsonl", b"{]\n", "line 1 is no record"),
+        ("produce t --format jsonl", b'{"value": "?"}\n', "line 1 is no record"),
+        ("produce t --format parquet", None, "name it"),
+        ("produce t -X linger.mss=1", b"", "did you mean linger_ms"),
+    ],
+)
+def test_mistakes_are_one_line(run, command, stdin, reason):
+    with pytest.raises(OptionError, match=reason):
+        run(command, stdin=stdin)

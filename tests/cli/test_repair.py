@@ -1,0 +1,158 @@
+"""The command ``kafkaframes repair``: sound results, counted records, and what it refuses."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kafkaframes.cli.main import cli
+from kafkaframes.dump.verify import verify
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.log.discover import discover
+from kafkaframes.rewrite import repair as repair_module
+
+LOGS = Path(__file__).parents[1] / "data" / "logs"
+BEFORE = LOGS / "unclean-flipped-bit-active" / "before"
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli, ["repair", *map(str, arguments)])
+
+
+@pytest.fixture
+def log(tmp_path):
+    shutil.copytree(BEFORE, tmp_path / "log")
+    return tmp_path / "log"
+
+
+def test_a_repaired_log_is_sound_and_says_what_it_lost(log, tmp_path):
+    result = run(log, "--to", tmp_path / "out", "--index-interval-bytes", 1024)
+    assert result.exit_code == 0, result.output
+    assert "no records left of the offsets 419 to 428" in result.output
+    report = verify(discover(str(tmp_path / "out")))
+    assert (report.is_sound, report.batches) == (True, 198)  # one of 199 is gone; Kafka keeps 192
+    assert not (tmp_path / "out" / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("how", [[], ["--as-kafka"]], ids=["every good batch", "as kafka"])
+def test_the_records_that_were_read_and_written_are_counted(log, tmp_path, how):
+    result = run(log, "--to", tmp_path / "out", *how)
+    held = verify(discover(str(tmp_path / "out"))).records
+    assert f"{held:,} records read, {held:,} written: those of all good batches" in result.output
+    again = json.loads(run(log, "--to", tmp_path / "out", *how, "--json").output)
+    assert sum(one["records_written"] for one in again["partitions"]) == held
+
+
+def test_a_repair_that_loses_a_record_is_no_repair(log, tmp_path, monkeypatch):
+    monkeypatch.setattr(repair_module, "_write", lambda task: task.repair.records_read - 1)
+    failed = run(log, "--to", tmp_path / "out")
+    assert "does not add up" in str(failed.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_as_kafka_cuts_where_a_broker_does(log, tmp_path):
+    assert run(log, "--to", tmp_path / "out", "--as-kafka").exit_code == 0
+    assert verify(discover(str(tmp_path / "out"))).batches == 192
+
+
+def test_a_dry_run_changes_nothing(log, tmp_path):
+    result = run(log, "--dry-run", "--json")
+    assert {one["partition"]: one["bytes_lost"] for one in json.loads(result.output)["partitions"]}["plain-0"] == 663
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_in_place_moves_the_log_to_the_backup(log, tmp_path):
+    before = {path.relative_to(log): path.read_bytes() for path in log.rglob("*") if path.is_file()}
+    assert run(log, "--in-place", "--backup", tmp_path / "backup").exit_code == 0
+    backup = tmp_path / "backup"
+    assert {path.relative_to(backup): path.read_bytes() for path in backup.rglob("*") if path.is_file()} == before
+    assert verify(discover(str(log))).is_sound
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup", "log"]
+
+
+@pytest.mark.parametrize("options", [[], ["--in-place"], ["--to", "x", "--in-place"]])
+def test_half_an_instruction_is_refused(log, options):
+    assert isinstance(run(log, *options).exception, OptionError)
+
+
+def test_nothing_is_overwritten(log, tmp_path):
+    for options in (["--to", tmp_path], ["--in-place", "--backup", tmp_path]):
+        assert isinstance(run(log, *options).exception, LogDirError)
+
+
+HOLD = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); input()"
+
+
+def test_a_directory_that_a_broker_has_open_is_refused(log):
+    (log / ".lock").touch()
+    command = [sys.executable, "-c", HOLD, str(log / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as broker:
+        broker.stdout.readline()
+        result = run(log, "--dry-run")
+        broker.communicate("stop\n")
+    assert "a broker has this directory open" in str(result.exception)
+    assert run(log, "--dry-run").exit_code == 0
+
+
+def test_a_second_run_does_nothing_and_tells_the_same(log, tmp_path):
+    first = run(log, "--to", tmp_path / "out")
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
+    again = run(log, "--to", tmp_path / "out")
+    assert (again.exit_code, again.output) == (0, first.output.replace("done:", "done before:"))
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == times
+    assert isinstance(run(log, "--to", tmp_path / "out", "--as-kafka").exception, LogDirError)
+    assert json.loads((tmp_path / "out" / "_SUCCESS").read_text())["partitions"]
+
+
+def test_the_result_does_not_lie_in_the_log(log, tmp_path):
+    before = sorted(log.rglob("*"))
+    (tmp_path / "link").symlink_to(log)
+    for target in (log / "out", log, tmp_path / "link" / "out"):
+        refused = run(log, "--to", target).exception
+        assert isinstance(refused, OptionError)
+        assert "lies in the source" in str(refused)
+    assert isinstance(run(log, "--in-place", "--backup", log / "backup").exception, OptionError)
+    assert sorted(log.rglob("*")) == before
+
+
+def test_killed_between_the_two_renames_the_next_run_puts_the_repaired_log_in_place(log, tmp_path):
+    assert run(log, "--to", tmp_path / "log.kafkaframes-repaired").exit_code == 0
+    log.rename(tmp_path / "backup")
+    refused = run(log, "--in-place", "--backup", tmp_path / "backup").exception
+    assert "has been rewritten" in str(refused)
+    assert verify(discover(str(log))).is_sound
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup", "log"]
+
+
+def test_a_backup_below_a_directory_that_is_not_there_yet(log, tmp_path):
+    assert run(log, "--in-place", "--backup", tmp_path / "old" / "backup").exit_code == 0
+    assert (tmp_path / "old" / "backup" / "plain-0").is_dir()
+
+
+READ_ONLY = """
+import os, sys
+from kafkaframes.files.broker_lock import take_lock
+given = os.open
+def refusing(path, flags, *rest):  # root may do everything
+    if flags & os.O_RDWR:
+        raise PermissionError(13, "Permission denied")
+    return given(path, flags, *rest)
+os.open = refusing
+print(take_lock(sys.argv[1], create=False) is not None)
+"""
+
+
+def test_a_lock_file_that_may_only_be_read_is_held_all_the_same(log):
+    (log / ".lock").touch()
+    ask = [sys.executable, "-c", READ_ONLY, str(log / ".lock")]
+    assert subprocess.run(ask, capture_output=True, text=True, check=True).stdout == "True\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(log / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as broker:
+        broker.stdout.readline()
+        assert subprocess.run(ask, capture_output=True, text=True, check=True).stdout == "False\n"
+        broker.communicate("stop\n")

@@ -1,0 +1,37 @@
+"""What ``report`` does before and after it measures: its time, its destination, the file it writes."""
+
+import pytest
+
+from kafkaframes.cli.reporting import _check, _milliseconds, _write
+from kafkaframes.errors import OptionError
+
+
+def test_the_time_on_a_page_is_given_fixed_or_the_clocks(monkeypatch):
+    assert _milliseconds("2026-11-21T15:00:00") == _milliseconds("2026-11-21T16:00:00+01:00") == 1_795_273_200_000
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "12")
+    assert _milliseconds(None) == 12_000
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "soon")
+    assert _milliseconds(None) > 1_700_000_000_000
+    with pytest.raises(OptionError, match="--generated-at soon"):
+        _milliseconds("soon")
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    target = tmp_path / "report.html"
+    target.write_text("before")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(target), "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+        with pytest.raises(OptionError, match="cannot be written: No space left"):
+            _write("after", str(target))
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
+    _write("after \udce9", str(target))
+    assert target.read_text() == "after \\udce9"
+
+
+def test_a_destination_is_judged_before_anything_is_read(tmp_path):
+    for output, reason in ((str(tmp_path), "is a directory"), (str(tmp_path / "no" / "r"), "does not exist")):
+        with pytest.raises(OptionError, match=reason):
+            _check(output, [])
+    with pytest.raises(OptionError, match="only read"):
+        _check(str(tmp_path / "report.html"), [str(tmp_path)])
+    _check("-", [str(tmp_path)])

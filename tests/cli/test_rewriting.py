@@ -1,0 +1,32 @@
+"""What the rewriting commands share: scratch directories, and options that exclude each other."""
+
+import pytest
+from tests.cli.calling import ask_or_raise as run
+
+from kafkaframes.cli import rewriting
+from kafkaframes.errors import OptionError
+
+
+def test_workers_elsewhere_see_no_temporary_files_of_this_machine():
+    with rewriting.scratch(None, "spark://host:7077") as directory:
+        assert directory is None
+    with rewriting.scratch(None, "local[2]") as directory:
+        assert directory.is_dir()
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("convert", "in", "--record-format", "v2"),
+        ("convert", "in", "--record-format", "v2", "--in-place"),
+        ("convert", "in", "--record-format", "v2", "--to", "out", "--backup", "old", "--in-place"),
+        ("recompress", "in", "--codec", "zstd", "--to", "out", "--workers", "2", "--master", "local[2]"),
+        ("compact", "in"),
+        ("compact", "in", "--to", "out", "--dry-run"),
+        ("compact", "in", "--prove-gone", "0xgg"),
+    ],
+)
+def test_what_does_not_go_together(arguments):
+    with pytest.raises(OptionError):
+        run(*arguments)

@@ -1,0 +1,34 @@
+"""``kafkaframes spec show``: tables, BNF, JSON, and spec files."""
+
+import json
+import shutil
+
+from tests.cli.calling import ask_spec as run
+
+from kafkaframes.spec.catalog.reading import FOLDER
+
+
+def test_show_a_version():
+    out = run("show", "MetadataResponse", "12")
+    assert "version 12 (flexible, header 1)" in out
+    assert [line.split()[:2] for line in out.splitlines() if "Rack" in line] == [["Rack", "COMPACT_NULLABLE_STRING"]]
+
+
+def test_show_all_versions_and_both_halves():
+    out = run("show", "Metadata")
+    assert "MetadataRequest: request 3, versions 0-13, flexible 9+" in out
+    assert "MetadataResponse: response 3" in out
+
+
+def test_show_bnf_and_json():
+    assert "COMPACT_ARRAY of INT32" in run("show", "FetchRequest", "13", "--bnf")
+    shown = json.loads(run("show", "ApiVersionsResponse", "3", "--json"))
+    tagged = [field for field in shown["fields"] if "tag" in field]
+    assert [field["tag"] for field in tagged] == [0, 1, 2, 3]
+    assert json.loads(run("show", "ApiVersionsResponse", "--json"))["validVersions"] == "0-5"
+
+
+def test_show_a_file(tmp_path):
+    path = tmp_path / "Mine.json"
+    shutil.copy(FOLDER / "RequestHeader.json", path)
+    assert "ClientId" in run("show", str(path), "2")

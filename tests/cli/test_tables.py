@@ -1,0 +1,18 @@
+"""Tables in a terminal and in a pipe."""
+
+from kafkaframes.cli.tables import print_table
+
+
+def test_columns_are_aligned_and_an_empty_one_is_left_out(capsys):
+    print_table(("name", "nothing", "size"), [("orders", "", "1 KiB"), ("t", "", "12 KiB")])
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert lines[0].split() == ["name", "size"]
+    assert lines[2].index("1") == lines[3].index("12")
+
+
+def test_text_of_others_cannot_steer_the_terminal_and_brackets_are_text(capsys):
+    print_table(("name", "why"), [("a\x1b[31m", "[bold]x[/bold]")])
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert r"a\x1b[31m" in said
+    assert "[bold]x[/bold]" in said

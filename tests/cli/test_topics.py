@@ -1,0 +1,31 @@
+"""``kafkaframes topics``: they are created, grow, lose records, and are deleted."""
+
+import json
+
+import pytest
+
+from kafkaframes.errors import OptionError
+
+
+def test_topics_grow_and_lose_records(run):
+    run("topics create grown --partitions 1")
+    run("produce grown", stdin=b"a\nb\nc\n")
+    run("topics alter grown --partitions 3")
+    run("topics delete-records grown:0=2 --yes")
+    rows = json.loads(run("topics describe grown --json").output)
+    assert [(row["log_start_offset"], row["log_end_offset"]) for row in rows] == [(2, 3), (0, 0), (0, 0)]
+    assert json.loads(run("topics offsets grown --time earliest --json").output)[0]["offset"] == 2
+    assert json.loads(run("topics offsets grown --time 2999-01-01 --json").output)[0]["offset"] == -1
+    assert "grown-0 begins at 3" in run("topics delete-records grown:0=latest --yes").output
+
+
+def test_a_deleted_topic_is_not_listed(run):
+    run("topics create watched --partitions 2")
+    assert "watched" in run("topics list").output
+    run("topics delete watched --yes")
+    assert "watched" not in run("topics list").output
+
+
+def test_an_offset_that_is_not_one_is_refused(run):
+    with pytest.raises(OptionError, match="an offset or latest"):
+        run("topics delete-records t:0=x --yes")

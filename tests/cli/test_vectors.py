@@ -1,0 +1,19 @@
+"""The command ``kafkaframes vectors``."""
+
+from tests.cli.calling import ask
+
+from kafkaframes.errors import OptionError
+from kafkaframes.testing import vectors
+
+
+def test_it_says_what_it_has_written_and_refuses_a_directory_in_use(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(vectors, "write_vectors", lambda directory: {"messages.jsonl.gz": 12_345, "varints.jsonl": 7})
+        said = ask("vectors", tmp_path / "out").output
+    assert said.splitlines() == [
+        "  12,345  messages.jsonl.gz",
+        "       7  varints.jsonl",
+        f"written into {tmp_path / 'out'}: README.md explains them",
+    ]
+    (tmp_path / "mine").write_text("")
+    assert isinstance(ask("vectors", tmp_path).exception, OptionError)

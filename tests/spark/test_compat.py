@@ -1,0 +1,7 @@
+"""What is known of PySpark without importing it."""
+
+from kafkaframes.spark import _compat
+
+
+def test_pyspark_version_is_found_without_importing_it():
+    assert _compat.pyspark_version() in _compat.FIT_JAVA

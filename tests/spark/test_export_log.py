@@ -1,0 +1,27 @@
+"""The function ``kafkaframes.export_log``; no JVM. That it agrees with the command: ``tests/test_doors.py``."""
+
+import pyarrow.parquet as pq
+import pytest
+from tests.spark.truth import SHOP, rows_of
+
+import kafkaframes
+from kafkaframes.errors import OptionError
+
+
+def test_topics_offsets_and_keys_are_chosen(tmp_path):
+    done = kafkaframes.export_log(SHOP, tmp_path / "out", topics=["orders"], from_offset=100, until_offset=110)
+    truth = [row for row in rows_of(SHOP, "orders") if 100 <= row[1] < 110]
+    assert done.report.summary.records == len(truth) == done.to_dict()["records"]
+    key = next(row["key"] for file in (tmp_path / "out").rglob("*.parquet") for row in pq.read_table(file).to_pylist())
+    one = kafkaframes.export_log(SHOP, tmp_path / "key", topics=["orders"], keys=[key], headers=False)
+    tables = [pq.ParquetFile(file).read() for file in (tmp_path / "key").rglob("*.parquet")]
+    assert {row["key"] for table in tables for row in table.to_pylist()} == {key}
+    assert "headers" not in tables[0].column_names
+    assert one.report.summary.records == sum(map(len, tables))
+
+
+def test_what_a_read_is_asked_for_is_checked_before_anything_is_written(tmp_path):
+    for given, reason in (({"options": {"mod": "FAILFAST"}}, "did you mean mode"), ({"topics": ["x"]}, "no topic x")):
+        with pytest.raises(OptionError, match=reason):
+            kafkaframes.export_log(SHOP, tmp_path / "out", **given)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,37 @@
+"""The tasks of Spark's jobs, counted for a progress bar; no JVM."""
+
+import threading
+from types import SimpleNamespace
+
+from kafkaframes.spark import progress
+from kafkaframes.spark.progress import watch_tasks
+
+
+class Tracker:
+    """Two stages, one of which is gone when it is asked for."""
+
+    def getActiveStageIds(self):  # noqa: N802
+        return [1, 2]
+
+    def getStageInfo(self, stage):  # noqa: N802
+        return SimpleNamespace(numCompletedTasks=3, numTasks=8) if stage == 1 else None
+
+
+def test_tasks_are_counted_while_the_block_runs_and_the_thread_ends_with_it(monkeypatch):
+    monkeypatch.setattr(progress, "_ASK_EVERY_SECONDS", 0.001)
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=Tracker))
+    seen, has_seen = [], threading.Event()
+
+    def show(done, total):
+        seen.append((done, total))
+        has_seen.set()
+
+    with watch_tasks(spark, show):
+        assert has_seen.wait(30)
+    assert set(seen) == {(3, 8)}
+    assert "kafkaframes progress" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_session_without_counts_shows_nothing():
+    with watch_tasks(SimpleNamespace(), lambda *_: 1 / 0):
+        pass

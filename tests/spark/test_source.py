@@ -1,0 +1,26 @@
+"""The segment of a slice: gone before it is read, or damaged; no JVM."""
+
+import pyarrow as pa
+import pytest
+from tests.spark.test_resolve import log_of
+
+from kafkaframes.errors import LogDirError
+from kafkaframes.spark.columns import choose_columns
+from kafkaframes.spark.options import ReadOptions
+from kafkaframes.spark.reading import read_work
+from kafkaframes.spark.resolve import plan_log
+
+
+def test_a_segment_that_retention_takes_before_it_is_read(tmp_path, caplog):
+    partition = log_of(tmp_path, range(100), range(100, 200))
+    strict = ReadOptions.parse({"path": str(partition), "columns": "offset"})
+    lenient = ReadOptions.parse({"path": str(partition), "columns": "offset", "failOnDataLoss": "false"})
+    plan = plan_log(strict, cores=1)
+    first = partition / f"{0:020}.log"
+    first.unlink()
+    columns = choose_columns(["offset"])
+    with pytest.raises(LogDirError, match=f"has vanished since the read was planned.*{first.name}"):
+        list(read_work(plan.works[0], columns, strict))
+    left = pa.Table.from_batches(read_work(plan.works[0], columns, lenient)).column("offset").to_pylist()
+    assert left == list(range(100, 200))
+    assert f"{first.name}); its records are not read" in caplog.text

@@ -1,0 +1,17 @@
+"""The data sources that a session is given, and how Spark finds each by itself."""
+
+import importlib
+import pkgutil
+
+import pytest
+
+pytest.importorskip("pyspark")
+from kafkaframes.spark.sources import SOURCES
+
+
+def test_each_has_a_name_of_its_own_and_a_module_by_which_spark_finds_it():
+    assert sorted(one.name() for one in SOURCES) == ["kafka-capture", "kafka-log", "kafka-topic"]
+    found = [one.name for one in pkgutil.iter_modules() if one.name.startswith("pyspark_kafka_")]
+    assert sorted(importlib.import_module(name).DefaultSource.name() for name in found) == sorted(
+        one.name() for one in SOURCES
+    )

@@ -1,0 +1,26 @@
+"""The work of a task of ``kafka-log`` in a worker; no JVM."""
+
+import pickle
+from importlib import import_module
+
+import pytest
+from tests.spark.truth import SHOP
+
+pytest.importorskip("pyspark")
+from kafkaframes.spark import tasks
+from kafkaframes.spark.columns import choose_columns
+from kafkaframes.spark.options import ReadOptions
+from kafkaframes.spark.resolve import plan_log
+from kafkaframes.spark.tasks import LogPartition, read_table
+
+
+@pytest.mark.parametrize("table", ["records", "batches", "segments"])
+def test_each_table_is_read_by_its_own_reader_after_the_way_to_a_worker(table, monkeypatch):
+    monkeypatch.setattr(tasks, "settle", lambda: None)  # it would freeze the objects of all tests
+    options = ReadOptions.parse({"path": str(SHOP / "orders-0"), "table": table})
+    columns = choose_columns(None, table=options.table)
+    works = [pickle.loads(pickle.dumps(LogPartition(work))).work for work in plan_log(options, cores=1).works]
+    rows = sum(batch.num_rows for work in works for batch in read_table(work, columns, options))
+    module, function = tasks._READERS[table]
+    reader = getattr(import_module(module), function)
+    assert rows == sum(batch.num_rows for work in works for batch in reader(work, columns, options)) > 0

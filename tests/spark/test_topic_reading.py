@@ -1,0 +1,62 @@
+"""A task of ``kafka-topic``, read in this process; no JVM."""
+
+import pyarrow as pa
+import pytest
+
+from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
+from kafkaframes.errors import NetworkError, OptionError
+from kafkaframes.spark import topic_reading
+from kafkaframes.spark.columns import choose_columns
+from kafkaframes.spark.topic_options import TopicOptions
+from kafkaframes.spark.topic_planning import Range
+from kafkaframes.spark.topic_reading import read_range
+
+COLUMNS = choose_columns(["topic", "partition", "offset", "value"])
+
+
+@pytest.fixture(scope="module")
+def filled(servers):
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name="read", num_partitions=1)])
+    with Producer(servers, batch_size=500) as producer:
+        producer.send_arrow(pa.table({"value": [b"v%d" % number for number in range(100)]}), topic="read")
+    return servers
+
+
+@pytest.fixture(autouse=True)
+def _own_pool(monkeypatch):
+    pool = topic_reading._Pool()
+    monkeypatch.setattr(topic_reading, "_pool", pool)
+    yield
+    for _, consumer in pool._idle:
+        consumer.close()
+
+
+def read(servers, first, end, **options):
+    given = {"kafka.bootstrap.servers": servers, "subscribe": "read", **options}
+    return pa.Table.from_batches(
+        read_range(Range("read", 0, first, end), COLUMNS, TopicOptions.parse(given, is_stream=False))
+    )
+
+
+def test_a_range_is_read_exactly_and_its_consumer_is_kept_for_the_next(filled):
+    rows = read(filled, 17, 60).to_pylist()
+    assert [(row["offset"], row["value"]) for row in rows] == [(n, b"v%d" % n) for n in range(17, 60)]
+    assert {(row["topic"], row["partition"]) for row in rows} == {("read", 0)}
+    ((_, kept),) = topic_reading._pool._idle
+    read(filled, 0, 1)
+    assert [one for _, one in topic_reading._pool._idle] == [kept]
+
+
+def test_records_that_were_deleted_are_an_error_or_left_out(servers, filled, caplog):
+    with Admin(servers) as admin:
+        admin.delete_records({TopicPartition("read", 0): 30})
+    with pytest.raises(OptionError, match=r"has no offset 10 \(it has 30 to 100\); failOnDataLoss=false"):
+        read(filled, 10, 50)
+    assert read(filled, 10, 50, failOnDataLoss="false")["offset"].to_pylist() == list(range(30, 50))
+    assert "what is lost is left out" in caplog.text
+
+
+def test_an_end_that_never_comes_is_an_error_after_the_time_of_the_option(filled):
+    with pytest.raises((NetworkError, OptionError)):
+        read(filled, 90, 101, **{"kafkaConsumer.pollTimeoutMs": "300"})

@@ -1,0 +1,25 @@
+"""``write_topic`` of a batch: all of it or nothing, and options that it chooses itself."""
+
+import pytest
+from tests.spark.test_topic_exactly_once import broker, servers, values  # noqa: F401  fixtures
+
+import kafkaframes
+from kafkaframes.errors import OptionError
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_batch_is_written_as_a_whole_or_not_at_all(spark, servers):  # noqa: F811
+    options = {"kafka.bootstrap.servers": servers, "topic": "whole"}
+    frame = spark.range(100).selectExpr("CAST(id AS string) AS value")
+    assert kafkaframes.spark.write_topic(frame, options) is None
+    broken = spark.range(100).selectExpr("IF(id = 99, raise_error('no'), CAST(id AS string)) AS value")
+    with pytest.raises(Exception, match="no"):
+        kafkaframes.spark.write_topic(broken, options)
+    assert sorted(map(int, values(servers, "whole"))) == list(range(100))
+
+
+def test_what_a_write_chooses_itself_is_refused(spark, servers):  # noqa: F811
+    options = {"kafka.bootstrap.servers": servers, "topic": "t", "kafka.acks": "1"}
+    with pytest.raises(OptionError, match=r"kafka\.acks"):
+        kafkaframes.spark.write_topic(spark.range(1).selectExpr("'v' AS value"), options)
