@@ -168,5 +168,5 @@ def test_mistakes_are_told(tmp_path):
             run_mirror(a.bootstrap_servers, tmp_path / "copy", offsets="reassign")
     with pytest.raises(OptionError, match="only read"):
         run_mirror(LOGS / "zk-0102-v1", LOGS / "zk-0102-v1" / "copy")
-    with pytest.raises(LogDirError, match="no such directory"):
+    with pytest.raises(LogDirError, match="no such file or directory"):
         run_mirror(tmp_path / "missing", tmp_path / "copy")

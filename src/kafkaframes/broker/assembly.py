@@ -16,6 +16,7 @@ from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState, id_of_text, text_of_id
 from kafkaframes.broker.table import all_apis
 from kafkaframes.broker.topics import Partition, Topic
+from kafkaframes.copies.served import Served
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.files.checkpoints import MetaProperties, read_meta_properties
 from kafkaframes.files.disk import Disk, online
@@ -23,7 +24,6 @@ from kafkaframes.files.filesystem import join
 from kafkaframes.files.memory_disk import MemoryDisk
 from kafkaframes.files.names import META_PROPERTIES, TopicPartition
 from kafkaframes.files.overlay_disk import OverlayDisk
-from kafkaframes.log.where import filesystem_for
 from kafkaframes.partition import LogManager, LogSettings, open_log_directory
 
 MEMORY_DIRECTORY = "/memory"
@@ -33,7 +33,7 @@ NOBODY = -1
 def open_broker(
     *,
     data_dir: str | None = None,
-    serve: str | None = None,
+    serve: Served | None = None,
     settings: BrokerSettings | None = None,
     clock: Clock | None = None,
     nodes: Nodes | None = None,
@@ -49,7 +49,8 @@ def open_broker(
 
     Args:
         data_dir: a Kafka log directory; None for one in memory.
-        serve: a log directory, of whatever origin, that is only read; what groups commit stays in memory.
+        serve: a log directory, of whatever origin, that is only read; what groups commit stays in memory
+            (``copies.served``).
         settings: the broker's.
         clock: its clock.
         nodes: its virtual nodes.
@@ -69,10 +70,11 @@ def open_broker(
     if serve is not None and (data_dir is not None or durability not in (None, MEMORY)):
         raise OptionError("a directory that is served is only read: no data_dir and no durability beside it")
     settings, clock, nodes = settings or BrokerSettings(), clock or Clock(), nodes or Nodes()
-    path = serve or data_dir or MEMORY_DIRECTORY
+    path = data_dir or MEMORY_DIRECTORY if serve is None else serve.path
     beneath = disk or _disk_of(data_dir, serve)
     there = online(beneath if disk_faults is None else disk_faults.over(beneath))
-    _check_owner(there, path, data_dir=data_dir, serve=serve, adopt=adopt)
+    if serve is None:
+        _check_owner(there, path, data_dir=data_dir, adopt=adopt)
     metadata = read_metadata(there, path)
     is_new = metadata is None
     metadata = metadata or StoredMetadata(cluster_id=_cluster_id(there, path) or text_of_id(new_id()))
@@ -90,7 +92,10 @@ def open_broker(
     if there.stat(join(path, META_PROPERTIES)) is None:
         node_id = str(min(nodes.by_id))
         identity = MetaProperties({"node.id": node_id, "version": "1", "cluster.id": metadata.cluster_id})
-    logs = open_log_directory(path, now_ms=clock.now_ms, settings_of=settings_of, meta=identity, disk=there)
+    was_clean = {} if serve is None else serve.was_clean
+    logs = open_log_directory(
+        path, now_ms=clock.now_ms, settings_of=settings_of, meta=identity, disk=there, was_clean=was_clean
+    )
     state = BrokerState(
         clock=clock,
         settings=settings,
@@ -113,23 +118,19 @@ def open_broker(
     return state
 
 
-def _disk_of(data_dir: str | None, serve: str | None) -> Disk | None:
+def _disk_of(data_dir: str | None, serve: Served | None) -> Disk | None:
     if serve is not None:
-        return OverlayDisk(filesystem_for(serve))
+        return OverlayDisk(serve.filesystem)
     return MemoryDisk() if data_dir is None else None
 
 
-def _check_owner(disk: Disk, path: str, *, data_dir: str | None, serve: str | None, adopt: bool) -> None:
-    """Refuse what is no directory to serve, and one of another broker's to write to, unless it is to be adopted.
+def _check_owner(disk: Disk, path: str, *, data_dir: str | None, adopt: bool) -> None:
+    """Refuse a directory of another broker's to write to, unless it is to be adopted.
 
     Raises:
         LogDirError: says so.
     """
     found = disk.stat(path)
-    if serve is not None:
-        if found is None or not found.is_directory:
-            raise LogDirError("there is no such directory to serve", file=path)
-        return
     if found is None:
         disk.make_directory(path)
     elif data_dir is not None and not adopt and disk.stat(join(path, FILE_NAME)) is None:

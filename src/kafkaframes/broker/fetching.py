@@ -15,6 +15,7 @@ from kafkaframes.files.txn_index import AbortedTransaction
 from kafkaframes.partition.fetch import HIGH_WATERMARK, LOG_END, TXN_COMMITTED
 from kafkaframes.partition.stretch import Stretch
 from kafkaframes.records.layout import BYTES_TO_MAGIC, OVERHEAD_BYTES
+from kafkaframes.records.scan import FILE, as_array, scan_all
 
 READ_COMMITTED = 1
 _CONSUMER = -1
@@ -78,28 +79,49 @@ def read_partition(broker: BrokerState, partition: Partition, asked: Any, limits
         limits: of the request; ``max_bytes`` is what is left of it.
         first: nothing was read for the answer yet, so that a batch may be larger than the limits.
     """
-    log = partition.log
     diverging = _diverging(partition, asked)
     if diverging is not None:
         return diverging
-    size = min(asked.partition_max_bytes, limits.max_bytes)
+    offset: int | None = asked.fetch_offset
+    read = Read()
+    while offset is not None:
+        read, raw = _read(partition, offset, min(asked.partition_max_bytes, limits.max_bytes), limits, first=first)
+        if limits.magic >= _LATEST_MAGIC or read.error_code != NONE:
+            break
+        read = _in_older_format(broker, partition, asked, read, raw, limits.magic)
+        offset = None if read.records or read.error_code != NONE else _offset_behind(raw)
+    return read
+
+
+def _read(partition: Partition, offset: int, size: int, limits: Limits, *, first: bool) -> tuple[Read, bytes]:
+    """Return what the log has from an offset on, and its bytes, if they were read."""
     try:
-        data = log.read(
-            asked.fetch_offset,
+        data = partition.log.read(
+            offset,
             max_bytes=max(size, 0),
             isolation=limits.isolation,
             min_one_message=first and limits.whole_first,
             stretch_bytes=limits.stretch_bytes if limits.magic >= _LATEST_MAGIC else None,
         )
     except KafkaframesError as error:
-        return Read(code_of(error))
+        return Read(code_of(error)), b""
     records: bytes | Stretch = data.records if data.stretch is None else data.stretch
     if limits.whole_first and data.first_entry_incomplete:
         records = b""
     read = Read(NONE, data.high_watermark, data.last_stable_offset, data.log_start_offset, records, data.aborted)
-    if limits.magic >= _LATEST_MAGIC:
-        return read
-    return _in_older_format(broker, partition, asked, read, data.records, limits.magic)
+    return read, data.records
+
+
+def _offset_behind(records: bytes) -> int | None:
+    """Return the offset behind batches of which an older format has nothing; None where there is no whole batch.
+
+    They are control batches: a consumer that is given nothing for them would stand still before them for ever, where
+    they are all that its fetch holds (the end of a segment).
+    """
+    last = None
+    for batch in _batches(records):
+        last = batch
+    return None if last is None else int(scan_all(as_array(last), rules=FILE).column("last_offset")[0]) + 1
 
 
 def _diverging(partition: Partition, asked: Any) -> Read | None:

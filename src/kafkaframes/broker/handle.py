@@ -30,6 +30,7 @@ from kafkaframes.broker.request_log import RequestLog
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.seeding import append_records
 from kafkaframes.broker.server import Connection, Listener, Server
+from kafkaframes.broker.serving import Paths, paths_of, serve_paths
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.short import ShortWay
 from kafkaframes.broker.snapshots import Snapshot, put_snapshot, take_snapshot
@@ -59,7 +60,10 @@ class Broker:
         data_dir: a Kafka log directory of its own; None keeps everything in memory.
         durability: ``memory``, ``log`` (written before the ack: survives ``kill -9``; the default with a
             ``data_dir``) or ``fsync`` (on the disk before the ack).
-        serve: a log directory to serve and never to change, instead of a ``data_dir``: a backup, a restored directory.
+        serve: what to serve and never to change, instead of a ``data_dir``: a log directory (a backup, a restored one),
+            a tiered store, or several of them, whose copies of a partition are served as one log.
+        replicas: of several copies of a partition: ``merge`` them, as ``read_records`` does, or refuse them (``all``).
+        storage: options of the stores that ``serve`` names (fsspec's; ``key_files`` of encrypted segments).
         adopt: take a ``data_dir`` that another broker has made.
         nodes: how many virtual nodes.
         config: settings under Kafka's names (``num.partitions``).
@@ -80,7 +84,9 @@ class Broker:
         port: int = 0,
         listeners: Sequence[ListenerOptions] = (),
         data_dir: str | PathLike[str] | None = None,
-        serve: str | PathLike[str] | None = None,
+        serve: Paths | None = None,
+        replicas: str = "merge",
+        storage: Mapping[str, Any] | None = None,
         adopt: bool = False,
         durability: str | None = None,
         nodes: int = 1,
@@ -100,7 +106,9 @@ class Broker:
         self.host = listeners[0].host if listeners else host
         self._wanted_port = listeners[0].port if listeners else port
         self._data_dir = None if data_dir is None else fspath(data_dir)
-        self._serve = None if serve is None else fspath(serve)
+        self._serve = paths_of(serve)
+        self._replicas, self._storage = replicas, storage or {}
+        self._remarks: tuple[str, ...] = ()
         self._adopt = adopt
         self._durability = durability
         self._settings = BrokerSettings({key: controls.text_of(value) for key, value in (config or {}).items()})
@@ -207,10 +215,12 @@ class Broker:
     async def _open(self) -> None:
         self._loop_thread = threading.get_ident()
         snapshot, self._snapshot = self._snapshot, None
+        served = serve_paths(self._serve, replicas=self._replicas, options=self._storage) if self._serve else None
+        self._remarks = () if served is None else served.remarks
         self._state = open_broker(
             disk=None if snapshot is None else put_snapshot(snapshot, self._data_dir),
             data_dir=self._data_dir,
-            serve=self._serve,
+            serve=served,
             adopt=self._adopt,
             settings=self._settings,
             clock=self._clock,
@@ -477,12 +487,17 @@ class Broker:
         Raises:
             OptionError: the broker does not run in a thread of its own, or serves somebody's directory.
         """
-        if self._thread is None or self._serve is not None:
+        if self._thread is None or self._serve:
             raise OptionError("only a broker in a thread of its own, that serves nobody's directory, can be set back")
         port = self.port
         self.kill()
         self._snapshot, self._wanted_port = snapshot, port
         self.start()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What was decided where copies that are served differ, and what a store lacks: lines, the gravest first."""
+        return self._remarks
 
     @property
     def journal(self) -> Journal:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkaframes.cli.options import replicas_option, storage_of, store_options, tell_links, with_options
 from kafkaframes.errors import OptionError
+from kafkaframes.files.filesystem import FOLLOW_LINKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,11 +21,21 @@ if TYPE_CHECKING:
     from kafkaframes.broker import Broker
 
 
+MOST_REMARKS = 20  # of copies and stores are printed
+
+
 @click.command("broker", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=9092, show_default=True, help="0 for a free one.")
 @click.option("--data-dir", metavar="DIR", help="A Kafka log directory of its own. Default: in memory.")
-@click.option("--serve", metavar="DIR", help="Serve a log directory, of whatever origin, and never change it.")
+@click.option(
+    "--serve",
+    multiple=True,
+    metavar="DIR",
+    help="Serve a log directory of whatever origin, or a tiered store, and never change it; may be repeated.",
+)
+@replicas_option
+@with_options(*store_options)
 @click.option("--adopt", is_flag=True, help="Take a --data-dir that another broker has made, and write to it.")
 @click.option(
     "--durability",
@@ -60,6 +72,8 @@ def command(
     key: str | None,
     control: str | None,
     schema_registry: str | None,
+    key_files: tuple[str, ...],
+    follow_links: bool,
     **given: Any,
 ) -> None:
     """Run one node that speaks Kafka's protocol: for development, tests, replays and migrations.
@@ -71,6 +85,7 @@ def command(
     kafkaframes broker
     kafkaframes broker --port 9092 --data-dir /var/lib/kafkaframes
     kafkaframes broker --serve /backup/kafka-logs
+    kafkaframes broker --serve /backup/broker-1 --serve s3://bucket/tiered
     """
     import asyncio
 
@@ -83,6 +98,7 @@ def command(
     directory = known.pop("log.dirs", known.pop("log.dir", ""))
     if directory and not given["data_dir"] and not given["serve"]:
         given["data_dir"] = directory.partition(",")[0]
+    given["storage"] = storage_of(key_files, follow_links=follow_links)
     given["listeners"] = listeners = listeners_of(known)
     given["security"] = security_of(known, listeners=listeners, users=users, certificate=certificate, key=key)
     with ExitStack() as stack:
@@ -169,11 +185,14 @@ def _tell(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) -> No
         click.echo(f"  schema registry on {given['schema_registry']}", err=True)
     for line in _banner(broker, given, unknown):
         click.echo(line, err=True)
+    if not given["storage"].get(FOLLOW_LINKS):
+        tell_links(given["serve"])
     sys.stderr.flush()
 
 
 def _banner(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) -> list[str]:
-    place = f"serving {given['serve']}, which is only read" if given["serve"] else f"data in {given['data_dir']}"
+    served = ", ".join(given["serve"])
+    place = f"serving {served}: only read" if served else f"data in {given['data_dir']}"
     meanings = {
         "memory": "in memory: gone when it stops",
         "log": "an acknowledged record is written: it survives kill -9, not a power cut",
@@ -185,6 +204,9 @@ def _banner(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) -> 
         f"durability {durability}: {meanings[durability]}" if not given["serve"] else "consumers may commit, in memory",
         "one node, for development and tests; SIGTERM or Ctrl-C stops it",
     ]
+    lines += broker.remarks[:MOST_REMARKS]
+    if len(broker.remarks) > MOST_REMARKS:
+        lines.append(f"and {len(broker.remarks) - MOST_REMARKS:,} more (kafkaframes verify names them)")
     if unknown:
         lines.append(f"without a meaning here: {', '.join(unknown)}")
     return [f"  {line}" for line in lines]

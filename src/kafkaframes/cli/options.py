@@ -64,7 +64,7 @@ _budget_option = click.option(
     metavar="SIZE",
     help="Memory of a process for batches that are open at once: 64m, 1g.  [default: 256m]",
 )
-_store_options = (
+store_options = (
     click.option(
         "--key-file",
         "key_files",
@@ -106,7 +106,7 @@ def reads(*names: str) -> Callable[[Command], Command]:
                 tell_links(paths)
             return command(storage=storage_of(key_files, follow_links=follow_links), **given)
 
-        return with_options(*_store_options)(run)  # type: ignore[return-value]
+        return with_options(*store_options)(run)  # type: ignore[return-value]
 
     return added
 

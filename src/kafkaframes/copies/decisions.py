@@ -9,6 +9,8 @@ from typing import Any
 from kafkaframes.files.findings import Finding, Severity
 from kafkaframes.files.names import TopicPartition
 
+MERGE, ALL = "merge", "all"
+REPLICAS = (MERGE, ALL)  # what becomes of several copies of a partition
 ROOT = "merged"  # where a merged log is shown as a directory
 # check -> how bad it is, and what it means; the documentation prints this table.
 CHECKS: dict[str, tuple[Severity, str]] = {

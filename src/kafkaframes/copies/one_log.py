@@ -21,8 +21,6 @@ from kafkaframes.files.directory import LogDirectory, Partition
 from kafkaframes.files.findings import Severity
 
 log = logging.getLogger("kafkaframes.log")
-MERGE, ALL = "merge", "all"
-REPLICAS = (MERGE, ALL)
 _Task = TypeVar("_Task")
 _Answer = TypeVar("_Answer")
 Run = Callable[[Callable[[_Task], _Answer], Sequence[_Task]], Iterable[_Answer]]

@@ -7,6 +7,7 @@ are those of the merged log. Nothing is copied.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.files import names
 from kafkaframes.files.checkpoints import write_leader_epochs, write_offset_checkpoint
 from kafkaframes.files.directory import LogDirectory, Partition, Segment
-from kafkaframes.files.filesystem import FileInfo, FileSystem, ReadAt, join, split
+from kafkaframes.files.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, join, split
 from kafkaframes.files.names import TopicPartition, segment_file_name
 from kafkaframes.files.partition_entries import partition_of_entries
 from kafkaframes.log.where import filesystem_for
@@ -98,6 +99,13 @@ class MergedFileSystem:
         else:
             with self.other(path).open(path) as read_at:
                 yield read_at
+
+    def open_descriptor(self, path: str) -> int | None:
+        """Open a file for reading that is one whole file of this machine; None: it is another store's, or several."""
+        parts = self.parts.get(path, ())
+        if len(parts) != 1 or parts[0].start != 0 or not isinstance(parts[0].filesystem, LocalFileSystem):
+            return None
+        return os.open(parts[0].path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
 
     def glob(self, pattern: str) -> list[str]:
         """Return the paths that match ``pattern``, sorted."""

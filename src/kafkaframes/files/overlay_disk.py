@@ -9,11 +9,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol, runtime_checkable
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.disk import DiskFile
 from kafkaframes.files.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, join, split
 from kafkaframes.files.memory_disk import Content, MemoryFile
+
+
+@runtime_checkable
+class HasDescriptors(Protocol):
+    """A file system, some of whose files are this machine's (a view of several copies)."""
+
+    def open_descriptor(self, path: str) -> int | None:
+        """Open a file for reading, for the caller to close; None: it is no file of this machine."""
 
 
 class _Backed(Content):
@@ -136,9 +145,11 @@ class OverlayDisk:
         """Open a file of this machine for reading, as long as nothing was written to it; None for all others."""
         content = self._files.get(path)
         is_underneath = content is None or (isinstance(content, _Backed) and content.is_untouched)
-        if path in self._gone or not is_underneath or not isinstance(self._base, LocalFileSystem):
+        if path in self._gone or not is_underneath:
             return None
-        return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        if isinstance(self._base, LocalFileSystem):
+            return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        return self._base.open_descriptor(path) if isinstance(self._base, HasDescriptors) else None
 
     def open_file(self, path: str) -> DiskFile:
         """Open a file for reading and writing; an empty one is made where there is none."""

@@ -253,6 +253,7 @@ def open_log_directory(
     settings: ManagerSettings | None = None,
     meta: MetaProperties | None = None,
     disk: Disk | None = None,
+    was_clean: Mapping[TopicPartition, bool] | None = None,
 ) -> LogManager:
     """Open a log directory and all its logs; those of an unclean stop are recovered, in place.
 
@@ -265,6 +266,7 @@ def open_log_directory(
         settings: of the directory.
         meta: the identity to write where there is none yet, and to be met where there is.
         disk: this machine's by default.
+        was_clean: of logs of which it is known, whatever the directory's marker says, whether they need no recovery.
 
     Raises:
         LogDirError: another process has the directory open, its identity is another one, or a file cannot be read.
@@ -278,7 +280,9 @@ def open_log_directory(
     if let_go is None:
         raise LogDirError("another process has this directory open (.lock)", file=path)
     try:
-        return _opened(path, there, now_ms, _settings_of(settings_of), settings or ManagerSettings(), meta, let_go)
+        manager = _manager(path, there, now_ms, _settings_of(settings_of), settings or ManagerSettings(), meta)
+        manager._let_go = let_go
+        return _opened(manager, was_clean or {})
     except BaseException:
         let_go()
         raise
@@ -291,26 +295,30 @@ def _settings_of(given: SettingsOf | LogSettings | None) -> SettingsOf:
     return lambda topic_partition: chosen
 
 
-def _opened(
+def _manager(
     path: str,
     disk: OnlineDisk,
     now_ms: int,
     settings_of: SettingsOf,
     settings: ManagerSettings,
     meta: MetaProperties | None,
-    let_go: Callable[[], None],
 ) -> LogManager:
+    """Return the directory without its logs yet; its marker is taken away."""
     identity = _identity(disk, path, meta)
     marker = join(path, names.CLEAN_SHUTDOWN)
     was_clean = disk.stat(marker) is not None
     if was_clean:  # gone before anything changes: a crash while the logs are loaded is an unclean stop (KAFKA-10471)
         disk.delete(marker)
         disk.sync_directory(path)
+    return LogManager(path, disk, identity, settings, settings_of, was_clean, now_ms)
+
+
+def _opened(manager: LogManager, was_clean: Mapping[TopicPartition, bool]) -> LogManager:
     problems: list[LogDirError] = []
-    offsets = {name: _checkpoint(disk, join(path, name), problems) for name in names.OFFSET_CHECKPOINTS}
-    manager = LogManager(path, disk, identity, settings, settings_of, was_clean, now_ms, _let_go=let_go)
+    paths = {name: join(manager.path, name) for name in names.OFFSET_CHECKPOINTS}
+    offsets = {name: _checkpoint(manager.disk, path, problems) for name, path in paths.items()}
     try:
-        _open_logs(manager, offsets)
+        _open_logs(manager, offsets, was_clean)
     except BaseException:
         for log in manager.logs.values():
             log.abandon()
@@ -321,7 +329,11 @@ def _opened(
     return manager
 
 
-def _open_logs(manager: LogManager, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+def _open_logs(
+    manager: LogManager,
+    offsets: Mapping[str, Mapping[TopicPartition, int]],
+    was_clean: Mapping[TopicPartition, bool],
+) -> None:
     settings_of, now_ms = manager.settings_of, manager.now_ms
     for entry, name in _partitions(manager.disk.list_directory(manager.path)):
         key = name.topic_partition
@@ -334,7 +346,7 @@ def _open_logs(manager: LogManager, offsets: Mapping[str, Mapping[TopicPartition
                 settings=settings_of(key),
                 now_ms=now_ms,
                 disk=manager.disk,
-                checkpointed=Checkpointed(manager.was_clean, known),
+                checkpointed=Checkpointed(was_clean.get(key, manager.was_clean), known),
             )
 
 

@@ -1,0 +1,26 @@
+"""What is served and never changed: a log directory, or a view of several places as one (``served_tree.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafkaframes.files.filesystem import FileSystem
+from kafkaframes.files.names import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A log directory to be opened over a disk that keeps what is written in memory.
+
+    Attributes:
+        path: the directory, as ``filesystem`` is asked.
+        filesystem: who has its files.
+        was_clean: of logs that are known to end with a whole batch, or not, whatever marker the directory has.
+        remarks: what was decided where copies differ, and what a store lacks: lines for people, the gravest first.
+    """
+
+    path: str
+    filesystem: FileSystem
+    was_clean: Mapping[TopicPartition, bool] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()

@@ -1,0 +1,131 @@
+"""Log directories, stores and copies as the files of one directory: each has a name there, and is read where it lies.
+
+A partition of which there are several copies is merged as ``read_records`` merges it, checksums verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from kafkaframes.copies.decisions import ROOT
+from kafkaframes.copies.one_log import copies_of, merge_found
+from kafkaframes.copies.reading import Found, group
+from kafkaframes.copies.served import Served
+from kafkaframes.copies.view import MergedFileSystem, Part, View
+from kafkaframes.errors import OptionError
+from kafkaframes.files import names
+from kafkaframes.files.checkpoints import write_offset_checkpoint
+from kafkaframes.files.directory import LogDirectory
+from kafkaframes.files.filesystem import VIEW_MARK, FileInfo, FileSystem, join, split
+from kafkaframes.files.findings import Severity
+from kafkaframes.files.names import FileName, TopicPartition
+
+_NOT_SHOWN = {*names.OFFSET_CHECKPOINTS, names.CLEAN_SHUTDOWN, names.BROKER_LOCK}  # one directory's, or made anew
+
+
+def show_as_one(
+    directories: Sequence[LogDirectory], named: Collection[str], *, merge: bool, options: Mapping[str, Any]
+) -> Served:
+    """Show the live partitions of log directories, and those that a path leads to, as one directory.
+
+    Args:
+        directories: from the discovery.
+        named: paths of directories that were named themselves.
+        merge: make one log of several copies.
+        options: of the stores.
+
+    Raises:
+        LogDirError: copies are of different topics or clusters, or cannot be read.
+        OptionError: there are several copies of a partition, and they are not to be merged.
+    """
+    grouped = group(copies_of(directories, named))
+    grouped.pop(TopicPartition(names.CLUSTER_METADATA_TOPIC, 0), None)
+    several = [key for key, copies in grouped.items() if len(copies) > 1]
+    if several and not merge:
+        reason = f"there are several copies of {several[0]}, and a broker has each partition once"
+        raise OptionError(f"{reason}: let them be merged, or name one directory")
+    return _Tree(directories, options).of(grouped.values())
+
+
+class _Tree:
+    """Puts the view together."""
+
+    def __init__(self, directories: Sequence[LogDirectory], options: Mapping[str, Any]) -> None:
+        self._directories = directories
+        self._options = options
+        self._parts: dict[str, tuple[Part, ...]] = {}
+        self._small: dict[str, bytes] = {}
+        self._listings: dict[str, tuple[FileInfo, ...]] = {}
+        self._offsets: dict[str, dict[TopicPartition, int]] = {}
+        self._was_clean: dict[TopicPartition, bool] = {}
+        self._remarks: list[tuple[Severity, str]] = []
+
+    def of(self, grouped: Collection[Sequence[Found]]) -> Served:
+        """Return the view of partitions, each with its copies."""
+        shown = [self._merged(copies) if len(copies) > 1 else self._single(copies[0]) for copies in grouped]
+        root = [FileInfo(join(ROOT, name), name, is_directory=True) for name in shown]
+        root += self._root_files()
+        self._listings[ROOT] = tuple(sorted(root, key=lambda entry: entry.name))
+        filesystem = MergedFileSystem(self._parts, self._small, self._listings, self._options)
+        remarks = tuple(text for _, text in sorted(self._remarks, key=lambda one: -one[0]))
+        return Served(ROOT, filesystem, self._was_clean, remarks)
+
+    def _single(self, found: Found) -> str:
+        partition = found.partition
+        self._note(partition.topic_partition, partition.checkpointed)
+        is_uploaded = VIEW_MARK in partition.directory  # only whole segments are
+        self._was_clean[partition.topic_partition] = is_uploaded or found.log_directory.clean_shutdown is not None
+        self._remarks += [(Severity.WARNING, str(problem)) for problem in partition.problems]
+        entries = found.filesystem.list_directory(partition.directory)
+        return self._show(partition.topic_partition, ((found.filesystem, entry) for entry in entries))
+
+    def _merged(self, copies: Sequence[Found]) -> str:
+        merged = merge_found(copies, check=True, scan=True)
+        self._remarks += [(one.severity, str(one)) for one in merged.decisions if one.severity > Severity.NOTE]
+        view = View(self._options)
+        partition = view.add_merged(merged, copies)
+        self._note(partition.topic_partition, partition.checkpointed)
+        self._was_clean[partition.topic_partition] = True  # every batch was looked at
+        owners = {
+            entry.path: one.filesystem
+            for one in copies
+            for entry in one.filesystem.list_directory(one.partition.directory)
+        }
+        entries = view.filesystem.list_directory(partition.directory)
+        return self._show(
+            partition.topic_partition, ((owners.get(entry.path, view.filesystem), entry) for entry in entries)
+        )
+
+    def _note(self, topic_partition: TopicPartition, checkpointed: Mapping[str, int]) -> None:
+        for file, offset in checkpointed.items():
+            self._offsets.setdefault(file, {})[topic_partition] = offset
+
+    def _show(self, topic_partition: TopicPartition, entries: Iterable[tuple[FileSystem, FileInfo]]) -> str:
+        """Give a partition's files names below the root; those without an offset in their name are small."""
+        directory = join(ROOT, str(topic_partition))
+        shown = []
+        for filesystem, entry in entries:
+            path = join(directory, entry.name)
+            if FileName.parse(entry.name) is None:
+                if not entry.is_directory:
+                    shown.append(self._written(path, filesystem.read(entry.path)))
+                continue
+            self._parts[path] = (Part(filesystem, entry.path, 0, entry.size_bytes),)
+            shown.append(FileInfo(path, entry.name, entry.size_bytes, entry.mtime_ms))
+        self._listings[directory] = tuple(sorted(shown, key=lambda one: one.name))
+        return str(topic_partition)
+
+    def _written(self, path: str, content: bytes) -> FileInfo:
+        self._small[path] = content
+        return FileInfo(path, split(path)[1], len(content))
+
+    def _root_files(self) -> list[FileInfo]:
+        """Return the checkpoints of all, and the other files of the first directory that says whose it is."""
+        made = [self._written(join(ROOT, file), write_offset_checkpoint(at)) for file, at in self._offsets.items()]
+        owner = next((one for one in self._directories if one.meta is not None), None)
+        for entry in [] if owner is None else owner.filesystem.list_directory(owner.path):
+            if not entry.is_directory and entry.name not in _NOT_SHOWN:
+                assert owner is not None
+                made.append(self._written(join(ROOT, entry.name), owner.filesystem.read(entry.path)))
+        return made

@@ -1,0 +1,276 @@
+"""``serve``: a tiered store, several copies, disks of several brokers get a port; not a byte under them changes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.broker.test_handle import ask
+from tests.copies.cluster import Batch, write_partition
+
+import kafkaframes
+from kafkaframes.broker import Broker
+from kafkaframes.client import Consumer, Producer
+from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.files.names import TopicPartition, segment_file_name
+from kafkaframes.log.discover import discover
+from kafkaframes.messages import message
+from kafkaframes.records.batch import read_values
+
+TIERED = Path(__file__).parents[1] / "data" / "tiered"
+CASES = sorted(path.name for path in TIERED.iterdir() if path.is_dir())
+LEVELS = ("read_uncommitted", "read_committed")
+EARLIEST, LATEST = -2, -1
+Row = tuple[int, bytes | None, bytes | None]
+
+
+def tree(*paths: Path) -> dict[str, str]:
+    files = [file for path in paths for file in sorted(path.rglob("*")) if file.is_file()]
+    return {f"{file} {file.stat().st_mtime_ns}": hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def held(broker: Broker, topic: str) -> dict[int, list[Row]]:
+    """Everything that the broker has of a topic, by partition."""
+    numbers = range(broker.topics[topic].partitions)
+    rows = {number: broker.records(topic, number) for number in numbers}
+    return {number: [(one.offset, one.key, one.value) for one in found] for number, found in rows.items() if found}
+
+
+def consumed(broker: Broker, topic: str, isolation: str = "read_committed") -> list[Row]:
+    """Everything that a consumer gets of the first partition."""
+    found: list[Row] = []
+    one = TopicPartition(topic, 0)
+    end = offset_at(broker, topic, LATEST, isolation_level=LEVELS.index(isolation))
+    with Consumer(broker.bootstrap_servers, isolation_level=isolation) as consumer:
+        consumer.assign([one])
+        consumer.seek_to_beginning(one)
+        while consumer.position(one) < end:
+            found += [(row.offset, row.key, row.value) for row in consumer.poll(2_000)]
+    return found
+
+
+def read(paths: list[Path], topic: str, **options: object) -> dict[int, list[Row]]:
+    """The same, of the files."""
+    found: dict[int, list[Row]] = {}
+    columns = ["partition", "offset", "key", "value"]
+    for batch in kafkaframes.read_records(
+        list(map(str, paths)), columns=columns, topics=[topic], control_records=False, **options
+    ):
+        for partition, *row in zip(*(batch[name].to_pylist() for name in columns), strict=True):
+            found.setdefault(partition, []).append(tuple(row))
+    return found
+
+
+def fetched(
+    broker: Broker, topic: str, version: int, offset: int, max_bytes: int = 100_000
+) -> Iterator[tuple[int, int]]:
+    """Fetch a partition to its end with an old version; yield (format, offset) of each record."""
+    types = message("FetchRequest")
+    while True:
+        row = types.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
+        answer = ask(broker.port, "Fetch", version, topics=[types.FetchTopic(topic=topic, partitions=[row])])
+        raw = answer.responses[0].partitions[0].records
+        records = [(one.magic, record.offset) for one in read_values(raw or b"") for record in one.records]
+        if not records:
+            return
+        yield from (one for one in records if one[1] >= offset)
+        offset = records[-1][1] + 1
+
+
+def offset_at(broker: Broker, topic: str, timestamp: int, **fields: int) -> int:
+    types = message("ListOffsetsRequest")
+    row = types.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    topics = [types.ListOffsetsTopic(name=topic, partitions=[row])]
+    return ask(broker.port, "ListOffsets", 2, replica_id=-1, topics=topics, **fields).topics[0].partitions[0].offset
+
+
+def written_out(paths: list[Path], options: dict[str, tuple[str, ...]], to: Path) -> Path:
+    """The segments of a store as a plain log directory."""
+    for directory in discover(list(map(str, paths)), options=options):
+        for partition in directory.partitions:
+            folder = to / str(partition.topic_partition)
+            for segment in partition.segments:
+                folder.mkdir(parents=True, exist_ok=True)
+                name = segment_file_name(segment.base_offset, "log")
+                (folder / name).write_bytes(directory.filesystem.read(segment.path))
+    return to
+
+
+@pytest.mark.parametrize("case", ["diverged", "settings-changed"])
+def test_a_tiered_store_of_a_real_broker_is_served_from_its_objects(case):
+    store, keys = TIERED / case / "store", tuple(map(str, (TIERED / case).glob("*.private.pem")))
+    before = tree(TIERED / case)
+    with Broker(serve=store, storage={"key_files": keys}) as served:
+        assert served.topics
+        for topic in served.topics:
+            rows = read([store], topic, key_files=keys)
+            assert rows
+            assert held(served, topic) == rows
+    assert tree(TIERED / case) == before
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_only_remote_and_what_is_only_local_are_one_log(case):
+    places = [TIERED / case / "local", TIERED / case / "store"]
+    keys = tuple(map(str, (TIERED / case).glob("*.private.pem")))
+    before = tree(TIERED / case)
+    with Broker(serve=places, storage={"key_files": keys}) as served:
+        for topic in served.topics:
+            rows = read(places, topic, key_files=keys)
+            assert held(served, topic) == rows
+            if 0 in rows:
+                assert offset_at(served, topic, EARLIEST) == rows[0][0][0]
+                assert offset_at(served, topic, LATEST) == served.topics[topic].end_offsets[0]
+    assert tree(TIERED / case) == before
+
+
+def test_transactions_of_a_tiered_store_are_read_as_those_of_a_directory(tmp_path):
+    case = TIERED / "zstd-encrypted-transactions"
+    options = {"key_files": tuple(map(str, case.glob("*.private.pem")))}
+    plain = written_out([case / "store"], options, tmp_path / "plain")
+    with Broker(serve=case / "store", storage=options) as served, Broker(serve=plain) as twin:
+        committed = consumed(served, "payments")
+        assert committed == consumed(twin, "payments")
+        everything = held(served, "payments")[0]
+        assert 0 < len(committed) < len(everything)
+        old = [offset for _, offset in fetched(served, "payments", 0, everything[0][0])]
+        assert old == [row[0] for row in everything]
+
+
+@pytest.fixture
+def copies(tmp_path):
+    """Two brokers' copies of ``orders-0``: one lags, in the other a batch is damaged; and a topic of one alone."""
+    log = [Batch(f"b{base}", base, 20, 0) for base in range(0, 200, 20)]
+    raw = [one.raw() for one in log]
+    damaged = bytearray(b"".join(raw))
+    damaged[len(raw[0]) + 200] ^= 0xFF
+    write_partition(tmp_path / "one", {0: b"".join(raw[:7])}, epochs=[(0, 0)], high_watermark=140)
+    write_partition(tmp_path / "two", {0: bytes(damaged)}, epochs=[(0, 0)], high_watermark=200)
+    write_partition(tmp_path / "two", {0: raw[0]}, epochs=[(0, 0)], name="alone-0")
+    return [tmp_path / "one", tmp_path / "two"]
+
+
+def test_several_copies_are_served_as_one_log(copies):
+    before = tree(*copies)
+    with Broker(serve=copies) as served:
+        assert list(served.topics) == ["alone", "orders"]
+        rows = read(copies, "orders")[0]
+        assert [row[0] for row in rows] == list(range(200))
+        assert held(served, "orders") == {0: rows}
+        assert consumed(served, "orders") == rows
+        assert [magic for magic, _ in fetched(served, "orders", 0, 0)] == [0] * 200
+        assert [magic for magic, _ in fetched(served, "orders", 2, 0)] == [1] * 200
+        assert offset_at(served, "orders", 1_700_000_000_150) == 150
+        assert any("taken-from-copy" in line for line in served.remarks)
+        assert not served.topics["orders"].configs
+    assert tree(*copies) == before
+
+
+def test_copies_that_are_not_to_be_merged_are_refused(copies):
+    with pytest.raises(OptionError, match="several copies of orders-0"):
+        Broker(serve=copies, replicas="all").start()
+    with Broker(serve=copies[1], replicas="all") as served:
+        assert served.topics["orders"].end_offsets[0] > 0
+
+
+def test_one_partitions_directory_is_served_alone(copies):
+    with Broker(serve=copies[1] / "alone-0") as served:
+        assert held(served, "alone").keys() == {0}
+        assert "orders" not in served.topics
+
+
+def test_what_is_no_log_directory_is_refused_by_name(tmp_path):
+    with pytest.raises(LogDirError, match="no such file or directory"):
+        Broker(serve=tmp_path / "nothing").start()
+    with pytest.raises(LogDirError, match="holds no log directory"):
+        Broker(serve=tmp_path).start()
+
+
+def test_groups_and_transactions_of_copies_are_those_of_the_brokers(tmp_path):
+    """Committed offsets, producers and aborted transactions come out of the merged internal topics."""
+    first = tmp_path / "first"
+    with Broker(data_dir=first) as broker:
+        broker.create_topic("orders", partitions=1)
+        with Producer(broker.bootstrap_servers, transactional_id="t") as producer:
+            for value in (b"kept", b"dropped", b"kept too"):
+                producer.begin_transaction()
+                producer.send("orders", value=value)
+                producer.flush()
+                producer.abort_transaction() if value == b"dropped" else producer.commit_transaction()
+        with Consumer(broker.bootstrap_servers, group_id="readers", enable_auto_commit=False) as consumer:
+            consumer.commit({TopicPartition("orders", 0): 3})
+        expected = consumed(broker, "orders")
+    second = tmp_path / "second"
+    for partition in discover(str(first))[0].partitions:  # a follower that lags in its topic of records
+        folder = second / str(partition.topic_partition)
+        folder.mkdir(parents=True)
+        for file in Path(partition.directory).iterdir():
+            if partition.topic != "orders" or file.suffix not in (".index", ".timeindex", ".txnindex", ".snapshot"):
+                (folder / file.name).write_bytes(file.read_bytes())
+    segment = second / "orders-0" / segment_file_name(0, "log")
+    segment.write_bytes(segment.read_bytes()[:200])
+    before = tree(first, second)
+    with Broker(serve=[second, first]) as served:
+        assert [row[2] for row in expected] == [b"kept", b"kept too"]
+        assert consumed(served, "orders") == expected
+        assert served.groups["readers"].offsets == {TopicPartition("orders", 0): 3}
+        assert list(served.transactions) == ["t"]
+        with Consumer(served.bootstrap_servers, group_id="readers", enable_auto_commit=False) as consumer:
+            consumer.commit({TopicPartition("orders", 0): 5})
+            assert consumer.committed([TopicPartition("orders", 0)])[TopicPartition("orders", 0)].offset == 5
+    assert tree(first, second) == before
+
+
+def test_a_directory_that_was_not_stopped_cleanly_is_recovered_beside_others(copies, tmp_path):
+    torn = tmp_path / "three" / "torn-0"
+    torn.mkdir(parents=True)
+    whole = Batch("t", 0, 5, 0).raw()
+    (torn / segment_file_name(0, "log")).write_bytes(whole + whole[:40])
+    before = tree(*copies, torn)
+    with Broker(serve=[*copies, tmp_path / "three"]) as served:
+        assert served.topics["torn"].end_offsets == (5,)
+        assert len(held(served, "torn")[0]) == 5
+    assert tree(*copies, torn) == before
+
+
+def test_the_command_serves_copies_and_says_what_was_decided(copies):
+    given = [word for path in copies for word in ("--serve", str(path))]
+    command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0", *given, "--key-file", "none.pem"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        port = int(re.fullmatch(r"listening on 127\.0\.0\.1:(\d+)\n", process.stderr.readline())[1])
+        assert {topic.name for topic in ask(port, "Metadata", 1, topics=None).topics} == {"alone", "orders"}
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+        assert process.wait(20) == 0
+    assert f"serving {copies[0]}, {copies[1]}: only read" in rest
+    assert "warning: taken-from-copy: orders-0" in rest
+
+
+def test_an_old_consumer_gets_past_what_its_format_has_nothing_of():
+    with Broker() as broker:
+        broker.create_topic("orders")
+        with Producer(broker.bootstrap_servers, transactional_id="t") as producer:
+            for value in (b"1", b"2"):
+                producer.begin_transaction()
+                producer.send("orders", value=value)
+                producer.commit_transaction()
+        assert list(fetched(broker, "orders", 0, 1, max_bytes=80)) == [(0, 2)]  # the marker is all that 80 bytes hold
+        assert list(fetched(broker, "orders", 2, 3)) == []
+
+
+def test_what_is_served_starts_again_as_it_was(copies):
+    async def main() -> None:
+        async with Broker(serve=copies) as served:
+            assert served.topics["orders"].end_offsets == (200,)
+
+    asyncio.run(main())
+    with Broker(serve=copies) as served:
+        served.restart()
+        assert served.topics["orders"].end_offsets == (200,)
