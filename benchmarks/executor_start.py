@@ -9,9 +9,9 @@ printed with their difference, which was asked to be at most three seconds.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,15 +22,27 @@ import kafkaframes
 from kafkaframes.spark import session
 
 
-def executors() -> list[int]:
-    """Return the processes of this user's executors that this process has started."""
-    found = subprocess.run(["pgrep", "-f", "CoarseGrainedExecutorBackend.*executor-id"], capture_output=True, text=True)
-    return [int(line) for line in found.stdout.split() if is_java(int(line))]
+def executors() -> set[int]:
+    """Return the processes of executors that this process, or the JVM that it started, has started."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended since
+            text = stat.read_text()
+            parents[int(text.split()[0])] = int(text.rpartition(")")[2].split()[1])
+    return {pid for pid in parents if is_descendant(pid, parents) and is_executor(pid)}
 
 
-def is_java(pid: int) -> bool:
+def is_descendant(pid: int, parents: dict[int, int]) -> bool:
+    while pid in parents:
+        pid = parents[pid]
+        if pid == os.getpid():
+            return True
+    return False
+
+
+def is_executor(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip() == "java"
+        return b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 
@@ -41,7 +53,7 @@ def replace_executor(spark) -> None:
     for pid in before:
         os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + 60
-    while not set(executors()) - set(before) and time.monotonic() < deadline:
+    while not executors() - before and time.monotonic() < deadline:
         time.sleep(0.1)
     spark.range(1000).selectExpr("sum(id)").collect()
 

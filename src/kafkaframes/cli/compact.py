@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli import rewriting
+from kafkaframes.cli.options import topic_option
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
@@ -28,7 +29,7 @@ EXIT_FOUND = 1
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option("--to", metavar="DIR", help="The new directory; it must not exist, and appears complete.")
 @click.option("--dry-run", is_flag=True, help="Write nothing: show what would be removed, and why.")
-@click.option("--topic", "topics", multiple=True, help="A name or pattern; by default what brokers have compacted.")
+@topic_option
 @click.option("--semantics", type=click.Choice(SEMANTICS), default="4.x", show_default=True, help="Whose rules.")
 @click.option("--delete-retention-ms", type=click.IntRange(0), default=86_400_000, show_default=True)
 @click.option("--min-compaction-lag-ms", type=click.IntRange(0), default=0, show_default=True)

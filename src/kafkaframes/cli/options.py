@@ -46,8 +46,8 @@ partition_option = click.option(
 )
 selection_options = (topic_option, partition_option)
 range_options = (
-    click.option("--from-offset", type=int, help="The first offset wanted, of every partition."),
-    click.option("--until-offset", type=int, help="The first offset not wanted any more."),
+    click.option("--from-offset", type=click.IntRange(0), help="The first offset wanted, of every partition."),
+    click.option("--until-offset", type=click.IntRange(0), help="The first offset not wanted any more."),
     click.option(
         "--from-time", metavar="TIME", help="The first timestamp wanted: milliseconds, or 2026-01-31T12:00[Z|+hh:mm]."
     ),

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli import rewriting
+from kafkaframes.cli.options import range_options, selection_options, times_of, with_options
 from kafkaframes.cli.tables import print_table
-from kafkaframes.cli.text import milliseconds, say, size_text
+from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.files.row_counts import row_counts_text
 from kafkaframes.records.modes import DROPMALFORMED, FAILFAST
@@ -29,15 +30,11 @@ EXIT_LOST = 1
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option("--to", metavar="DIR", help="The new log directory; it must not exist, and appears complete.")
 @click.option("--dry-run", is_flag=True, help="Write nothing: show what would be restored.")
-@click.option("--topic", "topics", multiple=True, help="A name or pattern; by default every topic of users'.")
-@click.option("--partition", "partitions", multiple=True, type=click.IntRange(0), help="Only these numbers.")
+@with_options(*selection_options)
 @click.option("--topic-map", "topic_map", multiple=True, metavar="OLD=NEW", help="Call a topic by another name.")
 @click.option("--offsets", type=click.Choice((KEEP, REASSIGN)), default=KEEP, show_default=True)
 @click.option("--start-offset", type=click.IntRange(0), default=0, help="Where reassigned offsets begin. [default: 0]")
-@click.option("--from-offset", type=click.IntRange(0), help="The first offset wanted, of every partition.")
-@click.option("--until-offset", type=click.IntRange(0), help="The first offset not wanted any more.")
-@click.option("--from-time", metavar="TIME", help="From the first record on that reaches it: ms, or 2026-01-31T12:00.")
-@click.option("--until-time", metavar="TIME", help="Up to the first record that reaches it, without it.")
+@with_options(*range_options)
 @click.option(
     "--mode",
     type=click.Choice((FAILFAST, DROPMALFORMED)),
@@ -100,6 +97,9 @@ def command(
     for a new single KRaft node (3.9 to 4.3), which finds the topics in it; or, with --into-cluster-ids, its partitions
     are for the brokers of a cluster that has those topics already.
 
+    Without --topic, every topic of users' is restored. A range of times goes from the first record that reaches its
+    begin up to the first that reaches its end, in the order of offsets: what lies between them stays together.
+
     Exit status: 0 done; 1 done, but damaged batches were left out; 2 refused.
 
     \b
@@ -127,9 +127,9 @@ def _settings(given: dict[str, Any]) -> RestoreSettings:
 
     given["record_format"] = rewriting.RECORD_FORMATS[given["record_format"]]
     ids_file, no_groups = given.pop("into_cluster_ids"), given.pop("no_groups")
-    times = {name: given.pop(name) for name in ("from_time", "until_time")}
-    for name, value in times.items():
-        given[f"{name}stamp_ms"] = None if value is None else milliseconds(value)
+    for name, value in times_of(given).items():
+        del given[name]
+        given[f"{name}stamp_ms"] = value
     for option, name in (("topic_map", "topic_map"), ("topic_ids", "topic_ids"), ("configs", "topic_configs")):
         given[name] = tuple(_pair(text) for text in given.pop(option))
     if ids_file is not None:
