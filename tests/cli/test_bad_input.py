@@ -188,3 +188,21 @@ def test_parquet_with_text_that_is_no_utf_8_is_told_in_words(tmp_path, text):
     (tmp_path / "a.parquet").write_bytes(raw.replace(text, b"\xea" + text[1:]))
     result = CliRunner().invoke(cli, ["restore", str(tmp_path / "a.parquet"), "--to", str(tmp_path / "new"), *HERE])
     assert isinstance(result.exception, KafkaframesError), result.exception
+
+
+NO_HOSTS = {
+    "topics": lambda host, to: ["topics", "list", "-b", f"{host}:9092"],
+    "mirror": lambda host, to: ["mirror", "--from", f"{host}:9092", "--to", to],
+    "broker": lambda host, to: ["broker", "--host", host, "--port", "0"],
+    "record": lambda host, to: ["record", "--listen", f"{host}:0", "--upstream", "x:1", "-o", to],
+    "verify": lambda host, to: ["verify", LOGS[0], "--master", f"spark://{host}:7077"],
+}
+
+
+@pytest.mark.parametrize("command", NO_HOSTS)
+@pytest.mark.parametrize("host", ["kafka..example", "k" * 64, "caf\xe9\x9b"])
+def test_what_is_no_hosts_name_is_told_in_words(tmp_path, command, host):
+    result = CliRunner().invoke(cli, list(map(str, NO_HOSTS[command](host, tmp_path / "out"))))
+    assert isinstance(result.exception, KafkaframesError), result.exception
+    assert host[:3] in str(result.exception)
+    assert not (tmp_path / "out").is_file()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -14,6 +16,7 @@ from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.files.atomic import refuse_inside
 
 BASE = f"{0:020}.log"
+CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "raw-oldversions-broker39.pcap"
 
 
 def ask(*arguments):
@@ -48,7 +51,28 @@ WRITING = {
     "compact": lambda log, to: ["compact", log, "--topic", "*", "--to", to, "--workers", "1"],
     "repair": lambda log, to: ["repair", log, "--to", to, "--workers", "1"],
     "restore": lambda log, to: ["restore", log, "--to", to, "--workers", "1"],
+    "audit": lambda log, to: ["audit", log, "--target", "4.3", "-o", to],
+    "table": lambda log, to: ["table", log, "--to", "delta", to],
+    "dead letters": lambda log, to: [
+        "table",
+        log,
+        "--to",
+        "parquet",
+        f"{log}-t",
+        "--mode",
+        "json",
+        "--dead-letters",
+        to,
+    ],
+    "mirror": lambda log, to: ["mirror", "--from", log, "--to", to],
+    "mirror's state": lambda log, to: ["mirror", "--from", log, "--to", f"{log}-copy", "--state", to],
+    "compact's scratch": lambda log, to: ["compact", log, "--topic", "*", "--dry-run", "--scratch", to],
+    "broker's request log": lambda log, to: ["broker", "--serve", log, "--request-log", to, "--port", "0"],
+    "a backup": lambda log, to: ["recompress", log, "--codec", "gzip", "--in-place", "--backup", to, "--workers", "1"],
 }
+
+
+REFUSALS = ("which is only read", "is a directory", "no earlier output", "exists already", "are the same")
 
 
 @pytest.mark.parametrize("command", WRITING)
@@ -58,8 +82,24 @@ def test_a_destination_in_the_source_is_refused(log, command, place):
     before = content(log)
     result, said = ask(*WRITING[command](log, log / place))
     assert result.exit_code != 0
-    assert "which is only read" in said or "is a directory" in said or "no earlier output" in said
+    assert any(words in said for words in REFUSALS), said
     assert content(log) == before
+
+
+@pytest.mark.parametrize("place", ["new", "../users-0/new", "."])
+@pytest.mark.parametrize("source", [".", "..", BASE])
+def test_a_destination_beside_a_partition_of_a_log_directory_is_refused(log, monkeypatch, source, place):
+    monkeypatch.chdir(log / "orders-0")
+    with pytest.raises(OptionError, match="only read"):
+        refuse_inside(Path(place), [source])
+    refuse_inside(log.parent / "new", [source])
+
+
+def test_redact_writes_beside_captures_not_among_them(tmp_path):
+    capture = shutil.copy(CAPTURE, tmp_path)
+    _, said = ask("redact", tmp_path, "-o", tmp_path / "new.pcapng")
+    assert "which is only read" in said
+    assert ask("redact", capture, "-o", tmp_path / "new.pcapng")[0].exit_code == 0
 
 
 def test_a_link_is_no_way_around(log, tmp_path):

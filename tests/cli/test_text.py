@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import select
 import shutil
 import subprocess
 import sys
+import tty
 from pathlib import Path
 
 import pytest
 
-from kafkaframes.cli.text import time_text
+from kafkaframes.cli.main import cli
+from kafkaframes.cli.text import records_out, time_text
+from kafkaframes.errors import OptionError
 from kafkaframes.records.build import build_records
 
 BASE = f"{0:020}.log"
@@ -76,3 +81,49 @@ def test_an_export_of_a_topic_that_is_not_utf_8_is_whole(log, tmp_path):
 )
 def test_times_no_calendar_has_are_numbers(timestamp, text):
     assert time_text(timestamp) == text
+
+
+def on_a_terminal(monkeypatch, call):
+    """Return what ``call`` writes to a standard output that is a terminal."""
+    there, here = pty.openpty()
+    tty.setraw(here)
+    with open(here, "w", closefd=True) as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        call()
+        out.flush()
+        monkeypatch.undo()
+        said = b""
+        while select.select([there], [], [], 0)[0]:
+            said += os.read(there, 1 << 16)
+    os.close(there)
+    return said
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("-J",), ("-f", "%k\\t%s\\n"), ("--format", "csv"), ("--print-data-log",)], ids=str
+)
+def test_what_records_hold_does_not_steer_a_terminal(log, monkeypatch, options):
+    command = ["dump-log", str(log / "plain-0" / BASE), *options]
+    said = on_a_terminal(monkeypatch, lambda: cli.main(command, standalone_mode=False))
+    assert said
+    assert b"\x1b" not in said
+
+
+def test_pieces_that_end_within_a_character_are_shown_whole(monkeypatch):
+    def write():
+        out = records_out()
+        for piece in (
+            b"a\tb\n",
+            "caf\xe9 \u20ac".encode()[:4],
+            "caf\xe9 \u20ac".encode()[4:],
+            b"\xff\x1b]0;t\x07\xc2",
+            b"\x9b\r\n",
+        ):
+            assert out.write(piece) == len(piece)
+
+    assert on_a_terminal(monkeypatch, write).decode() == "a\tb\ncaf\xe9 \u20ac\\xff\\x1b]0;t\\x07\\x9b\\r\n"
+
+
+def test_an_arrow_stream_is_not_written_to_a_terminal(log, monkeypatch):
+    with pytest.raises(OptionError, match="no text for a terminal"):
+        on_a_terminal(monkeypatch, lambda: cli.main(["dump-log", str(log), "--format", "arrow"], standalone_mode=False))

@@ -21,7 +21,7 @@ from kafkaframes.broker.outbox import CAN_SEND_FILES, Outbox
 from kafkaframes.broker.request import ANONYMOUS, Request, Session
 from kafkaframes.broker.security.tls import name_of_certificate
 from kafkaframes.connection import FrameBuffer
-from kafkaframes.errors import DecodeError, KafkaframesError
+from kafkaframes.errors import DecodeError, KafkaframesError, OptionError
 from kafkaframes.messages import Message
 
 _READ_AHEAD = 1 << 20
@@ -328,10 +328,17 @@ class Server:
         self._sweep = self.loop.call_later(_SWEEP_SECONDS, self._look_around)
 
     async def listen(self, listener: Listener) -> int:
-        """Begin to listen; return the port."""
-        server = await self.loop.create_server(
-            lambda: Connection(self, listener), listener.host, listener.port, ssl=listener.tls, backlog=1024
-        )
+        """Begin to listen; return the port.
+
+        Raises:
+            OptionError: the host is no name that DNS could know, such as ``a..b``.
+        """
+        try:
+            server = await self.loop.create_server(
+                lambda: Connection(self, listener), listener.host, listener.port, ssl=listener.tls, backlog=1024
+            )
+        except UnicodeError as error:
+            raise OptionError(f"cannot listen on {listener.host}:{listener.port}: {error}") from None
         self._listening.append((listener, server))
         return int(server.sockets[0].getsockname()[1])
 

@@ -104,7 +104,7 @@ class Recorder:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind((self.settings.host, port))
             listener.listen(128)
-        except OSError as error:
+        except (OSError, TypeError) as error:  # the latter: a host's name that cannot be encoded
             listener.close()
             raise OptionError(
                 f"cannot listen on {self.settings.host}:{port} for {broker[0]}:{broker[1]}: {error}"
@@ -130,7 +130,7 @@ class Recorder:
         try:
             near = self._secured(client)
             far = self._connected(broker)
-        except OSError:
+        except (OSError, ValueError):  # the latter: no host's name, which brokers may tell, too
             with self.counts.lock:
                 self.counts.refused += 1
             client.close()

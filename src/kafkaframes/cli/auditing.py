@@ -16,6 +16,7 @@ from kafkaframes.capture.uses import count_uses
 from kafkaframes.cli.text import say
 from kafkaframes.copies.records import read_batches
 from kafkaframes.errors import OptionError
+from kafkaframes.files.atomic import refuse_inside
 from kafkaframes.log.discover import discover
 from kafkaframes.report.audit_page import audit_page
 
@@ -23,6 +24,8 @@ from kafkaframes.report.audit_page import audit_page
 def run(paths: tuple[str, ...], target: str, *, kind: str, output: str | None, ports: str, verbose: bool) -> int:
     """Audit and write the verdicts; return the exit status."""
     release = target_release(target)
+    if output is not None:
+        refuse_inside(Path(output), paths)
     listening = _ports(ports)
     uses = Uses()
     traffic = [path for path in paths if not _is_log_directory(path)]

@@ -92,6 +92,7 @@ def command(
     from kafkaframes.broker import Broker
     from kafkaframes.broker.listeners import listeners_of
     from kafkaframes.broker.security.given import security_of
+    from kafkaframes.files.atomic import refuse_inside
 
     address = None if control is None else _address(control, "--control")
     known, unknown = _settings(config, settings)
@@ -104,6 +105,7 @@ def command(
     with ExitStack() as stack:
         write = None
         if request_log is not None:
+            refuse_inside(Path(request_log), filter(None, (given["serve"], given["data_dir"])))
             file = stack.enter_context(open(request_log, "a", encoding="utf-8"))
             write = partial(print, file=file, flush=True)
         broker = Broker(config=known, journal=control is not None, request_log=write, **given)

@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -63,11 +64,14 @@ def command(
     """
     from kafkaframes.cleaner.settings import CleanerSettings
     from kafkaframes.cli.rewriting import source_of
+    from kafkaframes.files.atomic import refuse_inside
     from kafkaframes.rewrite.compaction import compact
     from kafkaframes.rewrite.compaction import prove_gone as prove
 
     if (to is not None) == dry_run and not (prove_gone is not None and to is None and not dry_run):
         raise OptionError("give --to DIR, or --dry-run, or --prove-gone KEY alone")
+    if scratch is not None:
+        refuse_inside(Path(scratch), sources)
     report, proof = None, None
     with rewriting.runner(master, jobs, label="compacting") as run:
         if to is not None or dry_run:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkaframes.cli.connecting import connecting, settings_of
+from kafkaframes.cli.text import records_out
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _before(table: pa.Table, ends: dict[TopicPartition, int] | None) -> pa.Table
 def _write_rows(tables: Iterator[pa.Table], write: Writer) -> None:
     import pyarrow as pa
 
-    out = sys.stdout.buffer
+    out = records_out()
     for table in tables:
         milliseconds = table["timestamp"].cast(pa.int64())
         rows = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", milliseconds).to_pylist()
@@ -152,9 +152,9 @@ def _write_rows(tables: Iterator[pa.Table], write: Writer) -> None:
 def _write_arrow(tables: Iterator[pa.Table]) -> None:
     from pyarrow import ipc
 
-    writer = None
+    out, writer = records_out(is_text=False), None
     for table in tables:
-        writer = writer or ipc.new_stream(sys.stdout.buffer, table.schema)
+        writer = writer or ipc.new_stream(out, table.schema)
         writer.write_table(table)
     if writer is not None:
         writer.close()

@@ -16,7 +16,7 @@ from kafkaframes.cli.options import (
     MERGE,
     times_of,
 )
-from kafkaframes.cli.text import say
+from kafkaframes.cli.text import records_out, say
 from kafkaframes.dump import files, kcat, table
 from kafkaframes.dump.chunks import ChunkReader, Place, errors_in
 from kafkaframes.dump.copies import merge_files
@@ -53,7 +53,7 @@ def run(given: dict[str, Any]) -> None:
     """Print what the flags ask for; the exit status is 1 where something was damaged."""
     options = _Options(given)
     report = Report()
-    with _stream(given["output"]) as out:
+    with _stream(given["output"], is_text=options.printer != "arrow") as out:
         _PRINTERS[options.printer](options, out, report)
         out.flush()
     if report.faults:
@@ -128,10 +128,9 @@ def _without_control(conditions: Filter) -> Filter:
 
 
 @contextmanager
-def _stream(path: str | None) -> Iterator[BinaryIO]:
+def _stream(path: str | None, *, is_text: bool) -> Iterator[BinaryIO]:
     if path is None:
-        sys.stdout.flush()
-        yield sys.stdout.buffer
+        yield records_out(is_text=is_text)
         return
     with ExitStack() as stack:
         try:
@@ -210,8 +209,6 @@ def _print_csv(options: _Options, out: BinaryIO, report: Report) -> None:
 
 
 def _print_arrow(options: _Options, out: BinaryIO, report: Report) -> None:
-    if out is sys.stdout.buffer and out.isatty():
-        raise OptionError("an Arrow stream is no text for a terminal: give --output, or pipe it")
     with pa.ipc.new_stream(out, table.SCHEMA) as writer:
         for chunk, place in _chunks(options, report):
             _write_all(writer, table.chunk_tables(chunk, place))

@@ -193,7 +193,7 @@ def _print(outcome: Outcome) -> None:
     resumed = f", {outcome.resumed:,} were done before" if outcome.resumed else ""
     out.print(
         f"{summary.records:,} records, of {outcome.records_read:,} read, {size_text(outcome.output_bytes)}, "
-        f"in {summary.output}; "
+        f"in {printable(str(summary.output))}; "
         f"{outcome.exported - len(outcome.failed):,} segments in {summary.seconds:.1f} s{resumed}",
         soft_wrap=True,
         style="bold red" if outcome.failed else "bold green",

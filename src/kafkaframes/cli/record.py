@@ -57,7 +57,7 @@ def command(
         file = target.open("xb", buffering=_WRITE_BUFFER)
     except OSError as error:
         raise OptionError(f"-o {output}: cannot be written: {error.strerror or error}") from None
-    with _closing(file):
+    with _closing(file), _removed_if_refused(target):
         recorder = Recorder(settings, file, on_slow=_tell_slow)
         try:
             local = recorder.start()
@@ -82,6 +82,16 @@ def _closing(file: IO[bytes]) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):
             file.close()
+
+
+@contextlib.contextmanager
+def _removed_if_refused(target: Path) -> Iterator[None]:
+    """Leave no empty file where nobody could be listened to."""
+    try:
+        yield
+    except OptionError:
+        target.unlink()
+        raise
 
 
 def _tell_slow(seconds: float) -> None:

@@ -27,10 +27,12 @@ def command(paths: tuple[str, ...], output: str, keep_addresses: bool, keep_clie
     from kafkaframes.capture.files import find_files
     from kafkaframes.capture.redaction import redact
     from kafkaframes.capture.streams import ports_of
+    from kafkaframes.files.atomic import refuse_inside
 
     target = Path(output)
     if target.exists():
         raise OptionError(f"-o {output}: exists already")
+    refuse_inside(target, paths)
     try:
         listening = ports_of(ports) if ports else ()
     except ValueError:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 
 from kafkaframes.cli.spec_sources import published
+from kafkaframes.cli.text import say
 from kafkaframes.errors import SpecError
 from kafkaframes.spec.catalog.importing import Published
 from kafkaframes.spec.check import pair_findings
@@ -40,7 +41,7 @@ def command(places: tuple[str, ...], strict: bool) -> None:
 
 def _tell(is_error: bool, line: str) -> None:
     click.secho("error:   " if is_error else "warning: ", fg="red" if is_error else "yellow", nl=False)
-    click.echo(line)
+    say(line)
 
 
 def _judge(one: Published, specs: list[MessageSpec]) -> Iterator[tuple[bool, str]]:

@@ -6,8 +6,11 @@ Names of topics and files, ids, and whatever else comes out of a log are somebod
 
 from __future__ import annotations
 
+import codecs
+import re
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from io import RawIOBase
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 
 import click
 
@@ -17,10 +20,14 @@ from kafkaframes.files.times import parse_time
 from kafkaframes.report.words import count_text, size_text, time_text
 
 if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
     from rich.console import Console
 
-__all__ = ["console", "count_text", "milliseconds", "printable", "say", "show", "size_text", "time_text"]
+__all__ = [
+    "console", "count_text", "milliseconds", "printable", "records_out", "say", "show", "size_text", "time_text",
+]  # fmt: skip
 _PIPED_WIDTH = 200  # a pipe has no width of its own
+_STEERING = re.compile(r"[^\n\t]+")
 
 
 def say(text: object = "", *, err: bool = False) -> None:
@@ -36,6 +43,40 @@ def console(*, stderr: bool = False, width: int = _PIPED_WIDTH) -> Console:
     made = Console(highlight=False, stderr=stderr, width=None if stream.isatty() else width)
     setattr(made, "on_broken_pipe", _closed)  # noqa: B010  # rich would exit with 1
     return made
+
+
+def records_out(*, is_text: bool = True) -> BinaryIO:
+    """Return standard output for what is in records: bytes as they are, but printable on a terminal.
+
+    Raises:
+        OptionError: it is no text, and standard output is a terminal.
+    """
+    sys.stdout.flush()
+    if not sys.stdout.isatty():
+        return sys.stdout.buffer
+    if not is_text:
+        raise OptionError("an Arrow stream is no text for a terminal: pipe it, or write it to a file")
+    return cast(BinaryIO, _Shown(sys.stdout.buffer))
+
+
+class _Shown(RawIOBase):
+    """Takes bytes in pieces, which may end within a character, and shows them on a terminal."""
+
+    def __init__(self, terminal: BinaryIO) -> None:
+        super().__init__()
+        self._terminal = terminal
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Buffer) -> int:
+        text = self._decoder.decode(data)
+        self._terminal.write(_STEERING.sub(lambda found: printable(found[0]), text).encode("utf-8", "backslashreplace"))
+        return memoryview(data).nbytes
+
+    def flush(self) -> None:
+        self._terminal.flush()
 
 
 def _closed() -> NoReturn:

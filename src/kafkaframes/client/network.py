@@ -110,7 +110,7 @@ class Connection:
             raise NetworkError(f"{where} did not answer in {settings.socket_connection_setup_timeout_ms} ms") from None
         except ssl.SSLError as error:
             raise NetworkError(f"{where}: TLS failed: {error}") from None
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter: no name that DNS knows, such as a..b
             raise NetworkError(f"{where} cannot be reached: {error}") from None
 
     @classmethod

@@ -254,10 +254,19 @@ def choices(name: str, value: Any, known: Sequence[Any]) -> None:
 def _host_and_port(name: str) -> tuple[str, int]:
     host, colon, port = name.rpartition(":")
     if not colon or host.endswith(":") or (":" in host and not host.startswith("[")):
-        return name.strip("[]"), DEFAULT_PORT
+        return _host(name, name), DEFAULT_PORT
     if not port.isascii() or not port.isdigit() or not 0 < int(port[:6]) < 65_536:
         raise OptionError(f"bootstrap_servers has {name!r}, which is no host:port")
-    return host.strip("[]"), int(port)
+    return _host(host, name), int(port)
+
+
+def _host(text: str, name: str) -> str:
+    host = text.strip("[]")
+    try:
+        host.encode("idna")  # as a socket does: a..b would be tried again and again
+    except UnicodeError as error:
+        raise OptionError(f"bootstrap_servers has {name!r}, which is no host's name: {error}") from None
+    return host
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:

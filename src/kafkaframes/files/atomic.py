@@ -102,8 +102,9 @@ def sync_directories(top: Path) -> None:
 def refuse_inside(destination: Path, sources: Iterable[str]) -> None:
     """Refuse a destination in a source: sources are only read, and a copy would go on and on into itself.
 
-    Every command that writes asks here. A source is a directory and what lies in it; a segment that is named by itself
-    is that file, and the partition's directory around it.
+    Every command that writes asks here. A source is a directory and what lies in it. Of a segment or a partition's
+    directory that is named by itself it is also what is around it, up to a broker's log directory (one with
+    ``meta.properties``): Kafka does not start on one with a directory that is no partition's (LogManager.loadLogs).
 
     Args:
         destination: a file or directory that will be written.
@@ -117,10 +118,16 @@ def refuse_inside(destination: Path, sources: Iterable[str]) -> None:
         path = plain_path(source)
         matches = glob.glob(path, recursive=True) if has_magic(path) and not os.path.exists(path) else [path]
         for match in matches if "://" not in path else []:
-            place = Path(os.path.realpath(match))
-            is_segment = place.is_file() and DirectoryName.parse(place.parent.name) is not None
-            if target.is_relative_to(place.parent if is_segment else place):
+            if target.is_relative_to(_read_with(Path(os.path.realpath(match)))):
                 raise OptionError(f"{destination} lies in the source {match}, which is only read")
+
+
+def _read_with(place: Path) -> Path:
+    """Return what a source is part of: a file's partition, a partition's log directory."""
+    if place.is_file() and DirectoryName.parse(place.parent.name) is not None:
+        place = place.parent
+    is_partition = DirectoryName.parse(place.name) is not None
+    return place.parent if is_partition and (place.parent / "meta.properties").is_file() else place
 
 
 @contextmanager

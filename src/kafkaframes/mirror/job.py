@@ -52,10 +52,9 @@ async def mirror(
         BrokerError, NetworkError: an end refuses, or cannot be reached.
         LogDirError: a log directory or the mapping cannot be used, or the counts do not add up.
         CorruptRecordError: a batch of the source is damaged.
-        OptionError: there is no such topic, or an option is missing.
+        OptionError: there is no such topic, an option is missing, or a directory to write to lies in the source.
     """
-    if is_directory(settings.source) and is_directory(settings.target):
-        refuse_inside(Path(settings.target), [settings.source])
+    _refuse_writing_to_the_source(settings)
     async with AsyncExitStack() as stack:
         source = await stack.enter_async_context(opened(settings.source, settings.source_properties, writes=False))
         target = None
@@ -65,6 +64,13 @@ async def mirror(
         job = _Job(settings, MirrorReport(settings.source, settings.target, is_dry_run=settings.dry_run))
         job.stop, job.say = stop or asyncio.Event(), say or (lambda _: None)
         return await job.run(stack, source, target)
+
+
+def _refuse_writing_to_the_source(settings: MirrorSettings) -> None:
+    if is_directory(settings.source):
+        written = settings.target if is_directory(settings.target) else None
+        for place in filter(None, (written, settings.state_dir)):
+            refuse_inside(Path(place), [settings.source])
 
 
 @dataclass(slots=True)

@@ -129,7 +129,7 @@ def _unreachable(place: str) -> str | None:
     host, _, port = place.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS).close()
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         return f"{place}: {getattr(error, 'strerror', None) or error}"
     return None
 

@@ -130,6 +130,7 @@ def convert_checkpoint(
                 "Spark's connector would ask anew and lose or repeat rows"
             )
     target_path = Path(to)
+    atomic.refuse_inside(target_path, [str(path)])
     with atomic.locked(target_path), atomic.unfinished(target_path) as copy:
         _copy(found.path, copy)
         for number in _batches(copy / "offsets"):
