@@ -4,7 +4,7 @@ import pytest
 
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.log import segment_source
-from kafkaframes.log.segment_source import StoredSegment, damage_of
+from kafkaframes.log.segment_source import StoredSegment
 
 DATA = bytes(range(200))
 
@@ -30,7 +30,7 @@ def test_a_store_that_gives_less_than_it_promised_is_an_error():
         segment.read(0, 10)
 
 
-def test_a_damaged_chunk_ends_the_segment_before_it_and_is_told_once():
+def test_a_damaged_chunk_ends_the_segment_before_it():
     def read_at(position, length):
         if position + length > 100:
             raise DamagedChunkError("gone", position=1, file="o", lost=(100, 150))
@@ -38,5 +38,4 @@ def test_a_damaged_chunk_ends_the_segment_before_it_and_is_told_once():
 
     segment = StoredSegment("s", 200, read_at)
     assert bytes(segment.read(40, 100)) == DATA[40:100]
-    assert damage_of(segment).lost == (100, 150)
-    assert damage_of(segment) is None
+    assert segment.damage.lost == (100, 150)

@@ -12,7 +12,7 @@ from tests.spark.truth import CLICKS, SHOP
 
 import kafkaframes
 from kafkaframes.errors import OptionError
-from kafkaframes.log.segment_source import Meter
+from kafkaframes.files.segment_file import Meter
 from kafkaframes.spark.batch_table import read_batch_work
 from kafkaframes.spark.columns import choose_columns
 from kafkaframes.spark.options import ReadOptions

@@ -14,10 +14,10 @@ from tests.tiered.store import KeyPair, TieredStore
 from kafkaframes import read_batches, read_records
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.files.offset_index import write_offset_index
+from kafkaframes.files.segment_file import Meter
 from kafkaframes.files.time_index import write_time_index
 from kafkaframes.log.discover import discover
 from kafkaframes.log.rebuild import rebuild_indexes
-from kafkaframes.log.segment_source import Meter
 from kafkaframes.log.transactions import transactions_of
 from kafkaframes.records.build import build_records
 from kafkaframes.spark.options import ReadOptions

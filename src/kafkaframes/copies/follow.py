@@ -11,7 +11,7 @@ from kafkaframes.copies.records import TOPIC_COLUMNS, with_topic
 from kafkaframes.files.directory import Segment
 from kafkaframes.files.names import INTERNAL_TOPICS, TopicPartition
 from kafkaframes.log.discover import discover
-from kafkaframes.log.segment_source import open_planned
+from kafkaframes.log.open_segment import open_planned
 from kafkaframes.log.selection import is_wanted
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.scan import FILE
@@ -81,8 +81,8 @@ class Follower:
         start = self._places.get(segment.path, 0)
         if segment.size_bytes <= start:
             return
-        with open_planned(segment.path, segment.size_bytes, options=self._storage) as source:
-            reader = RecordReader(source, self._options, errors=self.errors, start=start, end=segment.size_bytes)
+        with open_planned(segment.path, segment.size_bytes, options=self._storage) as opened:
+            reader = RecordReader(opened.source, self._options, errors=self.errors, start=start, end=segment.size_bytes)
             yield from (with_topic(batch, of, self._columns) for batch in reader)
         is_torn = reader.end is not None and not reader.end.corrupt  # a batch that is being written is whole next time
         self._places[segment.path] = reader.end.position if reader.end and is_torn else segment.size_bytes

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.log.segment_source import open_planned
+from kafkaframes.log.open_segment import open_planned
 from kafkaframes.records.chunks import Chunk, Chunks
 from kafkaframes.records.scan import FILE, Batches, Bytes, as_array, check_crcs, scan_all
 
@@ -88,9 +88,9 @@ def _scanned_again(chunk: Chunk, data: Bytes) -> Chunk:
 @lru_cache(maxsize=8)
 def _cached_headers(alternate: Alternate, options: tuple[tuple[str, Any], ...]) -> dict[int, list[tuple[int, ...]]]:
     found: dict[int, list[tuple[int, ...]]] = {}
-    with open_planned(alternate.path, alternate.end, options=dict(options)) as source:
+    with open_planned(alternate.path, alternate.end, options=dict(options)) as opened:
         walk = Chunks(
-            source, rules=FILE, start=alternate.start, end=alternate.end, chunk_bytes=_WINDOW_BYTES, whole=False
+            opened.source, rules=FILE, start=alternate.start, end=alternate.end, chunk_bytes=_WINDOW_BYTES, whole=False
         )
         for chunk in walk:
             columns = [chunk.batches.column(name).tolist() for name in _NAMES]
@@ -109,5 +109,5 @@ def _headers(alternate: Alternate, options: tuple[tuple[str, Any], ...]) -> dict
 
 
 def _read(path: str, position: int, length: int, options: Mapping[str, Any]) -> Bytes:
-    with open_planned(path, position + length, options=options) as source:
-        return as_array(source.read(position, length)).copy()
+    with open_planned(path, position + length, options=options) as opened:
+        return as_array(opened.source.read(position, length)).copy()

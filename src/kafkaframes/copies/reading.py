@@ -36,7 +36,7 @@ from kafkaframes.files.directory import LogDirectory, Partition, Segment
 from kafkaframes.files.filesystem import FileSystem, LocalFileSystem
 from kafkaframes.files.segment_file import open_segment_file
 from kafkaframes.files.segment_reader import open_segment
-from kafkaframes.log.segment_runs import Gap, runs
+from kafkaframes.log.open_segment import Gap, OpenSegment
 from kafkaframes.log.segment_source import StoredSegment
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.chunks import Chunks, Memory, Source
@@ -167,7 +167,7 @@ def _scan(filesystem: FileSystem, place: int, segment: Segment, *, is_last: bool
 
     end = None
     with open_source(filesystem, segment) as source:
-        for run in runs(filesystem, segment.path, source, mode=PERMISSIVE, on_gap=lose):
+        for run in OpenSegment(filesystem, segment.path, source).runs(mode=PERMISSIVE, on_gap=lose):
             chunks = Chunks(source, rules=FILE, start=run.start, chunk_bytes=WINDOW_BYTES, whole=False,
                             allocate=allocate, end=segment.size_bytes)  # fmt: skip
             for chunk in chunks:

@@ -14,10 +14,9 @@ from kafkaframes.errors import DamagedChunkError, OptionError
 from kafkaframes.files.filesystem import FOLLOW_LINKS, KEY_FILES, VIEW_MARK, has_magic, plain_path, split
 from kafkaframes.files.findings import Severity
 from kafkaframes.files.names import INTERNAL_TOPICS, DirectoryName, TopicPartition, printable
-from kafkaframes.log.segment_runs import Gap, runs
-from kafkaframes.log.segment_source import damage_of, open_planned
+from kafkaframes.log.open_segment import Gap, OpenSegment, open_planned
 from kafkaframes.log.where import filesystem_for, object_view, view_object
-from kafkaframes.records.chunks import Memory, Source
+from kafkaframes.records.chunks import Memory
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadError, ReadOptions, RecordReader
 from kafkaframes.records.makers import COLUMNS
 from kafkaframes.records.scan import FILE, MEMORY, as_array
@@ -171,25 +170,22 @@ def _in_files(
         name = DirectoryName.parse(split(split(path)[0])[1])
         of = None if name is None else name.topic_partition
         with open_planned(path, options=storage) as segment:
-            yield from ((of, batch) for batch in _in_segment(path, segment, options, errors, storage))
+            yield from ((of, batch) for batch in _in_segment(segment, options, errors))
 
 
 def _in_segment(
-    path: str,
-    segment: Source,
+    segment: OpenSegment,
     options: ReadOptions,
     errors: list[ReadError],
-    storage: Mapping[str, Any],
     *,
     start: int = 0,
     end: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     def lose(gap: Gap) -> None:
-        errors.append(_error_of(path, gap.damage))
+        errors.append(_error_of(segment.path, gap.damage))
 
-    filesystem = filesystem_for(path, options=storage)
-    for run in runs(filesystem, path, segment, start=start, end=end, mode=options.mode, on_gap=lose):
-        reader = RecordReader(segment, options, errors=errors, start=run.start, end=end)
+    for run in segment.runs(start=start, end=end, mode=options.mode, on_gap=lose):
+        reader = RecordReader(segment.source, options, errors=errors, start=run.start, end=end)
         yield from reader
         run.end = reader.end
 
@@ -248,7 +244,7 @@ def _in_partition(
         bounded = _from_offset(options, partition.log_start_offset)
         for path in (segment.path for segment in partition.segments):
             with open_planned(path, options=storage) as segment:
-                yield from _in_segment(path, segment, bounded, errors, storage)
+                yield from _in_segment(segment, bounded, errors)
         return
     merged = merge_found(copies, check=True, scan=True)
     for decision in merged.decisions:
@@ -262,7 +258,7 @@ def _in_partition(
         bounded = options._replace(first_offset=least) if piece.first_offset < least else options
         path, at = merged.segment(piece.at).path, piece.at
         with open_planned(path, at.end, options=storage) as segment:
-            yield from _in_segment(path, segment, bounded, errors, storage, start=at.start, end=at.end)
+            yield from _in_segment(segment, bounded, errors, start=at.start, end=at.end)
 
 
 def _from_offset(options: ReadOptions, start_offset: int) -> ReadOptions:
@@ -282,8 +278,8 @@ def read_batches(source: Any, *, key_files: Sequence[str] = ()) -> pa.Table:
     tables, storage = [], {KEY_FILES: tuple(key_files)}
     for path in _paths(source, storage):
         with open_planned(path, options=storage) as segment:
-            table = batches_table(segment, rules=FILE)
-            damage = damage_of(segment)
+            table = batches_table(segment.source, rules=FILE)
+            damage = segment.take_damage()
         if damage is not None:
             raise damage
         tables.append(table.add_column(0, "file", pa.array([printable(path)] * table.num_rows, pa.string())))

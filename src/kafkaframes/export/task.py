@@ -31,9 +31,7 @@ from kafkaframes.export.tally import SOURCE_COLUMNS, Counts, Tally
 from kafkaframes.export.writers import Output, row_batch
 from kafkaframes.files.names import printable
 from kafkaframes.files.row_counts import check_row_counts
-from kafkaframes.log.segment_runs import Gap, runs
-from kafkaframes.log.segment_source import open_planned
-from kafkaframes.log.where import filesystem_for
+from kafkaframes.log.open_segment import Gap, OpenSegment, open_planned
 from kafkaframes.records.chunks import CHUNK_BYTES, Source
 from kafkaframes.records.columns import ReadError, ReadOptions, RecordReader
 from kafkaframes.records.layout import BATCH_V2
@@ -214,12 +212,12 @@ def copy_segment(
         LogDirError: the segment cannot be read.
         CorruptRecordError: it is damaged, and the mode is FAILFAST.
     """
-    with open_planned(result.task.path, result.task.size_bytes, options=settings.storage) as source:
-        _copy(source, result, settings, write, look, memory)
+    with open_planned(result.task.path, result.task.size_bytes, options=settings.storage) as segment:
+        _copy(segment, result, settings, write, look, memory)
 
 
 def _copy(
-    source: Source,
+    segment: OpenSegment,
     result: SegmentResult,
     settings: Settings,
     write: Callable[[pa.RecordBatch], None],
@@ -232,21 +230,13 @@ def _copy(
     options = _read_options(task, settings)._replace(unwanted=look, heal=healer)
     end: End | None = None
     gaps: list[Gap] = []
-    for run in runs(
-        filesystem_for(task.path, options=settings.storage),
-        task.path,
-        source,
-        start=task.start,
-        end=task.size_bytes,
-        mode=settings.mode,
-        on_gap=gaps.append,
-    ):
-        reader = RecordReader(source, options, start=run.start, end=task.size_bytes, memory=memory)
+    for run in segment.runs(start=task.start, end=task.size_bytes, mode=settings.mode, on_gap=gaps.append):
+        reader = RecordReader(segment.source, options, start=run.start, end=task.size_bytes, memory=memory)
         for batch in reader:
             write(result.tally.take(batch, settings.keep))
         end = run.end = reader.end
         for error in reader.errors:
-            _report(source, error, result)
+            _report(segment.source, error, result)
     _count_unread(result, end, gaps)
     for text in [] if healer is None else healer.healed:
         log.warning("%s", text)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,29 +18,30 @@ import numpy.typing as npt
 from kafkaframes.errors import LogDirError
 
 
+@dataclass(slots=True)
+class Meter:
+    """Counts the bytes that are fetched: of a tiered segment those of its objects, as they are stored."""
+
+    bytes_read: int = 0
+
+
 class SegmentFile:
-    """One open file; made by ``open_segment_file``."""
+    """One open file; made by ``open_segment_file``.
 
-    def __init__(self, name: str, descriptor: int, size_bytes: int) -> None:
-        self._name = name
+    Attributes:
+        name: the path.
+        size_bytes: the size when the file was opened.
+        damage: None: nothing is known to a file. Where it gives fewer bytes than it had, it was cut.
+    """
+
+    damage = None
+
+    def __init__(self, name: str, descriptor: int, size_bytes: int, meter: Meter) -> None:
+        self.name = name
+        self.size_bytes = size_bytes
         self._descriptor = descriptor
-        self._size_bytes = size_bytes
+        self._meter = meter
         self._buffer: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
-
-    @property
-    def name(self) -> str:
-        """The path."""
-        return self._name
-
-    @property
-    def damage(self) -> None:
-        """Nothing is known to a file: where it gives fewer bytes than it had, it was cut."""
-        return None
-
-    @property
-    def size_bytes(self) -> int:
-        """The size when the file was opened."""
-        return self._size_bytes
 
     def read(self, position: int, length: int) -> npt.NDArray[np.uint8]:
         """Return up to ``length`` bytes from ``position`` on; valid until the next read.
@@ -47,7 +49,7 @@ class SegmentFile:
         Raises:
             LogDirError: the disk fails.
         """
-        length = max(min(length, self._size_bytes - position), 0)
+        length = max(min(length, self.size_bytes - position), 0)
         if self._buffer.size < length:
             self._buffer = np.empty(length, np.uint8)
         done = 0
@@ -58,13 +60,14 @@ class SegmentFile:
                     break
                 done += count
         except OSError as error:
-            raise LogDirError(f"cannot be read: {error.strerror or error}", file=self._name) from error
+            raise LogDirError(f"cannot be read: {error.strerror or error}", file=self.name) from error
+        self._meter.bytes_read += done
         return self._buffer[:done]
 
 
 @contextmanager
-def open_segment_file(path: str) -> Iterator[SegmentFile]:
-    """Open a file for reading.
+def open_segment_file(path: str, *, meter: Meter | None = None) -> Iterator[SegmentFile]:
+    """Open a file for reading; ``meter`` counts what is read of it.
 
     Raises:
         LogDirError: it is missing, forbidden, or no file.
@@ -77,6 +80,6 @@ def open_segment_file(path: str) -> Iterator[SegmentFile]:
     try:
         if os.path.isdir(path):
             raise LogDirError("is a directory, not a segment", file=path)
-        yield SegmentFile(path, descriptor, os.fstat(descriptor).st_size)
+        yield SegmentFile(path, descriptor, os.fstat(descriptor).st_size, meter or Meter())
     finally:
         os.close(descriptor)

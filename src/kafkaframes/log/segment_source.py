@@ -1,35 +1,22 @@
-"""A segment, on a disk, in a store or tiered, as what ``records`` reads batches from; how much is fetched is counted.
+"""A segment in a store, or tiered, as what ``records`` reads batches from; how much is fetched is counted.
 
 A store is asked for some megabytes at a time. A tiered segment of which a chunk is damaged ends, for the reader,
-before that chunk: ``damage`` says why, and ``resume`` where the next batch behind it is known to start.
+before that chunk: ``damage`` says why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from kafkaframes.errors import DamagedChunkError, LogDirError
-from kafkaframes.files.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt
-from kafkaframes.files.offset_index import read_offset_index
-from kafkaframes.files.segment_file import open_segment_file
-from kafkaframes.log.where import filesystem_for
-from kafkaframes.records.chunks import Source
-from kafkaframes.records.scan import Bytes
+from kafkaframes.files.filesystem import FileInfo, FileSystem, ReadAt
+from kafkaframes.files.segment_file import Meter
 from kafkaframes.tiered.chunks import ChunkReader
 from kafkaframes.tiered.filesystem import TieredFileSystem
-from kafkaframes.tiered.names import ViewPath
 
 STORE_BYTES = 8 << 20  # asked of a store at once: a request costs some milliseconds, whatever its size
-
-
-@dataclass(slots=True)
-class Meter:
-    """Counts the bytes that are fetched: of a tiered segment those of its objects, as they are stored."""
-
-    bytes_read: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,113 +126,8 @@ class ChunkedSegment:
 TieredSource = StoredSegment | ChunkedSegment
 
 
-@dataclass(slots=True)
-class Metered:
-    """A source that counts what is read of it."""
-
-    source: Source
-    meter: Meter
-
-    @property
-    def name(self) -> str | None:
-        """The path."""
-        return self.source.name
-
-    @property
-    def damage(self) -> Exception | None:
-        """The damage that the source itself has met; None where it has met none."""
-        return self.source.damage
-
-    @property
-    def size_bytes(self) -> int:
-        """The size when it was opened."""
-        return self.source.size_bytes
-
-    def read(self, position: int, length: int) -> bytes | memoryview | Bytes:
-        """Return up to ``length`` bytes from ``position`` on."""
-        data = self.source.read(position, length)
-        self.meter.bytes_read += len(data)
-        return data
-
-
-@contextmanager
-def open_planned(
-    path: str, end: int | None = None, *, options: Mapping[str, Any] | None = None, meter: Meter | None = None
-) -> Iterator[Source]:
-    """Open a segment of which the bytes up to ``end`` are to be read, as its listing promised.
-
-    Args:
-        path: of the segment.
-        end: no byte behind it is fetched; None for all that the segment has now.
-        options: of the store.
-        meter: counts what is fetched.
-
-    Raises:
-        LogDirError: it cannot be read, or has lost bytes since the read was planned.
-    """
-    with open_source(filesystem_for(path, options=options), path, end, meter=meter) as source:
-        yield source
-
-
-@contextmanager
-def open_source(
-    filesystem: FileSystem, path: str, end: int | None = None, *, meter: Meter | None = None
-) -> Iterator[Source]:
-    """Open a segment as ``open_planned``, of a file system that is known."""
-    counted = meter or Meter()
-    if isinstance(filesystem, LocalFileSystem):
-        if end is not None:
-            check_not_cut(filesystem, path, end)
-        with open_segment_file(path) as source:
-            yield Metered(source, counted) if meter is not None else source
-        return
-    size_bytes = check_not_cut(filesystem, path, end or 0)
-    with _counting(filesystem, counted).open(path) as read_at:
-        size_bytes = size_bytes if end is None else end
-        if isinstance(read_at, ChunkReader):
-            yield ChunkedSegment(path, size_bytes, read_at)
-        else:
-            yield StoredSegment(path, size_bytes, read_at)
-
-
-def _counting(filesystem: FileSystem, meter: Meter) -> FileSystem:
-    """Count what is fetched where it is fetched: of tiered segments, objects."""
+def counting(filesystem: FileSystem, meter: Meter) -> FileSystem:
+    """Return a file system that counts what is fetched where it is fetched: of tiered segments, objects."""
     if isinstance(filesystem, TieredFileSystem):
         return filesystem.over(Counting(filesystem.inner, meter))
     return Counting(filesystem, meter)
-
-
-def check_not_cut(filesystem: FileSystem, path: str, end: int) -> int:
-    """Return the size of a segment that still has the bytes up to ``end``.
-
-    Raises:
-        LogDirError: it has vanished, or become shorter.
-    """
-    found = filesystem.stat(path)
-    if found is None:
-        raise LogDirError("has vanished since the read was planned", file=path)
-    if found.size_bytes < end:
-        raise LogDirError("has become shorter since the read was planned", file=path)
-    return found.size_bytes
-
-
-def damage_of(source: Source) -> DamagedChunkError | None:
-    """Return the damaged chunk at which a source ended, once; None where it did not."""
-    if not isinstance(source, TieredSource):
-        return None
-    damage, source.damage = source.damage, None
-    return damage
-
-
-def resume(filesystem: FileSystem, path: str, damage: DamagedChunkError) -> int | None:
-    """Return where the first batch known to start behind a damaged chunk does, by the offset index; None for none."""
-    view = ViewPath.parse(path)
-    if view is None:
-        return None
-    file = path.removesuffix(".log") + ".index"
-    try:
-        raw = filesystem.read(file)
-        index = read_offset_index(raw, base_offset=int(view.name[:20]), file=file)
-    except (LogDirError, ValueError):
-        return None
-    return min((int(place) for place in index.positions if place >= damage.lost[1]), default=None)

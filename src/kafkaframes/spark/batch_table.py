@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkaframes.copies.healing import Healer
-from kafkaframes.log.segment_source import Meter
+from kafkaframes.files.segment_file import Meter
 from kafkaframes.records import decode
 from kafkaframes.records.chunks import Chunk, Chunks, pieces
 from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
@@ -25,8 +24,8 @@ from kafkaframes.spark.arrow import arrow_schema, instants, repeated
 from kafkaframes.spark.columns import Column
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import Slice
+from kafkaframes.spark.reading import OpenSlice, open_slice
 from kafkaframes.spark.rebatch import TARGET_BYTES, rebatch
-from kafkaframes.spark.source import open_slice, slice_runs, unwanted_batches
 
 _GUESSED_RATIO = 4.0  # of compression, for how many batches are opened at once
 
@@ -34,8 +33,9 @@ _GUESSED_RATIO = 4.0  # of compression, for how many batches are opened at once
 class Scanned:
     """What is known of the batches of a chunk; ``kept`` are those with an offset that is asked for."""
 
-    def __init__(self, chunk: Chunk, piece: Slice, options: ReadOptions, healer: Healer | None = None) -> None:
+    def __init__(self, chunk: Chunk, opened: OpenSlice, options: ReadOptions) -> None:
         self.base = chunk.base
+        healer, piece = opened.healer, opened.piece
         bad = None if healer is None or not options.verify_crc else check_crcs(chunk.data, chunk.batches) == 0
         if healer is not None and bad is not None and bad.any():
             chunk = healer(chunk, bad) or chunk
@@ -48,9 +48,8 @@ class Scanned:
             self._open(chunk)
         outside = self.batches.column("last_offset") < piece.first_offset
         outside |= self.batches.is_v2 & (self.batches.column("base_offset") >= piece.end_offset)
-        unwanted = unwanted_batches(piece)
-        if unwanted is not None:
-            outside |= unwanted(self.batches)
+        if opened.unwanted is not None:
+            outside |= opened.unwanted(self.batches)
         self.kept: Ints = np.flatnonzero(~outside)
 
     def _open(self, chunk: Chunk) -> None:
@@ -86,15 +85,14 @@ def _read_slice(
             return
         piece = opened.piece
         ended: End | None = None
-        for run in slice_runs(opened, options.mode):
+        for run in opened.runs(options.mode):
             if ended is not None:
                 yield _rest(ended, piece, schema, end_position=run.start)
-            chunks = Chunks(
-                opened.source, rules=FILE, start=run.start, end=piece.end, chunk_bytes=TARGET_BYTES, whole=whole
-            )
+            source = opened.segment.source
+            chunks = Chunks(source, rules=FILE, start=run.start, end=piece.end, chunk_bytes=TARGET_BYTES, whole=whole)
             for chunk in chunks:
                 for part in pieces(chunk, _GUESSED_RATIO if options.deep else 1.0, TARGET_BYTES):
-                    scanned = Scanned(part, piece, options, opened.healer)
+                    scanned = Scanned(part, opened, options)
                     arrays = [_array(column, scanned, piece) for column in columns]
                     yield pa.RecordBatch.from_arrays(arrays, schema=schema)
             ended = run.end = chunks.end

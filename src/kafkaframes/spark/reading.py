@@ -1,4 +1,4 @@
-"""What one task does: slices of segments in, Arrow batches with Spark's columns out. No pyspark.
+"""What one task does: it opens the segments of its slices, and gives Arrow batches with Spark's columns. No pyspark.
 
 ``records`` does the reading: batches that nobody wants are skipped unread (their offsets lie outside, or they hold
 control records), the others are decompressed and indexed a megabyte at a time, damage is dealt with by the mode, and
@@ -20,20 +20,30 @@ every mode: that is no malformed data but missing data.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from kafkaframes.log.segment_source import Meter
+from kafkaframes.copies.healing import Healer
+from kafkaframes.errors import LogDirError
+from kafkaframes.files.filesystem import ReadAt
+from kafkaframes.files.headers import BatchHeader, HeaderWalk
+from kafkaframes.files.segment_file import Meter
+from kafkaframes.log.open_segment import Gap, OpenSegment, Run, open_segment
+from kafkaframes.log.segment_source import TieredSource
+from kafkaframes.log.transactions import TransactionState
+from kafkaframes.log.where import filesystem_for
 from kafkaframes.records.columns import ReadError, RecordReader
 from kafkaframes.records.columns import ReadOptions as RecordOptions
-from kafkaframes.records.scan import FILE, End
+from kafkaframes.records.layout import BATCH_V2
+from kafkaframes.records.scan import FILE, Batches, End, Flags
 from kafkaframes.spark.arrow import arrow_schema, source_columns, to_spark
 from kafkaframes.spark.columns import Column
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import NO_END, NO_START, Slice
 from kafkaframes.spark.rebatch import TARGET_BYTES, rebatch
-from kafkaframes.spark.source import open_slice, slice_runs, unwanted_batches
 
 log = logging.getLogger("kafkaframes.spark")
 
@@ -61,23 +71,23 @@ def _read_slice(
     with open_slice(piece, options, meter=meter) as opened:
         if opened is None:
             return
-        piece = opened.piece
-        wanted = record_options(piece, columns, options)._replace(heal=opened.healer)
+        wanted, planned = _record_options(opened, columns, options), opened.piece.end
         end: End | None = None
-        for run in slice_runs(opened, options.mode):
-            reader = RecordReader(opened.source, wanted, start=run.start, end=piece.end)
+        for run in opened.runs(options.mode):
+            reader = RecordReader(opened.segment.source, wanted, start=run.start, end=planned)
             told = 0
             for batch in reader:
                 told = _tell(reader.errors, told)
                 yield to_spark(batch, columns, schema, piece.segment)
             _tell(reader.errors, told)
             end = run.end = reader.end
-        if end is not None and end.position < piece.end:
-            _tell_rest(end, piece)
+        if end is not None and end.position < planned:
+            _tell_rest(end, opened.piece)
 
 
-def record_options(piece: Slice, columns: Sequence[Column], options: ReadOptions) -> RecordOptions:
+def _record_options(opened: OpenSlice, columns: Sequence[Column], options: ReadOptions) -> RecordOptions:
     """Say in the words of ``records`` what is wanted of a slice."""
+    first, end = opened.piece.first_offset, opened.piece.end_offset
     return RecordOptions(
         columns=source_columns(columns),
         mode=options.mode,
@@ -85,10 +95,11 @@ def record_options(piece: Slice, columns: Sequence[Column], options: ReadOptions
         budget_bytes=options.budget_bytes,
         rules=FILE,
         control_records=options.include_control,
-        first_offset=None if piece.first_offset == NO_START else piece.first_offset,
-        end_offset=None if piece.end_offset == NO_END else piece.end_offset,
+        first_offset=None if first == NO_START else first,
+        end_offset=None if end == NO_END else end,
         chunk_bytes=TARGET_BYTES,
-        unwanted=unwanted_batches(piece),
+        unwanted=opened.unwanted,
+        heal=opened.healer,
     )
 
 
@@ -102,3 +113,84 @@ def _tell_rest(end: End, piece: Slice) -> None:
     """Say how much lies behind the last batch; why it is none was told already where Kafka calls it an error."""
     rest = piece.end - end.position
     log.warning("%s: %s; %d bytes from byte %d on are not read", piece.segment.path, end.reason, rest, end.position)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSlice:
+    """A slice whose segment is open.
+
+    Attributes:
+        segment: the segment.
+        piece: the slice; it may be larger than planned, where an index was wrong.
+        healer: replaces damaged batches by those of other copies; None where there are no copies.
+        unwanted: says of batches whether they belong to an aborted transaction; None where none does.
+    """
+
+    segment: OpenSegment
+    piece: Slice
+    healer: Healer | None
+    unwanted: Callable[[Batches], Flags] | None
+
+    def runs(self, mode: str) -> Iterator[Run]:
+        """Yield the runs of the slice: where it was cut meanwhile is an error, a damaged chunk a warning.
+
+        What a run had from other copies is told, when the run was read.
+
+        Raises:
+            LogDirError: the file was cut; or, in mode FAILFAST, a chunk of it cannot be undone.
+        """
+
+        def warn(gap: Gap) -> None:
+            log.warning("%s: %s", self.segment.path, gap)
+
+        for run in self.segment.runs(start=self.piece.start, end=self.piece.end, mode=mode, on_gap=warn):
+            yield run
+            if self.healer is not None:
+                for text in self.healer.healed:
+                    log.warning("%s", text)
+                self.healer.healed.clear()
+
+
+@contextmanager
+def open_slice(piece: Slice, options: ReadOptions, *, meter: Meter | None = None) -> Iterator[OpenSlice | None]:
+    """Open the segment of a slice; None where it is gone and ``failOnDataLoss`` is false.
+
+    Raises:
+        LogDirError: it cannot be read, or has lost bytes since the read was planned: before or while it is read.
+    """
+    path = piece.segment.path
+    filesystem = filesystem_for(path, options=options.storage)
+    if not options.fail_on_data_loss and filesystem.stat(path) is None:
+        problem = LogDirError("has vanished since the read was planned", file=path)
+        log.warning("%s; its records are not read", problem)
+        yield None
+        return
+    others = piece.segment.alternates
+    healer = Healer(path, others, options.storage) if others else None
+    unwanted = TransactionState(piece.aborted).aborted_batches if piece.aborted else None
+    with open_segment(filesystem, path, piece.end, meter=meter) as segment:
+        if isinstance(segment.source, TieredSource) and any(piece.unproven):
+            piece = _proven(piece, segment.source.read_at)
+            segment.source.size_bytes = piece.end
+        yield OpenSlice(segment, piece, healer, unwanted)
+
+
+def _proven(piece: Slice, read_at: ReadAt) -> Slice:
+    """See whether the index was right about where a slice starts and ends; without it the whole segment is read."""
+    size_bytes = piece.segment.size_bytes
+    start, end = piece.start, piece.end
+    if piece.unproven[0] and start:
+        first = _header(read_at, start, size_bytes)
+        start = start if first is not None and first.base_offset <= piece.first_offset else 0
+    if piece.unproven[1] and end < size_bytes:
+        after = _header(read_at, end, size_bytes)
+        end = end if after is not None and after.base_offset >= piece.end_offset else size_bytes
+    if (start, end) != (piece.start, piece.end):
+        log.warning("%s: its offset index is wrong, the segment is read without it", piece.segment.path)
+    return replace(piece, start=start, end=end, unproven=(False, False))
+
+
+def _header(read_at: ReadAt, position: int, size_bytes: int) -> BatchHeader | None:
+    walk = HeaderWalk(read_at, size_bytes=size_bytes, position=position, window_bytes=BATCH_V2.size)
+    header = next(iter(walk), None)
+    return header if header is not None and 0 <= header.magic <= 2 else None

@@ -7,7 +7,7 @@ import pytest
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.files.filesystem import FileInfo
 from kafkaframes.files.offset_index import OffsetIndex, write_offset_index
-from kafkaframes.log.segment_runs import Gap, runs
+from kafkaframes.log.open_segment import Gap, OpenSegment
 from kafkaframes.log.segment_source import StoredSegment
 from kafkaframes.records.reasons import END, TORN
 from kafkaframes.records.scan import End
@@ -40,7 +40,8 @@ def source(damage=None):
 
 def read(stored, ends, *, store=None, end=400, mode="PERMISSIVE"):
     gaps, starts = [], []
-    for run in runs(store or Store(), SEGMENT, stored, end=end, mode=mode, on_gap=gaps.append):
+    segment = OpenSegment(store or Store(), SEGMENT, stored)
+    for run in segment.runs(end=end, mode=mode, on_gap=gaps.append):
         starts.append(run.start)
         run.end = ends[len(starts) - 1]
     return starts, gaps
@@ -67,6 +68,12 @@ def test_nothing_is_read_where_no_batch_behind_the_chunk_is_known_or_wanted(posi
 def test_failfast_raises_the_damage():
     with pytest.raises(DamagedChunkError, match="a chunk"):
         read(source(DAMAGE), [End(95, TORN)], mode="FAILFAST")
+
+
+def test_the_damage_is_told_once():
+    opened = OpenSegment(Store(), SEGMENT, source(DAMAGE))
+    assert opened.take_damage() is DAMAGE
+    assert opened.take_damage() is None
 
 
 def test_who_wanted_no_more_is_told_of_no_damage():
