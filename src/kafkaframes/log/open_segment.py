@@ -139,11 +139,11 @@ def open_planned(
     Raises:
         LogDirError: it cannot be read, or has lost bytes since the read was planned.
     """
-    return open_segment(filesystem_for(path, options=options), path, end, meter=meter)
+    return open_planned_on(filesystem_for(path, options=options), path, end, meter=meter)
 
 
 @contextmanager
-def open_segment(
+def open_planned_on(
     filesystem: FileSystem, path: str, end: int | None = None, *, meter: Meter | None = None
 ) -> Iterator[OpenSegment]:
     """Open a segment as ``open_planned``, of a file system that is known."""

@@ -31,7 +31,7 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.files.filesystem import ReadAt
 from kafkaframes.files.headers import BatchHeader, HeaderWalk
 from kafkaframes.files.segment_file import Meter
-from kafkaframes.log.open_segment import Gap, OpenSegment, Run, open_segment
+from kafkaframes.log.open_segment import Gap, OpenSegment, Run, open_planned_on
 from kafkaframes.log.segment_source import TieredSource
 from kafkaframes.log.transactions import TransactionState
 from kafkaframes.log.where import filesystem_for
@@ -168,7 +168,7 @@ def open_slice(piece: Slice, options: ReadOptions, *, meter: Meter | None = None
     others = piece.segment.alternates
     healer = Healer(path, others, options.storage) if others else None
     unwanted = TransactionState(piece.aborted).aborted_batches if piece.aborted else None
-    with open_segment(filesystem, path, piece.end, meter=meter) as segment:
+    with open_planned_on(filesystem, path, piece.end, meter=meter) as segment:
         if isinstance(segment.source, TieredSource) and any(piece.unproven):
             piece = _proven(piece, segment.source.read_at)
             segment.source.size_bytes = piece.end
