@@ -14,9 +14,10 @@ from tests.partition.memory_disk import MemoryDisk
 from tests.partition.workload import META, read_all
 
 from kafkaframes.errors import AppendRefusedError
+from kafkaframes.files.headers import headers_of
 from kafkaframes.files.names import TopicPartition
 from kafkaframes.partition import LogSettings, PartitionLog, open_log_directory
-from kafkaframes.partition.append_info import headers_of, seen_of
+from kafkaframes.partition.appending import seen_of
 from kafkaframes.partition.fetch import LOG_END, TXN_COMMITTED
 from kafkaframes.partition.producers import Producers
 

@@ -15,11 +15,11 @@ from tests.partition.memory_disk import MemoryDisk
 from kafkaframes.dump.verify import verify
 from kafkaframes.files.checkpoints import MetaProperties
 from kafkaframes.files.findings import Severity
-from kafkaframes.files.headers import BatchHeader
+from kafkaframes.files.headers import BatchHeader, headers_of
 from kafkaframes.files.names import TopicPartition
 from kafkaframes.log.discover import discover
 from kafkaframes.partition import LogManager, LogSettings, PartitionLog, open_log_directory
-from kafkaframes.partition.append_info import headers_of, seen_of
+from kafkaframes.partition.appending import seen_of
 from kafkaframes.partition.fetch import LOG_END
 from kafkaframes.partition.producers import Producers
 

@@ -1,6 +1,6 @@
 """Read ordinary messages of formats 0 and 1 one after the other (numba): the loops that check and that rewrite them.
 
-Start reading at ``fast.py``, not here.
+Start reading at ``doors.py``, not here.
 """
 
 from __future__ import annotations

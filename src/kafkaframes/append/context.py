@@ -62,7 +62,7 @@ class KernelContext:
         self._is_clear = False
 
     def clear(self) -> None:
-        """Remove content that was given, and memory that is too large to be kept until the next call."""
+        """Forget content that was given, and memory that is too large to be kept until the next call."""
         if self._is_clear:
             return
         if self.words[places.CONTENT_GIVEN] >= 0 or self._content.size > MOST_KEPT_BYTES:
@@ -126,5 +126,6 @@ def borrow(settings: AppendSettings) -> KernelContext:
 
 
 def give_back(context: KernelContext) -> None:
-    """Return a context, so that other callers can use it."""
+    """Clear a context and return it, so that other callers can use it."""
+    context.clear()
     _idle.append(context)

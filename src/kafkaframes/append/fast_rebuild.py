@@ -1,4 +1,4 @@
-"""The short way goes on: a set that ``fast.py`` has opened is written anew, for another format or codec, without holes.
+"""The short way goes on: a set that is open already is written anew, for another format or codec, without holes.
 
 ``None`` is no verdict here either.
 """

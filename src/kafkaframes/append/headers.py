@@ -8,15 +8,19 @@ from kafkaframes.errors import AppendRefusedError
 from kafkaframes.records.codecs import Codec
 from kafkaframes.records.layout import BATCH_V2, MIN_SIZE
 from kafkaframes.records.reasons import END_REASONS, HUGE_SIZE
-from kafkaframes.records.scan import Batches, Bytes, End, check_crcs
+from kafkaframes.records.scan import Batches, Bytes, End, check_crcs, scan_all
 
 
-def ensure_valid(data: Bytes, batches: Batches) -> int:
-    """Check size, CRC and codec of each batch as the broker does before all else; return the bytes of whole batches.
+def valid_batches(data: Bytes) -> tuple[Batches, int]:
+    """Scan batches, and check the size, CRC and codec of each as the broker does before all else.
+
+    Returns:
+        The headers of the whole batches, and how many bytes these have.
 
     Raises:
         AppendRefusedError: for the first batch that is damaged, or because there is none.
     """
+    batches = scan_all(data)
     magics, sizes = batches.column("magic"), batches.column("size")
     short = (magics >= 2) & (sizes < BATCH_V2.size)
     wrong = check_crcs(data, batches) == 0
@@ -33,7 +37,7 @@ def ensure_valid(data: Bytes, batches: Batches) -> int:
         error = AppendRefusedError("CorruptRecordException", "there is no whole batch")
         error.valid_bytes = 0
         raise error
-    return batches.end.position
+    return batches, batches.end.position
 
 
 def refuse_corrupt(end: End) -> None:

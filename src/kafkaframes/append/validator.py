@@ -28,7 +28,7 @@ import numpy as np
 
 from kafkaframes.append import patch
 from kafkaframes.append.checks import check
-from kafkaframes.append.headers import ensure_valid, source_codec
+from kafkaframes.append.headers import source_codec, valid_batches
 from kafkaframes.append.result import Appended
 from kafkaframes.append.settings import KEEP, REASSIGN, REJECT, AppendSettings
 from kafkaframes.append.unreadable import refused_for_damage
@@ -50,13 +50,12 @@ NO_PRODUCER_ID = -1
 def validate_closely(records: bytes | bytearray | memoryview, offset: int, settings: AppendSettings) -> Appended:
     """Validate and assign by the general path, whatever the records are; see ``doors.validate_and_assign``."""
     data = as_array(records)
-    batches = scan_all(data)
-    valid = ensure_valid(data, batches)
+    batches, valid = valid_batches(data)
     try:
         _check_sizes(batches, settings)
         appended = _assign(_Append(data[:valid], batches, offset, settings))
         if not appended.in_place:
-            _check_sizes(scan_all(as_array(appended.records)), settings)
+            _check_sizes(scan_all(appended.records), settings)
         return appended
     except AppendRefusedError as error:
         error.valid_bytes = valid

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.filesystem import ReadAt
 from kafkaframes.records import layout
 from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, MESSAGE_V0, MESSAGE_V1, MIN_SIZE, OVERHEAD_BYTES
 from kafkaframes.records.reasons import CORRUPT_ENDS, END, END_REASONS, SMALL_SIZE, TORN
+
+if TYPE_CHECKING:
+    from kafkaframes.records.scan import Batches
 
 WINDOW_BYTES = 16 << 10  # read at once; a batch beyond it is stepped over, not read
 _AT_MAGIC = MESSAGE_V0.place_of("magic")
@@ -181,6 +184,24 @@ def parse_header(window: bytes, *, at: int, position: int, size: int) -> BatchHe
     return BatchHeader(
         position, size, magic, crc, attributes & 0xFF, offset, offset, -1, timestamp, timestamp, -1, -1, -1, -1
     )
+
+
+def headers_of(data: bytes) -> list[BatchHeader]:
+    """Return the headers of batches that are known to be whole.
+
+    One batch, the usual append of format 2, is parsed in place; more go through the scan's kernel.
+    """
+    size = int.from_bytes(data[_AT_SIZE:OVERHEAD_BYTES], "big", signed=True)
+    if size + OVERHEAD_BYTES == len(data) and size >= MIN_SIZE:
+        return [parse_header(data, at=0, position=0, size=len(data))]
+    from kafkaframes.records.scan import scan_all  # numpy and a kernel: only where there are many
+
+    return headers_from(scan_all(data))
+
+
+def headers_from(batches: Batches) -> list[BatchHeader]:
+    """Return the headers of a scan one by one."""
+    return [BatchHeader(*column) for column in batches.table.T.tolist()]
 
 
 def _parse_v2(header: bytes, position: int, size: int, magic: int) -> BatchHeader:

@@ -17,7 +17,7 @@ import numpy as np
 from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.files.directory import LogFile, Partition, Segment
 from kafkaframes.files.filesystem import FileSystem
-from kafkaframes.files.headers import BatchHeader
+from kafkaframes.files.headers import BatchHeader, headers_from
 from kafkaframes.files.producer_snapshot import ProducerEntry, read_producer_snapshot
 from kafkaframes.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.files.txn_index import AbortedTransaction, read_txn_index
@@ -175,11 +175,8 @@ def transactions_of_fetched(
 
 
 def _markers_in(data: bytes | Bytes, batches: Batches) -> Iterator[Marker]:
-    is_control = batches.is_control
-    for column in batches.table[:, is_control].T.tolist():
-        header = BatchHeader(*column)
-        for batch in read_values(bytes(data[header.position : header.end]), rules=FILE):
-            yield from markers_among(batch.records, header)
+    for header in headers_from(batches.chosen(batches.is_control)):
+        yield from markers_in(data, header)
 
 
 def _settled(
@@ -232,10 +229,16 @@ def _follow(reader: SegmentReader, header: BatchHeader, follow: OpenTransactions
 
 def markers_of(reader: SegmentReader, header: BatchHeader) -> Iterator[Marker]:
     """Yield the transaction markers of a control batch; a record that cannot be read is none."""
-    return markers_among(reader.records(header), header)
+    return _markers_among(reader.records(header), header)
 
 
-def markers_among(records: Iterable[Record], header: BatchHeader) -> Iterator[Marker]:
+def markers_in(data: bytes | Bytes, header: BatchHeader) -> Iterator[Marker]:
+    """Yield the transaction markers of a control batch that lies in ``data``, where its header says."""
+    for batch in read_values(bytes(data[header.position : header.end]), rules=FILE):
+        yield from _markers_among(batch.records, header)
+
+
+def _markers_among(records: Iterable[Record], header: BatchHeader) -> Iterator[Marker]:
     """Yield the transaction markers among the records of a control batch."""
     for record in records:
         try:

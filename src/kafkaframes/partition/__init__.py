@@ -1,7 +1,7 @@
 """A partition's log, written to as a broker writes it, and the log directory that holds such logs."""
 
 from kafkaframes.files.disk import Disk, LocalDisk, OnlineDisk
-from kafkaframes.partition.append_info import LogAppendInfo
+from kafkaframes.partition.appending import LogAppendInfo
 from kafkaframes.partition.fetch import FetchData
 from kafkaframes.partition.flushing import Flush
 from kafkaframes.partition.loading import create_log, open_log

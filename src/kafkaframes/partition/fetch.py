@@ -49,7 +49,11 @@ def read(
     if not state.log_start_offset <= offset <= state.log_end_offset:
         reason = f"offset {offset} is not from {state.log_start_offset} to {state.log_end_offset}"
         raise OffsetOutOfRangeError(f"{state.topic_partition}: {reason}")
-    end = _end_of(state, isolation)
+    stable = state.last_stable_offset
+    ends = {LOG_END: state.log_end_offset, HIGH_WATERMARK: state.high_watermark, TXN_COMMITTED: stable}
+    if isolation not in ends:
+        raise OptionError(f"isolation is one of {', '.join(ends)}, not {isolation!r}")
+    end = ends[isolation]
     records, stretch = b"", None
     aborted: tuple[AbortedTransaction, ...] | None = () if isolation == TXN_COMMITTED else None
     incomplete = False
@@ -68,19 +72,7 @@ def read(
                     records = _records(segment, first, size)
                 incomplete = wanted < first.size
                 break
-    stable = state.last_stable_offset
     return FetchData(records, state.high_watermark, stable, state.log_start_offset, aborted, incomplete, stretch)
-
-
-def _end_of(state: LogState, isolation: str) -> int:
-    ends = {
-        LOG_END: state.log_end_offset,
-        HIGH_WATERMARK: state.high_watermark,
-        TXN_COMMITTED: state.last_stable_offset,
-    }
-    if isolation not in ends:
-        raise OptionError(f"isolation is one of {', '.join(ends)}, not {isolation!r}")
-    return ends[isolation]
 
 
 def _records(segment: LogSegment, first: FoundBatch, size: int) -> bytes:

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kafkaframes.append import AppendSettings, validate_and_assign
-from kafkaframes.append.settings import KEEP, LOG_APPEND_TIME
 from kafkaframes.errors import OffsetOutOfRangeError, OptionError
 from kafkaframes.files.checkpoints import PartitionMetadata, write_partition_metadata
 from kafkaframes.files.disk import replace_file
@@ -21,19 +19,10 @@ from kafkaframes.files.filesystem import join
 from kafkaframes.files.names import PARTITION_METADATA, TopicPartition
 from kafkaframes.log.lookup import FoundOffset
 from kafkaframes.partition import appending, fetch, flushing, retention, swapping
-from kafkaframes.partition.append_info import (
-    NO_OFFSET,
-    LogAppendInfo,
-    analyze,
-    analyze_kept,
-    check_client_offset,
-    first_or_last_offset,
-    headers_of,
-    with_leader_epochs,
-)
+from kafkaframes.partition.appending import LogAppendInfo
 from kafkaframes.partition.epochs import LeaderEpochs
 from kafkaframes.partition.fetch import FetchData
-from kafkaframes.partition.producers import CLIENT, REPLICATION, Producers
+from kafkaframes.partition.producers import CLIENT, Producers
 from kafkaframes.partition.segment import LogSegment
 from kafkaframes.partition.settings import LogSettings
 from kafkaframes.partition.state import LogState
@@ -48,7 +37,6 @@ class PartitionLog:
     """
 
     state: LogState
-    _appending: tuple[tuple[LogSettings, int, int, str], AppendSettings] | None = None
 
     # ---------------------------------------------------------------------------------------------- what it is
 
@@ -165,29 +153,7 @@ class PartitionLog:
             AppendRefusedError: as Kafka refuses; nothing has changed then.
             StorageError: the disk refused it, and the log directory is offline.
         """
-        if origin == CLIENT:
-            if self.settings.on_noncontiguous == KEEP:
-                return self._append_kept(records, now_ms=now_ms)
-            check_client_offset(records)
-        settings = self._append_settings(leader_epoch, now_ms, origin)
-        start = self.log_end_offset
-        appended = validate_and_assign(records, start, settings)
-        headers = headers_of(appended.records) if appended.records else []
-        info = appending.append(self.state, appended.records, headers, first_offset=start, now_ms=now_ms, origin=origin)
-        if settings.timestamp_type != LOG_APPEND_TIME and not appended.recompressed_bytes:
-            return info if info.valid_bytes == appended.valid_bytes else info._replace(valid_bytes=appended.valid_bytes)
-        return info._replace(
-            valid_bytes=appended.valid_bytes,
-            append_time_ms=now_ms if settings.append_time and not info.is_duplicate else info.append_time_ms,
-            recompressed_bytes=appended.recompressed_bytes,
-        )
-
-    def _append_kept(self, records: bytes, *, now_ms: int) -> LogAppendInfo:
-        """Append a mirror's batches with the offsets that they have; only headers and CRCs are looked at."""
-        data, headers = analyze_kept(records, log_end_offset=self.log_end_offset, settings=self.settings)
-        data, headers = with_leader_epochs(data, headers, self.leader_epochs.latest)
-        first = first_or_last_offset(headers[0]) if headers else NO_OFFSET
-        return appending.append(self.state, data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)
+        return appending.append_as_leader(self.state, records, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
 
     def append_as_follower(self, records: bytes, *, now_ms: int, leader_epoch: int | None = None) -> LogAppendInfo:
         """Append a leader's batches as they are, with the offsets that they have.
@@ -201,34 +167,7 @@ class PartitionLog:
             AppendRefusedError: damage, or offsets that do not follow.
             StorageError: the disk refused it, and the log directory is offline.
         """
-        data, headers = analyze(records, log_end_offset=self.log_end_offset, leader_epoch=leader_epoch)
-        first = first_or_last_offset(headers[0]) if headers else NO_OFFSET
-        return appending.append(self.state, data, headers, first_offset=first, now_ms=now_ms, origin=REPLICATION)
-
-    def _append_settings(self, leader_epoch: int, now_ms: int, origin: str) -> AppendSettings:
-        """Return the validator's settings; under load many appends share a millisecond, and these."""
-        settings = self.settings
-        wanted = settings, leader_epoch, now_ms, origin
-        if self._appending is None or self._appending[0] != wanted:
-            self._appending = wanted, self._new_append_settings(leader_epoch, now_ms, origin)
-        return self._appending[1]
-
-    def _new_append_settings(self, leader_epoch: int, now_ms: int, origin: str) -> AppendSettings:
-        settings = self.settings
-        return AppendSettings(
-            record_format=settings.record_format,
-            codec=settings.compression_type,
-            level=settings.compression_level,
-            timestamp_type=settings.message_timestamp_type,
-            now_ms=now_ms,
-            before_max_ms=settings.timestamp_before_max_ms,
-            after_max_ms=settings.timestamp_after_max_ms,
-            compacted=settings.is_compacted,
-            origin=origin,
-            leader_epoch=leader_epoch,
-            max_batch_bytes=settings.max_message_bytes,
-            on_noncontiguous=settings.on_noncontiguous,
-        )
+        return appending.append_as_follower(self.state, records, now_ms=now_ms, leader_epoch=leader_epoch)
 
     def roll(self, expected_offset: int = 0, *, now_ms: int) -> int:
         """Close the active segment and begin the next one; return its base offset.

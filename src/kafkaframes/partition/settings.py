@@ -104,6 +104,23 @@ class LogSettings:
         """Whether records need keys."""
         return "compact" in self.policies
 
+    def for_append(self, leader_epoch: int, now_ms: int, origin: str) -> AppendSettings:
+        """Return the validator's settings of one append."""
+        return AppendSettings(
+            record_format=self.record_format,
+            codec=self.compression_type,
+            level=self.compression_level,
+            timestamp_type=self.message_timestamp_type,
+            now_ms=now_ms,
+            before_max_ms=self.timestamp_before_max_ms,
+            after_max_ms=self.timestamp_after_max_ms,
+            compacted=self.is_compacted,
+            origin=origin,
+            leader_epoch=leader_epoch,
+            max_batch_bytes=self.max_message_bytes,
+            on_noncontiguous=self.on_noncontiguous,
+        )
+
     @classmethod
     def from_topic(cls, properties: Mapping[str, str]) -> LogSettings:
         """Read a topic's settings under Kafka's names; names that no log needs are left alone.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kafkaframes.append.settings import AppendSettings
 from kafkaframes.errors import OffsetOutOfRangeError
 from kafkaframes.files.disk import OnlineDisk
 from kafkaframes.files.names import TopicPartition
@@ -61,6 +62,7 @@ class LogState:
     high_watermark: int = 0
     deleted: list[Deleted] = field(default_factory=list)
     is_closed: bool = False
+    _append: tuple[tuple[LogSettings, int, int, str], AppendSettings] | None = None
 
     def __post_init__(self) -> None:
         self.high_watermark = max(self.high_watermark, self.log_start_offset)
@@ -74,6 +76,13 @@ class LogState:
         if unstable is None:
             return self.high_watermark
         return min(max(unstable, self.log_start_offset), self.high_watermark)
+
+    def settings_of_append(self, leader_epoch: int, now_ms: int, origin: str) -> AppendSettings:
+        """Return the validator's settings of an append; under load many share a millisecond, and these."""
+        wanted = self.settings, leader_epoch, now_ms, origin
+        if self._append is None or self._append[0] != wanted:
+            self._append = wanted, self.settings.for_append(leader_epoch, now_ms, origin)
+        return self._append[1]
 
     def update_high_watermark(self, offset: int) -> int:
         """Set the high watermark, within the log's bounds; return it."""

@@ -23,7 +23,7 @@ from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.topics import Partition
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.partition.append_info import headers_of
+from kafkaframes.files.headers import headers_of
 from kafkaframes.partition.fetch import HIGH_WATERMARK
 
 _GROUP = 0
