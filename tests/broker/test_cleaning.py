@@ -281,7 +281,7 @@ def test_a_disk_that_fails_takes_the_directory_offline_and_nothing_else(cleaned)
     def fail(*arguments):
         raise OSError(28, "no space left on device")
 
-    log.state.disk._disk.rename = fail
+    log.state.disk.inner.rename = fail
     asker.state.clock.advance(16)
     with pytest.raises(StorageError):
         log.append_as_leader(build_records({"key": [b"k"]}), leader_epoch=0, now_ms=NOW)

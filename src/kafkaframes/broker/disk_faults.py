@@ -11,7 +11,6 @@ import errno
 import os
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Self
@@ -19,7 +18,7 @@ from typing import Self
 from kafkaframes.broker.occasions import Occasions
 from kafkaframes.errors import OptionError
 from kafkaframes.files.disk import Disk, DiskFile, LocalDisk
-from kafkaframes.files.filesystem import FileInfo, ReadAt
+from kafkaframes.files.over import FileSystemOver
 
 EFFECTS = ("open", "write", "truncate", "fsync", "rename", "delete", "make_directory", "sync_directory")
 _Write = Callable[[int], None]  # writes the first so many bytes
@@ -181,62 +180,44 @@ class FaultyFile:
         self._file.close()
 
 
-class FaultyDisk:
+class FaultyDisk(FileSystemOver):
     """A disk whose effects ask the rules first. Reading is left alone."""
 
+    inner: Disk
+
     def __init__(self, disk: Disk, faults: DiskFaults) -> None:
-        self._disk = disk
+        self.inner = disk
         self._faults = faults
-
-    def list_directory(self, path: str) -> list[FileInfo]:
-        """Return the entries of a directory, sorted by name."""
-        return self._disk.list_directory(path)
-
-    def stat(self, path: str) -> FileInfo | None:
-        """Return one entry; None when nothing is there."""
-        return self._disk.stat(path)
-
-    def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
-        """Return up to ``length`` bytes from ``position`` on."""
-        return self._disk.read(path, position=position, length=length)
-
-    def open(self, path: str) -> AbstractContextManager[ReadAt]:
-        """Open a file for many reads."""
-        return self._disk.open(path)
-
-    def glob(self, pattern: str) -> list[str]:
-        """Return the paths that match ``pattern``, sorted."""
-        return self._disk.glob(pattern)
 
     def open_descriptor(self, path: str) -> int | None:
         """Open a file for reading and return the system's descriptor; None: it has none."""
-        return self._disk.open_descriptor(path)
+        return self.inner.open_descriptor(path)
 
     def open_file(self, path: str) -> DiskFile:
         """Open a file for reading and writing; an empty one is made where there is none."""
         self._faults.before("open", path)
-        return FaultyFile(self._disk.open_file(path), path, self._faults)
+        return FaultyFile(self.inner.open_file(path), path, self._faults)
 
     def make_directory(self, path: str) -> None:
         """Make a directory, and those above it."""
         self._faults.before("make_directory", path)
-        self._disk.make_directory(path)
+        self.inner.make_directory(path)
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file or a directory; rules are asked about the new name."""
         self._faults.before("rename", target)
-        self._disk.rename(source, target)
+        self.inner.rename(source, target)
 
     def delete(self, path: str) -> None:
         """Delete a file, or a directory that is empty."""
         self._faults.before("delete", path)
-        self._disk.delete(path)
+        self.inner.delete(path)
 
     def sync_directory(self, path: str) -> None:
         """Return when the entries of a directory are on the disk."""
         self._faults.before("sync_directory", path)
-        self._disk.sync_directory(path)
+        self.inner.sync_directory(path)
 
     def lock(self, path: str) -> Callable[[], None] | None:
         """Take a lock file as a broker does; None where another one holds it."""
-        return self._disk.lock(path)
+        return self.inner.lock(path)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -21,6 +21,8 @@ from kafkaframes.messages.headers import body_class, encode_request, encode_resp
 from kafkaframes.messages.objects import Message
 from kafkaframes.messages.plan import MessagePlan
 
+Sum = TypeVar("Sum", Layouts, TagSections)
+
 
 class Group(NamedTuple):
     """What is counted together; ``direction`` is request or response."""
@@ -30,25 +32,37 @@ class Group(NamedTuple):
     direction: str
 
 
-def measure_flexible(task: Task) -> list[tuple[Group, Layouts]]:
+def measure_flexible(task: Task) -> dict[Group, Layouts]:
     """Measure the requests and responses of a task's share."""
-    found: dict[Group, Layouts] = {}
+    return summed(_layouts(task), Layouts)
+
+
+def _layouts(task: Task) -> Iterator[tuple[Group, Layouts]]:
     for group, body, unreadable in bodies_of(task):
         layouts = measure(body, plan_of(group))
         layouts.unmeasured += unreadable
         layouts.messages += unreadable
-        found.setdefault(group, Layouts()).add(layouts)
-    return list(found.items())
+        yield group, layouts
 
 
-def measure_tag_sections(task: Task) -> list[tuple[Group, TagSections]]:
+def measure_tag_sections(task: Task) -> dict[Group, TagSections]:
     """Measure the tag sections of the requests and responses of a task's share, those of their headers among them."""
-    found: dict[Group, TagSections] = {}
+    return summed(_tag_sections(task), TagSections)
+
+
+def _tag_sections(task: Task) -> Iterator[tuple[Group, TagSections]]:
     for group, frames, unreadable in frames_of(task):
         sections = tag_sections.measure(frames, frame_plan(*group))
         sections.unmeasured += unreadable
-        found.setdefault(group, TagSections()).add(sections)
-    return list(found.items())
+        yield group, sections
+
+
+def summed(found: Iterable[tuple[Group, Sum]], nothing: Callable[[], Sum]) -> dict[Group, Sum]:
+    """Add up what was measured of each group; ``nothing`` makes the sum of none."""
+    sums: dict[Group, Sum] = {}
+    for group, one in found:
+        sums.setdefault(group, nothing()).add(one)
+    return sums
 
 
 def plan_of(group: Group) -> MessagePlan:

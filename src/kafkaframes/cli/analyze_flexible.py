@@ -9,7 +9,7 @@ import click
 
 from kafkaframes.analysis.audit import api_name
 from kafkaframes.analysis.flexible import Layouts
-from kafkaframes.capture.flexible_cost import Group, measure_flexible
+from kafkaframes.capture.flexible_cost import Group, measure_flexible, summed
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say
 from kafkaframes.cli.traffic_tasks import measured, spark_option, traffic_tasks
@@ -29,10 +29,8 @@ def command(paths: tuple[str, ...], ports: str, as_json: bool, on_spark: bool, j
     of authorized operations that nobody asked for, KIP-482's example.
     """
     tasks, share_bytes = traffic_tasks(paths, ports, jobs)
-    found: dict[Group, Layouts] = {}
-    for part in measured(measure_flexible, tasks, share_bytes, on_spark=on_spark, jobs=jobs):
-        for group, layouts in part:
-            found.setdefault(group, Layouts()).add(layouts)
+    parts = measured(measure_flexible, tasks, share_bytes, on_spark=on_spark, jobs=jobs)
+    found = summed((one for part in parts for one in part.items()), Layouts)
     if as_json:
         for group, layouts in sorted(found.items()):
             row = {"api": api_name(group.api_key), **group._asdict(), **dataclasses.asdict(layouts)}

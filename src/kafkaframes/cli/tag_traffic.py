@@ -7,7 +7,7 @@ import json
 
 from kafkaframes.analysis.audit import api_name
 from kafkaframes.analysis.tag_sections import TagSections
-from kafkaframes.capture.flexible_cost import Group, measure_tag_sections
+from kafkaframes.capture.flexible_cost import Group, measure_tag_sections, summed
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say
 from kafkaframes.cli.traffic_tasks import measured, traffic_tasks
@@ -22,10 +22,8 @@ def print_tag_traffic(paths: tuple[str, ...], *, ports: str, on_spark: bool, job
         OptionError: a path cannot be read, or ``ports`` are no numbers.
     """
     tasks, share_bytes = traffic_tasks(paths, ports, jobs)
-    found: dict[Group, TagSections] = {}
-    for part in measured(measure_tag_sections, tasks, share_bytes, on_spark=on_spark, jobs=jobs):
-        for group, sections in part:
-            found.setdefault(group, TagSections()).add(sections)
+    parts = measured(measure_tag_sections, tasks, share_bytes, on_spark=on_spark, jobs=jobs)
+    found = summed((one for part in parts for one in part.items()), TagSections)
     if as_json:
         for group, sections in sorted(found.items()):
             row = {"kind": "traffic", "api": api_name(group.api_key), **group._asdict()}

@@ -17,7 +17,8 @@ from typing import NoReturn, Protocol, TypeVar
 
 from kafkaframes.errors import StorageError
 from kafkaframes.files.broker_lock import take_lock
-from kafkaframes.files.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, split
+from kafkaframes.files.filesystem import FileSystem, LocalFileSystem, ReadAt, split
+from kafkaframes.files.over import FileSystemOver
 
 _Answer = TypeVar("_Answer")
 TEMPORARY = ".tmp"
@@ -220,7 +221,7 @@ class _OnlineReader:
         self.rest()
 
 
-class OnlineDisk:
+class OnlineDisk(FileSystemOver):
     """A disk up to its first failure, shared by the logs of one log directory, all of one thread.
 
     Args:
@@ -229,11 +230,14 @@ class OnlineDisk:
             when it is used. What ``open_apart`` gives is not counted.
 
     Attributes:
+        inner: what is underneath.
         failure: what took the directory offline; None while all is well.
     """
 
+    inner: Disk
+
     def __init__(self, disk: Disk, *, most_open: int = MOST_OPEN) -> None:
-        self._disk = disk
+        self.inner = disk
         self._most_open = most_open
         self._open: OrderedDict[_OnlineFile | _OnlineReader, None] = OrderedDict()
         self.failure: StorageError | None = None
@@ -258,9 +262,9 @@ class OnlineDisk:
 
     def reopen(self, path: str) -> DiskFile:
         """Open a file again that was open before; one that is gone is not made anew, its writes would be holes."""
-        if self._disk.stat(path) is None:
+        if self.inner.stat(path) is None:
             raise FileNotFoundError(errno.ENOENT, "the file is gone", path)
-        return self._disk.open_file(path)
+        return self.inner.open_file(path)
 
     def effect(self, path: str, act: Callable[[], _Answer]) -> _Answer:
         """Run one effect on the disk, unless one has failed before.
@@ -293,36 +297,16 @@ class OnlineDisk:
         self.failure = StorageError(f"cannot be written: {error.strerror or error}", file=path)
         raise self.failure from error
 
-    def list_directory(self, path: str) -> list[FileInfo]:
-        """Return the entries of a directory, sorted by name."""
-        return self._disk.list_directory(path)
-
-    def stat(self, path: str) -> FileInfo | None:
-        """Return one entry; None when nothing is there."""
-        return self._disk.stat(path)
-
-    def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
-        """Return up to ``length`` bytes from ``position`` on."""
-        return self._disk.read(path, position=position, length=length)
-
-    def open(self, path: str) -> AbstractContextManager[ReadAt]:
-        """Open a file for many reads."""
-        return self._disk.open(path)
-
-    def glob(self, pattern: str) -> list[str]:
-        """Return the paths that match ``pattern``, sorted."""
-        return self._disk.glob(pattern)
-
     def open_file(self, path: str) -> DiskFile:
         """Open a file for reading and writing; an empty one is made where there is none."""
-        file = self.effect(path, lambda: self._disk.open_file(path))
+        file = self.effect(path, lambda: self.inner.open_file(path))
         opened = _OnlineFile(self, path, file, is_pooled=True)
         self.touch(opened)
         return opened
 
     def open_apart(self, path: str) -> DiskFile:
         """Open a file that another thread may use: it stays open until it is closed."""
-        return _OnlineFile(self, path, self.effect(path, lambda: self._disk.open_file(path)), is_pooled=False)
+        return _OnlineFile(self, path, self.effect(path, lambda: self.inner.open_file(path)), is_pooled=False)
 
     def reader(self, path: str) -> _OnlineReader:
         """Return what reads a file, opens it when it is first read, and is to be closed."""
@@ -337,7 +321,7 @@ class OnlineDisk:
             StorageError: it cannot be opened.
         """
         try:
-            return self._disk.open_descriptor(path)
+            return self.inner.open_descriptor(path)
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 return None
@@ -345,23 +329,23 @@ class OnlineDisk:
 
     def make_directory(self, path: str) -> None:
         """Make a directory, and those above it."""
-        self.effect(path, lambda: self._disk.make_directory(path))
+        self.effect(path, lambda: self.inner.make_directory(path))
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file or a directory."""
-        self.effect(source, lambda: self._disk.rename(source, target))
+        self.effect(source, lambda: self.inner.rename(source, target))
 
     def delete(self, path: str) -> None:
         """Delete a file, or a directory that is empty."""
-        self.effect(path, lambda: self._disk.delete(path))
+        self.effect(path, lambda: self.inner.delete(path))
 
     def sync_directory(self, path: str) -> None:
         """Return when the entries of a directory are on the disk."""
-        self.effect(path, lambda: self._disk.sync_directory(path))
+        self.effect(path, lambda: self.inner.sync_directory(path))
 
     def lock(self, path: str) -> Callable[[], None] | None:
         """Take a lock file as a broker does; None where another one holds it."""
-        return self.effect(path, lambda: self._disk.lock(path))
+        return self.effect(path, lambda: self.inner.lock(path))
 
 
 def replace_file(disk: Disk, path: str, data: bytes) -> None:

@@ -11,7 +11,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from kafkaframes.errors import DamagedChunkError, LogDirError
-from kafkaframes.files.filesystem import FileInfo, FileSystem, ReadAt
+from kafkaframes.files.filesystem import FileSystem, ReadAt
+from kafkaframes.files.over import FileSystemOver
 from kafkaframes.files.segment_file import Meter
 from kafkaframes.tiered.chunks import ChunkReader
 from kafkaframes.tiered.filesystem import TieredFileSystem
@@ -20,19 +21,11 @@ STORE_BYTES = 8 << 20  # asked of a store at once: a request costs some millisec
 
 
 @dataclass(frozen=True, slots=True)
-class Counting:
+class Counting(FileSystemOver):
     """A file system that counts what is read of another one."""
 
     inner: FileSystem
     meter: Meter
-
-    def list_directory(self, path: str) -> list[FileInfo]:
-        """Return the entries of a directory, sorted by name."""
-        return self.inner.list_directory(path)
-
-    def stat(self, path: str) -> FileInfo | None:
-        """Return one entry; None when nothing is there."""
-        return self.inner.stat(path)
 
     def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
         """Return up to ``length`` bytes from ``position`` on."""
@@ -54,10 +47,6 @@ class Counting:
                 return data
 
             yield counted
-
-    def glob(self, pattern: str) -> list[str]:
-        """Return the paths that match ``pattern``, sorted."""
-        return self.inner.glob(pattern)
 
 
 @dataclass(slots=True)
