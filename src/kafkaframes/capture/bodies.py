@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.capture._kernels_streams import summarise_records
+from kafkaframes.capture._kernels_frames import summarise_records
 from kafkaframes.capture.packets import Bytes, Ints
 from kafkaframes.capture.secrets import REQUEST, RESPONSE, has_secrets, without_secrets
 from kafkaframes.errors import DecodeError, KafkaframesError

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from kafkaframes.capture.bodies import REQUEST, RESPONSE, WITH_RECORDS, Decoded, is_known, texts_of
 from kafkaframes.capture.call_lists import error_column, summary_column
+from kafkaframes.capture.client_facts import API_VERSIONS, ClientFacts, Logins, software_events
 from kafkaframes.capture.columns import TIMESTAMP, Column
 from kafkaframes.capture.layout import (
     BROKEN,
@@ -40,7 +41,6 @@ from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, Ints
 from kafkaframes.capture.secrets import has_secrets
 from kafkaframes.capture.streams import Pass
 from kafkaframes.capture.stretches import Span
-from kafkaframes.capture.told import API_VERSIONS, Logins, Told, software_events
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.spec import catalog
 
@@ -49,7 +49,7 @@ _NEEDS_JSON: Final = {"requestHeader": REQUEST, "request": REQUEST, "responseHea
 
 
 class CallMaker:
-    """Makes the rows of passes; keeps what connections have told from pass to pass."""
+    """Makes the rows of passes; keeps what is known of clients from pass to pass."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class CallMaker:
         self.files = list(files)
         self.secrets = secrets
         self.names = Names()
-        self.software = Told()
-        self.principals = Told()
+        self.software = ClientFacts()
+        self.principals = ClientFacts()
         self.logins = Logins()
         self._followed: Pass | None = None
 
@@ -258,7 +258,7 @@ class Calls:
     @cached_property
     def error_codes(self) -> pa.Array:
         """Return the column of errors; null where the response cannot be read."""
-        told_by_json = "response" in self.wanted or "responseHeader" in self.wanted
+        is_read_by_json = "response" in self.wanted or "responseHeader" in self.wanted
         valid = np.zeros(self.count, bool)
         found = []
         for (direction, _, _), (rows, decoded) in self.decoded.items():
@@ -268,7 +268,7 @@ class Calls:
             valid[rows] = True
             valid[bad] = False
             found += [codes._replace(rows=rows[codes.rows]) for codes in decoded.error_codes()]
-            if not told_by_json:
+            if not is_read_by_json:
                 for row, place in zip(bad.tolist(), decoded.bad.tolist(), strict=True):
                     self.tell(row, f"response: {decoded.errors[place].as_py()}")
         return error_column(found, valid)
@@ -307,16 +307,16 @@ class Calls:
     @cached_property
     def software(self) -> tuple[pa.Array, pa.Array]:
         """Return name and version of the clients' software, from the ApiVersions requests of their connections."""
-        told = self.maker.software
-        events = software_events(self.made, told)
-        return told.pairs(told.fill(events, self.connection, self.of(REQUEST, F_OFFSET), after=False))
+        facts = self.maker.software
+        events = software_events(self.made, facts)
+        return facts.pairs(facts.fill(events, self.connection, self.of(REQUEST, F_OFFSET), after=False))
 
     @cached_property
     def principals(self) -> pa.Array:
         """Return who logged in on the connection of each call."""
-        told = self.maker.principals
-        events = self.maker.logins.events(self.made, told)
-        return told.column(told.fill(events, self.connection, self.of(REQUEST, F_OFFSET), after=True))
+        facts = self.maker.principals
+        events = self.maker.logins.events(self.made, facts)
+        return facts.column(facts.fill(events, self.connection, self.of(REQUEST, F_OFFSET), after=True))
 
     # ------------------------------------------------------------------------------------------ plain columns
 

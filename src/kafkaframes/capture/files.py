@@ -70,7 +70,7 @@ def _is_ours(name: str) -> bool:
 
 @contextmanager
 def open_bytes(path: str) -> Iterator[IO[bytes]]:
-    """Open a file, decompressed if it is compressed: told by its first bytes, not by its name.
+    """Open a file, decompressed if its first bytes (not its name) are those of a compressed file.
 
     Raises:
         OptionError: it cannot be opened.

@@ -114,3 +114,18 @@ LARGEST_REQUEST = 104857600  # Kafka's default of socket.request.max.bytes
 LARGEST_RESPONSE = (1 << 31) - 1
 # How a pass over the streams ends.
 DONE, FRAMES_FULL, UNSORTED = range(3)
+
+# -------------------------------------------------------------------------------------------- one side, being cut
+WHOLE, IN_PART, WAITS = range(3)  # how much of a frame is there
+# What a pass over the streams goes by.
+S_FLUSH, S_PATIENCE_NS, S_PATIENCE_ROWS, S_PATIENCE_BYTES, S_NOW, S_HASTE = range(6)
+# What ``walk`` finds of a frame: bytes that are missing, bytes up to the first of these, the latest time and number
+# of a packet that holds some of it, and the extent behind its last one.
+W_MISSING, W_HAVE, W_TIME, W_LAST, W_NUMBER = range(5)
+# What ``cut_side`` works with: which side (set by who calls) ...
+C_CONNECTION, C_SIDE, C_RESPONSE, C_FIRST, C_LAST, C_REQUESTS_FROM, C_REQUESTS_TO = range(7)
+# ... the rows that are written next ...
+C_FRAME, C_GAP = 7, 8
+# ... and what is known of the side. C_SUSPECT: something was missing just before.
+C_DIRECTION, C_START, C_AT, C_MODE, C_HASH, C_LOST_FROM, C_FRAMES, C_GAPS, C_SASL, C_SASL_ID = range(9, 19)
+C_ENDED, C_SUSPECT, C_EXTENT = range(19, 22)

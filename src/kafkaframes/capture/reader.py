@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from kafkaframes.capture.calls import CallMaker
+from kafkaframes.capture.client_facts import unpaired
 from kafkaframes.capture.columns import Column, choose, schema_of
 from kafkaframes.capture.files import find_files
 from kafkaframes.capture.packets import WINDOW_BYTES, FileProblem, Ints, PacketReader
 from kafkaframes.capture.records import RecordMaker, topic_names
 from kafkaframes.capture.streams import Streams
 from kafkaframes.capture.stretches import Span
-from kafkaframes.capture.tables import ToldOf, batch_of, connection_rows, gap_rows, packet_batch, problem_rows
-from kafkaframes.capture.told import unpaired
+from kafkaframes.capture.tables import FactsOf, batch_of, connection_rows, gap_rows, packet_batch, problem_rows
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors import OptionError
 
@@ -129,19 +129,19 @@ class CaptureBatches:
         columns = choose("calls", ("softwareName", "principal"))
         maker = CallMaker(columns, self.files)
 
-        def told(number: int) -> tuple[str | None, str | None, str | None]:
+        def facts_of(number: int) -> tuple[str | None, str | None, str | None]:
             software = maker.software.last(number)
             name, version = (None, None) if software is None else unpaired(software)
             return name, version, maker.principals.last(number)
 
         for made in self._streams():
-            yield from self._connections(*made.forgotten, told)
+            yield from self._connections(*made.forgotten, facts_of)
             maker.rows(made)
         known = self._packets.connections
-        yield from self._connections(known.table[: known.count], np.arange(known.count), told)
+        yield from self._connections(known.table[: known.count], np.arange(known.count), facts_of)
 
-    def _connections(self, table: Ints, numbers: Ints, told: ToldOf) -> Iterator[pa.RecordBatch]:
-        rows = list(connection_rows(table, numbers, self.files, told))
+    def _connections(self, table: Ints, numbers: Ints, facts_of: FactsOf) -> Iterator[pa.RecordBatch]:
+        rows = list(connection_rows(table, numbers, self.files, facts_of))
         rows.sort(key=lambda row: (row["firstTime"] or 0, row["connection"]))
         for start in range(0, len(rows), 8192):
             yield batch_of(rows[start : start + 8192], self.columns)

@@ -1,8 +1,8 @@
 """Record what clients and brokers say: a proxy in between that writes a capture. No root, no libpcap; TLS may end here.
 
 A listener for each broker. Threads, two for each connection: each reads, writes the bytes into the file, and sends
-them on. A slow disk so makes everybody wait, and nothing is left out; ``on_slow`` is told. The file holds the brokers'
-real addresses, and their answers as they gave them. When the disk is full (``failure``), connections are reset.
+them on. A slow disk so makes everybody wait, and nothing is left out; ``on_slow`` is called. The file holds real
+addresses of brokers, and their answers as they gave them. When the disk is full (``failure``), connections are reset.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kafkaframes.capture._kernels_streams import copy_pieces, whole_batches
+from kafkaframes.capture._kernels_frames import copy_pieces, whole_batches
 from kafkaframes.capture.bodies import REQUEST, RESPONSE, Decoded, binary_places, is_known
 from kafkaframes.capture.calls import CallMaker, Calls
 from kafkaframes.capture.columns import TIMESTAMP, Column, choose, schema_of
@@ -127,12 +127,12 @@ class RecordMaker:
         """Read all sets as one run of batches; a record's batch says which set it is of."""
         joined, places = joined_sets(sets.data, sets.starts, sets.sizes)
         reader = RecordReader(_Joined(joined), ReadOptions(columns=_READ))
-        told = 0
+        reported = 0
         for batch in reader:
             position = batch.column("position").to_numpy()
             which = np.searchsorted(places, position, side="right") - 1
-            errors = _first_of(which, reader.errors[told:], places)
-            told = len(reader.errors)
+            errors = _first_of(which, reader.errors[reported:], places)
+            reported = len(reader.errors)
             yield self._batch(calls, key, direction, sets, which, batch, errors)
 
     def _batch(

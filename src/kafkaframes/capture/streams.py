@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from kafkaframes.capture import _kernels_streams as kernels
+from kafkaframes.capture._kernels_frames import copy_pieces, gather, take_frames
 from kafkaframes.capture.layout import (
     API_FLEXIBLE,
     API_HIGHEST,
@@ -97,13 +98,13 @@ class Pass:
         starts = np.zeros(len(chosen) + 1, np.int64)
         np.cumsum(self.frames[chosen, F_HAVE] - lead if sizes is None else sizes, out=starts[1:])
         out = np.empty(max(int(starts[-1]), 1), np.uint8)
-        kernels.gather(self.buf, self.extents, self.frames, np.ascontiguousarray(chosen), lead, starts, out)
+        gather(self.buf, self.extents, self.frames, np.ascontiguousarray(chosen), lead, starts, out)
         return out, starts
 
     def facts_of(self, chosen: Ints) -> Ints:
         """Return the columns of the chosen frames, one after another; -1 (flags, missing bytes: 0) for a frame -1."""
         out = np.empty((FRAME_COLUMNS, len(chosen)), np.int64)
-        kernels.take_frames(self.frames, np.ascontiguousarray(chosen), out)
+        take_frames(self.frames, np.ascontiguousarray(chosen), out)
         return out
 
 
@@ -148,7 +149,7 @@ class Streams:
         self.ports = np.array(sorted(set(ports)), np.int64)
         self.pending = np.zeros((0, FRAME_COLUMNS), np.int64)
         self._scratch = np.zeros(_SCRATCH, np.uint8)
-        self._small = [np.zeros(64, np.int64) for _ in range(3)]
+        self._small = [np.zeros(64, np.int64) for _ in range(4)]
 
     def __iter__(self) -> Iterator[Pass]:
         for window in self.packets:
@@ -174,7 +175,7 @@ class Streams:
             status, connection, into, frame, call, gap = kernels.cut_streams(
                 window.buf, rows, order, starts, known.table, connection, known.count, self.pending, extents, into,
                 tables[0], frame, tables[1], call, tables[2], gap, api_table(), self.ports, settings, self._scratch,
-                self._small[0], self._small[1], self._small[2],
+                *self._small,
             )  # fmt: skip
             if status == DONE:
                 break
@@ -229,7 +230,7 @@ class Streams:
         out = np.empty(total, np.uint8)
         out[: int(frame_starts[-1])] = frame_bytes[: int(frame_starts[-1])]
         places += int(frame_starts[-1])
-        kernels.copy_pieces(made.buf, np.stack([kept[:, POSITION], sizes, places[:-1]], axis=1), out)
+        copy_pieces(made.buf, np.stack([kept[:, POSITION], sizes, places[:-1]], axis=1), out)
         frames[:, F_PLACE] = frame_starts[:-1]
         frames[:, F_BEGIN] = 0
         kept[:, POSITION] = places[:-1]

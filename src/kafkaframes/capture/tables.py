@@ -48,7 +48,7 @@ from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, FileProblem, Ints
 
 _FLAG_NAMES: Final = ((0x02, "SYN"), (0x10, "ACK"), (0x08, "PSH"), (0x01, "FIN"), (0x04, "RST"), (0x20, "URG"))
 Row = dict[str, Any]
-ToldOf = Callable[[int], tuple[str | None, str | None, str | None]]
+FactsOf = Callable[[int], tuple[str | None, str | None, str | None]]
 
 
 def batch_of(
@@ -67,14 +67,14 @@ def _microseconds(nanoseconds: int) -> int | None:
     return nanoseconds // 1000 if nanoseconds >= 0 else None
 
 
-def connection_rows(table: Ints, numbers: Ints, files: Sequence[str], told: ToldOf) -> Iterable[Row]:
-    """Yield a row for each connection of a table; ``told`` gives software name, version and principal by its number."""
+def connection_rows(table: Ints, numbers: Ints, files: Sequence[str], facts_of: FactsOf) -> Iterable[Row]:
+    """Yield a row for each connection of a table; ``facts_of`` gives its software's name and version, and principal."""
     for number, row in zip(numbers.tolist(), table, strict=True):
         end = ends_of(row)
         client = 1 if row[CLIENT] == 1 else 0
         sides = [SIDE + client * SIDE_COLUMNS, SIDE + (1 - client) * SIDE_COLUMNS]
         asks, answers = ({k: int(row[base + k]) for k in range(SIDE_COLUMNS)} for base in sides)
-        name, version, principal = told(number)
+        name, version, principal = facts_of(number)
         yield {
             "connection": end.label,
             "protocol": PROTOCOLS[int(row[PROTOCOL])],

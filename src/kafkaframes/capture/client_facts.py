@@ -1,7 +1,7 @@
 """What a connection says about its client, and from which request on it holds: its software, and who logged in.
 
-Taken from the frames of all calls of a pass, whatever rows are asked for; a value is a number of ``Told.texts``, so
-that nothing is done per call in Python.
+Taken from the frames of all calls of a pass, whatever rows are asked for; a value is a number of
+``ClientFacts.texts``, so that nothing is done per call in Python.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _SEPARATOR: Final = "\0"
 class Event(NamedTuple):
     """From a place in a connection's requests on, something is known of it.
 
-    ``value`` is a number of ``Told.texts``, or ``NOTHING``. ``final``: it will not be told again; of a request that
-    waits for its response it is told in every pass.
+    ``value`` is a number of ``ClientFacts.texts``, or ``NOTHING``. ``final``: the event comes once; that of a request
+    which waits for its response comes again in every pass.
     """
 
     connection: int
@@ -53,8 +53,8 @@ class Event(NamedTuple):
     final: int
 
 
-class Told:
-    """What connections have told, kept from pass to pass."""
+class ClientFacts:
+    """What is known of each connection's client, kept from pass to pass."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -77,7 +77,7 @@ class Told:
         self._last[numbers[: len(known)][kept]] = known[kept]
 
     def last(self, connection: int) -> str | None:
-        """Return what a connection told last."""
+        """Return what is known of a connection last."""
         number = int(self._last[connection]) if connection < len(self._last) else NOTHING
         return None if number == NOTHING else self.texts[number]
 
@@ -143,7 +143,7 @@ def events_of(events: Iterable[Event]) -> Ints:
 # ------------------------------------------------------------------------------------------------------ software
 
 
-def software_events(made: Pass, told: Told) -> Ints:
+def software_events(made: Pass, facts: ClientFacts) -> Ints:
     """Return what the ApiVersions requests of a pass say.
 
     From the frames, since a call is not there before its response. A broker registers what each ApiVersions request
@@ -154,25 +154,25 @@ def software_events(made: Pass, told: Told) -> Ints:
     asks = (frames[:, F_API] == API_VERSIONS) & (frames[:, F_RESPONSE] == 0) & (frames[:, F_FLAGS] & BROKEN == 0)
     rows = np.flatnonzero(asks)
     versions = frames[rows, F_VERSION]
-    found = [_registered(made, told, int(one), rows[versions == one]) for one in np.unique(versions)]
+    found = [_registered(made, facts, int(one), rows[versions == one]) for one in np.unique(versions)]
     return np.concatenate([events_of(()), *found])
 
 
-def _registered(made: Pass, told: Told, version: int, rows: Ints) -> Ints:
+def _registered(made: Pass, facts: ClientFacts, version: int, rows: Ints) -> Ints:
     frames = made.frames
     values, later = np.full(len(rows), NOTHING), np.zeros(len(rows), bool)
     if version >= 3:
         later = _refused(made, rows, version)
         if is_known(API_VERSIONS, version, REQUEST):
             body = Decoded(*made.bytes_of(rows), API_VERSIONS, version, REQUEST).body
-            values = _software_numbers(body, told)
+            values = _software_numbers(body, facts)
     return np.stack([frames[rows, F_CONNECTION], frames[rows, F_OFFSET] + later, values, frames[rows, F_DONE]], axis=1)
 
 
-def _software_numbers(body: pa.StructArray, told: Told) -> Ints:
+def _software_numbers(body: pa.StructArray, facts: ClientFacts) -> Ints:
     names, versions = (body.field(f"clientSoftware{what}") for what in ("Name", "Version"))
     texts = pc.binary_join_element_wise(names, versions, _SEPARATOR).dictionary_encode()
-    numbers = np.array([told.number(text) for text in texts.dictionary.to_pylist()] or [NOTHING], np.int64)
+    numbers = np.array([facts.number(text) for text in texts.dictionary.to_pylist()] or [NOTHING], np.int64)
     places = texts.indices.fill_null(0).to_numpy(zero_copy_only=False)
     return np.where(texts.is_valid().to_numpy(zero_copy_only=False), numbers[places], NOTHING)
 
@@ -211,11 +211,11 @@ class Logins:
         """Take the new numbers of connections, -1 for those that are forgotten."""
         self._waiting = {int(numbers[one]): user for one, user in self._waiting.items() if numbers[one] >= 0}
 
-    def events(self, made: Pass, told: Told) -> Ints:
+    def events(self, made: Pass, facts: ClientFacts) -> Ints:
         """Return who has logged in."""
-        return events_of([*self._by_authenticate(made, told), *_by_tokens(made, told)])
+        return events_of([*self._by_authenticate(made, facts), *_by_tokens(made, facts)])
 
-    def _by_authenticate(self, made: Pass, told: Told) -> Iterator[Event]:
+    def _by_authenticate(self, made: Pass, facts: ClientFacts) -> Iterator[Event]:
         frames = made.frames
         asks = (
             (frames[:, F_API] == SASL_AUTHENTICATE) & (frames[:, F_RESPONSE] == 0) & (frames[:, F_FLAGS] & BROKEN == 0)
@@ -234,11 +234,11 @@ class Logins:
             code = _error_of_authenticate(made, answer, version)
             is_scram_first = user is not None and b"\0" not in token
             if code == 0 and not is_scram_first and connection in self._waiting:
-                number = told.number(f"User:{self._waiting.pop(connection)}")
+                number = facts.number(f"User:{self._waiting.pop(connection)}")
                 yield Event(connection, int(frames[row, F_OFFSET]), number, 1)
 
 
-def _by_tokens(made: Pass, told: Told) -> Iterator[Event]:
+def _by_tokens(made: Pass, facts: ClientFacts) -> Iterator[Event]:
     frames = made.frames
     tokens = np.flatnonzero((frames[:, F_FLAGS] & TOKEN != 0) & (frames[:, F_RESPONSE] == 0))
     for frame in tokens.tolist():
@@ -246,7 +246,7 @@ def _by_tokens(made: Pass, told: Told) -> Iterator[Event]:
         user = sasl_user(raw[: int(frames[frame, F_HAVE])].tobytes())
         if user is not None:
             place = int(frames[frame, F_CONNECTION]), int(frames[frame, F_OFFSET])
-            yield Event(*place, told.number(f"User:{user}"), int(frames[frame, F_DONE]))
+            yield Event(*place, facts.number(f"User:{user}"), int(frames[frame, F_DONE]))
 
 
 def _error_of_authenticate(made: Pass, answer: int, version: int) -> int:

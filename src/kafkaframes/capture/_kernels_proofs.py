@@ -1,0 +1,244 @@
+"""See whether a Kafka request or response begins at a place of a TCP stream (numba).
+
+After a gap, and where it is not known who asks, no frame is believed that does not prove itself (``prove_request``,
+``prove_response``). Nothing is read beyond the bytes that ``peek`` says are there.
+"""
+
+from __future__ import annotations
+
+from kafkaframes.capture.layout import (
+    API_FLEXIBLE,
+    API_HIGHEST,
+    API_LOWEST,
+    APIS,
+    E_END,
+    E_OFFSET,
+    E_PLACE,
+    F_CORRELATION,
+    F_FLAGS,
+    LARGEST_REQUEST,
+    TOKEN,
+)
+from kafkaframes.wire._jit import device
+from kafkaframes.wire._kernels import address_of, copy_bytes, load_i16, load_i32, load_u8
+
+PRODUCE, CONTROLLED_SHUTDOWN, API_VERSIONS = 0, 7, 18
+PEEK = 768  # bytes of a frame that are looked at: prefix, header, client id, and what stands before acks
+LOOK_AHEAD = 4096  # outstanding requests that a response may be compared with
+STEP = 1024  # how far correlation ids may be apart within a proof
+# Where ``parse`` writes.
+P_API, P_VERSION, P_CORRELATION, P_ID_LENGTH, P_STRICT, P_LOOSE, P_HASH, P_NO_REPLY = range(8)
+FOUND, MAYBE, NOWHERE = range(3)
+
+
+@device
+def peek(buf, extents, extent, last, offset, wanted, scratch):
+    """Return (address, how many bytes are there in one run) of a stream's bytes from ``offset``, at most ``wanted``."""
+    while extent < last and extents[extent, E_END] <= offset:
+        extent += 1
+    if extent == last or extents[extent, E_OFFSET] > offset:
+        return 0, 0
+    there = extents[extent, E_END] - offset
+    place = address_of(buf) + extents[extent, E_PLACE] + (offset - extents[extent, E_OFFSET])
+    if there >= wanted or extent + 1 == last or extents[extent + 1, E_OFFSET] > extents[extent, E_END]:
+        return place, min(there, wanted)
+    got = 0
+    to = address_of(scratch)
+    while extent < last and got < wanted and extents[extent, E_OFFSET] <= offset + got:
+        skip = offset + got - extents[extent, E_OFFSET]
+        size = min(extents[extent, E_END] - extents[extent, E_OFFSET] - skip, wanted - got)
+        copy_bytes(to, got, address_of(buf), extents[extent, E_PLACE] + skip, size)
+        got += size
+        extent += 1
+    return to, got
+
+
+@device
+def _id_hash(at, size):
+    """Hash a client id; 0 (nothing to recognise) for an empty one; -1 where it holds what no name does."""
+    value = 1469598103934665603
+    for place in range(size):
+        byte = load_u8(at, place)
+        if byte < 0x20 or byte == 0x7F:
+            return -1
+        value = (value ^ byte) * 1099511628211
+    return (value & 0x7FFFFFFFFFFFFFF) | 1 if size else 0
+
+
+@device
+def parse(address, got, apis, parsed):
+    """Read the start of a request, its prefix first; say how much of a Kafka request it is."""
+    parsed[P_STRICT] = 0
+    parsed[P_LOOSE] = 0
+    parsed[P_NO_REPLY] = 0
+    parsed[P_HASH] = 0
+    parsed[P_ID_LENGTH] = -2
+    parsed[P_API] = -1
+    if got < 12:
+        return
+    size = load_i32(address, 0)
+    api = load_i16(address, 4)
+    version = load_i16(address, 6)
+    correlation = load_i32(address, 8)
+    parsed[P_API] = api
+    parsed[P_VERSION] = version
+    parsed[P_CORRELATION] = correlation
+    known = 0 <= api < APIS and apis[api, API_HIGHEST] >= 0
+    valid = known and (
+        apis[api, API_LOWEST] <= version <= apis[api, API_HIGHEST] or (api == API_VERSIONS and 0 <= version < 128)
+    )
+    in_range = 8 <= size <= LARGEST_REQUEST and api >= 0 and version >= 0
+    if api == CONTROLLED_SHUTDOWN and version == 0:
+        parsed[P_LOOSE] = 1 if in_range else 0
+        parsed[P_STRICT] = parsed[P_LOOSE]
+        return
+    if got < 14 or size < 10:
+        return
+    length = load_i16(address, 12)
+    if length < -1 or length > size - 10:
+        return
+    hashed = _id_hash(address + 14, min(max(length, 0), got - 14))
+    if hashed < 0 or not in_range:
+        return
+    parsed[P_ID_LENGTH] = length
+    parsed[P_HASH] = hashed
+    parsed[P_LOOSE] = 1
+    parsed[P_STRICT] = 1 if valid and correlation >= 0 else 0
+    if api == PRODUCE and valid:
+        parsed[P_NO_REPLY] = 1 if _acks(address, got, 14 + max(length, 0), version, apis[api, API_FLEXIBLE]) == 0 else 0
+
+
+@device
+def _acks(address, got, at, version, flexible_since):
+    """Return the acks of a Produce request; -1 where they are not among the bytes at hand."""
+    flexible = version >= flexible_since
+    if flexible:
+        tags = load_u8(address, at) if at < got else 1
+        if tags:
+            return -1
+        at += 1
+    if version >= 3:
+        if flexible:
+            if at >= got:
+                return -1
+            size = load_u8(address, at)
+            if size >= 0x80:
+                return -1
+            at += 1 + max(size - 1, 0)
+        else:
+            if at + 2 > got:
+                return -1
+            at += 2 + max(load_i16(address, at), 0)
+    return load_i16(address, at) if at + 2 <= got else -1
+
+
+@device
+def _is_end(extents, extent, last, offset):
+    """Tell whether a segment ends at ``offset`` (the extents from ``extent`` on are looked at)."""
+    while extent < last and extents[extent, E_END] < offset:
+        extent += 1
+    return extent < last and extents[extent, E_END] == offset
+
+
+@device
+def _prove_request(buf, extents, extent, last, at, known_hash, apis, scratch, parsed):
+    """Say whether a request starts at ``at``: FOUND, NOWHERE, or MAYBE where its end is not there yet.
+
+    Its header must be that of an API and version that exist, with a readable client id; and the client id is this
+    connection's, or the frame ends where a segment does, or another such header follows.
+    """
+    address, got = peek(buf, extents, extent, last, at, PEEK, scratch)
+    if got < 14 or load_u8(address, 0) > 6:
+        return NOWHERE
+    parse(address, got, apis, parsed)
+    if not parsed[P_STRICT]:
+        return NOWHERE
+    if known_hash > 0 and parsed[P_HASH] == known_hash:
+        return FOUND
+    end = at + 4 + load_i32(address, 0)
+    if end > extents[last - 1, E_END]:
+        return MAYBE
+    if extents[extent, E_OFFSET] == at and _is_end(extents, extent, last, end):
+        return FOUND
+    address, got = peek(buf, extents, extent, last, end, PEEK, scratch)
+    parse(address, got, apis, parsed)
+    return FOUND if parsed[P_STRICT] else NOWHERE
+
+
+@device
+def is_open(frames, first, last, correlation):
+    """Tell whether a request of this correlation id waits for its response."""
+    for row in range(first, min(last, first + LOOK_AHEAD)):
+        if frames[row, F_CORRELATION] == correlation and not frames[row, F_FLAGS] & TOKEN:
+            return True
+    return False
+
+
+@device
+def _prove_response(buf, extents, extent, last, at, frames, first, requests, scratch):
+    """Say likewise whether a response starts at ``at``: its correlation id is one that is waited for.
+
+    Or it, and those that follow it, count up to one that is, or to the end of a segment.
+    """
+    place = at
+    before = -1
+    here = extent
+    counted = 0
+    for step in range(3):
+        address, got = peek(buf, extents, here, last, place, 8, scratch)
+        if got < 8:
+            break
+        size = load_i32(address, 0)
+        correlation = load_i32(address, 4)
+        if size < 4 or correlation < 0 or size > LARGEST_REQUEST * 2:
+            return NOWHERE
+        if before >= 0 and not before < correlation <= before + STEP:
+            return NOWHERE
+        end = place + 4 + size
+        waits = is_open(frames, first, requests, correlation)
+        if not waits and step == 0 and extents[extent, E_OFFSET] != at:
+            return NOWHERE
+        if not waits and requests > first and not -(1 << 20) < correlation - frames[first, F_CORRELATION] < 1 << 20:
+            return NOWHERE
+        if end > extents[last - 1, E_END]:
+            return MAYBE
+        if waits and (step or _is_end(extents, here, last, end)):
+            return FOUND
+        if step and extents[extent, E_OFFSET] == at and _is_end(extents, here, last, end):
+            return FOUND
+        if requests > first and extents[extent, E_OFFSET] == at and _is_end(extents, here, last, end):
+            return FOUND
+        before = correlation
+        place = end
+        counted += 1
+        while here < last and extents[here, E_END] <= place:
+            here += 1
+    is_chain = counted == 3 or (before >= 0 and place == extents[last - 1, E_END])
+    return FOUND if is_chain and extents[extent, E_OFFSET] == at else NOWHERE
+
+
+@device
+def search(buf, extents, extent, last, at, response, known_hash, frames, first, requests, apis, scratch, parsed):
+    """Return (FOUND, where) for the next frame that proves itself; (MAYBE, where) for one that may yet; or NOWHERE."""
+    maybe = -1
+    while extent < last:
+        start = max(at, extents[extent, E_OFFSET])
+        for offset in range(start, extents[extent, E_END]):
+            if response:
+                found = _prove_response(buf, extents, extent, last, offset, frames, first, requests, scratch)
+            else:
+                found = _prove_request(buf, extents, extent, last, offset, known_hash, apis, scratch, parsed)
+            if found == FOUND:
+                return FOUND, offset
+            if found == MAYBE and maybe < 0 and offset == extents[extent, E_OFFSET]:
+                maybe = offset
+        extent += 1
+    return (MAYBE, maybe) if maybe >= 0 else (NOWHERE, extents[last - 1, E_END])
+
+
+@device
+def is_tls(address, got):
+    """Tell whether a TLS record starts here (RFC 8446, 5.1)."""
+    if got < 5 or not 0x14 <= load_u8(address, 0) <= 0x17 or load_u8(address, 1) != 3 or load_u8(address, 2) > 4:
+        return False
+    return (load_i16(address, 3) & 0xFFFF) <= 18432
