@@ -59,6 +59,14 @@ def test_every_table_can_be_read_with_one_column(name):
     assert table(of("share-groups-broker43"), table=name, columns=(column,)).column(0).equals(whole.column(column))
 
 
+@pytest.mark.parametrize("name", sorted(path.name for path in DATA.iterdir() if ".pcap" in path.name))
+def test_a_connection_counts_as_many_gaps_as_there_are_rows(name):
+    """Those at the end of a capture too: half frames, and bytes in which no frame proves itself."""
+    connections = read_capture(str(DATA / name), CaptureOptions(table="connections")).read_all()
+    gaps = read_capture(str(DATA / name), CaptureOptions(table="gaps")).read_all()
+    assert sum(connections["gaps"].to_pylist()) == gaps.num_rows
+
+
 def test_a_truth_that_was_tampered_with_is_noticed(tmp_path):
     name = "share-groups-broker43"
     for path in DATA.glob(f"{name}.*"):
