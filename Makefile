@@ -62,6 +62,7 @@ dist: $(READY) ## wheels with compiled kernels for x86-64 and aarch64, and the p
 	  export KAFKAFRAMES_CC="$(abspath $(PY)) -m ziglang cc -target $$arch-linux-gnu.2.17" KAFKAFRAMES_CACHE_DIR=$(CURDIR)/build/cache; \
 	  $(PY) -m kafkaframes kernels pack --for $$arch build/$$arch && \
 	  $(PY) -m kafkaframes.kernels.dist dist/*-none-any.whl build/$$arch || exit 1; done
+	@KAFKAFRAMES_DIST=$(CURDIR)/dist $(PY) -m pytest -q -rs --timeout 1200 tests/interop/test_wheels.py
 
 fuzz: setup ## feed every decoder with hostile bytes, a minute each
 	@for script in tests/fuzz/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done

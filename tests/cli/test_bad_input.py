@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import struct
@@ -15,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkaframes.cli.main import cli
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import KafkaframesError, OptionError
 
 DATA = Path(__file__).parents[1] / "data"
 LOGS = [DATA / "logs" / "zk-0102-v1", DATA / "logs" / "kraft-4x-transactions", DATA / "examples" / "kafka-2.8-format-1"]
@@ -206,3 +207,38 @@ def test_what_is_no_hosts_name_is_told_in_words(tmp_path, command, host):
     assert isinstance(result.exception, KafkaframesError), result.exception
     assert host[:3] in str(result.exception)
     assert not (tmp_path / "out").is_file()
+
+
+@pytest.mark.parametrize("to", ["", ".", "/"])
+@pytest.mark.parametrize("command", ["repair", "convert", "recompress", "restore"])
+def test_a_destination_without_a_name_is_refused_in_words(tmp_path, monkeypatch, command, to):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, list(map(str, COMMANDS[command](LOGS[0], to))))
+    assert isinstance(result.exception, OptionError), result.exception
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("asked", [["export", LOGS[0], "--to", ""], ["table", LOGS[0], "--to", "parquet", ""]], ids=str)
+def test_an_empty_destination_is_not_the_working_directory(tmp_path, monkeypatch, asked):
+    monkeypatch.chdir(tmp_path)
+    assert isinstance(CliRunner().invoke(cli, list(map(str, asked))).exception, OptionError)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["report", "dump-log", "audit"])
+def test_a_pipe_or_a_link_that_is_named_stays_what_it_is(tmp_path, command):
+    asked = {
+        "report": ["report", LOGS[0], "--format", "json", *HERE, "-o"],
+        "audit": ["audit", LOGS[0], "--target", "4.3", "-o"],
+    }
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("file")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    for name in ("pipe", "link"):
+        told = [*asked.get(command, ["dump-log", files(LOGS[0], ".log")[0], "--output"]), tmp_path / name]
+        CliRunner().invoke(cli, list(map(str, told)))
+    assert os.read(reader, 1) == (tmp_path / "file").read_bytes()[:1]
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "link").is_symlink()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "link", "pipe"]
+    os.close(reader)

@@ -59,7 +59,7 @@ def test_what_is_wanted(log_dir, arguments, offsets):
         ([str(LOGS), "--key-regex", "("], "no regular expression"),
         ([str(LOGS), "-J", "--format", "csv"], "one of --format, -f and -J"),
         ([str(LOGS), "--style", "latest"], "no Kafka version"),
-        ([str(LOGS), "--output", "/no/such/place"], "cannot write"),
+        ([str(LOGS), "--output", "/no/such/place"], "cannot be written"),
     ],
 )
 def test_a_mistake_is_one_clear_line(arguments, reason):

@@ -1,12 +1,15 @@
-"""The wheels of ``make dist`` in empty environments of every Python that is there, with empty homes."""
+"""The wheels of ``make dist`` in empty environments of every Python that is there, with empty homes.
+
+``make dist`` ends with this; elsewhere a wheel is made as it does, with this machine's C compiler.
+"""
 
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -27,7 +30,9 @@ def python(version: str) -> str | None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel for this machine, made as ``make dist`` does, with this machine's C compiler."""
+    """A wheel for this machine: the one in ``$KAFKAFRAMES_DIST``, else a new one."""
+    if given := os.environ.get("KAFKAFRAMES_DIST"):
+        return next(Path(given).glob(f"*-abi3-*_{platform.machine()}.whl"))
     place = tmp_path_factory.mktemp("dist")
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
 
@@ -58,11 +63,12 @@ def test_the_first_answer_compiles_nothing_and_needs_no_numba(wheel: Path, tmp_p
         command = [str(tmp_path / "venv/bin/kafkaframes"), *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
-    started = time.perf_counter()
+    before = os.times()
     done = ask("dump-log", "--print-data-log", str(LOG))
-    seconds = time.perf_counter() - started
+    after = os.times()
+    seconds = after.children_user - before.children_user + after.children_system - before.children_system
     assert "payload:" in done.stdout
     assert "compiling" not in done.stderr
     assert not [path for path in home.rglob("*") if path.is_file()]
-    assert seconds < FIRST_ANSWER_SECONDS * max(1, os.getloadavg()[0] / (os.cpu_count() or 1))
+    assert seconds < FIRST_ANSWER_SECONDS  # of CPU time, one thread's: what else runs on the machine does not count
     assert ask("kernels", "status").returncode == 0

@@ -16,7 +16,7 @@ from kafkaframes.errors import DecodeError, OptionError
 from kafkaframes.messages import message
 from kafkaframes.messages.headers import decode_request, decode_response
 from kafkaframes.spec import catalog
-from kafkaframes.testing.vectors import write_vectors
+from kafkaframes.testing.vectors import write, write_vectors
 from kafkaframes.testing.vectors.messages import value_rows
 from kafkaframes.testing.vectors.records import record_files
 
@@ -147,3 +147,21 @@ def test_the_same_bytes_each_time(vectors):
 def test_nothing_is_written_over_something(vectors):
     with pytest.raises(OptionError, match="not empty"):
         write_vectors(vectors)
+
+
+def test_what_is_interrupted_leaves_no_half_directory(monkeypatch, tmp_path):
+    (tmp_path / "there").mkdir()
+    monkeypatch.setattr(write, "_FILES", write._FILES[:1])
+    with monkeypatch.context() as patch:
+        patch.setattr(write, "_write_records", stopped)
+        for place in ("there", "new"):
+            with pytest.raises(KeyboardInterrupt):
+                write_vectors(tmp_path / place)
+    assert list(tmp_path.iterdir()) == [tmp_path / "there"]
+    assert list((tmp_path / "there").iterdir()) == []
+    monkeypatch.chdir(tmp_path / "there")
+    assert write_vectors(".")["varints.jsonl"] > 0
+
+
+def stopped(*_):
+    raise KeyboardInterrupt

@@ -16,7 +16,7 @@ from kafkaframes.capture.uses import count_uses
 from kafkaframes.cli.text import say
 from kafkaframes.copies.records import read_batches
 from kafkaframes.errors import OptionError
-from kafkaframes.files.atomic import refuse_inside
+from kafkaframes.files.atomic import named_file, refuse_inside
 from kafkaframes.log.discover import discover
 from kafkaframes.report.audit_page import audit_page
 
@@ -56,10 +56,8 @@ def _write(text: str, output: str | None) -> None:
     if output is None:
         say(text)
         return
-    try:
-        Path(output).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise OptionError(f"-o {output}: cannot be written: {error.strerror or error}") from error
+    with named_file(output) as out:
+        out.write(f"{text}\n".encode("utf-8", "backslashreplace"))
 
 
 def _is_log_directory(path: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -27,7 +27,7 @@ from kafkaframes.dump.names import INDEXES, KINDS, RECORDS, VALUE_LIMIT
 from kafkaframes.dump.ranges import Wanted, wanted_files
 from kafkaframes.dump.text import TextOptions, dump_text
 from kafkaframes.errors import KafkaframesError, LogDirError, OptionError
-from kafkaframes.files.atomic import refuse_inside
+from kafkaframes.files.atomic import named_file, refuse_inside
 from kafkaframes.records.decoded import Decoded
 
 EXIT_FAULT = 1
@@ -132,11 +132,7 @@ def _stream(path: str | None, *, is_text: bool) -> Iterator[BinaryIO]:
     if path is None:
         yield records_out(is_text=is_text)
         return
-    with ExitStack() as stack:
-        try:
-            file = stack.enter_context(open(path, "wb"))
-        except OSError as error:
-            raise OptionError(f"cannot write {path}: {error.strerror}") from None
+    with named_file(path) as file:
         yield file
 
 

@@ -40,6 +40,8 @@ def run(paths: tuple[str, ...], given: dict[str, Any], *, as_json: bool, master:
         raise OptionError("--single-file is for --format parquet, and is written by one process of this machine")
     options = _read_options(paths, given, to_table=to_table)
     settings = _settings(options, given)
+    if not settings.to:
+        raise OptionError("--to is empty: a directory is wanted")
     if "://" not in settings.to:
         refuse_inside(Path(settings.to), paths)
     if to_table:

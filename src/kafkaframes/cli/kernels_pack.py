@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import click
 
+from kafkaframes.files.atomic import named_file, new_file
 from kafkaframes.kernels import demand, link, places, stock, target, workers
 
 _ARCHIVES: Final = {".zip": "zip", ".tgz": "gztar", ".tar.gz": "gztar"}
@@ -42,10 +44,12 @@ def pack(to: Path, architecture: str | None, decoders: bool) -> None:
     if kind is None:
         click.echo(f"{_fill(to, decoders)} libraries in {to}")
         return
-    with tempfile.TemporaryDirectory(prefix="kafkaframes-") as place:
+    temporary = partial(tempfile.TemporaryDirectory, prefix="kafkaframes-")
+    with temporary() as place, temporary() as room:
         count = _fill(Path(place), decoders)
-        made = shutil.make_archive(str(Path(place).with_name(f"{Path(place).name}-pack")), kind, place)
-        shutil.move(made, to)
+        made = shutil.make_archive(str(Path(room) / "pack"), kind, place)
+        with named_file(str(to)) as out, open(made, "rb") as archive:
+            shutil.copyfileobj(archive, out)
     click.echo(f"{count} libraries in {to}")
 
 
@@ -72,5 +76,6 @@ def _copied(name: str, folder: Path) -> bool:
     if found is None:
         return (folder / name).exists()
     if found.parent.resolve() != folder.resolve():
-        shutil.copyfile(found, folder / name)
+        with new_file(folder / name, durable=False) as out, found.open("rb") as library:
+            shutil.copyfileobj(library, out)
     return True

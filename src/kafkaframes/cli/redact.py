@@ -27,7 +27,7 @@ def command(paths: tuple[str, ...], output: str, keep_addresses: bool, keep_clie
     from kafkaframes.capture.files import find_files
     from kafkaframes.capture.redaction import redact
     from kafkaframes.capture.streams import ports_of
-    from kafkaframes.files.atomic import refuse_inside
+    from kafkaframes.files.atomic import new_file, refuse_inside
 
     target = Path(output)
     if target.exists():
@@ -38,12 +38,7 @@ def command(paths: tuple[str, ...], output: str, keep_addresses: bool, keep_clie
     except ValueError:
         raise OptionError(f"--ports {ports}: numbers and ranges are wanted") from None
     files = find_files(paths)
-    part = target.with_name(f".{target.name}.part")
-    try:
-        with part.open("wb") as file:
-            done = redact(files, file, ports=listening, keep_addresses=keep_addresses, keep_client_ids=keep_client_ids)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    with new_file(target, durable=False) as file:
+        done = redact(files, file, ports=listening, keep_addresses=keep_addresses, keep_client_ids=keep_client_ids)
     zeroed = f"; {done.frames_zeroed} frames that cannot be read are zeros" if done.frames_zeroed else ""
     say(f"{output}: {done.calls} calls, {size_text(done.bytes_written)}{zeroed}")

@@ -18,7 +18,7 @@ from kafkaframes import __version__
 from kafkaframes.cli import workers
 from kafkaframes.cli.text import count_text, say, size_text
 from kafkaframes.errors import OptionError
-from kafkaframes.files.atomic import refuse_inside
+from kafkaframes.files.atomic import named_file, refuse_inside
 from kafkaframes.log.discover import discover
 from kafkaframes.log.selection import selected
 from kafkaframes.report.measure import Measured, Task, measure_segment
@@ -50,18 +50,11 @@ def _milliseconds(text: str | None) -> int:
 
 
 def _write(text: str, output: str) -> None:
-    """Write the file as a whole or not at all."""
     if output == _STANDARD_OUTPUT:
         click.echo(text, nl=not text.endswith("\n"))
         return
-    target = Path(output)
-    part = target.with_name(f".{target.name}.part")
-    try:
-        part.write_text(text, encoding="utf-8", errors="backslashreplace")
-        part.replace(target)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise OptionError(f"-o {output}: cannot be written: {error.strerror or error}") from error
+    with named_file(output) as out:
+        out.write(text.encode("utf-8", "backslashreplace"))
 
 
 def _check(output: str, sources: Sequence[str]) -> None:

@@ -39,6 +39,8 @@ def places_of(given: Mapping[str, Any], *, sources: Sequence[str]) -> Places:
         MissingExtraError: the format's library is absent.
     """
     form, to = given["to"]
+    if not to.rstrip("/"):
+        raise OptionError(f"--to {form} {to!r}: a directory is wanted")
     for name in ("catalog", "table"):
         if given[name] is not None and form != "iceberg":
             raise OptionError(f"--{name} is for --to iceberg")

@@ -138,7 +138,7 @@ def report_log(
     import json
     from importlib.metadata import version
 
-    from kafkaframes.files.atomic import new_file, refuse_inside
+    from kafkaframes.files.atomic import named_file, refuse_inside
     from kafkaframes.files.job_result import JobResult
     from kafkaframes.report.page import report_page
     from kafkaframes.report.survey import make_report
@@ -150,7 +150,7 @@ def report_log(
     report = make_report(found, paths=named, version=version("kafkaframes"), generated_at=_now_ms(), options=storage)
     if to is not None:
         text = report_page(report) if format == "html" else json.dumps(report.as_json())
-        with new_file(_local(to)) as out:
+        with named_file(str(_local(to))) as out:
             out.write(text.encode("utf-8", "backslashreplace"))
     counted = (
         f"{len(report.topics):,} topics, {report.total('records'):,} records, {report.total('size_bytes'):,} bytes"

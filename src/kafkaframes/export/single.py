@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
+from kafkaframes.errors import OptionError
 from kafkaframes.export.run import Outcome, summed_up
 from kafkaframes.export.settings import ExportTask, Settings
 from kafkaframes.export.task import SegmentResult, check_rows, copy_segment, writing
@@ -42,8 +42,15 @@ def export_single(
     """
     started = time.monotonic()
     final = Path(settings.to)
-    if final.is_dir() or (final.exists() and not overwrite):
-        raise OptionError(f"--to {final}: {'is a directory' if final.is_dir() else 'exists; --overwrite replaces it'}")
+    if final.exists() and not (final.is_file() and overwrite):
+        reason = (
+            "is a directory"
+            if final.is_dir()
+            else "exists; --overwrite replaces it"
+            if final.is_file()
+            else "is no file"
+        )
+        raise OptionError(f"--to {final}: {reason}")
     temporary = final.with_name(f"{final.name}{PART}")
     results: list[SegmentResult] = []
     with writing(settings.to):
@@ -59,9 +66,8 @@ def export_single(
             if not output.is_begun:
                 raise OptionError(f"nothing to export: no record of {len(tasks):,} segments is asked for")
             temporary.replace(final)
-        except (LogDirError, CorruptRecordError, OptionError, OSError, KeyboardInterrupt, SystemExit):
+        finally:
             temporary.unlink(missing_ok=True)
-            raise
     size_bytes = final.stat().st_size
     for result in results:
         result.output, result.output_bytes = final.name, size_bytes

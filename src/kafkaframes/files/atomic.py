@@ -69,6 +69,24 @@ def new_file(path: Path, *, mtime_ms: int | None = None, durable: bool = True) -
         raise
 
 
+@contextmanager
+def named_file(path: str) -> Iterator[BinaryIO]:
+    """Write what a user has named: a file is whole or absent, a device or a pipe is written to as it is.
+
+    A file that a symbolic link leads to is written, and the link stays.
+
+    Raises:
+        LogDirError: it cannot be written.
+    """
+    place = Path(os.path.realpath(path))
+    if place.exists() and not place.is_file():
+        with writing(place), place.open("wb") as out:
+            yield out
+        return
+    with new_file(place, durable=False) as out:
+        yield out
+
+
 def chunks(read_at: ReadAt, position: int = 0) -> Iterator[bytes]:
     """Yield the bytes of a file from a position on."""
     while chunk := read_at(position, _CHUNK_BYTES):
@@ -136,7 +154,10 @@ def locked(destination: Path) -> Iterator[None]:
 
     Raises:
         LogDirError: another job holds it.
+        OptionError: it has no name, as ``.`` and ``/`` have none: it is there already.
     """
+    if destination.name in ("", ".."):
+        raise OptionError(f"{str(destination)!r} is there already: name a new one")
     path = destination.with_name(destination.name + LOCK)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)

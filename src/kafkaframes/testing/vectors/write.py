@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafkaframes.errors import OptionError
+from kafkaframes.files import atomic
 from kafkaframes.spec import catalog
 from kafkaframes.testing.vectors import messages, numbers, records
 
@@ -48,15 +49,20 @@ In `records.json` a batch has its header's fields and its records; `crc_ok` is f
 
 
 def write_vectors(directory: str | PathLike[str]) -> dict[str, int]:
-    """Write all vectors into a directory that is new or empty; return how many rows each file has.
+    """Write all vectors into a directory that is new or empty, which appears complete; return each file's rows.
 
     Raises:
         OptionError: there is something in the directory.
         OSError: it cannot be written.
     """
-    target = Path(directory)
+    target = Path(directory).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise OptionError(f"{target} is there already, and not empty: vectors are written into a new directory")
+    with atomic.locked(target), atomic.unfinished(target) as made:
+        return _write_all(made)
+
+
+def _write_all(target: Path) -> dict[str, int]:
     (target / "records").mkdir(parents=True)
     counts = {name: _write_lines(target / name, rows()) for name, rows, _ in _FILES}
     counts["records.json"] = _write_records(target)
