@@ -257,3 +257,38 @@ def test_an_error_of_an_earlier_assignment_is_not_that_of_the_next(servers, topi
         fetched = consumer.fetch(5_000)
         assert fetched is not None
         assert fetched.fetch_offset == 0
+
+
+def test_a_consumer_asks_for_nothing_behind_an_end(topic_with_ends):
+    broker, place = topic_with_ends
+    with Consumer(broker.bootstrap_servers) as consumer:
+        consumer.assign({place: 0}, ends={place: 5})
+        fetched = consumer.fetch(5_000)
+        assert (fetched.fetch_offset, fetched.next_offset) == (0, 10)  # the batch reaches beyond the end
+        assert consumer.fetch(50) is None
+        consumer.seek(place, 2)  # the end stays
+        assert consumer.fetch(5_000).fetch_offset == 2
+        assert consumer.fetch(50) is None
+        assert fetch_offsets(broker) == [0, 2]
+        consumer.assign({place: 0})  # without an end the log's end is waited at
+        assert consumer.fetch(5_000).next_offset == 10
+        assert consumer.fetch(50) is None
+        assert fetch_offsets(broker)[:4] == [0, 2, 0, 10]
+
+
+@pytest.fixture
+def topic_with_ends():
+    with Broker() as broker:
+        with Producer(broker.bootstrap_servers) as producer:
+            producer.send_arrow(pa.table({"value": [f"v{n}" for n in range(10)]}), topic="t")
+        yield broker, TopicPartition("t", 0)
+
+
+def fetch_offsets(broker):
+    """List the offsets that were asked for."""
+    return [
+        one.fetch_offset
+        for call in broker.journal.requests("Fetch")
+        for topic in call.body.topics
+        for one in topic.partitions
+    ]

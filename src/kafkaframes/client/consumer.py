@@ -88,13 +88,18 @@ class AsyncConsumer:
     # ------------------------------------------------------------------------------------------------- assignment
 
     async def assign(
-        self, partitions: Iterable[TopicPartition | tuple[str, int]] | Mapping[TopicPartition, int]
+        self,
+        partitions: Iterable[TopicPartition | tuple[str, int]] | Mapping[TopicPartition, int],
+        *,
+        ends: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         """Read these partitions and no others.
 
         Args:
             partitions: with a mapping, from these offsets on; else from where the group has committed, or from where
                 ``auto_offset_reset`` says.
+            ends: brokers are asked for nothing from these offsets on, so that none of them waits for records that
+                nobody wants. The last batch that is fetched may reach beyond its end.
         """
         if self._membership is not None:
             raise OptionError("this consumer has subscribed; unsubscribe before assigning partitions")
@@ -110,6 +115,8 @@ class AsyncConsumer:
                 self._fetcher.set_position(partition, offset)
         else:
             await self._find_positions([one for one in wanted if one not in self._fetcher.positions])
+        for partition in self._fetcher.positions:
+            self._fetcher.set_end(partition, None if ends is None else ends.get(partition))
         self._fetcher.start()
 
     async def subscribe(

@@ -37,6 +37,7 @@ class Position:
     """Where a partition is read, and how that stands."""
 
     offset: int
+    end: int | None = None  # nothing is asked for from here on
     leader_epoch: int = _NO_EPOCH  # of the last batch that was read (KIP-320)
     max_bytes: int = 0
     not_before: float = 0.0
@@ -46,6 +47,12 @@ class Position:
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether to ask for more."""
+        is_at_end = self.end is not None and self.offset >= self.end
+        return not (self.is_asked or self.is_paused or is_at_end)
 
 
 class Fetcher:
@@ -86,12 +93,18 @@ class Fetcher:
                     await task
 
     def set_position(self, partition: TopicPartition, offset: int) -> None:
-        """Read a partition from here; what was fetched of it before is dropped."""
+        """Read a partition from here, up to the end that it had; what was fetched of it before is dropped."""
         known = self.positions.get(partition)
         fresh = Position(offset, max_bytes=self._settings.max_partition_fetch_bytes)
-        fresh.is_paused = known is not None and known.is_paused
+        if known is not None:
+            fresh.is_paused, fresh.end = known.is_paused, known.end
         self.positions[partition] = fresh
         self._drop(partition)
+        self._wake.set()
+
+    def set_end(self, partition: TopicPartition, end: int | None) -> None:
+        """Ask for nothing of a partition from an offset on."""
+        self.positions[partition].end = end
         self._wake.set()
 
     def remove(self, partition: TopicPartition) -> None:
@@ -155,7 +168,7 @@ class Fetcher:
     async def _ask_all(self) -> float | None:
         """Send what may go; return in how many seconds to look again."""
         now = time.monotonic()
-        free = {one: at for one, at in self.positions.items() if not at.is_asked and not at.is_paused}
+        free = {one: at for one, at in self.positions.items() if at.is_wanted}
         wanted = [one for one, at in free.items() if at.not_before <= now]
         lost = {one.topic for one in wanted if self._cluster.cluster.leader(one) is None}
         if lost:

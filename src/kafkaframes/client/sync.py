@@ -153,9 +153,14 @@ class Consumer:
         finally:
             self._loop.close()
 
-    def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]] | Mapping[TopicPartition, int]) -> None:
+    def assign(
+        self,
+        partitions: Iterable[TopicPartition | tuple[str, int]] | Mapping[TopicPartition, int],
+        *,
+        ends: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
         """Read these partitions and no others; see ``AsyncConsumer.assign``."""
-        self._loop.call(self._twin.assign(partitions))
+        self._loop.call(self._twin.assign(partitions, ends=ends))
 
     def subscribe(self, topics: str | Iterable[str] | None = None, **options: Any) -> None:
         """Join the group, whose members share the topics' partitions out; see ``AsyncConsumer.subscribe``."""

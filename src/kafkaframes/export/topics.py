@@ -62,7 +62,7 @@ def copy_topic(
         BrokerError, NetworkError: the partition cannot be read, or nothing came for ``SILENCE_SECONDS``.
     """
     with Consumer(**{**_READER, **task.client}) as consumer:
-        consumer.assign({task.place: task.first_offset or 0})
+        consumer.assign({task.place: task.first_offset or 0}, ends={task.place: task.end_offset or 0})
         for fetched in _fetches(consumer, task):
             result.tally.begin_source()
             for batch in fetched.read(SOURCE_COLUMNS, end_offset=task.end_offset, memory=memory):

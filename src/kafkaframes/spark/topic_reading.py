@@ -95,7 +95,7 @@ def _batches(
     schema, wanted = arrow_schema(columns), source_columns(columns)
     place = _Place(work.topic, work.partition)
     memory = Recycler()
-    consumer.assign({work.place: work.first})
+    consumer.assign({work.place: work.first}, ends={work.place: work.end})
     for fetched in _fetches(consumer, work, options):
         for batch in fetched.read(wanted, end_offset=work.end, memory=memory):
             yield to_spark(batch, columns, schema, place)  # type: ignore[arg-type]
