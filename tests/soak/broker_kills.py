@@ -33,6 +33,7 @@ from kafkaframes.doors import read_records
 PLAIN, BILLING, GROUP = "plain", "billing", "readers"
 PARTITIONS = 3
 START_SECONDS = 60
+BUSY_SECONDS = 10  # so long is waited for the clients to find the broker again
 MOST_WAITING = 1_000  # records without an answer
 QUIET = {"log_level": 0}
 
@@ -263,6 +264,18 @@ def check_directory(directory: str, ledger: Ledger) -> list[str]:
     ]
 
 
+def until_busy(ledger: Ledger) -> None:
+    """Wait until the clients are at work again: a kill of a broker that nobody speaks to proves nothing."""
+    plain, ended = len(ledger.plain) + 100, len(ledger.committed) + len(ledger.aborted) + 1
+    offsets = dict(ledger.offsets)
+    deadline = time.monotonic() + BUSY_SECONDS
+    while time.monotonic() < deadline:
+        is_busy = len(ledger.plain) >= plain and len(ledger.committed) + len(ledger.aborted) > ended
+        if is_busy and ledger.offsets != offsets:
+            return
+        time.sleep(0.05)
+
+
 def soak(rounds: int, seed: int, durability: str) -> tuple[Ledger, list[str]]:
     """Run the load and the kills; return what was acknowledged, and what is wrong."""
     rng, ledger, stop = random.Random(seed), Ledger(), threading.Event()
@@ -283,7 +296,8 @@ def soak(rounds: int, seed: int, durability: str) -> tuple[Ledger, list[str]]:
             for worker in workers:
                 worker.start()
             for number in range(rounds):
-                time.sleep(rng.uniform(0.2, 1.2))
+                until_busy(ledger)
+                time.sleep(rng.uniform(0.0, 1.0))
                 broker.end()
                 broker.start()
                 check_offsets(servers, ledger)
