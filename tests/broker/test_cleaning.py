@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from itertools import pairwise
 
 import confluent_kafka as confluent
 import pytest
@@ -322,3 +324,20 @@ def test_a_consumer_reads_through_compactions(tmp_path):
         assert log.log_end_offset == 4000
     with Broker(data_dir=tmp_path) as broker:
         assert {one.key: int(one.value) for one in broker.records("orders")} == seen
+
+
+def test_a_cleaned_segment_has_the_time_of_the_last_one_that_it_was_made_of(cleaned, tmp_path):
+    asker = cleaned(options={"data_dir": str(tmp_path)})
+    log, directory = log_of(asker), tmp_path / "orders-0"
+    kinds, times = ("log", "index", "timeindex"), {}
+    for _ in range(2):  # the second time, small neighbours become one
+        fill(asker)
+        times = {base: 1_600_000_000 + base for base in log.segment_bases[:-1]}
+        for base, seconds in times.items():
+            for kind in kinds:
+                os.utime(directory / f"{base:020}.{kind}", (seconds, seconds))
+        asker.state.clock.advance(16)
+    assert 1 < len(log.segment_bases) <= len(times)
+    for base, following in pairwise(log.segment_bases):
+        last = max(time for old, time in times.items() if old < following)
+        assert {(directory / f"{base:020}.{kind}").stat().st_mtime for kind in kinds} == {last}

@@ -170,6 +170,9 @@ class MemoryDisk:
     def sync_directory(self, path: str) -> None:
         self._effect("do_sync_directory", path)
 
+    def set_modified(self, path: str, mtime_ms: int) -> None:
+        pass  # no file here has a time
+
     def lock(self, path: str) -> Callable[[], None] | None:
         if path in self.locked:
             return None

@@ -18,6 +18,7 @@ from kafkaframes.cleaner.round import kept_of, sources_of
 from kafkaframes.cleaner.settings import CleanerSettings
 from kafkaframes.cleaner.transactions import CleanedTransactions
 from kafkaframes.errors import LogDirError
+from kafkaframes.files.directory import Segment
 from kafkaframes.files.disk import OnlineDisk
 from kafkaframes.files.offset_index import write_offset_index
 from kafkaframes.files.scan import scan_segment
@@ -65,6 +66,7 @@ def _cleaned(one: Round, is_stopped: Callable[[], bool]) -> dict[int, tuple[int,
         pieces = kept_of(disk, sources_of(plan, group, settings), filter_, transactions)
         _write(disk, path_of(plan.partition.directory, base, "log"), pieces, is_stopped)
         _write_indexes(disk, plan.partition.directory, base, settings, transactions.kept)
+        _keep_time(disk, plan.partition.directory, base, group[-1])
         groups[base] = tuple(segment.base_offset for segment in group)
     return groups
 
@@ -108,6 +110,16 @@ def _write(
         file.fsync()
     finally:
         file.close()
+
+
+def _keep_time(disk: OnlineDisk, place: str, base: int, last: Segment) -> None:
+    """Give a cleaned segment the time of the last one that it was made of (Cleaner.cleanSegments).
+
+    It says how long tombstones of old formats have been in the clean part, and how old logs without timestamps are.
+    """
+    if last.log.mtime_ms is not None:
+        for kind in ("log", "index", "timeindex"):
+            disk.set_modified(path_of(place, base, kind), last.log.mtime_ms)
 
 
 def _write_indexes(

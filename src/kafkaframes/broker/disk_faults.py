@@ -218,6 +218,10 @@ class FaultyDisk(FileSystemOver):
         self._faults.before("sync_directory", path)
         self.inner.sync_directory(path)
 
+    def set_modified(self, path: str, mtime_ms: int) -> None:
+        """Say when a file was modified last."""
+        self._disk.set_modified(path, mtime_ms)
+
     def lock(self, path: str) -> Callable[[], None] | None:
         """Take a lock file as a broker does; None where another one holds it."""
         return self.inner.lock(path)

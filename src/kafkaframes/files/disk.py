@@ -1,4 +1,4 @@
-"""Everything that a partition's log does to a disk: ten effects behind one protocol, so that each can be made to fail.
+"""Everything that a partition's log does to a disk: its effects behind one protocol, so that each can be made to fail.
 
 A ``Disk`` is a ``FileSystem`` that can also be written to. Its effects raise ``OSError`` as the system does;
 ``OnlineDisk`` stands between it and the logs of one log directory: the first failure takes the directory offline, as
@@ -64,6 +64,9 @@ class Disk(FileSystem, Protocol):
 
     def sync_directory(self, path: str) -> None:
         """Return when the entries of a directory are on the disk."""
+
+    def set_modified(self, path: str, mtime_ms: int) -> None:
+        """Say when a file was modified last, in milliseconds since 1970; nothing where a disk keeps no such time."""
 
     def lock(self, path: str) -> Callable[[], None] | None:
         """Take a lock file as a broker does; return what lets go of it, or None where another one holds it."""
@@ -135,6 +138,10 @@ class LocalDisk(LocalFileSystem):
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def set_modified(self, path: str, mtime_ms: int) -> None:
+        """Say when a file was modified last."""
+        os.utime(path, ns=(mtime_ms * 1_000_000,) * 2)
 
     def lock(self, path: str) -> Callable[[], None] | None:
         """Take a lock file as a broker does; see ``take_lock``."""
@@ -342,6 +349,10 @@ class OnlineDisk(FileSystemOver):
     def sync_directory(self, path: str) -> None:
         """Return when the entries of a directory are on the disk."""
         self.effect(path, lambda: self.inner.sync_directory(path))
+
+    def set_modified(self, path: str, mtime_ms: int) -> None:
+        """Say when a file was modified last."""
+        self.effect(path, lambda: self._disk.set_modified(path, mtime_ms))
 
     def lock(self, path: str) -> Callable[[], None] | None:
         """Take a lock file as a broker does; None where another one holds it."""

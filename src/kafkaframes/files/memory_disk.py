@@ -181,6 +181,9 @@ class MemoryDisk:
     def sync_directory(self, path: str) -> None:
         """Nothing to wait for."""
 
+    def set_modified(self, path: str, mtime_ms: int) -> None:
+        """Nothing: no such time is kept."""
+
     def lock(self, path: str) -> Callable[[], None] | None:
         """Take a lock file; None where another one holds it."""
         if path in self._locked:

@@ -189,6 +189,9 @@ class OverlayDisk:
     def sync_directory(self, path: str) -> None:
         """Nothing to wait for."""
 
+    def set_modified(self, path: str, mtime_ms: int) -> None:
+        """Nothing: no such time is kept."""
+
     def lock(self, path: str) -> Callable[[], None] | None:
         """Nobody is kept out: nothing underneath is changed."""
         return lambda: None
