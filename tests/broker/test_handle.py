@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -278,6 +279,22 @@ def test_the_first_node_has_the_number_of_the_settings():
         answer = ask(broker.port, "Metadata", 9, topics=None)
         assert [node.node_id for node in answer.brokers] == [7, 8]
         assert {row.leader_id for row in answer.topics[0].partitions} == {7, 8}
+
+
+def test_a_connection_that_comes_while_its_node_stops_is_closed():
+    with Broker(nodes=2) as broker:
+        port = ask(broker.port, "Metadata", 9, topics=None).brokers[1].port
+        peers = []
+
+        def connect(state):
+            peers.append(socket.create_connection(("127.0.0.1", port), 5))
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, broker._server.stop_listening, 2)  # between accept and the transport's start
+
+        broker.call(connect)
+        with peers[0] as peer, contextlib.suppress(ConnectionResetError):
+            assert peer.recv(1) == b""
+        assert not [one for one in broker.connections() if one.session.node_id == 2]
 
 
 def test_a_node_goes_down_and_comes_back_on_its_port():

@@ -555,6 +555,8 @@ class Broker:
             self._server.stop_listening(node_id)
 
         self.call(stop)
+        if self._thread is not None and self._server is not None:
+            self._on_loop(self._server.wait_closed())
 
     def start_node(self, node_id: int) -> None:
         """Bring a virtual node back, on its port; it leads again what is moved to it.

@@ -29,6 +29,7 @@ _AT_ONCE = 64  # requests of one connection before others have their turn
 _LONG_ANSWER = 16 << 10  # is sent before the next request is looked at
 _FRAME_SECONDS = 30.0  # from a frame's first byte to its last
 _SWEEP_SECONDS = 5.0
+_CLOSING_TURNS, _MOST_TURNS = 4, 100  # of the loop, until closed ports and their connections are gone
 _LOG = logging.getLogger(__name__)
 
 
@@ -56,7 +57,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, server: Server, listener: Listener) -> None:
         self._server = server
         self._dispatcher = server.dispatcher
-        self._listener = listener
+        self.listener = listener
         self._frames = FrameBuffer(server.max_sasl_bytes if listener.needs_sasl else server.max_request_bytes)
         self._later: Later | None = None
         self._is_held = False  # an answer waits for the disk, or a turn is given to others
@@ -343,18 +344,33 @@ class Server:
         return int(server.sockets[0].getsockname()[1])
 
     def stop_listening(self, node_id: int | None = None) -> None:
-        """Close the listeners, of one node or of all, and their connections."""
+        """Close the listeners, of one node or of all, and their connections.
+
+        Nothing is accepted from now on. The ports themselves are closed two turns of the loop later: asyncio loses,
+        unclosed, what it has accepted and has no transport for yet when its server is closed.
+        """
         for listener, server in tuple(self._listening):
             if node_id in (None, listener.node_id):
-                server.close()
+                for socket in server.sockets:
+                    self.loop.remove_reader(socket.fileno())
+                self.loop.call_soon(self.loop.call_soon, server.close)
                 self._listening.remove((listener, server))
         for connection in tuple(self.connections):
             if node_id in (None, connection.session.node_id):
                 connection.abort()
 
+    async def wait_closed(self) -> None:
+        """Return when the ports that were closed are, and the connections that broke with them."""
+        for turn in range(_MOST_TURNS):
+            await asyncio.sleep(0)
+            nodes = {listener.node_id for listener, _ in self._listening}
+            if turn >= _CLOSING_TURNS and all(one.session.node_id in nodes for one in self.connections):
+                return
+
     def admit(self, connection: Connection) -> bool:
-        """Take a new connection, unless there are too many."""
-        if len(self.connections) >= self.max_connections:
+        """Take a new connection, unless there are too many, or its port was closed when it came."""
+        is_open = any(listener is connection.listener for listener, _ in self._listening)
+        if not is_open or len(self.connections) >= self.max_connections:
             return False
         self.connections.add(connection)
         return True
@@ -387,4 +403,5 @@ class Server:
             alarm.stop()
         if self._sweep is not None:
             self._sweep.cancel()
+        await self.wait_closed()
         await self.commit.close()
