@@ -220,7 +220,7 @@ class FaultyDisk(FileSystemOver):
 
     def set_modified(self, path: str, mtime_ms: int) -> None:
         """Say when a file was modified last."""
-        self._disk.set_modified(path, mtime_ms)
+        self.inner.set_modified(path, mtime_ms)
 
     def lock(self, path: str) -> Callable[[], None] | None:
         """Take a lock file as a broker does; None where another one holds it."""
