@@ -2,12 +2,29 @@
 
 1. Arrays and integers in, numbers out. No exceptions, no objects, no I/O; the caller makes and grows every table.
 2. No byte is read before its position was compared with the end, no length is trusted.
-3. Formats: libpcap's file format, pcapng (draft-ietf-opsawg-pcapng), the link types of tcpdump.org/linktypes.html;
-   RFC 791, 8200 (extension headers), 9293 (TCP), 7348 (VXLAN), 8926 (GENEVE), 2784 and 2890 (GRE).
+3. Formats: libpcap's file format, pcapng (draft-ietf-opsawg-pcapng), RFC 9293 (TCP).
 """
 
 from __future__ import annotations
 
+from kafkaframes.capture._kernels_headers import (
+    AT_IP,
+    AT_TCP,
+    DST_HIGH,
+    DST_LOW,
+    IS_FRAGMENT,
+    IS_TCP,
+    ODD_LINK,
+    RAW_IP,
+    SRC_HIGH,
+    SRC_LOW,
+    TCP_END,
+    TCP_WIRE_END,
+    TOO_SHORT,
+    load_big_u16,
+    load_u32_of,
+    locate_tcp,
+)
 from kafkaframes.capture.layout import (
     A_HIGH,
     A_LOW,
@@ -72,32 +89,11 @@ from kafkaframes.capture.layout import (
     TLS,
 )
 from kafkaframes.wire._jit import BYTES, OUT_INT64S, OUT_TABLE, TABLE, device, kernel, types
-from kafkaframes.wire._kernels import load_i16, load_i64, load_u8, load_u32
+from kafkaframes.wire._kernels import load_u8, load_u32
 
 I64 = types.int64
-NOT_TCP, IS_TCP, IS_FRAGMENT, TOO_SHORT, ODD_LINK = range(5)
-# Where ``_locate`` writes: addresses, the place of the TCP header, the ends of what was captured and what was sent.
-SRC_HIGH, SRC_LOW, DST_HIGH, DST_LOW, AT_TCP, TCP_END, TCP_WIRE_END, AT_IP = range(8)
 FAR = 1 << 24  # sequence numbers this far apart, after a connection's end, are another connection's
 WILD = 1 << 29  # ... and this far apart are no segment of this connection
-
-NULL, EN10MB, LOOP, SLL, SLL2, PPP, PPP_HDLC, NFLOG = 0, 1, 108, 113, 276, 9, 50, 239
-NFLOG_PAYLOAD = 9
-RAW_LINKS = (12, 14, 101, 228, 229)
-IP4, IP6, ETHERNET, BY_NIBBLE = 0x0800, 0x86DD, 0x6558, -1
-
-
-@device
-def _u16(buf, at):
-    return load_i16(buf, at) & 0xFFFF
-
-
-@device
-def _u32(buf, at, little):
-    value = load_u32(buf, at)
-    if little:
-        return ((value & 0xFF) << 24) | ((value & 0xFF00) << 8) | ((value >> 8) & 0xFF00) | (value >> 24)
-    return value
 
 
 @device
@@ -105,189 +101,6 @@ def _distance(number, base):
     """How far ``number`` is behind ``base``, modulo 2^32, as a signed number."""
     gone = (number - base) & 0xFFFFFFFF
     return gone - (1 << 32) if gone >= 1 << 31 else gone
-
-
-@device
-def _link(buf, at, end, link):
-    """Return the ethertype after the link layer: -1 look at the nibble, -2 too short, -3 unknown link, 1 Ethernet."""
-    if link == EN10MB:
-        return 1, at
-    if link == SLL:
-        return (_u16(buf, at + 14), at + 16) if at + 16 <= end else (-2, at)
-    if link == SLL2:
-        return (_u16(buf, at), at + 20) if at + 20 <= end else (-2, at)
-    if link in (NULL, LOOP):
-        return BY_NIBBLE, at + 4
-    for raw in RAW_LINKS:
-        if link == raw:
-            return BY_NIBBLE, at
-    if link in (PPP, PPP_HDLC):
-        return _after_ppp(buf, at, end)
-    if link == NFLOG:
-        return _after_nflog(buf, at, end)
-    return -3, at
-
-
-@device
-def _after_ppp(buf, at, end):
-    """Return the ethertype in a PPP frame (RFC 1661), with or without HDLC's address and control."""
-    if at + 4 > end:
-        return -2, at
-    if _u16(buf, at) == 0xFF03:
-        at += 2
-    kind = load_u8(buf, at)
-    at += 1
-    if not kind & 1:  # a protocol number of two bytes
-        kind = kind << 8 | load_u8(buf, at)
-        at += 1
-    return (IP4, at) if kind == 0x21 else (IP6, at) if kind == 0x57 else (0, at)
-
-
-@device
-def _after_nflog(buf, at, end):
-    """Return the payload of a packet that the Linux firewall logged: one of its attributes."""
-    at += 4
-    for _ in range(64):
-        if at + 4 > end:
-            break
-        size = load_u8(buf, at) | load_u8(buf, at + 1) << 8
-        kind = (load_u8(buf, at + 2) | load_u8(buf, at + 3) << 8) & 0x7FFF
-        if kind == NFLOG_PAYLOAD:
-            return BY_NIBBLE, at + 4
-        if size < 4:
-            break
-        at += (size + 3) & ~3
-    return -2, at
-
-
-@device
-def _after_ethernet(buf, at, end):
-    """Return the ethertype behind VLAN tags, PPPoE and MPLS, and where its payload starts."""
-    if at + 14 > end:
-        return -2, at
-    kind = _u16(buf, at + 12)
-    at += 14
-    for _ in range(4):
-        if kind != 0x8100 and kind != 0x88A8 and kind != 0x9100 and kind != 0x9200:
-            break
-        if at + 4 > end:
-            return -2, at
-        kind = _u16(buf, at + 2)
-        at += 4
-    if kind == 0x8864:
-        if at + 8 > end:
-            return -2, at
-        kind = IP4 if _u16(buf, at + 6) == 0x21 else IP6
-        at += 8
-    elif kind == 0x8847:
-        for _ in range(8):
-            if at + 4 > end:
-                return -2, at
-            label = load_u32(buf, at)
-            at += 4
-            if label & 0x100:
-                break
-        kind = BY_NIBBLE
-    return kind, at
-
-
-@device
-def _locate(buf, at, end, wire, link, found):
-    """Find the TCP header of a packet, through VLANs and tunnels; write where it is into ``found``."""
-    kind, at = _link(buf, at, end, link)
-    for _ in range(8):
-        if kind == 1 or kind == ETHERNET:
-            kind, at = _after_ethernet(buf, at, end)
-        if kind == -3:
-            return ODD_LINK
-        if kind == -2 or at >= end:
-            return TOO_SHORT
-        nibble = load_u8(buf, at) >> 4
-        if kind == BY_NIBBLE:
-            kind = IP4 if nibble == 4 else IP6 if nibble == 6 else 0
-        if kind == IP4 and nibble == 4:
-            if at + 20 > end:
-                return TOO_SHORT
-            header = (load_u8(buf, at) & 15) * 4
-            if header < 20:
-                return NOT_TCP
-            total = _u16(buf, at + 2)
-            if total >= header and at + total < wire:  # 0 where the card cuts segments (TSO)
-                wire = at + total
-            protocol = load_u8(buf, at + 9)
-            found[SRC_HIGH] = 0
-            found[SRC_LOW] = 0xFFFF00000000 | load_u32(buf, at + 12)
-            found[DST_HIGH] = 0
-            found[DST_LOW] = 0xFFFF00000000 | load_u32(buf, at + 16)
-            if _u16(buf, at + 6) & 0x3FFF:
-                found[AT_IP] = at
-                found[TCP_END] = min(end, wire)
-                return IS_FRAGMENT
-            at += header
-        elif kind == IP6 and nibble == 6:
-            if at + 40 > end:
-                return TOO_SHORT
-            size = _u16(buf, at + 4)
-            if size and at + 40 + size < wire:
-                wire = at + 40 + size
-            protocol = load_u8(buf, at + 6)
-            found[SRC_HIGH] = load_i64(buf, at + 8)
-            found[SRC_LOW] = load_i64(buf, at + 16)
-            found[DST_HIGH] = load_i64(buf, at + 24)
-            found[DST_LOW] = load_i64(buf, at + 32)
-            start = at
-            at += 40
-            for _ in range(12):
-                if protocol != 0 and protocol != 43 and protocol != 60 and protocol != 51 and protocol != 44:
-                    break
-                if at + 8 > end:
-                    return TOO_SHORT
-                if protocol == 44 and _u16(buf, at + 2) & 0xFFF9:
-                    found[AT_IP] = start
-                    found[TCP_END] = min(end, wire)
-                    return IS_FRAGMENT
-                length = load_u8(buf, at + 1)
-                step = 8 if protocol == 44 else (length + 2) * 4 if protocol == 51 else (length + 1) * 8
-                protocol = load_u8(buf, at)
-                at += step
-        else:
-            return NOT_TCP
-        end = min(end, wire)
-        if protocol == 6:
-            if at + 20 > end:
-                return TOO_SHORT
-            found[AT_TCP] = at
-            found[TCP_END] = end
-            found[TCP_WIRE_END] = wire
-            return IS_TCP
-        kind, at = _tunnel(buf, at, end, protocol)
-        if kind == 0:
-            return NOT_TCP
-    return NOT_TCP
-
-
-@device
-def _tunnel(buf, at, end, protocol):
-    """Return the ethertype within a tunnel and where it starts; 0 for no tunnel."""
-    if protocol == 17 and at + 16 <= end:
-        port = _u16(buf, at + 2)
-        if port == 4789 or port == 8472:
-            return ETHERNET, at + 16
-        if port == 6081:
-            return _u16(buf, at + 10), at + 16 + (load_u8(buf, at + 8) & 0x3F) * 4
-        return 0, at
-    if protocol == 47 and at + 4 <= end:
-        flags = load_u8(buf, at)
-        kind = _u16(buf, at + 2)
-        at += 4 + ((flags >> 7) & 1) * 4 + ((flags >> 5) & 1) * 4 + ((flags >> 4) & 1) * 4
-        if kind == 0x88BE:  # ERSPAN type II
-            return ETHERNET, at + 8
-        return kind, at
-    if protocol == 4:
-        return IP4, at
-    if protocol == 41:
-        return IP6, at
-    return 0, at
 
 
 @device
@@ -395,8 +208,8 @@ def _segment(buf, found, time, number, share, shares, every, rows, row, connecti
         count,
         slots,
         found,
-        _u16(buf, at),
-        _u16(buf, at + 2),
+        load_big_u16(buf, at),
+        load_big_u16(buf, at + 2),
         flags,
         sequence,
         length,
@@ -463,7 +276,7 @@ def _packet(
     buf, at, end, wire, link, time, number, share, shares, every, rows, row, connections, count, slots, found, counters
 ):
     """Take one packet; return (full?, rows, connections)."""
-    what = _locate(buf, at, end, wire, link, found)
+    what = locate_tcp(buf, at, end, wire, link, found)
     if what == IS_TCP:
         return _segment(buf, found, time, number, share, shares, every, rows, row, connections, count, slots, counters)
     if what == IS_FRAGMENT:
@@ -522,21 +335,24 @@ def scan_packets(
         if kind == PCAP:
             if position + 16 > end:
                 return MORE, position, number, row, count
-            captured = _u32(buf, position + 8, little)
-            size = _u32(buf, position + 12, little)
+            captured = load_u32_of(buf, position + 8, little)
+            size = load_u32_of(buf, position + 12, little)
             if captured > LARGEST_PACKET or captured > size:
                 return DAMAGED, position, number, row, count
             after = position + 16 + captured
             if after > end:
                 return MORE, position, number, row, count
-            time = _u32(buf, position, little) * 1_000_000_000 + _u32(buf, position + 4, little) * interfaces[0, FACTOR]
+            time = (
+                load_u32_of(buf, position, little) * 1_000_000_000
+                + load_u32_of(buf, position + 4, little) * interfaces[0, FACTOR]
+            )
             start = position + 16
             interface = 0
         else:
             if position + 12 > end:
                 return MORE, position, number, row, count
-            block = _u32(buf, position, little)
-            length = _u32(buf, position + 4, little)
+            block = load_u32_of(buf, position, little)
+            length = load_u32_of(buf, position + 4, little)
             if block == 0x0A0D0D0A or block == 1:
                 return BLOCK, position, number, row, count
             if length < 12 or length % 4 or length > LARGEST_PACKET + 4096:
@@ -544,7 +360,7 @@ def scan_packets(
             after = position + length
             if after > end:
                 return MORE, position, number, row, count
-            if _u32(buf, after - 4, little) != length:
+            if load_u32_of(buf, after - 4, little) != length:
                 return DAMAGED, position, number, row, count
             if block != 6 and block != 2 and block != 3:
                 position = after
@@ -552,7 +368,7 @@ def scan_packets(
             interface = 0
             time = 0
             if block == 3:
-                size = _u32(buf, position + 8, little)
+                size = load_u32_of(buf, position + 8, little)
                 captured = min(size, length - 16)
                 if interfaces.shape[0] and interfaces[0, SNAP]:
                     captured = min(captured, interfaces[0, SNAP])
@@ -560,11 +376,11 @@ def scan_packets(
             else:
                 if length < 32:
                     return DAMAGED, position, number, row, count
-                interface = _u32(buf, position + 8, little)
+                interface = load_u32_of(buf, position + 8, little)
                 if block == 2:
                     interface = interface & 0xFFFF if little else interface >> 16
-                captured = _u32(buf, position + 20, little)
-                size = _u32(buf, position + 24, little)
+                captured = load_u32_of(buf, position + 20, little)
+                size = load_u32_of(buf, position + 24, little)
                 start = position + 28
                 if captured > length - 32 or captured > size:
                     return DAMAGED, position, number, row, count
@@ -572,7 +388,10 @@ def scan_packets(
                 return DAMAGED, position, number, row, count
             if block != 3:
                 time = _nanoseconds(
-                    _u32(buf, position + 12, little), _u32(buf, position + 16, little), interfaces, interface
+                    load_u32_of(buf, position + 12, little),
+                    load_u32_of(buf, position + 16, little),
+                    interfaces,
+                    interface,
                 )
             time += interfaces[interface, SHIFT_NS]
         counters[PACKETS] += 1
@@ -597,24 +416,9 @@ def take_datagram(
 ):
     """Take one IP datagram that was put together from fragments; return (full?, rows, connections)."""
     full, row, count = _packet(
-        buf,
-        at,
-        end,
-        end,
-        101,
-        time,
-        number,
-        share,
-        shares,
-        every,
-        rows,
-        row,
-        connections,
-        count,
-        slots,
-        found,
+        buf, at, end, end, RAW_IP, time, number, share, shares, every, rows, row, connections, count, slots, found,
         counters,
-    )
+    )  # fmt: skip
     return 1 if full else 0, row, count
 
 
@@ -655,22 +459,26 @@ def next_record(buf, position, end, kind, little, interfaces):
     """
     for at in range(position, end - 32):
         if kind == PCAP:
-            captured = _u32(buf, at + 8, little)
-            size = _u32(buf, at + 12, little)
+            captured = load_u32_of(buf, at + 8, little)
+            size = load_u32_of(buf, at + 12, little)
             after = at + 16 + captured
             if captured < 20 or captured > 1 << 18 or captured > size or size > 1 << 18 or after + 16 > end:
                 continue
-            then = _u32(buf, after + 8, little)
-            gone = _u32(buf, after, little) - _u32(buf, at, little)
-            fraction = _u32(buf, at + 4, little)
-            if then <= _u32(buf, after + 12, little) <= 1 << 18 and -1 <= gone <= 86400 and fraction < 1_000_000_000:
+            then = load_u32_of(buf, after + 8, little)
+            gone = load_u32_of(buf, after, little) - load_u32_of(buf, at, little)
+            fraction = load_u32_of(buf, at + 4, little)
+            if (
+                then <= load_u32_of(buf, after + 12, little) <= 1 << 18
+                and -1 <= gone <= 86400
+                and fraction < 1_000_000_000
+            ):
                 return at
         else:
-            block = _u32(buf, at, little)
-            length = _u32(buf, at + 4, little)
+            block = load_u32_of(buf, at, little)
+            length = load_u32_of(buf, at + 4, little)
             known = block == 0x0A0D0D0A or 1 <= block <= 6
             if not known or length < 12 or length % 4 or length > LARGEST_PACKET or at + length > end:
                 continue
-            if _u32(buf, at + length - 4, little) == length:
+            if load_u32_of(buf, at + length - 4, little) == length:
                 return at
     return -1
