@@ -3,7 +3,7 @@
 import pytest
 
 from kafkaframes.cli.reporting import _check, _milliseconds, _write
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import LogDirError, OptionError
 
 
 def test_the_time_on_a_page_is_given_fixed_or_the_clocks(monkeypatch):
@@ -21,7 +21,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     target.write_text("before")
     with monkeypatch.context() as patch:
         patch.setattr(type(target), "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
-        with pytest.raises(OptionError, match="cannot be written: No space left"):
+        with pytest.raises(LogDirError, match="cannot be written: No space left"):
             _write("after", str(target))
     assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
     _write("after \udce9", str(target))
