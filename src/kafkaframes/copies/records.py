@@ -16,6 +16,7 @@ from kafkaframes.files.findings import Severity
 from kafkaframes.files.names import INTERNAL_TOPICS, DirectoryName, TopicPartition, printable
 from kafkaframes.log.open_segment import Gap, OpenSegment, open_planned
 from kafkaframes.log.where import filesystem_for, object_view, view_object
+from kafkaframes.records.arrays import repeated
 from kafkaframes.records.chunks import Memory
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadError, ReadOptions, RecordReader
 from kafkaframes.records.makers import COLUMNS
@@ -151,8 +152,8 @@ def with_topic(batch: pa.RecordBatch, of: TopicPartition | None, columns: Sequen
         return batch
     topic, partition = (None, None) if of is None else (of.topic, of.partition)
     made = {
-        "topic": pa.repeat(pa.scalar(topic, pa.string()), batch.num_rows),
-        "partition": pa.repeat(pa.scalar(partition, pa.int32()), batch.num_rows),
+        "topic": repeated(topic, pa.string(), batch.num_rows),
+        "partition": repeated(partition, pa.int32(), batch.num_rows),
     }
     chosen = {name: made[name] if name in made else batch.column(name) for name in columns}
     fields = [_TOPIC_FIELDS.get(name) or batch.schema.field(name) for name in columns]

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from kafkaframes.records import arrays
 from kafkaframes.spark.columns import HEADERS_TYPE, NAMES_TYPE, Column
 from kafkaframes.spark.planning import Segment
 
@@ -63,7 +63,7 @@ def to_spark(batch: pa.RecordBatch, columns: Sequence[Column], schema: pa.Schema
 
 def repeated(column: Column, segment: Segment, rows: int) -> pa.Array:
     """Return a column that says of each row what its segment says."""
-    return pa.repeat(pa.scalar(_OF_SEGMENT[column.name](segment), ARROW_TYPES[column.type]), rows)
+    return arrays.repeated(_OF_SEGMENT[column.name](segment), ARROW_TYPES[column.type], rows)
 
 
 def instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
@@ -73,8 +73,7 @@ def instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
     [False, True]
     """
     beyond = (milliseconds > _MOST_MILLISECONDS) | (milliseconds < -_MOST_MILLISECONDS)
-    made = pa.array(milliseconds * 1000, mask=beyond if beyond.any() else None)
-    return made.view(ARROW_TYPES["timestamp"])
+    return arrays.numbers(milliseconds * 1000, ARROW_TYPES["timestamp"], missing=beyond if beyond.any() else None)
 
 
 def _as_it_is(array: pa.Array) -> pa.Array:
@@ -82,15 +81,15 @@ def _as_it_is(array: pa.Array) -> pa.Array:
 
 
 def _instants(array: pa.Array) -> pa.Array:
-    return instants(array.view(pa.int64()).to_numpy())
+    return instants(arrays.int64_values(array))
 
 
 def _null_where_empty(array: pa.Array) -> pa.Array:
     """Records without headers have null headers in Spark's Kafka source."""
-    kind = ARROW_TYPES[HEADERS_TYPE]
-    return pa.ListArray.from_arrays(
-        array.offsets, array.values, type=kind, mask=pc.equal(pc.list_value_length(array), 0)
-    )
+    offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, offset=4 * array.offset)
+    there = np.packbits(offsets[1:] > offsets[:-1], bitorder="little")
+    buffers = [pa.py_buffer(there), pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(ARROW_TYPES[HEADERS_TYPE], len(array), buffers, children=[array.values])
 
 
 _CONVERSIONS: dict[str, Callable[[pa.Array], pa.Array]] = {
