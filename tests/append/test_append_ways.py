@@ -3,6 +3,7 @@
 import random
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ from kafkaframes.append import (
     validate_and_assign,
     validator,
 )
+from kafkaframes.append.doors import assign_at
 from kafkaframes.append.validator import validate_closely
 from kafkaframes.errors import OptionError
 from kafkaframes.records.build import build_records
@@ -50,7 +52,7 @@ def assert_one_answer(sent, offset, settings):
 def guarded_answer(sent, offset, settings):
     """Call the kernels with just the memory that they ask for, at the edge of forbidden pages."""
     table = context.KernelContext()
-    table.use(settings)
+    table.use(settings, settings.now_ms)
     words, needed = table.words, {_kernels_context.NO_ROOM: 0, _kernels_context.NO_OUT: 0}
     way = _kernels.take
     while True:
@@ -223,6 +225,18 @@ def test_made_up_sets_get_one_answer(seed):
     answer, out = guarded_answer(sent, 50, settings)
     if answer in (_kernels_context.IN_PLACE, _kernels_context.WRITTEN):
         assert validate_closely(sent, 50, settings).records == out
+
+
+@given(seed=st.integers(0, 10**9), moves=st.lists(st.sampled_from([0, 1, -3000, 10**12, 2**61, -(2**61)]), max_size=4))
+def test_settings_that_stay_follow_the_time(seed, moves):
+    """A log keeps its settings, and a context what was put into it; only the time goes on."""
+    choose = random.Random(seed)
+    sent, settings = a_set(choose), some_settings(choose)
+    now_ms = settings.now_ms
+    for move in (0, *moves, 0):
+        now_ms = max(min(now_ms + move, 2**62), -(2**62))
+        quick = answer_of(sent, 50, settings, lambda *asked, at=now_ms: assign_at(*asked, at))
+        assert quick == answer_of(sent, 50, replace(settings, now_ms=now_ms), validate_closely)
 
 
 @pytest.mark.parametrize(

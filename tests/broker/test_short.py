@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import struct
+from functools import cache
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.direct import BEGAN_MS
 
+from kafkaframes.broker import short_repeats
 from kafkaframes.broker.access import EverybodyMay
 from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.assembly import open_broker
@@ -40,6 +42,13 @@ class OnlyOrders(EverybodyMay):
 
     def allows(self, session, operation, resource, name):
         return name == "orders"
+
+
+class OnlyOthers(EverybodyMay):
+    """An authorizer that knows all topics but one."""
+
+    def allows(self, session, operation, resource, name):
+        return name != "orders"
 
 
 def opened(data_dir=None, *, access=None, **config):
@@ -96,9 +105,9 @@ class Pair:
         self.short = ShortWay(Dispatcher(self.quick))
         self.dispatchers = Dispatcher(self.quick), Dispatcher(self.plain)
 
-    def ask(self, frame, *, sends_files=False):
+    def ask(self, frame, *, sends_files=False, session=None):
         """Ask both; return whether the short way knew the answer, and the answer."""
-        session = Session(sends_files=sends_files)
+        session = session or Session(sends_files=sends_files)
         found = self.short(memoryview(frame), session)
         quick = joined(found) if found is not None else long_answer(self.dispatchers[0], frame, self.quick)
         plain = long_answer(self.dispatchers[1], frame, self.plain)
@@ -357,3 +366,98 @@ def test_every_request_that_ends_early_is_no_ordinary_one(case, cut):
 
 
 EMPTY = Pair()
+
+
+def repeated(version, records=None, **fields):
+    """A request for one partition, in words that do not change."""
+    return produce_frame(version, [("orders", [(0, of_format(version) if records is None else records)])], **fields)
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_what_comes_again_in_the_same_words_is_answered_as_the_first_time(version):
+    pair, session = Pair(), Session()
+    assert pair.ask(repeated(version), session=session)[0]
+    at = session.records_at
+    assert at > 0
+    same = [of_format(version, count, value=b"v" * size) for count, size in ((1, 1), (1, 90), (3, 9000), (40, 600))]
+    for number, records in enumerate(same):
+        again = bytearray(repeated(version, records))
+        again[4:8] = number.to_bytes(4, "big")
+        assert pair.short._repeats._known.get(short_repeats._key(bytes(again), at)) is not None
+        assert pair.ask(bytes(again), session=session)[0]
+    for name, make in (ORDINARY_PRODUCE | ODD_PRODUCE).items():
+        known, _ = pair.ask(make(version), session=session)
+        assert known == (name in ORDINARY_PRODUCE)
+        assert pair.ask(repeated(version), session=session)[0]
+    damaged = of_format(version)[:-3] + b"xyz"
+    for records in (damaged, damaged[:-1], b"", of_format(version) * 2, batch(2, record_format=1), bytes(70)):
+        pair.ask(repeated(version, records), session=session)
+    assert pair.ask(repeated(version), session=session)[0]
+
+
+def test_only_a_request_for_one_partition_that_ends_where_it_says_is_kept():
+    pair, version = Pair(), 9
+    both = [("orders", [(0, batch()), (1, batch())])]
+    behind = repeated(version) + repeated(version, batch(2))[14 + len("me") :]
+    long = produce_frame(version, [("orders", [(0, batch())])], client_id="x" * short_repeats.MOST_BYTES)
+    for frame in (produce_frame(version, both), behind, long):
+        session = Session()
+        assert pair.ask(frame, session=session)[0]
+        assert session.records_at == 0
+
+
+def test_a_request_that_comes_again_is_judged_by_what_is_true_now():
+    pair, session = Pair(), Session()
+    ordinary = repeated(9)
+    assert pair.ask(ordinary, session=session)[0]
+    moved = Session(node_id=2)
+    moved.records_at = session.records_at
+    assert pair.short(memoryview(ordinary), moved) is None
+    for state in (pair.quick, pair.plain):
+        state.topics["orders"].partitions[0].leader_id = 2
+    assert not pair.ask(ordinary, session=session)[0]
+    for state in (pair.quick, pair.plain):
+        state.topics["orders"].partitions[0].leader_id = 1
+    assert pair.ask(ordinary, session=session)[0]
+    for state in (pair.quick, pair.plain):
+        state.access = OnlyOthers()
+    assert not pair.ask(ordinary, session=session)[0]
+    for state in (pair.quick, pair.plain):
+        state.access = EverybodyMay()
+        state.delete_topic(state.topics["orders"])
+    assert not pair.ask(ordinary, session=session)[0]
+    for state in (pair.quick, pair.plain):
+        state.create_topic("orders", 1)
+        state.topics["orders"].partitions[0].leader_id = 1
+    for _ in range(2):
+        assert pair.ask(ordinary, session=session)[0]
+    assert pair.quick.topics["orders"].partitions[0].log.log_end_offset == 4
+
+
+def test_what_is_kept_of_requests_is_bounded(monkeypatch):
+    monkeypatch.setattr(short_repeats, "MOST_KNOWN", 3)
+    pair, session = Pair(), Session()
+    for number in range(10):
+        assert pair.ask(repeated(9, client_id=f"client {number}"), session=session)[0]
+        assert len(pair.short._repeats._known) <= 3
+
+
+@pytest.mark.parametrize("version", [2, 7, 9, 13])
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3),
+    cut=st.one_of(st.none(), st.integers(0, 400)),
+)
+def test_any_bytes_after_known_words_are_answered_as_the_dispatcher_answers_them(version, changes, cut):
+    pair, session = kept_pair(version)
+    frame = bytearray(repeated(version))
+    for place, value in changes:
+        if place < len(frame):
+            frame[place] = value
+    pair.ask(bytes(frame[:cut]), session=session)
+
+
+@cache
+def kept_pair(version):
+    pair, session = Pair(), Session()
+    assert pair.ask(repeated(version), session=session)[0]
+    return pair, session

@@ -2,7 +2,7 @@
 
 Making a context costs more than an append, so contexts are kept and used again: ``borrow`` takes an idle one (or makes
 one) for a single caller, ``give_back`` returns it. A context keeps the settings that were put into it last, because
-under load many appends in a row share them.
+appends in a row share them, all but the time.
 """
 
 from __future__ import annotations
@@ -36,16 +36,21 @@ class KernelContext:
     def __init__(self) -> None:
         self.words = native.made_calls(places.OWN_WORDS)
         self._settings: AppendSettings | None = None
+        self.now_ms = 0
         self.words[places.CONTENT_GIVEN] = -1
         self._is_clear = True
         self._set_content(np.empty(USUAL_BYTES, np.uint8))
         self._set_out(USUAL_BYTES)
 
-    def use(self, settings: AppendSettings) -> None:
-        """Put an append's settings into the context, unless they are in it already."""
+    def use(self, settings: AppendSettings, now_ms: int) -> None:
+        """Put an append's settings and its time into the context, unless they are in it already."""
         if settings is not self._settings:
-            self.words[places.SETTINGS : places.SETTINGS_END] = numbers_of(settings)
-            self._settings = settings
+            self.words[places.SETTINGS : places.SETTINGS_END] = numbers_of(settings, now_ms)
+        elif now_ms != self.now_ms:
+            words = self.words
+            words[places.LOWEST_MS], words[places.HIGHEST_MS] = range_of(settings, now_ms)
+            words[places.NOW_MS] = now_ms
+        self._settings, self.now_ms = settings, now_ms
 
     def make_room(self, answer: int, size: int) -> None:
         """Allocate ``size`` bytes of the memory that a kernel's answer asks for: for content, or for output."""
@@ -82,16 +87,16 @@ class KernelContext:
         self.words[places.OUT_AT], self.words[places.OUT_SIZE] = memory.ctypes.data, size
 
 
-def numbers_of(settings: AppendSettings) -> tuple[int, ...]:
-    """Return the settings in the kernel's order.
+def numbers_of(settings: AppendSettings, now_ms: int) -> tuple[int, ...]:
+    """Return the settings and the time in the kernel's order.
 
     Where only the general path can follow them, the largest size is -1, so that every set is odd.
     """
-    lowest, highest = range_of(settings)
+    lowest, highest = range_of(settings, now_ms)
     most = places.MOST_MS if settings.max_batch_bytes is None else min(settings.max_batch_bytes, places.MOST_MS)
-    epoch, now_ms = settings.leader_epoch, settings.now_ms
-    if settings.on_noncontiguous in (KEEP, REJECT) or abs(now_ms) > places.MOST_MS or abs(epoch) > _LARGEST_INT32:
-        most, epoch, now_ms = -1, -1, 0
+    epoch = settings.leader_epoch
+    if settings.on_noncontiguous in (KEEP, REJECT) or abs(epoch) > _LARGEST_INT32:
+        most, epoch = -1, -1
     return (
         settings.record_format,
         places.ANY_CODEC if settings.codec == "producer" else codec_of(settings.codec),
@@ -107,21 +112,21 @@ def numbers_of(settings: AppendSettings) -> tuple[int, ...]:
     )
 
 
-def range_of(settings: AppendSettings) -> tuple[int, int]:
+def range_of(settings: AppendSettings, now_ms: int) -> tuple[int, int]:
     """Return the least and the largest timestamp that need no closer look."""
     if settings.append_time:
         return 0, places.MOST_MS
-    lowest, highest = settings.now_ms - settings.before_max_ms, settings.now_ms + settings.after_max_ms
+    lowest, highest = now_ms - settings.before_max_ms, now_ms + settings.after_max_ms
     return min(max(lowest, 0), places.MOST_MS + 1), max(min(highest, places.MOST_MS), NO_TIMESTAMP)
 
 
-def borrow(settings: AppendSettings) -> KernelContext:
-    """Return a context that no other caller uses, with the settings in it."""
+def borrow(settings: AppendSettings, now_ms: int) -> KernelContext:
+    """Return a context that no other caller uses, with the settings and the time in it."""
     try:
         context = _idle.pop()
     except IndexError:
         context = KernelContext()
-    context.use(settings)
+    context.use(settings, now_ms)
     return context
 
 

@@ -8,6 +8,8 @@ A test runs both ways on the same bytes and compares all that comes out.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kafkaframes.append import _kernels as kernels
 from kafkaframes.append import _kernels_context as places
 from kafkaframes.append.context import KernelContext, borrow, give_back
@@ -35,12 +37,21 @@ def validate_and_assign(
         AppendRefusedError: as Kafka refuses; ``valid_bytes`` says how far the batches are intact.
     """
     settings = settings or AppendSettings()
-    appended = _take(bytes(records), offset, settings)
+    return assign_at(bytes(records), offset, settings, settings.now_ms)
+
+
+def assign_at(records: bytes, offset: int, settings: AppendSettings, now_ms: int) -> Appended:
+    """Do as ``validate_and_assign`` does, at ``now_ms``: a log's settings are the same for append after append.
+
+    Raises:
+        AppendRefusedError: as ``validate_and_assign``.
+    """
+    appended = _take(records, offset, settings, now_ms)
     if appended is not None:
         return appended
     from kafkaframes.append.validator import validate_closely
 
-    return validate_closely(records, offset, settings)
+    return validate_closely(records, offset, replace(settings, now_ms=now_ms))
 
 
 def down_convert(records: bytes | bytearray | memoryview, magic: int, *, first_offset: int = 0) -> DownConverted:
@@ -59,9 +70,11 @@ def down_convert(records: bytes | bytearray | memoryview, magic: int, *, first_o
     return convert_down(records, magic, first_offset=first_offset)
 
 
-def _take(data: bytes, offset: int, settings: AppendSettings) -> Appended | None:
+def _take(data: bytes, offset: int, settings: AppendSettings, now_ms: int) -> Appended | None:
     """Take an ordinary set; ``None`` where it needs a closer look."""
-    context = borrow(settings)
+    if not -places.MOST_MS <= now_ms <= places.MOST_MS:
+        return None
+    context = borrow(settings, now_ms)
     try:
         found = kernels.take(data, offset, context.words)
         if found[0] < 0:
@@ -69,7 +82,7 @@ def _take(data: bytes, offset: int, settings: AppendSettings) -> Appended | None
         answer, count, largest, size = found
         if answer == places.IN_PLACE:
             records = bytes(context.out[:size])
-            return Appended(records, offset + count, True, largest, 0, settings.now_ms, size, 0, size)
+            return Appended(records, offset + count, True, largest, 0, now_ms, size, 0, size)
         return None if answer == places.ODD else _anew(data, offset, context, settings)
     finally:
         give_back(context)

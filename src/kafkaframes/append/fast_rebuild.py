@@ -29,7 +29,7 @@ def rebuild(data: bytes, offset: int, context: KernelContext, settings: AppendSe
         records, recompressed = _wrapped(data, records, offset, context, settings), held
         if not records:
             return None
-    return Appended(records, offset + count, False, largest, count, settings.now_ms, len(data), recompressed, 0)
+    return Appended(records, offset + count, False, largest, count, context.now_ms, len(data), recompressed, 0)
 
 
 def _wrapped(data: bytes, plain: bytes, offset: int, context: KernelContext, settings: AppendSettings) -> bytes:

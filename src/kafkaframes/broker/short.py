@@ -14,8 +14,10 @@ from typing import Any, Final
 from kafkaframes.broker import short_fetch, short_produce
 from kafkaframes.broker.apis.produce import TopicOutcomes, respond
 from kafkaframes.broker.dispatch import Buffers, Dispatcher, together
+from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import Session
 from kafkaframes.broker.short_reading import ODD, Cursor
+from kafkaframes.broker.short_repeats import Repeats
 
 _PRODUCE: Final = 0
 _FETCH: Final = 1
@@ -34,18 +36,28 @@ class ShortWay:
         self._broker = dispatcher.broker
         ranges = {key: api.range for key, api in dispatcher.apis.items()}
         low, high = ranges.get(_FETCH, _NO_RANGE)
+        self._repeats = Repeats(self._broker)
         self._ranges = {_PRODUCE: ranges.get(_PRODUCE, _NO_RANGE), _FETCH: (max(low, short_fetch.FIRST), high)}
 
     def __call__(self, frame: memoryview, session: Session) -> Buffers | None:
         """Return the answer's frame in parts; None where the request is not ordinary."""
         if len(frame) < _HEAD.size:
             return None
-        key, version, correlation_id, client_length = _HEAD.unpack_from(frame)
+        head = key, version, correlation_id, client_length = _HEAD.unpack_from(frame)
         if key not in self._ranges or not session.is_authenticated or "raw" in session.memory:
             return None
         low, high = self._ranges[key]
         if not low <= version <= high or client_length < -1:
             return None
+        if key == _PRODUCE and session.records_at:
+            again = self._again(frame, correlation_id, session)
+            if again is not None:
+                return again
+        return self._in_full(frame, head, session)
+
+    def _in_full(self, frame: memoryview, head: tuple[int, int, int, int], session: Session) -> Buffers | None:
+        """Answer what is read word by word."""
+        key, version, correlation_id, client_length = head
         is_flexible = version >= (short_produce.FIRST_FLEXIBLE if key == _PRODUCE else short_fetch.FIRST_FLEXIBLE)
         start = _HEAD.size + max(client_length, 0)
         handy = frame.tobytes() if len(frame) < _SMALL_BYTES else frame  # a byte of a view costs twice that of bytes
@@ -63,16 +75,30 @@ class ShortWay:
         except ODD:
             return None
         if key == _PRODUCE:
+            self._repeats.keep(frame, cursor, asked, acks, version, session)
             done = short_produce.append(asked, acks, self._broker)
             if not short_produce.is_ordinary(done):
                 return self._explained(frame, session, done)
             parts = list(short_produce.write(done, version))
         size = 4 + is_flexible + sum(map(len, parts))
-        head = _SIZE_AND_ID.pack(size, correlation_id) + _NO_TAGS[: int(is_flexible)]
+        begin = _SIZE_AND_ID.pack(size, correlation_id) + _NO_TAGS[: int(is_flexible)]
         if size < _SMALL_BYTES:
             small: list[Any] = parts
-            return [head + b"".join(small)]
-        return together((head, *parts))
+            return [begin + b"".join(small)]
+        return together((begin, *parts))
+
+    def _again(self, frame: memoryview, correlation_id: int, session: Session) -> Buffers | None:
+        """Answer a Produce in words that came before."""
+        try:
+            found = self._repeats.take(frame, session)
+        except ODD:
+            return None
+        if found is None:
+            return None
+        known, outcome = found
+        if outcome.error_code == NONE:
+            return [known.answer(correlation_id, outcome)]
+        return self._explained(frame, session, [known.done(outcome)])
 
     def _explained(self, frame: memoryview, session: Session, done: list[short_produce.Done]) -> Buffers:
         """Write the answer to a request of which something was refused."""

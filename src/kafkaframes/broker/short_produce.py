@@ -77,27 +77,43 @@ def _topic(cursor: Cursor, version: int, session: Session, broker: BrokerState) 
     else:
         name, raw = cursor.text()
         topic = broker.topics.get(name)
-    if topic is None or topic.is_internal or not broker.access.allows(session, "WRITE", "TOPIC", topic.name):
+    if topic is None or topic.is_internal or not may_write(session, topic, broker):
         raise OddError
     asked = Asked(name, topic_id, raw, topic, [])
     for _ in range(cursor.count()):
         (index,) = cursor.numbers(_INDEX)
         records = cursor.blob()
         cursor.no_tags()
-        partition = topic.partition(index)
-        if partition is None or partition.leader_id != session.node_id:
-            raise OddError
-        if produce.check_form(version, records) is not None or _is_transactional(records):
+        partition = led(topic, index, session)
+        if partition is None or not is_usual(records, version):
             raise OddError
         asked.partitions.append((partition, records))
     cursor.no_tags()
     return asked
 
 
-def _is_transactional(records: bytes) -> bool:
-    if len(records) < BATCH_V2.size or records[BYTES_TO_MAGIC - 1] != 2:
+def topic_of(asked: Asked, version: int, broker: BrokerState) -> Topic | None:
+    """Return the topic that a request means now."""
+    return broker.topics_by_id.get(asked.topic_id) if version >= _FIRST_BY_ID else broker.topics.get(asked.name)
+
+
+def may_write(session: Session, topic: Topic, broker: BrokerState) -> bool:
+    """Return whether the client may write to a topic."""
+    return broker.access.allows(session, "WRITE", "TOPIC", topic.name)
+
+
+def led(topic: Topic, index: int, session: Session) -> Partition | None:
+    """Return a partition that is there and led here."""
+    partition = topic.partition(index)
+    return partition if partition is not None and partition.leader_id == session.node_id else None
+
+
+def is_usual(records: bytes, version: int) -> bool:
+    """Return whether records have the form that a version of Produce carries, and are no transaction's."""
+    if produce.check_form(version, records) is not None:
         return False
-    return bool(records[_AT_FLAGS] & TRANSACTIONAL)
+    is_batch = len(records) >= BATCH_V2.size and records[BYTES_TO_MAGIC - 1] == 2
+    return not (is_batch and records[_AT_FLAGS] & TRANSACTIONAL)
 
 
 def append(asked: list[Asked], acks: int, broker: BrokerState) -> list[Done]:
@@ -121,7 +137,7 @@ def write(done: list[Done], version: int) -> list[bytes]:
         asked, outcomes = one
         parts.append(asked.raw if version >= _FIRST_BY_ID else text_bytes(asked.raw, is_flexible=is_flexible))
         parts.append(array_start(len(outcomes), is_flexible=is_flexible))
-        parts += [_row(index, outcome, version) for index, outcome in one.by_index()]
+        parts += [row(index, outcome, version) for index, outcome in one.by_index()]
         if is_flexible:
             parts.append(b"\x00")
     if version:
@@ -129,11 +145,18 @@ def write(done: list[Done], version: int) -> list[bytes]:
     return parts
 
 
-def _row(index: int, outcome: Outcome, version: int) -> bytes:
+def around(one: Done, version: int) -> tuple[bytes, bytes, bytes]:
+    """Return the body of an answer about one partition as what stands before its row, the row, and what follows."""
+    start, name, count, middle, *rest = write([one], version)
+    return start + name + count, middle, b"".join(rest)
+
+
+def row(index: int, outcome: Outcome, version: int) -> bytes:
+    """Return the row of one partition that was appended to."""
     code, offset, time_ms, start = outcome[:4]
     if version >= FIRST_FLEXIBLE:
         return _ROW_5.pack(index, code, offset, time_ms, start) + _NO_ERRORS_AND_TAGS
     if version >= 5:
-        row = _ROW_5.pack(index, code, offset, time_ms, start)
-        return row + _NO_ERRORS if version >= 8 else row
+        packed = _ROW_5.pack(index, code, offset, time_ms, start)
+        return packed + _NO_ERRORS if version >= 8 else packed
     return _ROW_2.pack(index, code, offset, time_ms) if version >= 2 else _ROW_0.pack(index, code, offset)

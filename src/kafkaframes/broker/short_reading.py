@@ -24,11 +24,12 @@ ODD = (OddError, struct.error, IndexError, UnicodeDecodeError)
 class Cursor:
     """A place in a frame; ``is_flexible`` where lengths are varints and structs end with tagged fields (KIP-482)."""
 
-    __slots__ = ("_frame", "at", "is_flexible")
+    __slots__ = ("_frame", "at", "blob_at", "blob_end", "is_flexible")
 
     def __init__(self, frame: bytes | memoryview, at: int, *, is_flexible: bool) -> None:
         self._frame = frame
         self.at = at
+        self.blob_at = self.blob_end = 0
         self.is_flexible = is_flexible
 
     def numbers(self, shape: struct.Struct) -> tuple[int, ...]:
@@ -99,8 +100,11 @@ class Cursor:
             raise OddError
 
     def blob(self) -> bytes:
-        """Return bytes that are not null, as a copy."""
-        return self._bytes(self._length(_INT32))
+        """Return bytes that are not null, as a copy; ``blob_at`` is where their length is, ``blob_end`` their end."""
+        self.blob_at = self.at
+        found = self._bytes(self._length(_INT32))
+        self.blob_end = self.at
+        return found
 
     def no_tags(self) -> None:
         """Pass the tagged fields of a struct, if its version has any.

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from kafkaframes.append import validate_and_assign
+from kafkaframes.append.doors import assign_at
 from kafkaframes.append.headers import valid_batches
 from kafkaframes.append.settings import KEEP, LARGEST_INT64, LOG_APPEND_TIME
 from kafkaframes.errors import AppendRefusedError, OptionError
 from kafkaframes.files.headers import BatchHeader, headers_from, headers_of, parse_header
 from kafkaframes.log.transactions import markers_in
 from kafkaframes.partition.flushing import flush, roll
-from kafkaframes.partition.producers import CLIENT, REPLICATION, Seen
+from kafkaframes.partition.producers import CLIENT, REPLICATION, Prepared, Seen
 from kafkaframes.partition.segment import LogSegment
 from kafkaframes.partition.settings import LARGEST_INT32, LogSettings
 from kafkaframes.partition.state import LogState
@@ -29,6 +29,8 @@ NO_TIME = -1
 NO_EPOCH = -1
 NO_OFFSET = -1
 _OFFSET_BYTES = 8
+_FIRST_OFFSET = bytes(_OFFSET_BYTES)
+_NOTHING = Prepared({}, {})
 _CRC_FROM = BATCH_V2.end_of("crc")
 
 
@@ -72,9 +74,9 @@ def append_as_leader(state: LogState, records: bytes, *, leader_epoch: int, now_
         if state.settings.on_noncontiguous == KEEP:
             return _append_kept(state, records, now_ms=now_ms)
         _check_client_offset(records)
-    settings = state.settings_of_append(leader_epoch, now_ms, origin)
+    settings = state.settings_of_append(leader_epoch, origin)
     start = state.log_end_offset
-    appended = validate_and_assign(records, start, settings)
+    appended = assign_at(records, start, settings, now_ms)
     headers = headers_of(appended.records) if appended.records else []
     info = _append(state, appended.records, headers, first_offset=start, now_ms=now_ms, origin=origin)
     if settings.timestamp_type != LOG_APPEND_TIME and not appended.recompressed_bytes:
@@ -110,7 +112,7 @@ def _check_client_offset(data: bytes) -> None:
     Raises:
         AppendRefusedError: as Kafka refuses it.
     """
-    if len(data) >= BATCH_V2.size and data[BYTES_TO_MAGIC - 1] == 2 and any(data[:_OFFSET_BYTES]):
+    if len(data) >= BATCH_V2.size and data[BYTES_TO_MAGIC - 1] == 2 and data[:_OFFSET_BYTES] != _FIRST_OFFSET:
         offset = int.from_bytes(data[:_OFFSET_BYTES], "big", signed=True)
         raise AppendRefusedError("InvalidRecordException", f"a client's batch has base offset {offset}, not 0")
 
@@ -232,60 +234,53 @@ def _append(
     if state.is_closed:
         raise OptionError(f"the log of {state.topic_partition} is closed")
     if not headers:
-        return _info(state, first_offset, first_offset - 1, (), valid_bytes=len(data))
-    if len(data) > state.settings.segment_bytes:
-        reason = f"{len(data)} bytes do not fit into a segment of {state.settings.segment_bytes}"
+        return _unchanged(state, first_offset, first_offset - 1, valid_bytes=len(data))
+    size, settings = len(data), state.settings
+    if size > settings.segment_bytes:
+        reason = f"{size} bytes do not fit into a segment of {settings.segment_bytes}"
         raise AppendRefusedError("RecordBatchTooLargeException", reason)
-    prepared = state.producers.prepare(seen_of(data, headers), origin=origin)
+    prepared = _prepared(state, data, headers, origin)
     if prepared.duplicate is not None:
         one = prepared.duplicate
-        info = _info(state, one.first_offset, one.last_offset, (), valid_bytes=len(data))
+        info = _unchanged(state, one.first_offset, one.last_offset, valid_bytes=size)
         return info._replace(is_duplicate=True, append_time_ms=one.timestamp)
-    last_offset = headers[-1].last_offset
-    segment, rolled = _segment_for(state, data, headers, first_offset, now_ms)
+    last = headers[-1]
+    largest = last.max_timestamp if len(headers) == 1 else max([header.max_timestamp for header in headers])
+    segment, rolled = _segment_for(state, data, headers, first_offset, largest, now_ms)
     _assign_epochs(state, headers)
-    segment.append(data, headers, state.settings)
-    state.log_end_offset = last_offset + 1
-    for aborted in state.producers.commit(prepared):
-        segment.add_aborted(aborted)
-    if state.log_end_offset - state.recovery_point >= state.settings.flush_messages:
+    segment.append(data, headers, settings)
+    state.log_end_offset = end = last.last_offset + 1
+    if prepared is not _NOTHING:
+        for aborted in state.producers.commit(prepared):
+            segment.add_aborted(aborted)
+    if end - state.recovery_point >= settings.flush_messages:
         flush(state, now_ms=now_ms)
-    return _info(state, first_offset, last_offset, headers, valid_bytes=len(data), rolled=rolled)
+    start = state.log_start_offset
+    epoch = last.leader_epoch
+    return LogAppendInfo(first_offset, end - 1, epoch, largest, NO_TIME, start, end, size, rolled=rolled)
 
 
-def _info(
-    state: LogState,
-    first_offset: int,
-    last_offset: int,
-    headers: Sequence[BatchHeader],
-    *,
-    valid_bytes: int,
-    rolled: bool = False,
-) -> LogAppendInfo:
-    return LogAppendInfo(
-        first_offset,
-        last_offset,
-        headers[-1].leader_epoch if headers else NO_EPOCH,
-        max([header.max_timestamp for header in headers], default=NO_TIME),
-        NO_TIME,
-        state.log_start_offset,
-        state.log_end_offset,
-        valid_bytes,
-        rolled=rolled,
-    )
+def _unchanged(state: LogState, first_offset: int, last_offset: int, *, valid_bytes: int) -> LogAppendInfo:
+    """Return what is answered where nothing is written."""
+    bounds = state.log_start_offset, state.log_end_offset
+    return LogAppendInfo(first_offset, last_offset, NO_EPOCH, NO_TIME, NO_TIME, *bounds, valid_bytes)
+
+
+def _prepared(state: LogState, data: bytes, headers: Sequence[BatchHeader], origin: str) -> Prepared:
+    """Return what the append will change of producers: nothing, where no batch has one."""
+    for header in headers:
+        if header.producer_id >= 0:
+            return state.producers.prepare(seen_of(data, headers), origin=origin)
+    return _NOTHING
 
 
 def _segment_for(
-    state: LogState, data: bytes, headers: Sequence[BatchHeader], first_offset: int, now_ms: int
+    state: LogState, data: bytes, headers: Sequence[BatchHeader], first_offset: int, largest: int, now_ms: int
 ) -> tuple[LogSegment, bool]:
     """Return the active segment, a new one if the append does not belong into it (UnifiedLog.maybeRoll)."""
     active, last_offset = state.segments.active, headers[-1].last_offset
     is_due = active.should_roll(
-        state.settings,
-        size_bytes=len(data),
-        max_timestamp=max([header.max_timestamp for header in headers]),
-        last_offset=last_offset,
-        now_ms=now_ms,
+        state.settings, size_bytes=len(data), max_timestamp=largest, last_offset=last_offset, now_ms=now_ms
     )
     if not is_due:
         return active, False

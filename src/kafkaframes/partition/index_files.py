@@ -124,7 +124,7 @@ class OffsetIndexFile(_EntryFile):
     @property
     def is_full(self) -> bool:
         """Whether there is room for no other entry."""
-        return len(self) >= self._most
+        return (len(self) if self._count < 0 else self._count) >= self._most
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """Return offset and position of the last entry at or before ``offset``; the segment's start without one."""
@@ -157,7 +157,7 @@ class TimeIndexFile(_EntryFile):
     @property
     def is_full(self) -> bool:
         """Whether only the place for the entry at the segment's end is left."""
-        return len(self) >= self._most - 1
+        return (len(self) if self._count < 0 else self._count) >= self._most - 1
 
     @property
     def last_entry(self) -> TimestampOffset:

@@ -221,7 +221,8 @@ class Producers:
 
     def replicated_to(self, high_watermark: int) -> None:
         """Forget the ended transactions whose marker lies below the high watermark."""
-        self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= high_watermark}
+        if self.unreplicated:
+            self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= high_watermark}
 
     @property
     def first_unstable_offset(self) -> int | None:

@@ -118,7 +118,7 @@ class LogSegment:
 
     def _note(self, batches: Sequence[BatchHeader], position: int, size: int, settings: LogSettings) -> None:
         """Bring the indexes up to one entry's worth of batches."""
-        largest = self.largest
+        largest = self._largest or self.largest
         for header in batches:
             if header.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
@@ -138,13 +138,12 @@ class LogSegment:
             return True
         if last_offset - self.base_offset > LARGEST_INT32:
             return True
-        waited_ms = self._waited_ms(max_timestamp, now_ms)
-        return self.size_bytes > 0 and waited_ms > settings.segment_ms - settings.segment_jitter_ms
-
-    def _waited_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """Return the segment's age: by its first batch's timestamp and the append's, else by the clock."""
+        if self.size_bytes == 0:
+            return False
+        # The segment's age: by its first batch's timestamp and the append's, else by the clock.
         first = self.first_timestamp
-        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        waited_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        return waited_ms > settings.segment_ms - settings.segment_jitter_ms
 
     def close(self) -> None:
         """End the appends: the time index gets the largest timestamp, and all files the size of what is in them."""

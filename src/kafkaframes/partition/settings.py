@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 
 from kafkaframes.append.settings import AS_KAFKA, CREATE_TIME, LARGEST_INT64, AppendSettings
 from kafkaframes.errors import OptionError
@@ -104,23 +105,6 @@ class LogSettings:
         """Whether records need keys."""
         return "compact" in self.policies
 
-    def for_append(self, leader_epoch: int, now_ms: int, origin: str) -> AppendSettings:
-        """Return the validator's settings of one append."""
-        return AppendSettings(
-            record_format=self.record_format,
-            codec=self.compression_type,
-            level=self.compression_level,
-            timestamp_type=self.message_timestamp_type,
-            now_ms=now_ms,
-            before_max_ms=self.timestamp_before_max_ms,
-            after_max_ms=self.timestamp_after_max_ms,
-            compacted=self.is_compacted,
-            origin=origin,
-            leader_epoch=leader_epoch,
-            max_batch_bytes=self.max_message_bytes,
-            on_noncontiguous=self.on_noncontiguous,
-        )
-
     @classmethod
     def from_topic(cls, properties: Mapping[str, str]) -> LogSettings:
         """Read a topic's settings under Kafka's names; names that no log needs are left alone.
@@ -139,6 +123,24 @@ class LogSettings:
         if given.get("compression_type") == "uncompressed":  # a topic's word for what a producer calls none
             given["compression_type"] = "none"
         return cls(**given)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=64)
+def for_append(settings: LogSettings, leader_epoch: int, origin: str) -> AppendSettings:
+    """Return the validator's settings, without the time; logs of the same settings share the object."""
+    return AppendSettings(
+        record_format=settings.record_format,
+        codec=settings.compression_type,
+        level=settings.compression_level,
+        timestamp_type=settings.message_timestamp_type,
+        before_max_ms=settings.timestamp_before_max_ms,
+        after_max_ms=settings.timestamp_after_max_ms,
+        compacted=settings.is_compacted,
+        origin=origin,
+        leader_epoch=leader_epoch,
+        max_batch_bytes=settings.max_message_bytes,
+        on_noncontiguous=settings.on_noncontiguous,
+    )
 
 
 _TOPIC_NAMES = {

@@ -15,7 +15,7 @@ from kafkaframes.files.names import TopicPartition
 from kafkaframes.partition.epochs import LeaderEpochs
 from kafkaframes.partition.producers import Producers
 from kafkaframes.partition.segments import Segments
-from kafkaframes.partition.settings import LogSettings
+from kafkaframes.partition.settings import LogSettings, for_append
 from kafkaframes.partition.snapshots import Snapshots
 
 
@@ -62,7 +62,7 @@ class LogState:
     high_watermark: int = 0
     deleted: list[Deleted] = field(default_factory=list)
     is_closed: bool = False
-    _append: tuple[tuple[LogSettings, int, int, str], AppendSettings] | None = None
+    _append: tuple[LogSettings, int, str, AppendSettings] | None = None
 
     def __post_init__(self) -> None:
         self.high_watermark = max(self.high_watermark, self.log_start_offset)
@@ -77,12 +77,13 @@ class LogState:
             return self.high_watermark
         return min(max(unstable, self.log_start_offset), self.high_watermark)
 
-    def settings_of_append(self, leader_epoch: int, now_ms: int, origin: str) -> AppendSettings:
-        """Return the validator's settings of an append; under load many share a millisecond, and these."""
-        wanted = self.settings, leader_epoch, now_ms, origin
-        if self._append is None or self._append[0] != wanted:
-            self._append = wanted, self.settings.for_append(leader_epoch, now_ms, origin)
-        return self._append[1]
+    def settings_of_append(self, leader_epoch: int, origin: str) -> AppendSettings:
+        """Return the validator's settings, without the time; the same object for append after append."""
+        known = self._append
+        if known is None or known[0] is not self.settings or known[1:3] != (leader_epoch, origin):
+            made = for_append(self.settings, leader_epoch, origin)
+            self._append = known = self.settings, leader_epoch, origin, made
+        return known[3]
 
     def update_high_watermark(self, offset: int) -> int:
         """Set the high watermark, within the log's bounds; return it."""
