@@ -91,7 +91,8 @@ def open_broker(
     identity = None
     if there.stat(join(path, META_PROPERTIES)) is None:
         node_id = str(min(nodes.by_id))
-        identity = MetaProperties({"node.id": node_id, "version": "1", "cluster.id": metadata.cluster_id})
+        named = {"node.id": node_id, "version": "1", "cluster.id": metadata.cluster_id}
+        identity = MetaProperties(named | {"directory.id": text_of_id(uuid4())})  # as Kafka from 3.7 on (KIP-858)
     was_clean = {} if serve is None else serve.was_clean
     logs = open_log_directory(
         path, now_ms=clock.now_ms, settings_of=settings_of, meta=identity, disk=there, was_clean=was_clean

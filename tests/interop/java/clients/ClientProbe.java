@@ -109,6 +109,15 @@ public class ClientProbe {
 
     static void topic(String name, int partitions) throws Exception {
         get(admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1))).all());
+        for (int left = 100; ; left--) { // a real broker hears of a topic a moment after its controller
+            try {
+                get(admin.describeTopics(List.of(name)).allTopicNames());
+                return;
+            } catch (ExecutionException error) {
+                if (left == 0 || !(error.getCause() instanceof UnknownTopicOrPartitionException)) throw error;
+                Thread.sleep(100);
+            }
+        }
     }
 
     static void fill(String topic, int count) {

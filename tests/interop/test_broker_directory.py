@@ -1,0 +1,168 @@
+"""A real Kafka opens the data directory of the embedded broker after a clean stop, and the broker opens it again.
+
+What a controller keeps (topics with their ids and settings) comes from a ``bootstrap.checkpoint`` beside the logs; all
+else is as the broker left it: records of every format and codec, transactions, idempotent producers, compacted and
+deleted records, committed offsets of both kinds of groups.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.interop import brokers
+from tests.interop.brokers import check_in_order, errors_in, read, users
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Consumer, Producer
+from kafkaframes.files.checkpoints import read_meta_properties
+from kafkaframes.files.names import TopicPartition
+from kafkaframes.log.discover import discover
+from kafkaframes.restore.kraft import TopicLayout, bootstrap_checkpoint
+
+ISOLATIONS = ("read_uncommitted", "read_committed")
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+SMALL = {"log.segment.bytes": 1 << 20, "log.index.size.max.bytes": 65536, "log.index.interval.bytes": 1024}
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "4000", "min.cleanable.dirty.ratio": "0.01"}
+APPENDED = 3
+
+
+def fill(broker: Broker) -> None:
+    """Write with our client whatever a broker's directory can hold."""
+    servers = broker.bootstrap_servers
+    broker.create_topic("orders", partitions=2)
+    broker.create_topic("payments")
+    broker.create_topic("latest", **{name.replace(".", "_"): value for name, value in COMPACTED.items()})
+    for release, record_format in (("0.9.0", 0), ("0.10.2", 1)):
+        topic = f"format-{record_format}"
+        broker.create_topic(topic, message_format_version=release)
+        for codec in CODECS[:4]:
+            write_orders(servers, topic, 20, record_format=record_format, compression_type=codec)
+    for codec in CODECS:
+        write_orders(servers, "orders", 300, partitions=2, compression_type=codec)  # idempotent, a producer id each
+    write_payments(servers)
+    with Producer(servers) as producer:
+        for number in range(400):
+            producer.send("latest", key=b"%d" % (number % 7), value=b"%d" % number)
+            if number % 20 == 19:
+                producer.flush()
+    for protocol in ("classic", "consumer"):
+        read_in_group(servers, protocol)
+
+
+def write_orders(servers: str, topic: str, count: int, *, partitions: int = 1, **settings: Any) -> None:
+    has_headers = settings.get("record_format", 2) == 2
+    with Producer(servers, linger_ms=20, **settings) as producer:
+        for number in range(count):
+            headers = [("trace", b"%d" % number), ("none", None)] if has_headers else []
+            where = number % partitions
+            producer.send(topic, key=b"%d" % number, value=bytes(1500), headers=headers, partition=where)
+
+
+def write_payments(servers: str) -> None:
+    """Transactions, some of them aborted, some with offsets of a group."""
+    with Producer(servers, transactional_id="billing") as producer:
+        for number in range(12):
+            producer.begin_transaction()
+            producer.send("payments", value=b"%d" % number)
+            if number % 3 == 1:
+                producer.send_offsets_to_transaction({TopicPartition("orders", 1): number * 10}, "paying")
+            producer.flush()
+            producer.abort_transaction() if number % 4 == 3 else producer.commit_transaction()
+
+
+def read_in_group(servers: str, protocol: str) -> None:
+    settings = {"group_id": protocol, "group_protocol": protocol, "auto_offset_reset": "earliest"}
+    with Consumer(servers, enable_auto_commit=False, **settings) as consumer:
+        consumer.subscribe(["orders"])
+        seen, deadline = 0, time.monotonic() + 60
+        while seen < 200 and time.monotonic() < deadline:
+            seen += len(consumer.poll(1_000, max_records=200))
+        consumer.commit()
+
+
+def layouts(data: Path) -> list[TopicLayout]:
+    """What a controller has to know of the directory: topics with ids, leader epochs, settings."""
+    (directory,) = discover(str(data))
+    found: dict[str, TopicLayout] = {}
+    for partition in directory.partitions:
+        is_compacted = partition.topic == "latest" or partition.topic.startswith("__")
+        configs = COMPACTED if partition.topic == "latest" else {"cleanup.policy": "compact"} if is_compacted else {}
+        layout = found.setdefault(
+            partition.topic, TopicLayout(partition.topic, partition.metadata.topic_id, {}, configs)
+        )
+        epochs = partition.leader_epochs or ()
+        layout.leader_epochs[partition.partition] = epochs[-1].leader_epoch + 1 if epochs else 1
+    return list(found.values())
+
+
+def make_known(data: Path) -> None:
+    meta = read_meta_properties((data / "meta.properties").read_bytes())
+    raw = bootstrap_checkpoint(
+        layouts(data),
+        node_id=1,
+        directory_id=meta.values["directory.id"],
+        now_ms=int(time.time() * 1000),
+        next_producer_id=100_000,
+    )
+    (data / "bootstrap.checkpoint").write_bytes(raw)
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A directory that our broker has filled, compacted, and stopped cleanly."""
+    data = tmp_path / "data"
+    with Broker(data_dir=data, config=SMALL | {"log.cleaner.backoff.ms": 100}) as broker:
+        fill(broker)
+        before = broker.topics["latest"].end_offsets
+        deadline = time.monotonic() + 60
+        while len(broker.records("latest")) > 100 and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert len(broker.records("latest")) <= 100
+        assert broker.topics["latest"].end_offsets == before
+        broker.call(lambda state: state.topics["orders"].partitions[0].log.delete_records(40))
+    return data
+
+
+def committed(broker: Broker) -> dict[tuple[str, str, int], int]:
+    return {
+        (group, partition.topic, partition.partition): offset
+        for group, info in broker.groups.items()
+        for partition, offset in info.offsets.items()
+    }
+
+
+def test_a_real_kafka_goes_on_where_our_broker_stopped_and_back(kafka, java, data, tmp_path):
+    with Broker(serve=data) as broker:
+        groups = committed(broker)
+        assert {group for group, _, _ in groups} == {"classic", "consumer", "paying"}
+    expected = {level: users(brokers.expected_records(data, isolation=level)) for level in ISOLATIONS}
+    assert set(expected["read_committed"]) == {
+        ("orders", 0), ("orders", 1), ("payments", 0), ("latest", 0), ("format-0", 0), ("format-1", 0),
+    }  # fmt: skip
+    assert len(expected["read_committed"]["payments", 0]) < len(expected["read_uncommitted"]["payments", 0])
+    make_known(data)
+    node = kafka(tmp_path, SMALL)
+    with node:
+        for level in ISOLATIONS:
+            assert users(read(java, node, isolation=level).records) == expected[level]
+        seen = read(java, node, appended=APPENDED)
+        assert {key: offset for key, offset in seen.groups.items() if key in groups} == groups
+        node.stop()
+        log = (tmp_path / "kafka.out").read_text()
+        assert "stray" not in log
+        assert errors_in(log) == []
+        assert "Recovering unflushed segment" not in log
+    check_in_order(data)
+    more = users(brokers.expected_records(data))
+    with Broker(data_dir=data) as broker:  # and ours again, which knows its directory
+        assert {key: offset for key, offset in committed(broker).items() if key in groups} == groups
+        for (topic, partition), rows in more.items():
+            assert [one.offset for one in broker.records(topic, partition)] == [row[0] for row in rows]
+        with Producer(broker.bootstrap_servers, transactional_id="billing") as producer:
+            producer.begin_transaction()
+            producer.send("payments", value=b"after")
+            producer.commit_transaction()
+        assert broker.records("payments")[-1].value == b"after"
