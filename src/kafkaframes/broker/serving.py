@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any
 
+from kafkaframes.broker.metadata_file import FILE_NAME
 from kafkaframes.copies.decisions import MERGE, REPLICAS
 from kafkaframes.copies.served import Served
 from kafkaframes.errors import OptionError
 from kafkaframes.files.directory import LogDirectory
 from kafkaframes.files.filesystem import VIEW_MARK, plain_path
+from kafkaframes.files.names import META_PROPERTIES
 from kafkaframes.log.discover import discover
 from kafkaframes.log.where import filesystem_for
 
@@ -51,7 +53,8 @@ def serve_paths(paths: Sequence[str], *, replicas: str = MERGE, options: Mapping
     from kafkaframes.copies.served_tree import show_as_one
 
     named = {plain_path(path).rstrip("/") for path in paths}
-    return show_as_one(found, named, merge=replicas == MERGE, options=storage)
+    root_files = (META_PROPERTIES, FILE_NAME)
+    return show_as_one(found, named, merge=replicas == MERGE, options=storage, root_files=root_files)
 
 
 def _is_of_store(directory: LogDirectory) -> bool:

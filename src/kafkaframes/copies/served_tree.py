@@ -21,11 +21,16 @@ from kafkaframes.files.filesystem import VIEW_MARK, FileInfo, FileSystem, join, 
 from kafkaframes.files.findings import Severity
 from kafkaframes.files.names import FileName, TopicPartition
 
-_NOT_SHOWN = {*names.OFFSET_CHECKPOINTS, names.CLEAN_SHUTDOWN, names.BROKER_LOCK}  # one directory's, or made anew
+_SMALL = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA)  # of a view, written for it
 
 
 def show_as_one(
-    directories: Sequence[LogDirectory], named: Collection[str], *, merge: bool, options: Mapping[str, Any]
+    directories: Sequence[LogDirectory],
+    named: Collection[str],
+    *,
+    merge: bool,
+    options: Mapping[str, Any],
+    root_files: Collection[str] = (names.META_PROPERTIES,),
 ) -> Served:
     """Show the live partitions of log directories, and those that a path leads to, as one directory.
 
@@ -34,6 +39,7 @@ def show_as_one(
         named: paths of directories that were named themselves.
         merge: make one log of several copies.
         options: of the stores.
+        root_files: what is shown of the first log directory that says whose it is, beside the partitions.
 
     Raises:
         LogDirError: copies are of different topics or clusters, or cannot be read.
@@ -45,14 +51,20 @@ def show_as_one(
     if several and not merge:
         reason = f"there are several copies of {several[0]}, and a broker has each partition once"
         raise OptionError(f"{reason}: let them be merged, or name one directory")
-    return _Tree(directories, options).of(grouped.values())
+    root = next((one for one in directories if one.meta is not None), None)
+    found = {} if root is None else {name: root.filesystem.stat(join(root.path, name)) for name in root_files}
+    tree = _Tree(options)
+    for name, entry in found.items():
+        if root is not None and entry is not None:
+            tree.root.append(tree.written(join(ROOT, name), root.filesystem.read(entry.path)))
+    return tree.of(grouped.values())
 
 
 class _Tree:
     """Puts the view together."""
 
-    def __init__(self, directories: Sequence[LogDirectory], options: Mapping[str, Any]) -> None:
-        self._directories = directories
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.root: list[FileInfo] = []
         self._options = options
         self._parts: dict[str, tuple[Part, ...]] = {}
         self._small: dict[str, bytes] = {}
@@ -64,8 +76,8 @@ class _Tree:
     def of(self, grouped: Collection[Sequence[Found]]) -> Served:
         """Return the view of partitions, each with its copies."""
         shown = [self._merged(copies) if len(copies) > 1 else self._single(copies[0]) for copies in grouped]
-        root = [FileInfo(join(ROOT, name), name, is_directory=True) for name in shown]
-        root += self._root_files()
+        root = [*self.root, *(FileInfo(join(ROOT, name), name, is_directory=True) for name in shown)]
+        root += [self.written(join(ROOT, file), write_offset_checkpoint(at)) for file, at in self._offsets.items()]
         self._listings[ROOT] = tuple(sorted(root, key=lambda entry: entry.name))
         filesystem = MergedFileSystem(self._parts, self._small, self._listings, self._options)
         remarks = tuple(text for _, text in sorted(self._remarks, key=lambda one: -one[0]))
@@ -102,30 +114,20 @@ class _Tree:
             self._offsets.setdefault(file, {})[topic_partition] = offset
 
     def _show(self, topic_partition: TopicPartition, entries: Iterable[tuple[FileSystem, FileInfo]]) -> str:
-        """Give a partition's files names below the root; those without an offset in their name are small."""
+        """Give a partition's files names below the root; what is no file of Kafka's is left out."""
         directory = join(ROOT, str(topic_partition))
         shown = []
         for filesystem, entry in entries:
             path = join(directory, entry.name)
-            if FileName.parse(entry.name) is None:
-                if not entry.is_directory:
-                    shown.append(self._written(path, filesystem.read(entry.path)))
-                continue
-            self._parts[path] = (Part(filesystem, entry.path, 0, entry.size_bytes),)
-            shown.append(FileInfo(path, entry.name, entry.size_bytes, entry.mtime_ms))
+            if entry.name in _SMALL:
+                shown.append(self.written(path, filesystem.read(entry.path)))
+            elif FileName.parse(entry.name) is not None:
+                self._parts[path] = (Part(filesystem, entry.path, 0, entry.size_bytes),)
+                shown.append(FileInfo(path, entry.name, entry.size_bytes, entry.mtime_ms))
         self._listings[directory] = tuple(sorted(shown, key=lambda one: one.name))
         return str(topic_partition)
 
-    def _written(self, path: str, content: bytes) -> FileInfo:
+    def written(self, path: str, content: bytes) -> FileInfo:
+        """Give a content a path of the view."""
         self._small[path] = content
         return FileInfo(path, split(path)[1], len(content))
-
-    def _root_files(self) -> list[FileInfo]:
-        """Return the checkpoints of all, and the other files of the first directory that says whose it is."""
-        made = [self._written(join(ROOT, file), write_offset_checkpoint(at)) for file, at in self._offsets.items()]
-        owner = next((one for one in self._directories if one.meta is not None), None)
-        for entry in [] if owner is None else owner.filesystem.list_directory(owner.path):
-            if not entry.is_directory and entry.name not in _NOT_SHOWN:
-                assert owner is not None
-                made.append(self._written(join(ROOT, entry.name), owner.filesystem.read(entry.path)))
-        return made

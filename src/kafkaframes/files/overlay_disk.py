@@ -7,14 +7,17 @@ broker's directory, an object store, a view of several copies.
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, runtime_checkable
 
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.disk import DiskFile
 from kafkaframes.files.filesystem import FileInfo, FileSystem, LocalFileSystem, ReadAt, join, split
 from kafkaframes.files.memory_disk import Content, MemoryFile
+
+MOST_KEPT = 16  # files underneath stay open
 
 
 @runtime_checkable
@@ -25,14 +28,32 @@ class HasDescriptors(Protocol):
         """Open a file for reading, for the caller to close; None: it is no file of this machine."""
 
 
+class _Readers:
+    """The files underneath that were read last, open: a chunk that a store was asked for serves many reads."""
+
+    def __init__(self, base: FileSystem) -> None:
+        self._base = base
+        self._open: OrderedDict[str, tuple[AbstractContextManager[ReadAt], ReadAt]] = OrderedDict()
+
+    def read(self, path: str, position: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``position`` on."""
+        if path not in self._open:
+            opening = self._base.open(path)
+            self._open[path] = opening, opening.__enter__()
+            if len(self._open) > MOST_KEPT:
+                self._open.popitem(last=False)[1][0].__exit__(None, None, None)
+        self._open.move_to_end(path)
+        return self._open[path][1](position, length)
+
+
 class _Backed(Content):
     """A file that lies underneath, until something is written to it."""
 
     __slots__ = ("_base", "_path")
 
-    def __init__(self, base: FileSystem, info: FileInfo) -> None:
+    def __init__(self, base: _Readers, info: FileInfo) -> None:
         super().__init__()
-        self._base: FileSystem | None = base
+        self._base: _Readers | None = base
         self._path = info.path
         self.size_bytes = info.size_bytes
 
@@ -46,11 +67,11 @@ class _Backed(Content):
         if self._base is None:
             return super().read(position, length)
         most = max(self.size_bytes - position, 0)
-        return self._base.read(self._path, position=position, length=most if length < 0 else min(length, most))
+        return self._base.read(self._path, position, most if length < 0 else min(length, most))
 
     def _take_over(self) -> None:
         if self._base is not None:
-            self.data[:] = self._base.read(self._path, length=self.size_bytes)
+            self.data[:] = self._base.read(self._path, 0, self.size_bytes)
             self._base = None
 
     def write(self, position: int, data: bytes) -> None:
@@ -74,6 +95,7 @@ class OverlayDisk:
 
     def __init__(self, base: FileSystem) -> None:
         self._base = base
+        self._readers = _Readers(base)
         self._files: dict[str, Content] = {}
         self._directories: set[str] = set()
         self._gone: set[str] = set()
@@ -137,7 +159,7 @@ class OverlayDisk:
         """Return what stands for a file from now on; an empty one where there is none."""
         if path not in self._files:
             info = None if path in self._gone else self._base.stat(path)
-            self._files[path] = Content() if info is None else _Backed(self._base, info)
+            self._files[path] = Content() if info is None else _Backed(self._readers, info)
             self._gone.discard(path)
         return self._files[path]
 
