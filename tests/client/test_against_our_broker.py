@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import nullcontext
 
 import pyarrow as pa
 import pytest
@@ -115,6 +116,33 @@ def test_others_join_a_transaction_and_its_end_is_theirs(servers, topic, commits
         driver.commit_transaction() if commits else driver.abort_transaction()
     found = read_all(servers, topic, isolation_level="read_committed")["value"].to_pylist()
     assert sorted(found) == ([b"0", b"1"] if commits else [])
+
+
+def test_a_record_that_a_fenced_producer_cannot_add_to_its_transaction_is_not_waited_for_in_vain(servers, topic):
+    with Producer(servers, transactional_id=topic) as first:
+        first.begin_transaction()
+        first.share_transaction()  # the form of the protocol in which partitions are added before they are written to
+        with Producer(servers, transactional_id=topic):
+            sent = first.send(topic, b"late", partition=0)
+            with pytest.raises(BrokerError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
+                sent.result()
+        with pytest.raises(BrokerError):
+            first.abort_transaction()
+
+
+def test_who_joins_a_transaction_cannot_write_where_another_has_written_in_it(servers, topic):
+    """Equal sequences would count as repetitions: the second one's records would vanish, and nobody be told."""
+    with Producer(servers, transactional_id=topic) as driver:
+        driver.begin_transaction()
+        identity = driver.share_transaction()
+        for value in (b"first", b"again"):
+            task = Producer(servers, transactional_id=topic)
+            task.join_transaction(identity)
+            sent = pa.table({"value": [value], "partition": pa.array([0], pa.int32())})
+            with nullcontext() if value == b"first" else pytest.raises(BrokerError, match=r"has written to .*-0"):
+                task.send_arrow(sent, topic=topic)
+            task.close()
+        driver.abort_transaction()
 
 
 def test_two_members_share_a_group_and_one_takes_over(servers, topic):

@@ -3,13 +3,18 @@
 The driver's half and the tasks' half run in one process here, over the embedded broker.
 """
 
+import logging
+import time
+
 import pyarrow as pa
 import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic
+from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.spark import topic_exactly_once as sink
 from kafkaframes.spark.topic_options import TopicWriteOptions
+from kafkaframes.spark.transaction_time import Marker, TransactionTime
 
 ROWS = pa.record_batch({"key": [b"k%d" % n for n in range(60)], "value": [b"v%d" % n for n in range(60)]})
 APIS = ("InitProducerId", "CreateTopics", "ListOffsets", "Fetch", "Metadata", "Produce", "EndTxn")
@@ -40,8 +45,8 @@ def tasks(options, identifier, identity, rows=ROWS):
     return sum(sum(done["records"].to_pylist()) for done in sink._sending(options, identifier, identity)(blobs))
 
 
-def write(options, batch_id, monkeypatch, *, killed=""):
-    """Write a micro-batch; ``killed``: at which step the driver is."""
+def write(options, batch_id, monkeypatch, *, killed="", times=None, slowly=0.0):
+    """Write a micro-batch; ``killed``: at which step the driver is; ``slowly``: how long the transaction stays open."""
 
     def send(_, options, identifier, producer):
         if killed == "before":
@@ -51,11 +56,12 @@ def write(options, batch_id, monkeypatch, *, killed=""):
         count = tasks(options, identifier, identity, rows)
         if killed in ("half", "sent"):
             raise KilledError
-        return count
+        time.sleep(slowly)
+        return sink.Sent(count, sink._now_ms())
 
     monkeypatch.setattr(sink, "_send", send)
     monkeypatch.setattr(sink, "_abort", lambda _: None)
-    sink._write(None, options, f"sink-of-{options.topic}", batch_id)
+    sink._write(None, options, f"sink-of-{options.topic}", batch_id, times or TransactionTime())
 
 
 def committed(options):
@@ -91,3 +97,61 @@ def test_a_driver_that_is_killed_and_writes_the_batch_again(options, monkeypatch
     assert committed(options) == WANTED
     write(options, 1, monkeypatch)
     assert committed(options) == sorted([*WANTED, *WANTED])
+
+
+@pytest.fixture(scope="module")
+def impatient():
+    """A broker that allows transactions of a second and a half, and looks for older ones all the time."""
+    config = {"transaction.max.timeout.ms": 1500, "transaction.abort.timed.out.transaction.cleanup.interval.ms": 50}
+    with Broker(config=config) as broker, Admin(broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name="t", num_partitions=3)])
+        yield broker.bootstrap_servers
+
+
+def options_of(servers, **more):
+    return TopicWriteOptions.parse({"kafka.bootstrap.servers": servers, "topic": "t", **more})
+
+
+def test_a_batch_that_takes_longer_than_brokers_allow_says_so(impatient, monkeypatch, caplog):
+    options = options_of(impatient)
+    times = TransactionTime.of(options)
+    assert times.timeout_ms == 1500
+    times.add(800)  # as if the batch before had taken so long
+    with caplog.at_level(logging.WARNING, "kafkaframes.spark"), pytest.raises(KafkaframesError) as caught:
+        write(options, 0, monkeypatch, times=times, slowly=2.0)
+    assert "micro-batch 0: of the micro-batches before this one the longest was open for 1 s" in caplog.text
+    assert "its transaction could be open for 2 s: nothing of it is to be seen" in str(caught.value)
+    assert "transaction.max.timeout.ms" in str(caught.value)
+    assert committed(options) == []
+    write(options, 0, monkeypatch, times=times)
+    assert committed(options) == WANTED
+
+
+def test_the_marker_tells_the_next_run_how_long_the_last_batch_took(options, monkeypatch, caplog):
+    write(options, 0, monkeypatch)
+    assert sink.newest_marker(options, f"sink-of-{options.topic}").batch_id == 0
+    monkeypatch.setattr(sink, "newest_marker", lambda *_: Marker(0, 50_000))
+    with caplog.at_level(logging.WARNING, "kafkaframes.spark"):
+        write(options, 1, monkeypatch, times=TransactionTime(given_ms=60_000, limit_ms=900_000))
+    assert "open for 50 s, and a transaction may be open for 60 s" in caplog.text
+    assert (
+        "kafka.transaction.timeout.ms may be as large as the brokers' transaction.max.timeout.ms, 900000" in caplog.text
+    )
+
+
+def test_more_time_than_brokers_allow_is_refused_before_anything_is_written(impatient, monkeypatch):
+    options = options_of(impatient, **{"kafka.transaction.timeout.ms": "1501"})
+    with pytest.raises(OptionError, match=r"is 1501; the brokers' transaction\.max\.timeout\.ms is 1500, nothing was"):
+        TransactionTime.of(options)
+    with pytest.raises(OptionError, match="is 1501: more than the brokers'"):  # who may not ask for settings
+        write(options, 0, monkeypatch, times=TransactionTime(given_ms=1501))
+
+
+def test_time_outs_follow_what_was_measured():
+    times = TransactionTime(limit_ms=900_000)
+    assert times.timeout_ms == 900_000
+    for open_ms, wanted in ((100, 60_000), (20_000, 80_000), (300_000, 900_000), *[(10, 900_000)] * 4, (10, 60_000)):
+        times.add(open_ms)
+        assert times.timeout_ms == wanted
+    assert times.warning() is None
+    assert TransactionTime().timeout_ms == 60_000  # brokers that do not tell

@@ -204,12 +204,14 @@ class AsyncProducer:
         gathering = self._gathering.pop(place)
         columns = _columns(gathering.rows, with_headers=self._format == 2)
         try:
-            data = self._built(columns, _WHOLE)
-        except KafkaframesError as error:
+            batch = await self._put(place, self._built(columns, _WHOLE), len(gathering.rows))
+        except (KafkaframesError, asyncio.CancelledError) as error:
             for future in gathering.futures:
-                future.set_exception(error)
-            return
-        batch = await self._put(place, data, len(gathering.rows))
+                if not future.done():
+                    future.set_exception(error) if isinstance(error, KafkaframesError) else future.cancel()
+            if isinstance(error, KafkaframesError):
+                return
+            raise
 
         def settle(done: asyncio.Future[tuple[int, int]]) -> None:
             error = None if done.cancelled() else done.exception()
@@ -368,7 +370,8 @@ class AsyncProducer:
         """Write in a transaction that another producer of the same ``transactional_id`` has begun, and will end.
 
         Nothing is fenced off. Sequences begin at 0 in each partition, so no two of those who join one transaction may
-        write to one partition: the broker would take the second for a repetition of the first.
+        write to one partition: the broker would take the second for a repetition of the first. Where brokers tell
+        what is in a transaction (3.0 and later), the second is refused with BrokerError.
 
         Args:
             producer: what ``share_transaction`` gave to the one who began it.

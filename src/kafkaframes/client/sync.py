@@ -53,7 +53,11 @@ class Producer:
         self._is_closed = False
 
     def __enter__(self) -> Self:
-        self._loop.call(self._twin.start())
+        try:
+            self._loop.call(self._twin.start())
+        except BaseException:
+            self.close(flush=False)
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -23,6 +23,7 @@ _NEWEST_OF_FORM: Final = {
     1: {"AddPartitionsToTxnRequest": 3, "EndTxnRequest": 4, "TxnOffsetCommitRequest": 4},
     2: {"EndTxnRequest": 5, "TxnOffsetCommitRequest": 5},
 }
+_DESCRIBE_TRANSACTIONS: Final = 65
 _FORM_OF_BROKERS: Final = "transaction.version"  # the feature that tells
 _KNOWS_EPOCHS: Final = 3  # InitProducerId's first version that takes an id and epoch and raises the epoch (KIP-360)
 _COORDINATOR_MOVED: Final = frozenset({14, 15, 16})
@@ -124,6 +125,36 @@ class Transactions:
         if self._form > 1:
             self._added.add(partition)
             return
+        if self.has_joined:
+            await self._refuse_what_another_writes(partition)
+        await self._add(partition)
+        self._added.add(partition)
+
+    async def _refuse_what_another_writes(self, partition: TopicPartition) -> None:
+        """Raise where another one who joined this transaction has written to a partition.
+
+        Its sequences began at 0 too, so that the broker would take ours for repetitions, and drop them as done.
+        Brokers before 3.0 do not tell (KIP-664); who shares a transaction there must see to it alone.
+        """
+        broker = await self._cluster.retried(self._coordinator)
+        connection = await self._cluster.connection(broker)
+        if _DESCRIBE_TRANSACTIONS not in connection.ranges:
+            return
+        body = self._settings.message("DescribeTransactionsRequest")(
+            transactional_ids=[self._settings.transactional_id]
+        )
+
+        async def step() -> Any:
+            (state,) = (await self._ask(body)).transaction_states
+            self._check(state.error_code, "asking for the transaction's partitions")
+            return state
+
+        state = await self._cluster.retried(step)
+        for topic in state.topics:
+            if topic.topic == partition.topic and partition.partition in topic.partitions:
+                raise BrokerError(f"another one who joined this transaction has written to {partition} already")
+
+    async def _add(self, partition: TopicPartition) -> None:
         cls = self._settings.message("AddPartitionsToTxnRequest")
         producer_id, epoch = self._sender.producer
         topic = cls.AddPartitionsToTxnTopic(name=partition.topic, partitions=[partition.partition])
@@ -141,7 +172,6 @@ class Transactions:
                     self._check(result.partition_error_code, f"adding {partition} to the transaction")
 
         await self._cluster.retried(step)
-        self._added.add(partition)
 
     async def end(self, *, commit: bool) -> None:
         """Commit or abort.

@@ -8,9 +8,12 @@ The steps for one micro-batch, all on the driver but the third:
    means that the batch was committed before the query could note it: nothing is written again.
 3. Tasks build finished batches of their rows (``topic_blobs.py``), and these are shared out so that **each topic
    partition is written by one task**; such tasks join the transaction with the id and epoch of step 1, and their
-   sequences begin at 0 in each partition. A second attempt of a task is refused: the
-   rows of the first may be in the transaction already. The batch fails then, and is written anew from step 1.
+   sequences begin at 0 in each partition. A second attempt of a task is refused, and so is one of a stage that Spark
+   runs again: the rows of the first may be in the transaction already. The batch fails then, and is written anew
+   from step 1.
 4. The marker is written in the same transaction, and the transaction commits: rows and marker, or neither.
+
+How long the transaction may be open: ``transaction_time.py``.
 
 A reader with ``kafka.isolation.level=read_committed`` sees each row once. A marker is kept for good, unlike the
 offsets of a group that does nothing for ``offsets.retention.minutes``.
@@ -19,13 +22,14 @@ offsets of a group that does nothing for ``offsets.retention.minutes``.
 from __future__ import annotations
 
 import json
+import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -33,15 +37,17 @@ from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartiti
 from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import BrokerError, KafkaframesError, OptionError
-from kafkaframes.spark.query_ids import asker
+from kafkaframes.spark.query_ids import asker, is_connect
 from kafkaframes.spark.topic_blobs import DDL, Format, Packer
 from kafkaframes.spark.topic_options import TopicWriteOptions
 from kafkaframes.spark.topic_writer import DEFAULT_BATCH, check_columns, open_producer
+from kafkaframes.spark.transaction_time import LIMIT, NO_MARKER, OPTION, Marker, TransactionTime, is_refused_timeout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
+log = logging.getLogger("kafkaframes.spark")
 MARKERS: Final = "__kafkaframes_spark_sinks"
 _EXISTS: Final = 36  # TOPIC_ALREADY_EXISTS
 _CLIENT_ONLY: Final = frozenset({"transactional.id", "enable.idempotence", "acks"})
@@ -65,7 +71,7 @@ def write(
         raise OptionError(f"option kafka.{forbidden[0]}: a write exactly once chooses that itself")
     check_columns({field.name: field.dataType.simpleString() for field in frame.schema}, parsed)
     if not frame.isStreaming:
-        _write(frame, parsed, f"kafkaframes-{uuid.uuid4()}-{sink}", None)
+        _write(frame, parsed, f"kafkaframes-{uuid.uuid4()}-{sink}", None, TransactionTime.of(parsed))
         return None
     if checkpoint is None:
         raise OptionError("a stream needs checkpoint=")
@@ -77,31 +83,79 @@ def write(
 
 
 def _writer_of(options: TopicWriteOptions, id_of_query: Callable[[Any], str]) -> Callable[[DataFrame, int], None]:
+    known: list[TransactionTime] = []  # asked for by the first batch: the function travels under Spark Connect
+
     def write_batch(batch: DataFrame, batch_id: int) -> None:
         query_id = id_of_query(batch.sparkSession)
-        _write(batch, options, f"kafkaframes-{query_id}-{options.sink}", batch_id)
+        if not known:
+            known.append(TransactionTime.of(options))
+        _write(batch, options, f"kafkaframes-{query_id}-{options.sink}", batch_id, known[0])
 
     return write_batch
 
 
-def _write(frame: DataFrame, options: TopicWriteOptions, transactional_id: str, batch_id: int | None) -> None:
+def _write(
+    frame: DataFrame, options: TopicWriteOptions, transactional_id: str, batch_id: int | None, times: TransactionTime
+) -> None:
     """Write one batch in one transaction; ``batch_id`` is None where nothing will be repeated."""
-    with open_producer(options, transactional_id=transactional_id) as producer:
+    with _opened(options, transactional_id, times) as producer:
+        before = NO_MARKER
         if batch_id is not None:
             _make_markers(options)
-            if newest_marker(options, transactional_id) >= batch_id:
+            before = newest_marker(options, transactional_id)
+            if before.batch_id >= batch_id:
                 return
-        producer.begin_transaction()
+        if (warning := times.warning(before)) is not None:
+            log.warning("%s: %s", transactional_id if batch_id is None else f"micro-batch {batch_id}", warning)
+        began = time.time()
         try:
-            if batch_id is not None:
-                marker = json.dumps({"batchId": batch_id})
-                producer.send(MARKERS, marker, key=transactional_id, partition=0).result()
-            records = _send(frame, options, transactional_id, producer)
-        except BaseException:
-            _abort(producer)
-            raise
-        if records or batch_id is not None:
-            producer.commit_transaction()
+            _write_transaction(frame, options, transactional_id, batch_id, producer, times)
+        except Exception as error:
+            reason = times.too_long((time.time() - began) * 1000)
+            if reason is None:
+                raise
+            raise KafkaframesError(f"{reason} ({error})") from error
+
+
+def _write_transaction(
+    frame: DataFrame,
+    options: TopicWriteOptions,
+    transactional_id: str,
+    batch_id: int | None,
+    producer: Producer,
+    times: TransactionTime,
+) -> None:
+    """Send rows and marker in a transaction of their own.
+
+    The marker comes last: until the first task sends something, brokers do not count the transaction's time.
+    """
+    producer.begin_transaction()
+    try:
+        sent = _send(frame, options, transactional_id, producer)
+        if batch_id is not None:
+            marker = json.dumps({"batchId": batch_id, "openMs": sent.open_ms()})
+            producer.send(MARKERS, marker, key=transactional_id, partition=0).result()
+    except BaseException:
+        _abort(producer)
+        raise
+    if sent.records or batch_id is not None:
+        producer.commit_transaction()
+        times.add(sent.open_ms())
+
+
+@contextmanager
+def _opened(options: TopicWriteOptions, transactional_id: str, times: TransactionTime) -> Iterator[Producer]:
+    """Open the driver's producer, which fences off whoever wrote before."""
+    settings = {"transactional_id": transactional_id, "transaction_timeout_ms": times.timeout_ms}
+    with ExitStack() as stack:
+        try:
+            producer = stack.enter_context(open_producer(options, **settings))
+        except BrokerError as error:
+            if not is_refused_timeout(error):
+                raise
+            text = f"kafka.{OPTION} is {times.timeout_ms}: more than the brokers' {LIMIT}; nothing was written"
+            raise OptionError(text) from error
+        yield producer
 
 
 def _abort(producer: Producer) -> None:
@@ -113,7 +167,7 @@ def _abort(producer: Producer) -> None:
 
 def _make_markers(options: TopicWriteOptions) -> None:
     configs = {"cleanup.policy": "compact"}
-    with Admin(**_connection(options)) as admin:
+    with Admin(**options.connection) as admin:
         try:
             admin.create_topics([NewTopic(name=MARKERS, num_partitions=1, configs=configs)])
         except BrokerError as error:
@@ -121,39 +175,44 @@ def _make_markers(options: TopicWriteOptions) -> None:
                 raise
 
 
-def newest_marker(options: TopicWriteOptions, transactional_id: str) -> int:
-    """Return the newest batch that was committed under a transactional id, -1 where there is none."""
+def newest_marker(options: TopicWriteOptions, transactional_id: str) -> Marker:
+    """Return what the newest batch has left that was committed under a transactional id."""
     place = TopicPartition(MARKERS, 0)
-    newest = -1
-    with Consumer(**_connection(options), isolation_level="read_committed", enable_auto_commit=False) as consumer:
+    newest = NO_MARKER
+    with Consumer(**options.connection, isolation_level="read_committed", enable_auto_commit=False) as consumer:
         end = consumer.end_offsets([place])[place]
         consumer.assign({place: consumer.beginning_offsets([place])[place]})
         while consumer.position(place) < end:
             for record in consumer.poll(1_000):
                 if record.key == transactional_id.encode() and record.value is not None:
-                    newest = json.loads(record.value)["batchId"]
+                    said = json.loads(record.value)
+                    newest = Marker(said["batchId"], said.get("openMs", 0))
     return newest
 
 
-def _connection(options: TopicWriteOptions) -> dict[str, Any]:
-    """Return the settings that say how to reach the cluster, without those of a producer."""
-    from kafkaframes.client.settings import ClientSettings
+class Sent(NamedTuple):
+    """What tasks have sent in a transaction."""
 
-    return {
-        name: value
-        for name, value in options.client.items()
-        if name.replace(".", "_") in ClientSettings.__dataclass_fields__ or name.startswith("sasl")
-    }
+    records: int
+    since_ms: int  # since 1970: when the first of them began
+
+    def open_ms(self) -> int:
+        """Return for how long the transaction has been open."""
+        return max(_now_ms() - self.since_ms, 0)
 
 
-def _send(frame: DataFrame, options: TopicWriteOptions, transactional_id: str, producer: Producer) -> int:
-    """Have tasks build batches and send them, each topic partition by one task; check it, and return how many rows."""
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _send(frame: DataFrame, options: TopicWriteOptions, transactional_id: str, producer: Producer) -> Sent:
+    """Have tasks build batches and send them, each topic partition by one task; check that, and return how many."""
     identity = producer.share_transaction()
     count = len(producer.partitions_for(options.topic)) if options.topic else None
     packed = frame.mapInArrow(_packing(options, count), DDL)
     places = ("topic", "partition")
     shared = packed.repartition(*places) if count is None else packed.repartition(count, *places)
-    told = "topic string, partition int, task int, records bigint"
+    told = "topic string, partition int, task int, stage int, since bigint, records bigint"
     with _arrow_batches_are_bounded(frame):
         written = shared.mapInArrow(_sending(options, transactional_id, identity), told).collect()
     owners: dict[tuple[str, int], int] = {}
@@ -161,7 +220,23 @@ def _send(frame: DataFrame, options: TopicWriteOptions, transactional_id: str, p
         place = (row["topic"], row["partition"])
         if owners.setdefault(place, row["task"]) != row["task"]:
             raise KafkaframesError(f"two tasks wrote to {place[0]}-{place[1]} in one transaction: it is aborted")
-    return sum(row["records"] for row in written)
+    _refuse_stages_run_again(frame.sparkSession, {row["stage"] for row in written})
+    return Sent(sum(row["records"] for row in written), min((row["since"] for row in written), default=_now_ms()))
+
+
+def _refuse_stages_run_again(spark: Any, stages: Iterable[int]) -> None:
+    """Raise where Spark ran a stage again (an executor was lost): its tasks count as first attempts, and are not.
+
+    Brokers since 3.0 refuse such a task already, see ``join_transaction``; this is for older ones, and for two that
+    begin in the same moment. Spark Connect does not tell.
+    """
+    if is_connect(spark):
+        return
+    tracker = spark.sparkContext.statusTracker()
+    for stage in stages:
+        info = tracker.getStageInfo(stage)
+        if info is not None and info.currentAttemptId:
+            raise KafkaframesError(f"Spark ran stage {stage} again, which may have sent rows twice: it is aborted")
 
 
 @contextmanager
@@ -202,7 +277,7 @@ def _packing(options: TopicWriteOptions, count: int | None) -> Callable[[Rows], 
                 options.topic,
                 counts_of,
                 form,
-                now_ms=lambda: time.time_ns() // 1_000_000,
+                now_ms=_now_ms,
                 turn=context.partitionId() if context else 0,
             )
             yield from packer.pack(rows)
@@ -242,6 +317,7 @@ def _sending(options: TopicWriteOptions, transactional_id: str, identity: Produc
             )
         counts: dict[tuple[str, int], int] = {}
         first = next(blobs, None)
+        since = _now_ms()
         if first is not None:
             producer = open_producer(options, transactional_id=transactional_id)
             with closing(producer):  # not entered: that would begin anew, and fence the driver off
@@ -253,9 +329,11 @@ def _sending(options: TopicWriteOptions, transactional_id: str, identity: Produc
                 pa.array([name for name, _ in counts], pa.string()),
                 pa.array([number for _, number in counts], pa.int32()),
                 pa.array([task] * len(counts), pa.int32()),
+                pa.array([0 if context is None else context.stageId()] * len(counts), pa.int32()),
+                pa.array([since] * len(counts), pa.int64()),
                 pa.array(list(counts.values()), pa.int64()),
             ],
-            names=["topic", "partition", "task", "records"],
+            names=["topic", "partition", "task", "stage", "since", "records"],
         )
 
     return send

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kafkaframes.client.settings import ConsumerSettings, ProducerSettings
+from kafkaframes.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
 from kafkaframes.errors import OptionError
 from kafkaframes.files.sizes import parse_size
 from kafkaframes.spark import options as log_options
@@ -119,6 +119,15 @@ class TopicWriteOptions:
         if "record_format" in values:
             client["record_format"] = values.pop("record_format")
         return cls(client=_checked_client(client, ProducerSettings), **values)
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """The settings that say how to reach the cluster, without those of a producer."""
+        return {
+            name: value
+            for name, value in self.client.items()
+            if name.replace(".", "_") in ClientSettings.__dataclass_fields__ or name.startswith("sasl")
+        }
 
 
 def _starting(text: str) -> int | PartitionOffsets | StartAtGroup:

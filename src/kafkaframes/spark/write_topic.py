@@ -24,8 +24,9 @@ def write_topic(
     Args:
         frame: with the columns of ``format("kafka-topic")``.
         options: those of that format: ``kafka.bootstrap.servers``, ``topic``, other ``kafka.*`` settings.
-            ``kafka.transaction.timeout.ms`` bounds how long one micro-batch may take; brokers allow 15 minutes
-            (``transaction.max.timeout.ms``).
+            ``kafka.transaction.timeout.ms`` bounds how long one micro-batch may be open, at most what brokers allow
+            (``transaction.max.timeout.ms``, 15 minutes); without it the first batch may take that long, the others
+            four times as long as those before.
         checkpoint: of the stream.
         sink: names this sink among several of one query.
         trigger: what ``DataStreamWriter.trigger`` takes, ``{"availableNow": True}``.
