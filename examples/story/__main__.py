@@ -77,7 +77,8 @@ def tell_story(out: Path, limit: int | None, stack: ExitStack) -> tuple[list[str
         servers = broker.servers
         tell(f"an embedded broker listens on {servers}, its data in {broker.data_dir}")
     else:
-        tell(f"the cluster is {servers} (${cluster.SERVERS}); it will not be killed")
+        tell(f"the cluster is {servers} (${cluster.SERVERS}). What needs the embedded broker is left out:")
+        tell("  kill -9 in the middle, old clients (KIP-31), the log directory; the rest is the same")
     return _chapters(out, data, servers, broker, starting, stack)
 
 

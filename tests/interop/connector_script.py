@@ -1,12 +1,13 @@
 """Run by ``test_spark_connector.py``: each read twice, by Spark's connector and by ``kafka-topic``.
 
-Prints one JSON line for each comparison that differs, and ``DONE n`` at the end.
+Prints one JSON line for each comparison that differs, and ``DONE n`` at the end. An error is compared by its kind.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import re
 import sys
 import tempfile
 import time
@@ -29,8 +30,9 @@ TOPICS = {"alpha": 3, "beta": 1, "paid": 2, "cut": 1, "empty": 2}
 
 def fill(servers: str) -> None:
     """Make topics with nulls, headers, transactions, and one whose first records are gone."""
+    kept = {"retention.ms": "-1"}  # the timestamps are years old
     with Admin(servers) as admin:
-        admin.create_topics([NewTopic(name=name, num_partitions=count) for name, count in TOPICS.items()])
+        admin.create_topics([NewTopic(name=name, num_partitions=count, configs=kept) for name, count in TOPICS.items()])
     for name, codec in (("alpha", "lz4"), ("beta", "zstd"), ("cut", "none")):
         with Producer(servers, compression_type=codec, batch_size=2_000) as producer:
             producer.send_arrow(rows(300, TOPICS[name]), topic=name)
@@ -96,6 +98,12 @@ FIXED: list[dict[str, Any]] = [
     {"subscribe": "cut", "startingOffsets": per_partition(0, "cut")},
     {"subscribe": "cut", "startingOffsets": per_partition(0, "cut"), "failOnDataLoss": False},
     {"subscribe": "cut", "startingOffsets": per_partition(120, "cut"), "failOnDataLoss": True},
+    {"subscribe": "cut", "endingOffsets": per_partition(50, "cut")},
+    {"subscribe": "cut", "endingOffsets": per_partition(50, "cut"), "failOnDataLoss": False},
+    {"subscribe": "cut", "startingOffsets": per_partition(150, "cut"), "endingOffsets": per_partition(120, "cut")},
+    {"subscribe": "cut", "startingOffsets": per_partition(900, "cut")},
+    {"subscribe": "cut", "endingOffsets": per_partition(900, "cut")},
+    {"subscribe": "cut", "endingOffsets": per_partition(900, "cut"), "failOnDataLoss": False},
     {**ALPHA, "maxOffsetsPerTrigger": 5},
     {**ALPHA, "kafka.group.id": "mine"},
     {**ALPHA, "groupIdPrefix": "mine", "kafka.client.id": "me", "fetchOffset.numRetries": 5},
@@ -146,13 +154,28 @@ def _assigned(name: str) -> str:
     return json.dumps({name: list(range(TOPICS[name]))})
 
 
+# What an error is about, by the words of one or the other; the rest are refused options.
+KINDS = {
+    "data is lost": r"data may have been lost|failOnDataLoss=false|was to be read|OffsetOutOfRange",
+    "no record that late": r"No offset matched|has no record that late",
+    "no such topic": r"UnknownTopicOrPartition|UNKNOWN_TOPIC_OR_PARTITION|there is no topic partition",
+}
+
+
+def kind_of(error: Exception) -> str:
+    """Return what an error is about."""
+    said = str(error)
+    found = [kind for kind, words in KINDS.items() if re.search(words, said)]
+    return f"an error: {found[0] if found else 'refused'}"
+
+
 def batch(spark: Any, form: str, options: dict[str, Any]) -> Any:
-    """Return the rows of a read, sorted; or that it failed."""
+    """Return the rows of a read, sorted; or the kind of its error."""
     try:
         frame = spark.read.format(form).options(**options).load()
         found = frame.selectExpr("*", "hash(*) AS h").collect() if "includeHeaders" not in options else frame.collect()
-    except Exception:
-        return "an error"
+    except Exception as error:
+        return kind_of(error)
     return [frame.schema.simpleString(), *sorted(str(row) for row in found)]
 
 
@@ -168,8 +191,8 @@ def stream(spark: Any, form: str, options: dict[str, Any]) -> Any:
             ).start()
             query.awaitTermination(120)
             ends = [_last_offsets(Path(folder), number) for number, _ in got]
-    except Exception:
-        return "an error"
+    except Exception as error:
+        return kind_of(error)
     return got, ends
 
 
@@ -186,12 +209,44 @@ STREAMS: list[dict[str, Any]] = [
     {**ALPHA, "startingTimestamp": T0 + 250_000, "includeHeaders": True},
     {**ALPHA},
     {**ALPHA, "startingOffsets": "earliest", "endingOffsets": "latest"},
+    {"subscribePattern": "alpha|b.*", "startingOffsets": "earliest", "includeHeaders": True},
+    {"subscribe": "cut", "startingOffsets": per_partition(0, "cut")},
+    {"subscribe": "cut", "startingOffsets": per_partition(0, "cut"), "failOnDataLoss": False},
 ]
+# Its rows are there before the first micro-batch, which waits for nothing; those after it wait.
+DELAYED = {"startingOffsets": "earliest", "minOffsetsPerTrigger": 10_000, "maxTriggerDelay": "25s"}
+
+
+def delayed(spark: Any, form: str, options: dict[str, Any]) -> Any:
+    """Return the rows of a stream with a delay: of its first batch, soon after more were written, and in the end."""
+    servers, topic = options["kafka.bootstrap.servers"], f"late-{form}"
+    produced = pa.table({"value": [b"%d" % number for number in range(50)]})
+    count = 0
+
+    def add(one: Any, _: int) -> None:
+        nonlocal count
+        count += one.count()
+
+    with tempfile.TemporaryDirectory() as folder, Producer(servers) as producer:
+        producer.send_arrow(produced, topic=topic)
+        frame = spark.readStream.format(form).options(**options, subscribe=topic).load()
+        writer = frame.writeStream.trigger(processingTime="200 milliseconds").option("checkpointLocation", folder)
+        query = writer.foreachBatch(add).start()
+        seen = []
+        for wanted, seconds in ((50, 20.0), (100, 4.0), (100, 40.0)):
+            if len(seen) == 1:
+                producer.send_arrow(produced, topic=topic)
+            deadline = time.monotonic() + seconds
+            while count < wanted and time.monotonic() < deadline:
+                time.sleep(0.1)
+            seen.append(count)
+        query.stop()
+    return seen
 
 
 def main() -> None:
-    """``connector_script.py SERVERS JARS SEED``."""
-    servers, jars, seed = sys.argv[1:]
+    """``connector_script.py SERVERS JARS SEED DRAWS``."""
+    servers, jars, seed, draws = sys.argv[1:]
     spark = kafkaframes.spark.session(
         "side by side",
         master="local[2]",
@@ -201,8 +256,9 @@ def main() -> None:
     kafkaframes.spark.register(spark)
     fill(servers)
     known = {"kafka.bootstrap.servers": servers}
-    reads = [*FIXED, *drawn(int(seed), 20)]
+    reads = [*FIXED, *drawn(int(seed), int(draws))]
     compared = [(batch, options) for options in reads] + [(stream, options) for options in STREAMS]
+    compared.append((delayed, DELAYED))
     for way, options in compared:
         began = time.monotonic()
         theirs, ours = (way(spark, form, known | options) for form in FORMS)
@@ -218,7 +274,7 @@ def main() -> None:
 
 def _short(found: Any) -> str:
     text = json.dumps(found, default=str)
-    return f"{len(found)}: {text[:400]}"
+    return f"{len(found)}: {text[:1000]}"
 
 
 if __name__ == "__main__":

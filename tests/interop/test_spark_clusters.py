@@ -1,7 +1,8 @@
-"""kafka-log where nothing is shared with the driver's process: a standalone cluster on loopback, and Spark Connect."""
+"""Logs and live topics where nothing is shared with the driver: a standalone cluster on loopback, Spark Connect."""
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -184,3 +185,23 @@ def test_live_topics_are_read_and_written_exactly_once(where, topics, request):
         settings = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.cores.max": "2"}
         session = f"master={request.getfixturevalue('standalone_cluster')!r}, config={settings!r}"
     assert "rows 1000 different 1000 behind 0" in run(session, TOPICS, topics)
+
+
+@pytest.mark.parametrize("where", ["local-cluster[2,1,1024]", "standalone"])
+def test_a_table_of_a_live_topic_is_written_by_executors(where, topics, request, tmp_path):
+    deltalake = pytest.importorskip("deltalake")
+    master = request.getfixturevalue("standalone_cluster") if where == "standalone" else where
+    command = [sys.executable, "-m", "kafkaframes", "table", "in", "-b", topics, "--master", master, "--json"]
+    for read in (1_000, 0):  # again: nothing is new
+        done = subprocess.run(
+            [*command, "--to", "delta", str(tmp_path / "table")],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert json.loads(done.stdout)["records"] == read
+    rows = deltalake.DeltaTable(str(tmp_path / "table")).to_pyarrow_table()
+    assert sorted(rows["value"].to_pylist()) == sorted(b"v%d" % number for number in range(1_000))

@@ -3,11 +3,26 @@
 import fsspec
 import pyarrow as pa
 import pytest
-from tests.spark.topics import ROWS
+from tests.spark.topics import ROWS, make_anew
 from tests.spark.truth import SHOP
 
 from kafkaframes.broker import Broker
-from kafkaframes.client import Admin, NewTopic, Producer
+from kafkaframes.client import Producer
+from kafkaframes.testing.external import ExternalBroker
+
+
+@pytest.fixture(scope="module")
+def brokers(request):
+    """Two embedded brokers; or the cluster of --kafka-bootstrap: tests that need more than its address are skipped.
+
+    ``tests/interop/test_live_topics.py`` runs these files so against real Apache Kafka.
+    """
+    given = request.config.getoption("--kafka-bootstrap")
+    if given:
+        yield ExternalBroker(given)
+        return
+    with Broker(nodes=2) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
@@ -36,17 +51,15 @@ def s3():
 
 
 @pytest.fixture(scope="module")
-def servers():
-    """The bootstrap servers of a broker that the tests of one file share."""
-    with Broker() as broker:
-        yield broker.bootstrap_servers
+def servers(brokers):
+    """The bootstrap servers of brokers that the tests of one file share."""
+    return brokers.bootstrap_servers
 
 
 @pytest.fixture(scope="module")
 def topic(servers):
     """A topic of three partitions that holds ``ROWS`` flights."""
-    with Admin(servers) as admin:
-        admin.create_topics([NewTopic(name="flights", num_partitions=3)])
+    make_anew(servers, "flights", 3)
     table = pa.table(
         {
             "key": [f"k{n % 100}" for n in range(ROWS)],

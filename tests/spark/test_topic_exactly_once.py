@@ -14,25 +14,18 @@ import pyarrow as pa
 import pytest
 
 import kafkaframes
-from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer
 
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture(scope="module")
-def broker():
-    with Broker(nodes=2) as broker:
-        yield broker
-
-
 @pytest.fixture
-def servers(broker):
-    with Admin(broker.bootstrap_servers) as admin:
+def servers(brokers):
+    with Admin(brokers.bootstrap_servers) as admin:
         there = [name for name in ("in", "out") if name in admin.list_topics()]
         admin.delete_topics(there)
         admin.create_topics([NewTopic(name="in", num_partitions=2), NewTopic(name="out", num_partitions=3)])
-    return broker.bootstrap_servers
+    return brokers.bootstrap_servers
 
 
 def values(servers: str, topic: str, isolation: str = "read_committed") -> list[bytes]:
@@ -80,9 +73,10 @@ def test_a_failed_batch_and_one_that_is_repeated_after_its_commit(spark, servers
     shutil.rmtree(checkpoint)
 
 
-def test_workers_that_are_killed_while_they_send(spark, broker, servers, tmp_path):
+def test_workers_that_are_killed_while_they_send(spark, brokers, servers, tmp_path):
+    on = brokers.on
     wanted = produce(servers, 0, 60)
-    rule = broker.on("Produce", topic="out", where=lambda _: kill_workers()).once().delay(1)
+    rule = on("Produce", topic="out", where=lambda _: kill_workers()).once().delay(1)
     with pytest.raises(Exception, match=r"SparkException|Python worker exited|crashed"):
         run(spark, servers, str(tmp_path))
     rule.remove()
@@ -93,21 +87,22 @@ def test_workers_that_are_killed_while_they_send(spark, broker, servers, tmp_pat
 
 # the broker's side of a connection that is opened while its node stops is not always closed before it is collected
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_broker_that_goes_down_and_comes_back_in_a_micro_batch(spark, broker, servers, tmp_path):
+def test_a_broker_that_goes_down_and_comes_back_in_a_micro_batch(spark, brokers, servers, tmp_path):
+    on = brokers.on
     wanted = produce(servers, 0, 60)
     restarts = []
 
     def restart():
-        broker.stop_node(1)
+        brokers.stop_node(1)
         time.sleep(0.3)
-        broker.start_node(1)
+        brokers.start_node(1)
 
     def begin(_):
         restarts.append(threading.Thread(target=restart))
         restarts[-1].start()
         return True
 
-    rule = broker.on("Produce", topic="out", where=begin).once().delay(1)
+    rule = on("Produce", topic="out", where=begin).once().delay(1)
     run(spark, servers, str(tmp_path))
     rule.remove()
     restarts[0].join()

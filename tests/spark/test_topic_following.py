@@ -2,18 +2,16 @@
 
 import pyarrow as pa
 import pytest
+from tests.spark.topics import make_anew
 
-from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
+from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.topic_following import TopicFollower
 from kafkaframes.spark.topic_options import TopicOptions
 
 
 def make(servers: str, topic: str, rows: int) -> None:
-    with Admin(servers) as admin:
-        if topic in admin.list_topics():
-            admin.delete_topics([topic])
-        admin.create_topics([NewTopic(name=topic, num_partitions=1)])
+    make_anew(servers, topic, 1)
     with Producer(servers) as producer:
         producer.send_arrow(pa.table({"value": [b"v"] * rows}), topic=topic)
 

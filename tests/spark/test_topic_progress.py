@@ -5,27 +5,25 @@ import json
 import pyarrow as pa
 import pytest
 from tests.spark.test_following import append
+from tests.spark.topics import make_anew
 
-from kafkaframes.broker import Broker
-from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kafkaframes.client import Consumer, Producer, TopicPartition
 from kafkaframes.spark.topic_progress import PartitionLag, TopicProgress, estimates, progress_of
 
 NOW_MS = 1_700_000_100_000
 
 
 @pytest.fixture(scope="module")
-def servers():
-    with Broker() as broker:
-        with Admin(broker.bootstrap_servers) as admin:
-            admin.create_topics([NewTopic(name="lagging", num_partitions=2)])
-        rows = {
-            "value": [b"v" * 100] * 900,
-            "partition": pa.array([n % 3 // 2 for n in range(900)], pa.int32()),
-            "timestamp": pa.array([NOW_MS - 100_000 + n * 100 for n in range(900)], pa.int64()),
-        }
-        with Producer(broker.bootstrap_servers, batch_size=1_500) as producer:
-            producer.send_arrow(pa.table(rows), topic="lagging")
-        yield broker.bootstrap_servers
+def servers(brokers):
+    make_anew(brokers.bootstrap_servers, "lagging", 2)
+    rows = {
+        "value": [b"v" * 100] * 900,
+        "partition": pa.array([n % 3 // 2 for n in range(900)], pa.int32()),
+        "timestamp": pa.array([NOW_MS - 100_000 + n * 100 for n in range(900)], pa.int64()),
+    }
+    with Producer(brokers.bootstrap_servers, batch_size=1_500) as producer:
+        producer.send_arrow(pa.table(rows), topic="lagging")
+    return brokers.bootstrap_servers
 
 
 def said(*sources, **others):

@@ -1,6 +1,6 @@
 """One micro-batch, one transaction: wherever it is cut off, what is written in the end is there once. No Spark.
 
-The driver's half and the tasks' half run in one process here, over the embedded broker.
+The driver's half and the tasks' half run in one process here, over the embedded brokers or a real cluster.
 """
 
 import logging
@@ -25,18 +25,12 @@ class KilledError(BaseException):
     """A driver that is killed does nothing more: no abort, no clean end."""
 
 
-@pytest.fixture(scope="module")
-def broker():
-    with Broker(nodes=2) as broker:
-        yield broker
-
-
 @pytest.fixture
-def options(broker, request):
+def options(brokers, request):
     name = request.node.name.replace("[", "-").replace("]", "")
-    with Admin(broker.bootstrap_servers) as admin:
+    with Admin(brokers.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(name=name, num_partitions=3)])
-    return TopicWriteOptions.parse({"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": name})
+    return TopicWriteOptions.parse({"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": name})
 
 
 def tasks(options, identifier, identity, rows=ROWS):
@@ -78,8 +72,8 @@ WANTED = sorted(ROWS.column("value").to_pylist())
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_an_answer_that_is_lost_after_its_request_was_carried_out(broker, options, monkeypatch, api):
-    with broker.on(api).once().drop_reply() as rule:
+def test_an_answer_that_is_lost_after_its_request_was_carried_out(brokers, options, monkeypatch, api):
+    with brokers.on(api).once().drop_reply() as rule:
         write(options, 0, monkeypatch)
     assert committed(options) == WANTED
     assert rule.seen or api == "CreateTopics"  # the topic of markers is made once

@@ -41,7 +41,15 @@ from kafkaframes.spark.query_ids import asker, is_connect
 from kafkaframes.spark.topic_blobs import DDL, Format, Packer
 from kafkaframes.spark.topic_options import TopicWriteOptions
 from kafkaframes.spark.topic_writer import DEFAULT_BATCH, check_columns, open_producer
-from kafkaframes.spark.transaction_time import LIMIT, NO_MARKER, OPTION, Marker, TransactionTime, is_refused_timeout
+from kafkaframes.spark.transaction_time import (
+    LIMIT,
+    NO_MARKER,
+    OPTION,
+    Marker,
+    TransactionTime,
+    is_end_of_transaction,
+    is_refused_timeout,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -112,7 +120,7 @@ def _write(
             _write_transaction(frame, options, transactional_id, batch_id, producer, times)
         except Exception as error:
             reason = times.too_long((time.time() - began) * 1000)
-            if reason is None:
+            if reason is None or not is_end_of_transaction(error):
                 raise
             raise KafkaframesError(f"{reason} ({error})") from error
 

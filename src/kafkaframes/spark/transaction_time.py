@@ -26,6 +26,13 @@ _TIMES_THE_LONGEST: Final = 4
 _REMEMBERED: Final = 5
 _TIGHT: Final = 0.5  # of what is allowed; a batch that takes twice the longest before it is nothing rare
 _INVALID_TIMEOUT: Final = 50
+# What a producer is told when brokers have aborted its transaction, by their version and its next request.
+_TRANSACTION_IS_OVER: Final = (
+    "PRODUCER_FENCED",
+    "INVALID_PRODUCER_EPOCH",
+    "INVALID_TXN_STATE",
+    "INVALID_PRODUCER_ID_MAPPING",
+)
 
 
 class Marker(NamedTuple):
@@ -130,3 +137,8 @@ def limit_of(options: TopicWriteOptions) -> int | None:
 def is_refused_timeout(error: KafkaframesError) -> bool:
     """Tell whether the brokers refused a time-out above their limit."""
     return isinstance(error, BrokerError) and error.code is not None and error.code.number == _INVALID_TIMEOUT
+
+
+def is_end_of_transaction(error: Exception) -> bool:
+    """Tell whether a batch failed because its transaction was over; errors of tasks come as Spark's, with our text."""
+    return any(name in str(error) for name in _TRANSACTION_IS_OVER)

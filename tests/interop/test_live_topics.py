@@ -1,0 +1,46 @@
+"""Live topics on Spark beside real Apache Kafka: the behaviour suite of the embedded broker, each way of delivery.
+
+The files run as they are in ``make test``, with ``--kafka-bootstrap``; what needs faults or kills of the broker is
+skipped there, and is the embedded broker's alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# file: how many of its tests need no more than an address
+SUITE = {
+    "test_kafka_topic.py": 21,  # reads; batch writes and streams at least once
+    "test_topic_exactly_once.py": 3,  # streams exactly once; a batch as a whole or not at all
+    "test_topic_transaction.py": 8,  # a driver that is killed at each step of a transaction
+    "test_topic_following.py": 10,  # topics made anew, first micro-batches
+    "test_topic_progress.py": 6,  # lag, and offsets of groups
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_the_behaviour_suite_of_live_topics(kafka, tmp_path):
+    files = [str(ROOT / "tests" / "spark" / name) for name in SUITE]
+    with kafka(tmp_path / "kafka", {"log.retention.ms": "-1"}) as node:  # some timestamps are years old
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", "--timeout", "300"]
+        done = subprocess.run(
+            [*command, *files, "--kafka-bootstrap", node.bootstrap, "--basetemp", str(tmp_path / "run")],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            timeout=1400,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout[-5000:]
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed is not None
+    assert int(passed[1]) >= sum(SUITE.values()), done.stdout[-3000:]
