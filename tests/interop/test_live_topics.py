@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 # file: how many of its tests need no more than an address
 SUITE = {
-    "test_kafka_topic.py": 21,  # reads; batch writes and streams at least once
+    "test_kafka_topic.py": 22,  # reads; batch writes and streams at least once
     "test_topic_exactly_once.py": 3,  # streams exactly once; a batch as a whole or not at all
     "test_topic_transaction.py": 8,  # a driver that is killed at each step of a transaction
     "test_topic_following.py": 10,  # topics made anew, first micro-batches

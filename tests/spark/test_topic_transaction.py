@@ -139,13 +139,3 @@ def test_more_time_than_brokers_allow_is_refused_before_anything_is_written(impa
         TransactionTime.of(options)
     with pytest.raises(OptionError, match="is 1501: more than the brokers'"):  # who may not ask for settings
         write(options, 0, monkeypatch, times=TransactionTime(given_ms=1501))
-
-
-def test_time_outs_follow_what_was_measured():
-    times = TransactionTime(limit_ms=900_000)
-    assert times.timeout_ms == 900_000
-    for open_ms, wanted in ((100, 60_000), (20_000, 80_000), (300_000, 900_000), *[(10, 900_000)] * 4, (10, 60_000)):
-        times.add(open_ms)
-        assert times.timeout_ms == wanted
-    assert times.warning() is None
-    assert TransactionTime().timeout_ms == 60_000  # brokers that do not tell

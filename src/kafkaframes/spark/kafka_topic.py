@@ -104,14 +104,14 @@ class KafkaTopicReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Ask the cluster where partitions start and end, and share them out."""
-        from kafkaframes.spark.topic_planning import TopicLookups
+        from kafkaframes.spark.topic_planning import TopicLookups, check_order
 
         with TopicLookups(self.options) as lookups:
             partitions = lookups.partitions()
-            starts = lookups.check_kept(lookups.starts(partitions))
-            pieces: list[InputPartition] = [
-                TopicPiece(work) for work in lookups.ranges(starts, lookups.ends(partitions))
-            ]
+            starts, ends = lookups.starts(partitions), lookups.ends(partitions)
+            check_order(starts, ends)
+            kept = lookups.check_kept(starts)
+            pieces: list[InputPartition] = [TopicPiece(work) for work in lookups.ranges(kept, ends)]
         return pieces or [TopicPiece(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -198,6 +198,17 @@ class TopicLookups:
         return found
 
 
+def check_order(starts: Offsets, ends: Offsets) -> None:
+    """See that a read does not begin behind its end, which would be no rows, and no reason told.
+
+    Raises:
+        OptionError: it does, as Spark's source has it, whatever ``failOnDataLoss`` says.
+    """
+    wrong = [f"{one} starts at {starts[one]}, after its end {end}" for one, end in ends.items() if starts[one] > end]
+    if wrong:
+        raise OptionError(f"topic partition {', '.join(wrong)}: nothing can be read so; has retention taken the rest?")
+
+
 def _density(consumer: Consumer, place: TopicPartition, offset: int) -> float:
     """Return the bytes per offset around ``offset``, 0 where nothing lies behind it."""
     consumer.assign({place: offset})
