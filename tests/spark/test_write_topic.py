@@ -1,7 +1,7 @@
 """``write_topic`` of a batch: all of it or nothing, and options that it chooses itself."""
 
 import pytest
-from tests.spark.test_topic_exactly_once import broker, servers, values  # noqa: F401  fixtures
+from tests.spark.test_topic_exactly_once import values
 
 import kafkaframes
 from kafkaframes.errors import OptionError
@@ -9,7 +9,7 @@ from kafkaframes.errors import OptionError
 pytestmark = pytest.mark.spark
 
 
-def test_a_batch_is_written_as_a_whole_or_not_at_all(spark, servers):  # noqa: F811
+def test_a_batch_is_written_as_a_whole_or_not_at_all(spark, servers):
     options = {"kafka.bootstrap.servers": servers, "topic": "whole"}
     frame = spark.range(100).selectExpr("CAST(id AS string) AS value")
     assert kafkaframes.spark.write_topic(frame, options) is None
@@ -19,7 +19,7 @@ def test_a_batch_is_written_as_a_whole_or_not_at_all(spark, servers):  # noqa: F
     assert sorted(map(int, values(servers, "whole"))) == list(range(100))
 
 
-def test_what_a_write_chooses_itself_is_refused(spark, servers):  # noqa: F811
+def test_what_a_write_chooses_itself_is_refused(spark, servers):
     options = {"kafka.bootstrap.servers": servers, "topic": "t", "kafka.acks": "1"}
     with pytest.raises(OptionError, match=r"kafka\.acks"):
         kafkaframes.spark.write_topic(spark.range(1).selectExpr("'v' AS value"), options)
