@@ -19,6 +19,8 @@ from kafkaframes.client import (
     Producer,
     TopicPartition,
 )
+from kafkaframes.client.network import Connection
+from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import BrokerError, CorruptRecordError, NetworkError
 from kafkaframes.records.partitioner import partition_of
 from kafkaframes.spec import catalog, releases
@@ -320,3 +322,41 @@ def fetch_offsets(broker):
         for topic in call.body.topics
         for one in topic.partitions
     ]
+
+
+def test_answers_that_are_held_stay_as_they_are_when_more_is_fetched(servers, topic):
+    """Large answers come into memory that is used again, but not before its last holder lets go."""
+    rows = pa.table({"value": [bytes([65 + n % 26]) * 1000 for n in range(2000)], "partition": [0] * 2000})
+    with Producer(servers) as producer:
+        producer.send_arrow(rows, topic=topic)
+    for keep in (2, 100):
+        held = []
+        with Consumer(servers, auto_offset_reset="earliest", max_partition_fetch_bytes=200_000) as consumer:
+            consumer.assign([(topic, 0)])
+            while consumer.position((topic, 0)) < 2000:
+                fetched = consumer.fetch()
+                held = [*held, (fetched, bytes(fetched.data))][-keep:]
+        assert all(len(data) > 100_000 for _, data in held[:-1])
+        assert all(fetched.data == data for fetched, data in held)
+        values = [row for fetched, _ in held for part in fetched.read(["value"]) for row in part.column(0).to_pylist()]
+        assert values == rows["value"].to_pylist()[-len(values) :]
+
+
+def test_each_request_has_its_own_time_to_be_answered():
+    """A later request may have less patience than an earlier one; what is late ends the connection, all at once."""
+
+    async def run():
+        async with await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0) as silent:
+            host, port = silent.sockets[0].getsockname()
+            settings = ClientSettings(bootstrap_servers=f"{host}:{port}", api_version="2.8")
+            connection = await Connection.open(host, port, settings)
+            begin = time.monotonic()
+            slow = asyncio.ensure_future(connection.request(settings.message("MetadataRequest")(), timeout_ms=25_000))
+            await asyncio.sleep(0)
+            for waiting in (connection.request(settings.message("ListGroupsRequest")(), timeout_ms=200), slow):
+                with pytest.raises(NetworkError, match="did not answer ListGroupsRequest in 200 ms"):
+                    await waiting
+            assert time.monotonic() - begin < 5
+            assert not connection.is_usable
+
+    asyncio.run(run())

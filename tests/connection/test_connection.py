@@ -23,6 +23,37 @@ def test_frames_come_out_whole_however_they_are_cut(payloads, step):
     assert (found, reader.waiting_bytes) == (payloads, 0)
 
 
+@pytest.mark.parametrize("step", [1_000, 65_540, 10**6])
+def test_large_frames_are_received_into_memory_of_their_own_and_stay_there(step):
+    payloads = [b"a" * size for size in (0, 5, 65_536, 65_537, 200_000, 3, 70_000)]
+    stream = b"".join(frame(bytes([number]) + payload) for number, payload in enumerate(payloads))
+    sizes, found = [], []
+
+    def allocate(size):
+        sizes.append(size)
+        return memoryview(bytearray(size))
+
+    reader = FrameBuffer(allocate=allocate)
+    for at in range(0, len(stream), step):
+        reader.receive_data(stream[at : at + step])
+        while (one := reader.next_kept()) is not None:
+            found.append(one)
+    assert [bytes(one) for one in found] == [bytes([number]) + payload for number, payload in enumerate(payloads)]
+    assert reader.waiting_bytes == 0
+    if step < 10**6:  # what is whole already when it is asked for is copied
+        assert sizes == [65_537, 65_538, 200_001, 70_001]
+        views = [isinstance(one, memoryview) and one.readonly for one in found]
+        assert views == [False] * 2 + [True] * 3 + [False, True]
+
+
+def test_no_memory_is_asked_for_a_size_that_cannot_be():
+    reader = FrameBuffer(max_bytes=10**6, allocate=lambda size: pytest.fail(f"{size} bytes"))
+    reader.receive_data(frame(b"a" * 65_536) + (10**6 + 1).to_bytes(4))
+    assert reader.next_kept() == b"a" * 65_536
+    with pytest.raises(DecodeError, match="the most is 1000000"):
+        reader.next_kept()
+
+
 @pytest.mark.parametrize("size", ["80000000", "ffffffff", "00000065"])
 def test_a_size_that_cannot_be_is_refused_at_once(size):
     reader = FrameBuffer(max_bytes=100)

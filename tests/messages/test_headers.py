@@ -123,3 +123,34 @@ def test_a_spec_may_ask_for_kip_1313s_header():
     assert (frame.header.client_instance_id, frame.header.client_id, frame.body.a) == (UUID(int=9), None, 4)
     with pytest.raises(EncodeError):
         body.replace(a=1000).encode(1)
+
+
+@pytest.mark.parametrize("name", ["FetchResponse", "ShareFetchResponse", "MetadataResponse", "JoinGroupResponse"])
+def test_a_response_read_as_views_is_the_same_and_its_records_are_not_copied(name):
+    """Records of a memoryview are views of it, everything else is as ever; what is odd, truncated or broken too."""
+    cls = message(name)
+    for version in (cls.spec.valid_versions.lowest, cls.spec.valid_versions.highest):
+        for seed in range(4):
+            body = make_value(cls, version, seed, unknown_tags=True)
+            data = encode_response(body, version, correlation_id=seed)
+            key = cls.spec.api_key
+            read = decode_response(memoryview(data), key, version, views=True)
+            assert read == decode_response(data, key, version)
+            assert encode_response(read.body, version, correlation_id=seed) == data
+            for cut in range(0, len(data), 1 + len(data) // 40):
+                assert outcome(data[:cut], key, version, views=True) == outcome(data[:cut], key, version)
+
+
+def test_records_of_a_large_answer_are_views():
+    cls = message("FetchResponse")
+    part = cls.PartitionData(records=b"r" * 100)
+    data = encode_response(cls(responses=[cls.FetchableTopicResponse(partitions=[part])]), 17)
+    read = decode_response(memoryview(data), 1, 17, views=True).body.responses[0].partitions[0].records
+    assert (type(read), read.obj, bytes(read)) == (memoryview, data, b"r" * 100)
+
+
+def outcome(data, key, version, *, views=False):
+    try:
+        return decode_response(memoryview(data) if views else data, key, version, views=views)
+    except DecodeError as error:
+        return str(error)

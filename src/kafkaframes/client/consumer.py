@@ -486,6 +486,8 @@ def _schema(columns: Sequence[str], inner: Sequence[str]) -> pa.Schema:
 def _placed(
     batch: pa.RecordBatch, partition: TopicPartition, columns: Sequence[str], schema: pa.Schema
 ) -> pa.RecordBatch:
+    if batch.schema.names == list(columns):
+        return batch
     place = {"topic": pa.scalar(partition.topic, pa.string()), "partition": pa.scalar(partition.partition, pa.int32())}
     arrays = [pa.repeat(place[name], batch.num_rows) if name in place else batch.column(name) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import pyarrow as pa
 
@@ -16,6 +17,8 @@ from kafkaframes.records.memory import Recycler
 from kafkaframes.records.modes import FAILFAST
 from kafkaframes.records.scan import Batches, as_array, scan_all
 
+_PIECE_BYTES: Final = 8 << 20  # of records, that one Arrow batch is made of: a fetch is kept as a whole
+
 
 @dataclass(slots=True)
 class Fetched:
@@ -24,14 +27,15 @@ class Fetched:
     Attributes:
         partition: which.
         fetch_offset: the offset asked for; batches may begin below it.
-        data: batches; the last one may be cut off.
+        data: batches; the last one may be cut off. A view of the memory that they were received in, which is used for
+            later answers once nobody holds it; ``bytes(data)`` is a copy.
         high_watermark, last_stable_offset, log_start_offset: as the broker said; -1 where its version does not.
         aborted: of each aborted transaction among ``data`` producer id and first offset; None is all of it wanted.
     """
 
     partition: TopicPartition
     fetch_offset: int
-    data: bytes
+    data: bytes | memoryview
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
@@ -63,14 +67,15 @@ class Fetched:
         Raises:
             CorruptRecordError: the batch's position, and its format.
         """
-        for position, magic in zip(
-            self.batches.column("position").tolist(), self.batches.column("magic").tolist(), strict=True
-        ):
-            if magic not in formats:
-                known = ", ".join(map(str, formats))
-                raise CorruptRecordError(
-                    f"record format {magic} of {self.partition}, this consumer reads {known}", position=position
-                )
+        magics = self.batches.column("magic").tolist()
+        unread = set(magics).difference(formats)
+        if unread:
+            first = next(place for place, magic in enumerate(magics) if magic in unread)
+            known = ", ".join(map(str, formats))
+            raise CorruptRecordError(
+                f"record format {magics[first]} of {self.partition}, this consumer reads {known}",
+                position=int(self.batches.column("position")[first]),
+            )
 
     def read(
         self,
@@ -91,16 +96,23 @@ class Fetched:
         Raises:
             CorruptRecordError: a batch is damaged; its position counts in ``data``.
         """
+        batches = self.batches
+        begins_before = bool(len(batches)) and not (
+            batches.column("magic")[0] >= 2 and batches.column("base_offset")[0] >= self.fetch_offset
+        )
         options = ReadOptions(
             columns=columns,
             mode=FAILFAST,
             verify_crc=verify_crc,
-            control_records=False,
-            first_offset=self.fetch_offset,
+            control_records=not batches.is_control.any(),
+            first_offset=self.fetch_offset if begins_before else None,
             end_offset=end_offset,
+            chunk_bytes=_PIECE_BYTES,
+            piece_bytes=_PIECE_BYTES,
             unwanted=self.transactions.aborted_batches if self.aborted else None,
         )
-        return iter(RecordReader(Memory(as_array(self.data), str(self.partition)), options, memory=memory))
+        source = Memory(as_array(self.data), str(self.partition))
+        return iter(RecordReader(source, options, memory=memory, scanned=batches))
 
     @property
     def transactions(self) -> TransactionState:

@@ -151,9 +151,7 @@ class Fetcher:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return None
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._arrived.wait()
+            await waited(self._arrived, left)
 
     # ----------------------------------------------------------------------------------------------------- asking
 
@@ -161,9 +159,7 @@ class Fetcher:
         while True:
             self._wake.clear()
             pause = await self._ask_all()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._wake.wait()
+            await waited(self._wake, pause)
 
     async def _ask_all(self) -> float | None:
         """Send what may go; return in how many seconds to look again."""
@@ -295,7 +291,7 @@ class Fetcher:
         fetched = Fetched(
             partition,
             position.offset,
-            answer.records,
+            memoryview(answer.records),
             answer.high_watermark,
             answer.last_stable_offset,
             answer.log_start_offset,
@@ -336,6 +332,16 @@ class Fetcher:
         position.not_before = time.monotonic() + self._cluster.backoff_s(position.failures)
         position.failures += 1
         self._cluster.cluster.topics.pop(partition.topic, None)
+
+
+async def waited(event: asyncio.Event, timeout_s: float | None) -> None:
+    """Wait for an event, or until the time is over."""
+    if timeout_s is None:
+        await event.wait()
+        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
 
 
 def _write_partitions(body: Any, request: SessionRequest, wanted: dict[TopicPartition, Asked], version: int) -> None:

@@ -12,9 +12,13 @@ import secrets
 import ssl
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from kafkaframes.client import sasl, versions
 from kafkaframes.client.security.tls import context_of
@@ -23,21 +27,34 @@ from kafkaframes.connection import ClientConnection, needs_fallback
 from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, error_code
 from kafkaframes.messages.headers import API_VERSIONS, Frame
 from kafkaframes.messages.objects import Message
+from kafkaframes.records.memory import Recycler
 
 _SASL_HANDSHAKE_VERSION: Final = 1
 _SASL_AUTHENTICATION_FAILED: Final = 58
+_KEPT_BYTES: Final = 64 << 20  # of memory for answers, by connection
 _LONG: Final = 16 << 10  # bytes that are rather written by themselves than copied
 
 
+class _Waiting(NamedTuple):
+    """A request that waits for its answer: until ``deadline``, by the event loop's clock."""
+
+    answer: asyncio.Future[Any]
+    what: str
+    wait_ms: int
+    deadline: float
+
+
 class _Wire(asyncio.BufferedProtocol):
-    """Carries bytes between a transport and a ``ClientConnection``."""
+    """Carries bytes between a transport and a ``ClientConnection``; one timer looks after all that waits."""
 
     def __init__(self, connection: ClientConnection, where: str) -> None:
         self.connection = connection
         self.where = where
         self.transport: asyncio.Transport | None = None
-        self.waiting: deque[asyncio.Future[Any]] = deque()
+        self.waiting: deque[_Waiting] = deque()
         self.ended: NetworkError | None = None
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
         self._writable = asyncio.Event()
         self._writable.set()
 
@@ -51,7 +68,7 @@ class _Wire(asyncio.BufferedProtocol):
         self.connection.buffer_updated(nbytes)
         try:
             while (response := self.connection.next_response()) is not None:
-                future = self.waiting.popleft()
+                future = self.waiting.popleft().answer
                 if not future.done():
                     future.set_result(response)
         except KafkaframesError as error:
@@ -71,13 +88,39 @@ class _Wire(asyncio.BufferedProtocol):
         """Wait until the transport takes more."""
         await self._writable.wait()
 
+    def expect(self, what: str, wait_ms: int) -> asyncio.Future[Any]:
+        """Return a future of the answer to what was just queued; without one in time the connection ends."""
+        found = _Waiting(self._loop.create_future(), what, wait_ms, self._loop.time() + wait_ms / 1000)
+        self.waiting.append(found)
+        if self._timer is None or found.deadline < self._timer.when():
+            self._look_at(found.deadline)
+        return found.answer
+
+    def _look_at(self, time_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(time_s, self._look)
+
+    def _look(self) -> None:
+        """End the connection if an answer is late: it may still be on its way, so nothing else can be read."""
+        self._timer = None
+        first = min(self.waiting, key=attrgetter("deadline"), default=None)
+        if first is None:
+            return
+        if first.deadline <= self._loop.time():
+            self.end(NetworkError(f"{self.where} did not answer {first.what} in {first.wait_ms} ms"))
+        else:
+            self._look_at(first.deadline)
+
     def end(self, error: NetworkError) -> None:
         """End everything that waits."""
         self.ended = self.ended or error
         self._writable.set()
-        for future in self.waiting:
-            if not future.done():
-                future.set_exception(self.ended)
+        if self._timer is not None:
+            self._timer.cancel()
+        for one in self.waiting:
+            if not one.answer.done():
+                one.answer.set_exception(self.ended)
         self.waiting.clear()
         if self.transport is not None:
             self.transport.abort()
@@ -90,6 +133,7 @@ class Connection:
         self._wire = wire
         self._settings = settings
         self.ranges: versions.Ranges = {}
+        self._chosen: dict[tuple[int, int | None, int], int] = {}  # by API key and the caller's bounds
         self.features: dict[str, int] = {}
         self.last_used = time.monotonic()
         self._authenticated_until: float | None = None
@@ -117,7 +161,10 @@ class Connection:
     async def _opened(cls, host: str, port: int, settings: ClientSettings, where: str) -> Connection:
         context = context_of(settings) if settings.uses_tls else None
         framed = ClientConnection(
-            client_id=settings.client_id, max_response_bytes=settings.max_response_bytes, specs=settings.specs
+            client_id=settings.client_id,
+            max_response_bytes=settings.max_response_bytes,
+            specs=settings.specs,
+            allocate=_memory(),
         )
         loop = asyncio.get_running_loop()
         _, wire = await loop.create_connection(lambda: _Wire(framed, where), host, port, ssl=context)
@@ -152,8 +199,13 @@ class Connection:
         Raises:
             BrokerError: there is none in common.
         """
-        key = body.spec.api_key or 0
-        return versions.choose(key, self.ranges, most=most, least=least, specs=self._settings.specs)
+        asked = (body.spec.api_key or 0, most, least)
+        found = self._chosen.get(asked)
+        if found is None:
+            key = asked[0]
+            found = versions.choose(key, self.ranges, most=most, least=least, specs=self._settings.specs)
+            self._chosen[asked] = found
+        return found
 
     async def request(self, body: Message, *, version: int | None = None, timeout_ms: int | None = None) -> Any:
         """Send a request; return the body of its response.
@@ -169,40 +221,29 @@ class Connection:
 
     async def send(self, body: Message, version: int) -> None:
         """Send a request that no broker answers: a Produce with acks 0."""
-        await self._write(body, version, expects_response=False)
+        await self._write(body, version, None)
 
     async def exchange(self, body: Message, version: int, timeout_ms: int | None = None) -> Frame:
         """Send a request; return its response, header and all. Raises as ``request`` does."""
-        future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
-        await self._write(body, version, future)
         wait_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
-        try:
-            async with asyncio.timeout(wait_ms / 1000):
-                return await future
-        except TimeoutError:
-            self._wire.end(NetworkError(f"{self._wire.where} did not answer {type(body).__name__} in {wait_ms} ms"))
-            assert self._wire.ended is not None
-            raise self._wire.ended from None
+        answer = await self._write(body, version, wait_ms)
+        assert answer is not None
+        frame: Frame = await answer
+        return frame
 
-    async def _write(
-        self,
-        body: Message,
-        version: int,
-        future: asyncio.Future[Frame] | None = None,
-        *,
-        expects_response: bool = True,
-    ) -> None:
+    async def _write(self, body: Message, version: int, wait_ms: int | None) -> asyncio.Future[Any] | None:
+        """Send a request; return a future of its answer, which is waited for so long, or is not with None."""
         wire = self._wire
         await wire.writable()
         if wire.ended is not None:
             raise wire.ended
         self.last_used = time.monotonic()
-        wire.connection.send_request(body, version, expects_response=expects_response)
-        if future is not None:
-            wire.waiting.append(future)
+        wire.connection.send_request(body, version, expects_response=wait_ms is not None)
+        answer = None if wait_ms is None else wire.expect(type(body).__name__, wait_ms)
         assert wire.transport is not None
         for piece in _pieces(wire.connection.buffers_to_send()):
             wire.transport.write(piece)
+        return answer
 
     async def _negotiate(self) -> None:
         """Learn the versions of each API (KIP-35, KIP-511)."""
@@ -260,13 +301,12 @@ class Connection:
 
     async def _token_answer(self, token: bytes) -> tuple[bytes, int]:
         """Do the same as brokers before 1.0 want it, which close the connection to refuse."""
-        future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
         self._wire.connection.send_token(token)
-        self._wire.waiting.append(future)
+        answer = self._wire.expect("a SASL token", self._settings.request_timeout_ms)
         assert self._wire.transport is not None
         self._wire.transport.writelines(self._wire.connection.buffers_to_send())
         try:
-            return (await future).body, 0
+            return (await answer).body, 0
         except NetworkError as error:
             reason = f"{self._wire.where} refuses {self._settings.sasl_mechanism}, or what it was given: {error}"
             raise _error(_SASL_AUTHENTICATION_FAILED, reason) from None
@@ -305,6 +345,13 @@ async def _token(settings: ClientSettings) -> str:
     return str(await made if inspect.isawaitable(made) else made)
 
 
+def _memory() -> Callable[[int], memoryview]:
+    """Return what gives memory for large answers: used again once nobody looks at the records that came in it."""
+    blocks = Recycler(kept_bytes=_KEPT_BYTES)
+    return lambda size: memoryview(blocks.array(size, np.uint8))
+
+
+@cache  # to read it of the package's metadata takes milliseconds
 def _own_version() -> str:
     try:
         return version("kafkaframes")

@@ -11,6 +11,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, Final, Self
 
 from kafkaframes.client.security.logins import resolved
@@ -138,7 +139,7 @@ class ClientSettings:
         Raises:
             OptionError: an unknown name, with the nearest one; a value of the wrong kind.
         """
-        hints = typing.get_type_hints(cls)
+        hints = _hints(cls)
         values = {}
         for name, value in given.items():
             key = _ALIASES.get(name, name).replace(".", "_").replace("-", "_")
@@ -224,6 +225,11 @@ class ConsumerSettings(ClientSettings):
         """The assignment strategies in order of preference."""
         given = self.partition_assignment_strategy
         return [one.strip() for one in given.split(",")] if isinstance(given, str) else list(given)
+
+
+@cache  # it takes milliseconds
+def _hints(cls: type[ClientSettings]) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
 
 
 # Names of properties that differ from ours by more than dots.

@@ -2,11 +2,15 @@
 
 The shape is that of ``asyncio.BufferedProtocol``: bytes go from the socket to their place without a copy between. The
 buffer grows as bytes come, by doubling, and never because a size prefix says so.
+
+A client, which knows what it asked for, can have each frame that is larger than the buffer in memory of its own
+(``allocate``): received in its place, and handed out without a copy, for as long as somebody holds it.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from kafkaframes.connection.framing import MAX_REQUEST_BYTES
@@ -22,12 +26,20 @@ class FrameBuffer:
 
     Args:
         max_bytes: the largest frame (the broker property ``socket.request.max.bytes``).
+        allocate: gives writable memory of a size, for each frame of more than ``FIRST_BYTES``, whose size a peer says
+            before it has sent that much: only for peers that were asked, and memory that costs nothing before it is
+            written to.
     """
 
-    __slots__ = ("_buffer", "_end", "_start", "_view", "max_bytes")
+    __slots__ = ("_allocate", "_buffer", "_end", "_filled", "_large", "_start", "_view", "max_bytes")
 
-    def __init__(self, max_bytes: int = MAX_REQUEST_BYTES) -> None:
+    def __init__(
+        self, max_bytes: int = MAX_REQUEST_BYTES, *, allocate: Callable[[int], memoryview] | None = None
+    ) -> None:
         self.max_bytes = max_bytes
+        self._allocate = allocate
+        self._large: memoryview | None = None  # where the frame goes that is under way, and how much of it is there
+        self._filled = 0
         self._buffer = bytearray(4096)  # most connections only ever say hello
         self._view = memoryview(self._buffer)
         self._start = 0  # what lies before was taken
@@ -36,10 +48,12 @@ class FrameBuffer:
     @property
     def waiting_bytes(self) -> int:
         """How many bytes were filled and not taken."""
-        return self._end - self._start
+        return self._end - self._start + (0 if self._large is None else self._filled)
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Return where the next bytes go; its size is at least 1."""
+        if self._large is not None and self._filled < len(self._large):
+            return self._large[self._filled :]
         if self._start == self._end:
             self._start = self._end = 0
         if len(self._buffer) - self._end < min(_LEAST_FREE, len(self._buffer) >> 1):
@@ -62,7 +76,10 @@ class FrameBuffer:
 
     def buffer_updated(self, count: int) -> None:
         """Say that ``count`` bytes were filled in."""
-        self._end += count
+        if self._large is not None and self._filled < len(self._large):
+            self._filled += count
+        else:
+            self._end += count
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes that came in some other way."""
@@ -80,8 +97,39 @@ class FrameBuffer:
         Raises:
             DecodeError: the size is negative or above ``max_bytes``.
         """
-        view = self.next_view()
-        return None if view is None else view.tobytes()
+        frame = self.next_kept()
+        return frame if frame is None or isinstance(frame, bytes) else frame.tobytes()
+
+    def next_kept(self) -> bytes | memoryview | None:
+        """Do as :meth:`next_frame` does; what lies in memory of its own is a read-only view of that.
+
+        Raises:
+            DecodeError: as :meth:`next_frame`.
+        """
+        if self._large is None:
+            view = self.next_view()
+            if view is not None:
+                return view.tobytes()
+        return self._next_large()
+
+    def _next_large(self) -> memoryview | None:
+        """Return the frame that has memory of its own, if it is whole; give that to one which does not fit."""
+        large = self._large
+        if large is None:
+            if self._allocate is None or self._end - self._start < _SIZE.size:
+                return None
+            (size,) = _SIZE.unpack_from(self._buffer, self._start)
+            if size <= FIRST_BYTES:
+                return None
+            here = self._view[self._start + _SIZE.size : self._end]
+            large, self._filled = self._allocate(size), len(here)
+            large[: len(here)] = here
+            self._start = self._end
+            self._large = large
+        if self._filled < len(large):
+            return None
+        self._large = None
+        return large.toreadonly()
 
     def next_view(self) -> memoryview | None:
         """Do as :meth:`next_frame` does, without a copy: the view is good until the next ``get_buffer``.

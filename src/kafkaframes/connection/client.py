@@ -6,6 +6,7 @@ Responses come in the order of the requests (Kafka promises it), and each must c
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -53,8 +54,10 @@ class ClientConnection:
         first_correlation_id: int = 0,
         mode: str = "reference",
         specs: Specs | None = None,
+        allocate: Callable[[int], memoryview] | None = None,
     ) -> None:
-        self._frames = FrameBuffer(max_response_bytes)
+        """Begin. With ``allocate`` (see ``FrameBuffer``) the records of large responses are views of its memory."""
+        self._frames = FrameBuffer(max_response_bytes, allocate=allocate)
         self._client_id = client_id
         self._next_id = first_correlation_id
         self._mode = mode
@@ -177,15 +180,16 @@ class ClientConnection:
             DecodeError: a response that nobody asked for, another correlation id, or broken bytes; the connection is
                 of no more use.
         """
-        data = self._frames.next_frame()
+        data = self._frames.next_kept()
         if data is None:
             return None
         if not self._sent:
             raise DecodeError("a response that no request asked for", position=0)
         sent = self._sent.popleft()
         if sent is _TOKEN:
-            return Frame(_SASL_AUTHENTICATE, sent.version, 0, None, data)
-        response = decode_response(data, sent.api_key, sent.version, mode=self._mode, specs=self._specs)
+            return Frame(_SASL_AUTHENTICATE, sent.version, 0, None, bytes(data))
+        views = isinstance(data, memoryview)
+        response = decode_response(data, sent.api_key, sent.version, mode=self._mode, specs=self._specs, views=views)
         if response.correlation_id != sent.correlation_id:
             reason = f"correlation id {response.correlation_id}, expected {sent.correlation_id}"
             raise DecodeError(reason, position=0, path=("ResponseHeader", "CorrelationId"))

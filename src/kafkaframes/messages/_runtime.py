@@ -42,7 +42,7 @@ class OddError(ValueError):
     """The data is not canonical: the plain interpreter decides."""
 
 
-def varint(buf: bytes, position: int) -> tuple[int, int]:
+def varint(buf: bytes | memoryview, position: int) -> tuple[int, int]:
     """Read an unsigned varint of two to five bytes that is no longer than needed and below 2^31."""
     value = buf[position] & 0x7F
     shift = 0
@@ -84,17 +84,17 @@ def number_readers(type_name: str) -> tuple[Callable[[bytes, int], tuple[Any, ..
     return tuple(struct.Struct(f">{count}{FORMATS[type_name]}").unpack_from for count in range(_SHORT))
 
 
-def many_numbers(buf: bytes, position: int, count: int, type_name: str) -> tuple[Any, ...]:
+def many_numbers(buf: bytes | memoryview, position: int, count: int, type_name: str) -> tuple[Any, ...]:
     """Read ``count`` numbers of a type; truncated data is noticed before anything is made."""
     return struct.unpack_from(f">{count}{FORMATS[type_name]}", buf, position)
 
 
-def many_bools(buf: bytes, position: int, count: int) -> list[bool]:
+def many_bools(buf: bytes | memoryview, position: int, count: int) -> list[bool]:
     """Read ``count`` canonical bools."""
     return [BOOLS[byte] for byte in buf[position : position + count]]
 
 
-def many_uuids(buf: bytes, position: int, count: int) -> list[UUID]:
+def many_uuids(buf: bytes | memoryview, position: int, count: int) -> list[UUID]:
     """Read ``count`` uuids."""
     end = position + 16 * count
     if end > len(buf):
@@ -102,15 +102,15 @@ def many_uuids(buf: bytes, position: int, count: int) -> list[UUID]:
     return [uuid(buf[start : start + 16]) for start in range(position, end, 16)]
 
 
-def compact_strings(buf: bytes, position: int, count: int) -> tuple[list[str], int]:
+def compact_strings(buf: bytes | memoryview, position: int, count: int) -> tuple[list[str], int]:
     """Read ``count`` compact strings."""
     raw, position = compact_blobs(buf, position, count)
     if raw and max(map(len, raw)) > 0x7FFF:
         raise OddError
-    return [one.decode() for one in raw], position
+    return [str(one, "utf-8") for one in raw], position
 
 
-def compact_blobs(buf: bytes, position: int, count: int) -> tuple[list[bytes], int]:
+def compact_blobs(buf: bytes | memoryview, position: int, count: int) -> tuple[list[bytes], int]:
     """Read ``count`` compact bytes."""
     if count > len(buf) - position:
         raise OddError
@@ -124,23 +124,23 @@ def compact_blobs(buf: bytes, position: int, count: int) -> tuple[list[bytes], i
         if not length:
             raise OddError
         end = position + length - 1
-        items.append(buf[position:end])
+        items.append(bytes(buf[position:end]))
         position = end
     return items, position
 
 
-def plain_strings(buf: bytes, position: int, count: int) -> tuple[list[str], int]:
+def plain_strings(buf: bytes | memoryview, position: int, count: int) -> tuple[list[str], int]:
     """Read ``count`` strings led by an int16."""
     raw, position = _plain_blobs(buf, position, count, ">h")
-    return [one.decode() for one in raw], position
+    return [str(one, "utf-8") for one in raw], position
 
 
-def plain_blobs(buf: bytes, position: int, count: int) -> tuple[list[bytes], int]:
+def plain_blobs(buf: bytes | memoryview, position: int, count: int) -> tuple[list[bytes], int]:
     """Read ``count`` bytes led by an int32."""
     return _plain_blobs(buf, position, count, ">i")
 
 
-def _plain_blobs(buf: bytes, position: int, count: int, fmt: str) -> tuple[list[bytes], int]:
+def _plain_blobs(buf: bytes | memoryview, position: int, count: int, fmt: str) -> tuple[list[bytes], int]:
     if count > len(buf) - position:
         raise OddError
     size = struct.calcsize(fmt)
@@ -150,7 +150,7 @@ def _plain_blobs(buf: bytes, position: int, count: int, fmt: str) -> tuple[list[
         if length < 0:
             raise OddError
         position += size
-        items.append(buf[position : position + length])
+        items.append(bytes(buf[position : position + length]))
         position += length
     return items, position
 
@@ -185,7 +185,7 @@ def put_blobs(raw: Sequence[bytes], put: Callable[[bytes], None], *, compact: bo
         put(one)
 
 
-def unknown_tags(o: Any, buf: bytes, position: int, end: int) -> int:
+def unknown_tags(o: Any, buf: bytes | memoryview, position: int, end: int) -> int:
     """Read the tag section of a struct that declares no tags; return where it ends."""
     count, position = _varint(buf, position)
     last = -1
@@ -195,12 +195,12 @@ def unknown_tags(o: Any, buf: bytes, position: int, end: int) -> int:
         if tag <= last or size > end - position:
             raise OddError
         last = tag
-        o.unknown_tags.append((tag, buf[position : position + size]))
+        o.unknown_tags.append((tag, bytes(buf[position : position + size])))
         position += size
     return position
 
 
-def _varint(buf: bytes, position: int) -> tuple[int, int]:
+def _varint(buf: bytes | memoryview, position: int) -> tuple[int, int]:
     value = buf[position]
     return varint(buf, position) if value > 0x7F else (value, position + 1)
 

@@ -12,15 +12,22 @@ from kafkaframes.wire.primitives import FIXED_SIZE
 
 _SIZES = {"B": 1, "b": 1, "?": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
 
+# What stands for the value between p and x, where the buffer is bytes, and where it is a view.
+_SLICES = {"string": "buf[p:x].decode()", "bytes": "buf[p:x]", "records": "buf[p:x]"}
+_SLICES_OF_A_VIEW = {"string": 'str(buf[p:x], "utf-8")', "bytes": "bytes(buf[p:x])", "records": "buf[p:x]"}
 
-def decoder_source(plan: MessagePlan) -> Text:
-    """Return the text whose ``read_<Message>(buf, p, end)`` gives ``(object, position)``."""
+
+def decoder_source(plan: MessagePlan, *, views: bool = False) -> Text:
+    """Return the text whose ``read_<Message>(buf, p, end)`` gives ``(object, position)``.
+
+    With ``views`` it reads a memoryview, and fields of records are views of it; else it reads bytes.
+    """
     text = Text()
     for struct, repeated in uses(plan):
-        _Reader(struct, text).function(repeated)
+        _Reader(struct, text, views=views).function(repeated)
     for struct in plan.structs:
         if struct.tagged or struct.refused_tags:
-            _Reader(struct, text).tags_function()
+            _Reader(struct, text, views=views).tags_function()
     return text
 
 
@@ -76,9 +83,10 @@ def shape_source(plan: StructPlan, counts: tuple[int, ...]) -> Text:
 class _Reader:
     """Writes the functions that read one struct."""
 
-    def __init__(self, plan: StructPlan, text: Text) -> None:
+    def __init__(self, plan: StructPlan, text: Text, *, views: bool = False) -> None:
         self.plan = plan
         self.text = text
+        self.slices = _SLICES_OF_A_VIEW if views else _SLICES
         self.formats: list[str] = []  # the run of fixed-size values that waits to be read, and where each goes
         self.targets: list[str] = []
         self.after: list[str] = []
@@ -220,7 +228,7 @@ class _Reader:
                 self.array(field, target)
             else:
                 add(f"x = p + n{' - 1' * field.compact}")
-                add(f"{target} = buf[p:x]{'.decode()' * (field.type == 'string')}")
+                add(f"{target} = {self.slices[field.type]}")
                 add("p = x")
         if field.nullable:
             with self.text.block("elif n == 0:" if field.compact else "elif n == -1:"):
@@ -283,7 +291,7 @@ class _Reader:
                         add("raise odd")
                 with block("else:"):
                     add("p += size")
-                    add("o.unknown_tags.append((tag, buf[start:p]))")
+                    add("o.unknown_tags.append((tag, bytes(buf[start:p])))")
                 with block("if p - start != size or p > end:"):
                     add("raise odd")
             add("return p")

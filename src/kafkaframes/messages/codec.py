@@ -85,27 +85,33 @@ class Codec:
         return self._compile(decoder_source(self.plan), "read")
 
     @cached_property
+    def _read_view(self) -> Any:
+        return self._compile(decoder_source(self.plan, views=True), "read", " as a view")
+
+    @cached_property
     def _write(self) -> Any:
         return self._compile(encoder_source(self.plan), "write")
 
-    def _compile(self, text: Text, verb: str) -> Any:
-        title = f"{self.plan.name} v{self.plan.version} {verb}"
+    def _compile(self, text: Text, verb: str, how: str = "") -> Any:
+        title = f"{self.plan.name} v{self.plan.version} {verb}{how}"
         return compile_text(text, title, self.classes)[f"{verb}_{self.plan.root.name}"]
 
-    def decode(self, buf: bytes, position: int, *, strict: bool) -> tuple[Any, int]:
+    def decode(self, buf: bytes | memoryview, position: int, *, strict: bool) -> tuple[Any, int]:
         """Read the value that starts at ``position``; return it and where it ends.
+
+        Of a memoryview, fields of records are views; where the interpreter must read it, they are copies.
 
         Raises:
             DecodeError: the mode refuses the bytes; with field path and byte.
         """
         end = len(buf)
         try:
-            value, last = self._read(buf, position, end)
+            value, last = (self._read if isinstance(buf, bytes) else self._read_view)(buf, position, end)
             if last <= end:
                 return value, last
         except runtime.ODD:
             pass
-        return self.interpret(buf, position, strict=strict)
+        return self.interpret(bytes(buf), position, strict=strict)
 
     def interpret(
         self, buf: bytes, position: int, *, strict: bool, trace: Trace | None = None, tag_header: str = "adopted"

@@ -131,17 +131,30 @@ def decode_request(
 
 
 def decode_response(
-    data: bytes, api_key: int, version: int, *, mode: str = "reference", specs: Specs | None = None
+    data: bytes | memoryview,
+    api_key: int,
+    version: int,
+    *,
+    mode: str = "reference",
+    specs: Specs | None = None,
+    views: bool = False,
 ) -> Frame:
     """Return the response to a request of this API and version, without its size.
 
     An ApiVersions response that is no body of that version is read at version 0, as a broker that does not know the
     version answers; ``api_version`` of the result says so.
 
+    Args:
+        data: header and body.
+        api_key, version: what was asked.
+        mode, views: as for ``Message.decode_prefix``.
+        specs: where the body's spec is, if not in the catalog.
+
     Raises:
         DecodeError: broken bytes; ``path`` begins with the message's name.
     """
-    data = bytes(data)
+    if not views:
+        data = bytes(data)
     cls = _known_class(api_key, "response", specs)
     header_version = cls.spec.header_version(version)
     header, position = _within(response_header_class(), data, header_version, 0, mode)
@@ -239,8 +252,10 @@ def _known_class(key: int, type_: str, specs: Specs | None) -> type[Message]:
         raise DecodeError(str(error), position=0) from None
 
 
-def _within(cls: type[Message], data: bytes, version: int, position: int, mode: str) -> tuple[Any, int]:
+def _within(
+    cls: type[Message], data: bytes | memoryview, version: int, position: int, mode: str
+) -> tuple[Any, int]:
     try:
-        return cls.decode_prefix(data, version, position=position, mode=mode)
+        return cls.decode_prefix(data, version, position=position, mode=mode, views=True)
     except DecodeError as error:
         raise error.within(cls.__name__) from None

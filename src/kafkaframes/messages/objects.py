@@ -79,8 +79,15 @@ class Message(Struct):
         position: int = 0,
         mode: str = "reference",
         tag_header: str = "adopted",
+        views: bool = False,
     ) -> tuple[Self, int]:
         """Return the value that starts at ``position``, and the position behind it.
+
+        Args:
+            data, version, mode, tag_header: as for :meth:`decode`.
+            position: where the body starts.
+            views: leave what fields of records hold where it is, if ``data`` is a memoryview: they are views of it,
+                and hold its memory.
 
         Raises:
             DecodeError: as :meth:`decode`, but bytes may follow.
@@ -90,6 +97,8 @@ class Message(Struct):
             codec = cls.codec(version)
         except OptionError as error:
             raise DecodeError(str(error)) from None
+        if views and isinstance(data, memoryview) and tag_header == "adopted":
+            return codec.decode(data, position, strict=strict)
         buf = data if isinstance(data, bytes) else bytes(data)
         if tag_header == "adopted":
             return codec.decode(buf, position, strict=strict)

@@ -67,6 +67,18 @@ class Memory(NamedTuple):
         return self.data[position : position + length]
 
 
+class Scanned:
+    """The one chunk of bytes in memory whose batches are known: what ``Chunks`` would find, without a second look."""
+
+    def __init__(self, data: Bytes, batches: Batches) -> None:
+        self._chunk = Chunk(0, data, batches)
+        self.end: End | None = batches.end
+
+    def __iter__(self) -> Iterator[Chunk]:
+        if len(self._chunk.batches):
+            yield self._chunk
+
+
 class Chunks:
     """Iterate over a source's chunks; afterwards ``end`` says where (in the source) and why they ended.
 

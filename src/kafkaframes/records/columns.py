@@ -11,6 +11,7 @@ damage and those of a batch with a wrong CRC included; ``DROPMALFORMED`` leaves 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ import pyarrow as pa
 from kafkaframes.errors import CorruptRecordError, OptionError
 from kafkaframes.records import decode
 from kafkaframes.records._kernels_index import SKIPPED
-from kafkaframes.records.chunks import CHUNK_BYTES, Chunk, Chunks, Source, pieces
+from kafkaframes.records.chunks import CHUNK_BYTES, Chunk, Chunks, Scanned, Source, pieces
 from kafkaframes.records.decoded import Decoded, Index, Ints32, Sections
 from kafkaframes.records.fused import (
     FUSED_COLUMNS,
@@ -28,6 +29,7 @@ from kafkaframes.records.fused import (
     OUTCOME_ROWS,
     OUTCOME_STATUS,
     OUTCOME_WHERE,
+    TARGET_BYTES,
     ColumnMaker,
     Made,
 )
@@ -36,7 +38,7 @@ from kafkaframes.records.makers import COLUMNS, arrow_column, java_text_array
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.modes import DROPMALFORMED, FAILFAST, MODES, PERMISSIVE
 from kafkaframes.records.reasons import CRC_MISMATCH
-from kafkaframes.records.scan import CUT, FILE, MEMORY, Batches, End, Ints
+from kafkaframes.records.scan import CUT, FILE, MEMORY, Batches, End, Ints, as_array
 
 
 class ReadError(NamedTuple):
@@ -65,6 +67,7 @@ class ReadError(NamedTuple):
 
 
 _CACHED_BYTES = 2 << 20
+_TYPES = {name: column.type for name, column in COLUMNS.items()}
 _NO_INTS: Ints = np.empty(0, np.int64)
 _NO_SIZES: Ints32 = np.empty(0, np.int32)
 _NO_PLACES = (_NO_INTS, _NO_SIZES, _NO_INTS, _NO_SIZES, _NO_INTS, _NO_SIZES)
@@ -85,7 +88,9 @@ class ReadOptions(NamedTuple):
         limit_bytes: the largest decompressed size of a batch.
         budget_bytes: the most memory for batches that are open at once; a larger one is opened alone. ``None``: what
             ``limits.budget`` says.
-        chunk_bytes: how much is decoded at once, about.
+        chunk_bytes: how much is looked at once, about.
+        piece_bytes: how much of records one Arrow batch is made of, about, and at most a chunk's: as much as stays in
+            the cache, for callers that look at one after the other; more for those who keep them.
         unwanted: says of each batch whether to leave it out unread (aborted transactions); None leaves none out.
         heal: given a chunk and its damaged batches, returns the chunk with those it could replace by whole ones (from
             another copy of the log), None if none; what it replaces is no damage.
@@ -101,6 +106,7 @@ class ReadOptions(NamedTuple):
     limit_bytes: int = DEFAULT_LIMIT_BYTES
     budget_bytes: int | None = None
     chunk_bytes: int = CHUNK_BYTES
+    piece_bytes: int = TARGET_BYTES
     unwanted: Callable[[Batches], npt.NDArray[np.bool_]] | None = None
     heal: Callable[[Chunk, npt.NDArray[np.bool_]], Chunk | None] | None = None
 
@@ -124,7 +130,12 @@ class ReadOptions(NamedTuple):
     @property
     def schema(self) -> pa.Schema:
         """The schema of every Arrow batch."""
-        return pa.schema([(name, COLUMNS[name].type) for name in self.columns])
+        return _schema(tuple(self.columns))
+
+
+@lru_cache(maxsize=64)  # small sources have readers of their own, each with the same few columns
+def _schema(columns: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([(name, COLUMNS[name].type) for name in columns])
 
 
 class RecordReader:
@@ -139,20 +150,26 @@ class RecordReader:
         end: int | None = None,
         errors: list[ReadError] | None = None,
         memory: Recycler | None = None,
+        scanned: Batches | None = None,
     ) -> None:
+        """Begin; with ``scanned``, the headers of all batches of a source in memory, that is not scanned again."""
         self.options = options.checked()
         self.schema = options.schema
         self.errors: list[ReadError] = [] if errors is None else errors
         self._source = source
         self._memory = Recycler() if memory is None else memory  # one for many readers of small sources
-        self._chunks = Chunks(
-            source,
-            rules=options.rules,
-            start=start,
-            end=end,
-            chunk_bytes=options.chunk_bytes,
-            allocate=self._memory.array,
-        )
+        self._chunks: Chunks | Scanned
+        if scanned is not None:
+            self._chunks = Scanned(as_array(source.read(0, source.size_bytes)), scanned)
+        else:
+            self._chunks = Chunks(
+                source,
+                rules=options.rules,
+                start=start,
+                end=end,
+                chunk_bytes=options.chunk_bytes,
+                allocate=self._memory.array,
+            )
         self._ratio = 1.0
         self._maker = None if _NEED_SIZES.intersection(options.columns) else self._made_for(options)
         self._is_bounded = options.first_offset is not None or options.end_offset is not None
@@ -164,9 +181,9 @@ class RecordReader:
             options.columns,
             verify_crc=self._checks,
             limit_bytes=options.limit_bytes,
-            target_bytes=options.chunk_bytes,
+            target_bytes=min(options.chunk_bytes, options.piece_bytes),
             allocate=self._memory.array,
-            types={name: column.type for name, column in COLUMNS.items()},
+            types=_TYPES,
             text=java_text_array,
         )
 

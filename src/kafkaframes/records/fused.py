@@ -30,6 +30,7 @@ __all__ = [
     "OUTCOME_ROWS",
     "OUTCOME_STATUS",
     "OUTCOME_WHERE",
+    "TARGET_BYTES",
     "ColumnMaker",
     "Made",
     "State",
@@ -37,7 +38,8 @@ __all__ = [
 
 # The columns that are made here.
 FUSED_COLUMNS = frozenset({"offset", "timestamp", "timestamp_type", "key", "value", "headers"})
-# Records are read in pieces of about this size: with the columns made of them they stay in the cache.
+# Records are read in pieces of about this size unless told otherwise: with the columns made of them they stay in the
+# cache.
 TARGET_BYTES = 1 << 20
 # Larger batches go the long way, which makes no buffers for the worst case.
 MOST_BYTES = 16 << 20
@@ -45,6 +47,7 @@ _MOST_OPENED_BYTES = 64 << 20
 _FIRST_OPENED_BYTES = 1 << 20
 _BYTES_OF_A_ROW = 16  # where records are smaller, a piece ends before its goal
 _FEWEST_BYTES = 256 << 10
+_USUAL_RATIO = 4  # of compressed batches, at first
 _ALIGNMENT = 64
 _NO_GOAL = 1 << 62
 _NOTHING: Bytes = np.empty(0, np.uint8)
@@ -182,6 +185,8 @@ class Layout:
                 self.total += -(-needed // _ALIGNMENT) * _ALIGNMENT
         self.places: list[int] = self.plan.tolist()
 
+_NO_LAYOUT = Layout(0, 0, 0)
+
 
 class ColumnMaker:
     """Reads chunk after chunk of one source into columns; keeps the memory that it needs on the way."""
@@ -200,13 +205,13 @@ class ColumnMaker:
         self._names = frozenset(names)
         self._wanted = sum(bit for name, bit in _WANTED.items() if name in names) + (verify_crc and kernels.WANT_CRC)
         self._limit = limit_bytes
-        self._target = max(min(target_bytes, TARGET_BYTES), 1)
+        self._target = max(min(target_bytes, MOST_BYTES // 2), 1)
         self._allocate = allocate
         self._types = types
         self._text = text
         self._ratio = 1.0
         self._opened: Bytes = allocate(_FIRST_OPENED_BYTES, np.uint8)
-        self._layout = Layout(self._wanted, 0, 0)
+        self._layout = _NO_LAYOUT
 
     def _lay_out(self, rows: int, size: int) -> None:
         """Make room for a number of rows and of bytes of records."""
@@ -221,7 +226,8 @@ class ColumnMaker:
             kinds[skip] = SKIPPED
         table = np.ascontiguousarray(chunk.batches.table)
         if not self._layout.bytes:  # of a short source, memory for whole pieces would be most of the cost
-            self._lay_out(0, min(2 * self._target, max(4 * chunk.data.size, _FEWEST_BYTES)))
+            likely = chunk.data.size * (_USUAL_RATIO if chunk.batches.codecs.any() else 1)
+            self._lay_out(0, min(2 * self._target, max(likely, _FEWEST_BYTES)))
         end = int(table[_POSITION, -1] + table[_SIZE, -1])
         state = State(chunk, table, kinds, np.empty((4, count), np.int64), {}, end)
         first = 0
