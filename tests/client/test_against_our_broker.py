@@ -345,8 +345,15 @@ def test_answers_that_are_held_stay_as_they_are_when_more_is_fetched(servers, to
 def test_each_request_has_its_own_time_to_be_answered():
     """A later request may have less patience than an earlier one; what is late ends the connection, all at once."""
 
+    gone = asyncio.Event()
+
+    async def say_nothing(reader, writer):
+        await reader.read()
+        writer.close()
+        gone.set()
+
     async def run():
-        async with await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0) as silent:
+        async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as silent:
             host, port = silent.sockets[0].getsockname()
             settings = ClientSettings(bootstrap_servers=f"{host}:{port}", api_version="2.8")
             connection = await Connection.open(host, port, settings)
@@ -358,5 +365,6 @@ def test_each_request_has_its_own_time_to_be_answered():
                     await waiting
             assert time.monotonic() - begin < 5
             assert not connection.is_usable
+            await gone.wait()
 
     asyncio.run(run())

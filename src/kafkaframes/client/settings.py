@@ -139,7 +139,7 @@ class ClientSettings:
         Raises:
             OptionError: an unknown name, with the nearest one; a value of the wrong kind.
         """
-        hints = _hints(cls)
+        hints = _hints(cls)  # type: ignore[arg-type]
         values = {}
         for name, value in given.items():
             key = _ALIASES.get(name, name).replace(".", "_").replace("-", "_")

@@ -154,7 +154,7 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
 
 
 def transactions_of_fetched(
-    data: bytes | Bytes, batches: Batches, aborted: Sequence[tuple[int, int]]
+    data: bytes | memoryview | Bytes, batches: Batches, aborted: Sequence[tuple[int, int]]
 ) -> TransactionState:
     """Return the transactions of a Fetch answer, which names the aborted ones and has their markers among its batches.
 
@@ -174,7 +174,7 @@ def transactions_of_fetched(
     return TransactionState(tuple(sorted(found, key=lambda one: one.last_offset)), log_end_offset=end)
 
 
-def _markers_in(data: bytes | Bytes, batches: Batches) -> Iterator[Marker]:
+def _markers_in(data: bytes | memoryview | Bytes, batches: Batches) -> Iterator[Marker]:
     for header in headers_from(batches.chosen(batches.is_control)):
         yield from markers_in(data, header)
 

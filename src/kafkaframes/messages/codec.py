@@ -224,7 +224,7 @@ def _constant(name: str, value: Any, classes: Classes) -> Any:
     return value
 
 
-def all_of(buf: bytes, value: Any, position: int) -> Any:
+def all_of(buf: bytes | memoryview, value: Any, position: int) -> Any:
     """Return ``value`` if it ends where ``buf`` does.
 
     Raises:

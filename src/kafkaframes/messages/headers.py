@@ -252,9 +252,7 @@ def _known_class(key: int, type_: str, specs: Specs | None) -> type[Message]:
         raise DecodeError(str(error), position=0) from None
 
 
-def _within(
-    cls: type[Message], data: bytes | memoryview, version: int, position: int, mode: str
-) -> tuple[Any, int]:
+def _within(cls: type[Message], data: bytes | memoryview, version: int, position: int, mode: str) -> tuple[Any, int]:
     try:
         return cls.decode_prefix(data, version, position=position, mode=mode, views=True)
     except DecodeError as error:

@@ -153,7 +153,7 @@ def _take(
     _rebuild(made, fetched, (position, end), start, batch_bytes)
 
 
-def cleared(batch: bytes) -> bytes:
+def cleared(batch: bytes | memoryview) -> bytes:
     """Return a format 2 batch at base offset 0, without producer, transaction and delete horizon, its CRC made anew."""
     changed = bytearray(batch)
     (attributes,) = struct.unpack_from(">h", changed, _ATTRIBUTES_AT)

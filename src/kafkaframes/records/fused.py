@@ -185,6 +185,7 @@ class Layout:
                 self.total += -(-needed // _ALIGNMENT) * _ALIGNMENT
         self.places: list[int] = self.plan.tolist()
 
+
 _NO_LAYOUT = Layout(0, 0, 0)
 
 
