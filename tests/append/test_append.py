@@ -215,5 +215,5 @@ def test_the_door_takes_settings_by_name_and_refuses_what_is_none():
     with pytest.raises(OptionError, match="no setting compression; there are record_format, codec"):
         log.validate_and_assign(sent, 5, compression="lz4")
     for offset in (-1, 2**63 - 2):
-        with pytest.raises(OptionError, match="no offset of a log's end"):
+        with pytest.raises(OptionError, match="cannot be a log end offset"):
             log.validate_and_assign(sent, offset)

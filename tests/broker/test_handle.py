@@ -173,7 +173,7 @@ def test_server_properties_are_read_and_what_has_no_meaning_is_named():
     known, unknown = read_properties(text, file="server.properties")
     assert known == {"num.partitions": "3", "log.retention.ms": "7200000", "node.id": "7"}
     assert unknown == ("zookeeper.connect",)
-    with pytest.raises(OptionError, match="is no property"):
+    with pytest.raises(OptionError, match="is not a property"):
         read_properties(b"num", file="server.properties")
 
 

@@ -56,7 +56,7 @@ def test_what_is_wanted(log_dir, arguments, offsets):
         ([str(LOGS), "-f", "%q"], "unknown '%q'"),
         ([str(LOGS), "-o", "later"], "no offset"),
         ([str(LOGS), "--from-time", "soon"], "no time"),
-        ([str(LOGS), "--key-regex", "("], "no regular expression"),
+        ([str(LOGS), "--key-regex", "("], "not a regular expression"),
         ([str(LOGS), "-J", "--format", "csv"], "one of --format, -f and -J"),
         ([str(LOGS), "--style", "latest"], "no Kafka version"),
         ([str(LOGS), "--output", "/no/such/place"], "cannot be written"),

@@ -101,7 +101,7 @@ def test_lines_are_printable_and_limits_hold(log):
 
 
 def test_mistakes_and_damage_are_told(log):
-    with pytest.raises(OptionError, match="no regular expression"):
+    with pytest.raises(OptionError, match="not a regular expression"):
         Pattern.of("(")
     path = log / "t-0" / f"{0:020}.log"
     raw = bytearray(path.read_bytes())

@@ -103,7 +103,7 @@ def test_an_empty_log_has_one_empty_segment(tmp_path):
     ("act", "reason"),
     [
         (lambda writer: writer.append(records(4, 5)), "ascend"),
-        (lambda writer: writer.append(records(5, 5)[:-1]), "no whole batches"),
+        (lambda writer: writer.append(records(5, 5)[:-1]), "not whole batches"),
         (lambda writer: writer.roll(3), "below the log's end"),
     ],
 )

@@ -184,7 +184,7 @@ def test_a_real_brokers_directory_is_opened_and_written_on(case, tmp_path):
 def test_a_topic_has_a_name_that_kafka_takes(topic, tmp_path):
     manager = open_log_directory(str(tmp_path / "kafka"), now_ms=NOW_MS, meta=META)
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(OptionError, match="is no topic's name"):
+    with pytest.raises(OptionError, match="is not a topic name"):
         manager.create(TopicPartition(topic, 0), now_ms=NOW_MS)
     assert sorted(tmp_path.rglob("*")) == before
     manager.close(now_ms=NOW_MS)

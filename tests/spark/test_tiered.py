@@ -175,7 +175,7 @@ def test_a_damaged_chunk_costs_its_batches_only(store, caplog, table):
     assert 0 < len(missing) * step < 400
     assert missing == list(range(missing[0], missing[-1] + step, step))
     assert str(path) in caplog.text
-    with pytest.raises(DamagedChunkError, match="cannot be undone"):
+    with pytest.raises(DamagedChunkError, match="cannot be read"):
         read(store.root, name, table=table, mode="FAILFAST")
 
 
@@ -281,8 +281,8 @@ def test_a_damaged_chunk_is_told_where_several_copies_are_read_as_one(tmp_path, 
     assert offsets == sorted(set(offsets))
     assert 0 < len(missing) < 400
     assert missing == list(range(missing[0], missing[-1] + 1))
-    assert ["cannot be undone" in error.reason for error in read_on.errors] == [True]
-    with pytest.raises(DamagedChunkError, match="cannot be undone"):
+    assert ["cannot be read" in error.reason for error in read_on.errors] == [True]
+    with pytest.raises(DamagedChunkError, match="cannot be read"):
         list(read_records(paths, mode="FAILFAST"))
 
 

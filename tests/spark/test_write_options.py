@@ -18,7 +18,7 @@ from kafkaframes.spark.write_options import check_columns, parse_write
         ({"offsets": "maybe"}, "assign or keep"),
         ({"codec": "brotli"}, "brotli"),
         ({"recordFormat": "v1", "codec": "zstd"}, "zstd needs format 2"),
-        ({"topic": "a/b"}, "'a/b' is no topic's name"),
+        ({"topic": "a/b"}, "'a/b' is not a topic name"),
         ({"segmentSize": "4g"}, "segment_bytes is 1 to"),
     ],
 )

@@ -188,7 +188,7 @@ def test_a_cut_object_is_named_and_read_up_to_the_cut(tmp_path):
     with directory.filesystem.open(segment.path) as read_at:
         last = (segment.size_bytes - 1) // 1000
         assert len(read_at(0, last * 1000)) == last * 1000
-        with pytest.raises(DamagedChunkError, match=rf"chunk {last} of {last + 1} cannot be undone") as caught:
+        with pytest.raises(DamagedChunkError, match=rf"chunk {last} of {last + 1} cannot be read") as caught:
             read_at(0, segment.size_bytes)
         assert caught.value.lost == (last * 1000, segment.size_bytes)
         assert caught.value.file == str(cut)

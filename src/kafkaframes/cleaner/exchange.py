@@ -1,16 +1,16 @@
 """Find the last record of each key with many workers that share no memory, only a directory.
 
-Three steps; each is told what the others left in files, so that nothing that grows with the keys passes between them:
+It takes three steps. They exchange their results as files, so that nothing grows with the number of keys in memory:
 
 1. ``EntriesWriter``, once for each run of segments: every record's key becomes a digest of 128 bits, and an entry in
    one bucket; a record that a later one of the same window replaces has none. The ledger says for every record
-   in which bucket it is. Entries are sorted by bucket in memory, ``RUN_ENTRIES`` at a time, and written.
+   in which bucket it is. Entries are sorted by bucket in memory, ``RUN_ENTRIES`` at a time, and written as one *run*.
 2. ``judge_buckets``, once for each range of buckets: all entries of a bucket in the order of the log, judged backwards:
-   an entry is the last of its key if none that counts came behind it.
+   an entry is the last of its key if no later entry that counts has the same digest.
 3. ``VerdictReader``, again for each run of segments: the ledger leads from each record to its entry's verdict.
 
 Memory: a run of entries twice (32 MiB) in step 1; in step 2 the entries of one bucket, and a bit for each of the range.
-A key that half of all records have is one entry a window. Offsets must rise through the log; the caller sees to it.
+Even a very frequent key has at most one entry a window. Offsets must increase through the log; the caller checks that.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class EntriesWriter:
     def __init__(
         self, entries: BinaryIO, ledger: BinaryIO, *, secret: Secret, buckets: int, run_entries: int = RUN_ENTRIES
     ) -> None:
-        """``secret``: two numbers of 64 bits, the key of the digests; as ``buckets``, the same for all of a round."""
+        """``secret`` is the key of the digests: two numbers of 64 bits. It and ``buckets`` stay the same in a round."""
         self.runs: list[int] = []
         self._entries_file, self._ledger_file = entries, ledger
         self._secret = secret
@@ -83,7 +83,7 @@ class EntriesWriter:
             self.finish_run()
 
     def finish_run(self) -> None:
-        """Write what has come together: how many entries each bucket has, then the entries by bucket."""
+        """Write the collected entries as a run: the number of entries of each bucket, then the entries by bucket."""
         if not self._used:
             return
         places = np.cumsum(self._counts) - self._counts
@@ -167,7 +167,10 @@ def _cleared(table: Ints, entries: int) -> Ints:
 
 
 class VerdictReader:
-    """Answers for the windows of some segments, in their order: what the second walk asks (``latest.Latest``)."""
+    """Says which records of a segment's windows are the last of their key (``latest.Latest``).
+
+    The windows come in order.
+    """
 
     def __init__(
         self,
@@ -182,7 +185,7 @@ class VerdictReader:
         """Read the verdicts.
 
         Args:
-            number: of these segments' entries among those that were judged.
+            number: the place of these segments' entries among all that were judged.
             entries, runs, ledger: of step 1.
             verdicts: the files of step 2, and their ranges of buckets.
             buckets: how many there are.

@@ -1,7 +1,7 @@
-"""Which records of a window stay, and the batches that hold them afterwards (``Cleaner.cleanInto``, ``filterTo``).
+"""Decide which records of a window stay, and write the batches that hold them (``Cleaner.cleanInto``, ``filterTo``).
 
-A batch of which everything stays is copied byte for byte; another one is written anew with its own header fields
-(offsets, sequences, epochs, producer, codec), because a producer's state and the offsets hang on them.
+A batch that keeps all records is copied byte for byte; any other is written again with its own header fields (offsets,
+sequences, epochs, producer, codec), because the offsets and the producers' state depend on them.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ Pieces = dict[int, bytes | memoryview]
 
 
 class Verdicts(NamedTuple):
-    """What becomes of the batches of a window before their records are looked at; one element a batch.
+    """The decisions on the batches of a window that do not depend on their records; one element a batch.
 
     Attributes:
         discard: none of its records stays.
         retain_empty: its header stays even without records.
-        sets_horizon: it is the marker of a transaction of which nothing is left.
+        sets_horizon: it is the marker of a transaction whose data is gone, and gets a delete horizon.
     """
 
     discard: Flags
@@ -55,8 +55,8 @@ class Tally:
 
     Attributes:
         records_read: of the windows that were judged.
-        records_kept: counted in the bytes that were handed out, not in what was decided.
-        dropped: why records went -> how many.
+        records_kept: counted in the resulting bytes, not in the decisions.
+        dropped: number of removed records by reason.
     """
 
     records_read: int = 0
@@ -89,7 +89,7 @@ class Filter:
         *,
         end_offset: int,
     ) -> None:
-        """Judge by what the first walk has found.
+        """Make a filter for the second walk.
 
         Args:
             producers: those that the broker would know.
@@ -107,7 +107,7 @@ class Filter:
         self.tally = Tally()
 
     def keep(self, window: Decoded, *, retain_old_deletes: bool) -> list[bytes | memoryview]:
-        """Return the bytes that stay of a window: what was written anew, and runs of batches as they were.
+        """Return the bytes that stay of a window: batches that were written again, and runs of unchanged batches.
 
         Args:
             window: decoded batches.
@@ -155,7 +155,7 @@ class Filter:
         return _has_horizon(header) and header.base_timestamp <= self._settings.now_ms
 
     def _keeps_header(self, window: Decoded) -> Flags:
-        """Return which batches hold the last that is known of an active producer, or end the round (KAFKA-17076)."""
+        """Return which batches are an active producer's last one, or the last of the round (KAFKA-17076)."""
         last_offsets = window.batches.column("last_offset")
         keeps: Flags = np.zeros(len(window.batches), np.bool_)
         is_control = window.batches.is_control
@@ -181,7 +181,7 @@ class Filter:
         return old
 
     def _gets_horizon(self, window: Decoded, kept: Flags, verdicts: Verdicts) -> Flags:
-        """Return which batches get a horizon now."""
+        """Return which batches get a delete horizon in this round."""
         if not self._settings.has_horizons:
             return np.zeros(len(window.batches), np.bool_)
         magics = window.batches.column("magic")
@@ -284,7 +284,7 @@ def _records_in(pieces: list[bytes | memoryview]) -> int:
 
 
 def _in_order(window: Decoded, copied: Flags, pieces: Pieces) -> list[bytes | memoryview]:
-    """Put what stays of a window in the order of its batches; neighbours that are copied become one piece."""
+    """Put the remaining batches of a window in order; neighbours that are copied become one piece."""
     positions, sizes = window.batches.column("position"), window.batches.column("size")
     edges = np.flatnonzero(np.diff(copied, prepend=False, append=False)).reshape(-1, 2)
     view = memoryview(window.data.data)

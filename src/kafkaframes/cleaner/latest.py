@@ -1,7 +1,7 @@
-"""The first walk of a round: which records of the dirty part are the last of their key.
+"""The first walk of a round: find the records of the dirty part that are the last of their key.
 
-Control batches and aborted data do not count: they replace nothing. A record of the clean part is the last of its key
-if the dirty part has none of that key.
+Control batches and aborted data do not count, so they replace no record. A record of the clean part is the last of its
+key if the dirty part has no record with that key.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Latest(Protocol):
-    """What the second walk asks, window by window, in the order of offsets."""
+    """Tells the second walk which records are the last of their key, window by window, in the order of offsets."""
 
     def is_latest(self, window: Decoded) -> Flags:
-        """Return which records no later one replaces; what it says of records without a key means nothing."""
+        """Return which records no later one replaces; for records without a key the result has no meaning."""
 
 
 class LatestInMemory:
     """The answers of one walk of a partition's dirty part, in this process."""
 
     def __init__(self, known: OffsetMap, walked: dict[tuple[str | None, int], tuple[int, Flags | None]]) -> None:
-        """``walked``: the windows by their places; the first record's number, and which records did not count."""
+        """``walked``: by the place of each window its first record's number, and which records did not count."""
         self._map = known
         self._walked = walked
 

@@ -2,8 +2,8 @@
 
 Kafka keeps MD5 digests in a buffer of fixed size and cleans in more rounds when it is full; this map grows, so one
 round always reaches its end, as Kafka's does with a large enough ``log.cleaner.dedupe.buffer.size``. It needs about
-the bytes of the distinct keys and 55 to 110 more for each, and a bit for each record. Given a bound it says when it
-would need more, so that the caller can go another way (``exchange.py``).
+the bytes of the distinct keys and 55 to 110 more for each, and a bit for each record. With a bound it raises when it
+would need more, so that the caller can use ``exchange.py`` instead.
 
 Records are numbered as they are put. Which of them were replaced is known at the end of the walk without asking again:
 that saves the second walk a look-up for each record.
@@ -26,7 +26,7 @@ _Number = TypeVar("_Number", bound=np.generic)
 
 
 class MapFullError(Exception):
-    """The keys need more memory than the map may have; it never leaves ``log``."""
+    """The keys need more memory than the map may have; callers inside this package handle it."""
 
 
 class OffsetMap:
@@ -37,7 +37,7 @@ class OffsetMap:
     """
 
     def __init__(self, most_bytes: int | None = None) -> None:
-        """``most_bytes``: of memory, those included that are only needed while it grows."""
+        """``most_bytes``: a bound on its memory, including what is only needed while it grows."""
         self._most_bytes = most_bytes
         self.rises = True
         self._entries = 0
@@ -53,7 +53,7 @@ class OffsetMap:
     def put_all(
         self, buf: npt.NDArray[np.uint8], places: Ints, sizes: npt.NDArray[np.int32], offsets: Ints, wanted: Flags
     ) -> int:
-        """Note the records that are wanted; those without a key (a negative size) never are.
+        """Add the wanted records; records without a key (a negative size) are skipped.
 
         Args:
             buf: the bytes in which the keys lie.

@@ -22,16 +22,16 @@ from kafkaframes.records.scan import FILE, Ints, as_array, scan_all
 
 
 class OverflowingError(Exception):
-    """What is left of a segment reaches further than an index can say: it must be split first, as Kafka does."""
+    """The remaining offsets of a segment do not fit an index: it must be split first, as Kafka does."""
 
 
 def reaches_too_far(base: int, columns: Ints) -> bool:
-    """Say whether a batch of a new segment has an offset that its index cannot have."""
+    """Say whether a batch of a new segment has an offset that does not fit its index."""
     return int(columns[INDEXED.index("last_offset")].max(initial=base)) - base > MOST_OFFSETS
 
 
 def indexed_columns(path: Path) -> Ints:
-    """Return what the indexes are made of: a row for each of ``INDEXED``, a column a batch."""
+    """Return the header fields from which indexes are made: a row for each of ``INDEXED``, a column a batch."""
     table = scan_file(path)
     columns: Ints = np.stack([table[PLACE[name]] for name in INDEXED])
     return columns
@@ -58,7 +58,7 @@ def write_indexes(
 
 
 def scan_file(path: Path) -> Ints:
-    """Return the headers of a file's batches as a table; the file is mapped, being ours."""
+    """Return the headers of a file's batches as a table. The file is mapped, because only this job writes it."""
     data = np.memmap(path, np.uint8, "r") if path.stat().st_size else as_array(b"")
     return scan_all(data, rules=FILE).table
 
@@ -66,8 +66,8 @@ def scan_file(path: Path) -> Ints:
 def copy_rest(
     filesystem: FileSystem, partition: Partition, directory: Path, *, gone: set[int], rewritten: set[int]
 ) -> None:
-    """Copy what the round does not touch: later segments, small files, and snapshots but for stray ones. They are
-    flushed, as what the round writes: a copy that says it is done is on the disk.
+    """Copy the files that the round does not change: later segments, small files, and snapshots that are not stray.
+    They are flushed like the files that the round writes.
 
     A producer snapshot that stands beside no segment is stray, unless it is the one at the log's end; a broker removes
     such files at its next start (``ProducerStateManager.removeStraySnapshots``).

@@ -1,4 +1,4 @@
-"""What a round of cleaning would do: from where to where, and which segments become one (Kafka's LogCleanerManager).
+"""Plan a round of cleaning: its range of offsets, and which segments are joined (Kafka's LogCleanerManager).
 
 Nothing is read here but names, sizes, times, headers and the small files beside them.
 """
@@ -22,12 +22,12 @@ from kafkaframes.log.transactions import transactions_of
 
 @dataclass(frozen=True, slots=True)
 class RoundPlan:
-    """The range of a round and what has to be known in it.
+    """The range of a round, and the state that it needs.
 
     Attributes:
-        first_dirty_offset: the map is built from here.
+        first_dirty_offset: the map of keys is built from here on.
         first_uncleanable_offset: a segment's base offset; nothing from here on is touched.
-        reason: why it ends there.
+        reason: why the range ends there.
         log_end_offset: of the partition.
         aborted: the partition's aborted transactions, by their markers.
         producers: the producers that the broker would know.
@@ -83,12 +83,12 @@ def plan_round(filesystem: FileSystem, partition: Partition, settings: CleanerSe
     high_watermark = end if settings.high_watermark is None else settings.high_watermark
     dirty = _first_dirty(partition, settings, end)
     limits = [(partition.segments[-1].base_offset, "the active segment is never cleaned")] if partition.segments else []
-    # A broker replays its log from where it starts: of a transaction from before, only a snapshot could tell it.
+    # A broker replays its log from its start: it knows of an earlier transaction only from a snapshot.
     replayed = [offset for offset in state.open.values() if offset >= partition.log_start_offset]
     limits += [
         (offset, "an open transaction") for offset in (producers.first_open_offset, *replayed) if offset is not None
     ]
-    if settings.minds_high_watermark:
+    if settings.ends_at_high_watermark:
         limits.append((high_watermark, "the high watermark"))
     lagging = _first_lagging(filesystem, partition, settings, dirty)
     if lagging is not None:

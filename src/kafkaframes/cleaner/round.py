@@ -1,7 +1,7 @@
 """One round of cleaning of one partition, from its directory into a new one; the source is never written to.
 
-Two walks: the dirty part, for the last offset of each key; then everything up to the end of the map, filtered. The
-new directory is complete or absent: it is written under another name and renamed at the end.
+It walks twice: through the dirty part, for the last offset of each key, and through everything up to the end of the
+map, to filter it. The new directory is complete or absent: it is written under another name and renamed at the end.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class CleaningRound:
     Attributes:
         plan: its range.
         end_offset: the next round's first dirty offset; the cleaner's checkpoint.
-        groups: base offsets of the segments that became one, by the name of the new one.
-        tally: records and batches, kept and gone.
+        groups: base offsets of the segments that were joined, by the base offset of the new segment.
+        tally: counts of records and batches that were kept and removed.
         directory: the new partition's directory.
     """
 
@@ -66,7 +66,7 @@ def clean_partition(
         map_bytes: how much memory the map of keys may take; without it as much as the keys need.
 
     Raises:
-        LogDirError: something cannot be read, is damaged, or ``destination`` exists. Nothing is left behind then.
+        LogDirError: something cannot be read, is damaged, or ``destination`` exists. No file is left behind.
         MapFullError: the keys need more memory. Nothing is written then.
     """
     plan = plan_round(filesystem, partition, settings)
@@ -78,7 +78,7 @@ def clean_partition(
     try:
         with unfinished(destination) as directory:
             result = _write(filesystem, plan, settings, known, directory)
-    except OverflowingError:  # Kafka splits the segment, gives the round up, and begins anew
+    except OverflowingError:  # as Kafka does: split the segment and start the round again
         return clean_partition(*_split(filesystem, partition), settings, destination, map_bytes=map_bytes)
     end, groups, tally = result
     return CleaningRound(plan, end, groups, tally, destination)
@@ -87,7 +87,9 @@ def clean_partition(
 def _split(filesystem: FileSystem, partition: Partition) -> tuple[FileSystem, Partition]:
     view, shown = split_partition(filesystem, partition)
     if shown is partition:
-        raise LogDirError("offsets reach too far above a segment's base, and go back", file=partition.directory)
+        raise LogDirError(
+            "offsets do not fit an index and decrease, so the segment cannot be split", file=partition.directory
+        )
     return view, shown
 
 
@@ -115,10 +117,10 @@ def _write(
 
 @dataclass(frozen=True, slots=True)
 class SourceSegment:
-    """A segment that is to be cleaned, or a part of it, with what has to be known of the rest of the partition.
+    """A segment to clean, or a part of it, with the state that comes from the rest of the partition.
 
     Attributes:
-        aborted: the transactions that touch its offsets; they are announced where the segment begins.
+        aborted: the transactions that overlap its offsets; they are added where the segment begins.
         is_dirty: whether the first walk goes through it.
         retain_old_deletes: see ``Filter.keep``.
         start, end: of a part, the positions of its first batch and of that behind it.
@@ -149,7 +151,7 @@ class SourceSegment:
 
 
 def sources_of(plan: RoundPlan, segments: Sequence[Segment], settings: CleanerSettings) -> list[SourceSegment]:
-    """Return neighbouring segments as the second walk takes them."""
+    """Return neighbouring segments as sources for the second walk."""
     horizon = _old_horizon(plan, settings)
     bases = [segment.base_offset for segment in plan.partition.segments]
     found = []
@@ -176,7 +178,7 @@ def kept_of(
 def preview_partition(
     filesystem: FileSystem, partition: Partition, settings: CleanerSettings, *, map_bytes: int | None = None
 ) -> tuple[RoundPlan, Tally | None]:
-    """Say what a round would do, writing nothing; no tally: there is nothing to clean.
+    """Compute what a round would do, without writing; the tally is None if there is nothing to clean.
 
     Raises:
         LogDirError, MapFullError: as ``clean_partition``.
@@ -195,6 +197,6 @@ def preview_partition(
 
 
 def _old_horizon(plan: RoundPlan, settings: CleanerSettings) -> int:
-    """Return the file time up to which old tombstones may go: that of the last clean segment less the retention."""
+    """Return the file time before which old tombstones may be removed: the last clean segment's less the retention."""
     clean = plan.segments_between(0, plan.first_dirty_offset)
     return (clean[-1].log.mtime_ms or 0) - settings.delete_retention_ms if clean else 0

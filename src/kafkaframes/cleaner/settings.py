@@ -1,4 +1,4 @@
-"""What decides a round of cleaning: the topic's configuration, the broker's generation, and the clock."""
+"""The settings of a round of cleaning: the topic's configuration, the broker's generation, and the clock."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class CleanerSettings:
     """The settings of a round; names and defaults are Kafka's.
 
     Attributes:
-        now_ms: the clock, in milliseconds; it comes in from outside.
-        semantics: ``2.8``, ``3.9`` or ``4.x``: whose rules.
+        now_ms: the current time, in milliseconds.
+        semantics: the broker's generation: ``2.8``, ``3.9`` or ``4.x``.
         delete_retention_ms: how long tombstones and markers stay after their first cleaning.
         segment_bytes: ``segment.bytes``; cleaned segments are joined up to it.
         index_bytes: ``segment.index.bytes``, which bounds the join too.
         index_interval_bytes: ``index.interval.bytes``.
-        min_compaction_lag_ms: younger records are left alone.
+        min_compaction_lag_ms: younger records are not cleaned.
         expiration_ms: ``producer.id.expiration.ms``; by default the broker's: a day, in 2.8 a week.
         first_dirty_offset: where the last round ended; by default what ``cleaner-offset-checkpoint`` says.
         high_watermark: the last committed offset; by default the log's end.
@@ -51,11 +51,11 @@ class CleanerSettings:
         return self.semantics != BEFORE_HORIZONS
 
     @property
-    def minds_high_watermark(self) -> bool:
-        """Whether a round ends at the high watermark; 2.8 cleans up to the active segment whatever it is."""
+    def ends_at_high_watermark(self) -> bool:
+        """Whether a round ends at the high watermark; 2.8 always cleans up to the active segment."""
         return self.semantics != BEFORE_HORIZONS
 
     @property
     def keeps_last_of_round(self) -> bool:
-        """Whether the batch at a round's end stays, be it empty, so that the offset is not lost (KAFKA-17076, 4.0)."""
+        """Whether the last batch of a round is kept even if empty, so that its offset stays (KAFKA-17076, 4.0)."""
         return self.semantics == REWRITES_OLD

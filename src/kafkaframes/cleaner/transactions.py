@@ -1,7 +1,7 @@
-"""Which transactional batches and markers a round may discard (Kafka's CleanedTransactionMetadata).
+"""Decide which transactional batches and markers a round may discard (Kafka's CleanedTransactionMetadata).
 
-Followed in the order of offsets: data of an aborted transaction goes at once; a marker may go once no batch of its
-transaction was met on the way to it.
+Batches come in the order of offsets. Data of an aborted transaction is discarded at once; a marker may be discarded
+if no batch of its transaction came before it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ ABORT, COMMIT = "ABORT", "COMMIT"
 
 
 class CleanedTransactions:
-    """The transactions on the way through one walk of the log.
+    """The state of transactions during one walk through the log.
 
     Attributes:
-        kept: aborted transactions whose marker stays because data of theirs was met: the new transaction index.
+        kept: aborted transactions whose marker stays, because some of their data does; the new transaction index.
     """
 
     def __init__(self) -> None:
@@ -30,12 +30,12 @@ class CleanedTransactions:
         self._committed: set[int] = set()
 
     def add(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """Announce aborted transactions; the same one may come more than once."""
+        """Add aborted transactions that lie ahead; the same one may be added more than once."""
         for one in aborted:
             heapq.heappush(self._ahead, (one.first_offset, one.last_offset, one))
 
     def snapshot(self, before: int) -> CleanedTransactions:
-        """Return a copy that can go on from here, with the announced transactions that begin before an offset."""
+        """Return a copy of the state, with those of the added transactions that begin before an offset."""
         copy = CleanedTransactions()
         copy._ahead = [one for one in self._ahead if one[0] < before]
         heapq.heapify(copy._ahead)

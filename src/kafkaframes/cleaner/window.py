@@ -1,4 +1,4 @@
-"""A few megabytes of a segment, decoded: what both walks of a round (map, then filter) look at."""
+"""Windows of a few megabytes of a segment, decoded, as both walks of a round (map, then filter) read them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def header_of(window: Decoded, batch: int) -> BatchHeader:
 
 
 def in_transactions(window: Decoded) -> list[int]:
-    """Return the batches that a transaction begins, holds or ends with; control batches of every kind."""
+    """Return the transactional batches and all control batches."""
     found: list[int] = np.flatnonzero(window.batches.flag(TRANSACTIONAL | CONTROL)).tolist()
     return found
 
@@ -45,7 +45,7 @@ def control_type(window: Decoded, batch: int) -> str | None:
 
 
 def foreign_inner(window: Decoded) -> Flags:
-    """Return which sets hold an inner message of another format than their own (KAFKA-4298)."""
+    """Return which message sets hold an inner message of another format (KAFKA-4298)."""
     magics, owners = window.batches.column("magic"), window.owners
     found = np.zeros(len(window.batches), np.bool_)
     inner = np.flatnonzero(window.batches.is_wrapper[owners])
@@ -64,7 +64,7 @@ def _error(window: Decoded, batch: int, reason: str) -> LogDirError:
 
 
 def _refuse_damage(window: Decoded) -> None:
-    """Refuse to clean what cannot be read as a whole: a repair comes first.
+    """Raise if a batch cannot be read completely: the log has to be repaired first.
 
     Raises:
         LogDirError: names the file, the position and the batch.
@@ -82,7 +82,7 @@ def windows(
     """Decode a segment, or a part of it, window by window.
 
     Args:
-        memory: that of one window serves the next when nobody holds it any more.
+        memory: buffers of one window are used again for the next.
         start, end: positions at which batches begin; by default the whole segment.
 
     Raises:

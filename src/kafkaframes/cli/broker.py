@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.options import replicas_option, storage_of, store_options, tell_links, with_options
+from kafkaframes.cli.options import replicas_option, storage_of, store_options, name_links, with_options
 from kafkaframes.errors import OptionError
 from kafkaframes.files.filesystem import FOLLOW_LINKS
 
@@ -105,7 +105,7 @@ def command(
     with ExitStack() as stack:
         write = None
         if request_log is not None:
-            refuse_inside(Path(request_log), filter(None, (given["serve"], given["data_dir"])))
+            refuse_inside(Path(request_log), filter(None, (*given["serve"], given["data_dir"])))
             file = stack.enter_context(open(request_log, "a", encoding="utf-8"))
             write = partial(print, file=file, flush=True)
         broker = Broker(config=known, journal=control is not None, request_log=write, **given)
@@ -114,7 +114,7 @@ def command(
         if address is None:
             asyncio.run(_run(broker, given, unknown))
         else:
-            _run_controlled(broker, address, partial(_tell, broker, given, unknown))
+            _run_controlled(broker, address, partial(_announce, broker, given, unknown))
 
 
 def _settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -140,12 +140,12 @@ async def _run(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with broker:
-        _tell(broker, given, unknown)
+        _announce(broker, given, unknown)
         await stop.wait()
         click.echo("stopping", err=True)
 
 
-def _run_controlled(broker: Broker, address: tuple[str, int], tell: Callable[[], None]) -> None:
+def _run_controlled(broker: Broker, address: tuple[str, int], announce: Callable[[], None]) -> None:
     """Run a broker in a thread of its own, so that it can be killed and started again, until a signal comes."""
     import threading
 
@@ -157,7 +157,7 @@ def _run_controlled(broker: Broker, address: tuple[str, int], tell: Callable[[],
         signal.signal(number, lambda *_: stop.set())
     with broker:
         control = Control(broker, host=host, port=port)
-        tell()
+        announce()
         click.echo(f"  controls on {control.url}", err=True)
         stop.wait()
         click.echo("stopping", err=True)
@@ -178,7 +178,7 @@ def _address(text: str, option: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-def _tell(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) -> None:
+def _announce(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) -> None:
     """Say where it listens, how durable it is, and how to stop it."""
     click.echo(f"listening on {broker.bootstrap_servers}", err=True)
     if broker.metrics_port is not None:
@@ -188,7 +188,7 @@ def _tell(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) -> No
     for line in _banner(broker, given, unknown):
         click.echo(line, err=True)
     if not given["storage"].get(FOLLOW_LINKS):
-        tell_links(given["serve"])
+        name_links(given["serve"])
     sys.stderr.flush()
 
 

@@ -33,7 +33,7 @@ def show(path: str, as_json: bool) -> None:
 
     found = read_checkpoint(path)
     if as_json:
-        say(json.dumps(_told(found), indent=2))
+        say(json.dumps(_as_json(found), indent=2))
         return
     state = "in flight: the next run repeats it" if found.is_in_flight else "done"
     say(f"query {found.query_id}, micro-batch {found.planned} {state}")
@@ -60,7 +60,7 @@ def _advise(found: Checkpoint) -> None:
         say("it is the query's first one, and where it begins is not noted: give startingOffsets as JSON")
 
 
-def _told(found: Checkpoint) -> dict[str, object]:
+def _as_json(found: Checkpoint) -> dict[str, object]:
     sources = [
         {"number": one.number, "begins": one.begins, "planned": one.planned, "done": one.done} for one in found.sources
     ]

@@ -64,7 +64,7 @@ def _read_json(source: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise OptionError(f"no JSON: {error}") from None
+        raise OptionError(f"not JSON: {error}") from None
 
 
 def _tag(text: str) -> tuple[int, bytes]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def asked_of_table(
     options: ReadOptions, settings: Settings, given: dict[str, Any]
 ) -> tuple[Callable[..., Outcome], Callable[[Any], Any]]:
-    """Return what exports into the table, once it is told who runs the jobs, and what does one of them.
+    """Return what exports into the table, once it is facts who runs the jobs, and what does one of them.
 
     Raises:
         MissingExtraError: the table format's library is absent.
@@ -50,18 +50,18 @@ _TABLES: dict[str, Callable[[dict[str, Any]], Table]] = {
 }
 
 
-def lines_of(told: Mapping[str, Any]) -> Iterator[str]:
+def lines_of(facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield what to tell people of the table."""
-    at = told.get("version", told.get("snapshot"))
+    at = facts.get("version", facts.get("snapshot"))
     if at is not None:
-        word = "version" if "version" in told else "snapshot"
-        made = f"{told['commits']} commits" if told["commits"] != 1 else "1 commit"
-        yield f"{told['format']} table {told['location']}, {word} {at}; {made if told['commits'] else 'nothing new'}"
-    if "metadata" in told:
-        yield f"metadata: {told['metadata']}"
-    for gap in told["gaps"]:
+        word = "version" if "version" in facts else "snapshot"
+        made = f"{facts['commits']} commits" if facts["commits"] != 1 else "1 commit"
+        yield f"{facts['format']} table {facts['location']}, {word} {at}; {made if facts['commits'] else 'nothing new'}"
+    if "metadata" in facts:
+        yield f"metadata: {facts['metadata']}"
+    for gap in facts["gaps"]:
         yield f"lost before the export: offsets {gap['first']} to {gap['end'] - 1} of {gap['topic']}-{gap['partition']}"
-    if told["removed_orphans"]:
-        yield f"{len(told['removed_orphans']):,} files of runs that were killed are removed"
-    for path in told["doubtful_files"]:
-        yield f"a run was killed; whether a commit names its file cannot be told: {path}"
+    if facts["removed_orphans"]:
+        yield f"{len(facts['removed_orphans']):,} files of runs that were killed are removed"
+    for path in facts["doubtful_files"]:
+        yield f"a run was killed; whether a commit names its file cannot be facts: {path}"

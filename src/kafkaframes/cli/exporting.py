@@ -55,7 +55,7 @@ def run(paths: tuple[str, ...], given: dict[str, Any], *, as_json: bool, master:
         if given["single_file"]:
             asked = partial(_single, tasks, settings, overwrite=given["overwrite"], internal_topics=internal)
     outcome = _on_spark(asked, worker, master, quiet=as_json) if master else asked(run=pool(worker, jobs))
-    _tell(outcome, as_json=as_json)
+    _report(outcome, as_json=as_json)
     return not outcome.failed and not outcome.fault_count
 
 
@@ -170,7 +170,7 @@ def _on_spark(asked: Callable[..., Outcome], worker: Callable[[Any], Any], maste
         return asked(run=spark_run(spark, worker))
 
 
-def _tell(outcome: Outcome, *, as_json: bool) -> None:
+def _report(outcome: Outcome, *, as_json: bool) -> None:
     for result in outcome.results:
         for fault in result.faults:
             say(f"kafkaframes: {fault}", err=True)

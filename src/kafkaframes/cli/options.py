@@ -103,7 +103,7 @@ def reads(*names: str) -> Callable[[Command], Command]:
         def run(*, key_files: tuple[str, ...], follow_links: bool, **given: Any) -> Any:
             paths = [path for name in names for path in _listed(given[name])]
             if not follow_links:
-                tell_links(paths)
+                name_links(paths)
             return command(storage=storage_of(key_files, follow_links=follow_links), **given)
 
         return with_options(*store_options)(run)  # type: ignore[return-value]
@@ -143,7 +143,7 @@ def spark_storage(storage: Mapping[str, Any]) -> dict[str, str]:
     return found | ({"followLinks": "true"} if storage.get(FOLLOW_LINKS) else {})
 
 
-def tell_links(paths: Sequence[str]) -> None:
+def name_links(paths: Sequence[str]) -> None:
     """Name the symbolic links under paths of this machine: they are not followed."""
     from kafkaframes.log.links import links_under
 

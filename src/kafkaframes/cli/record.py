@@ -58,7 +58,7 @@ def command(
     except OSError as error:
         raise OptionError(f"-o {output}: cannot be written: {error.strerror or error}") from None
     with _closing(file), _removed_if_refused(target):
-        recorder = Recorder(settings, file, on_slow=_tell_slow)
+        recorder = Recorder(settings, file, on_slow=_report_slow)
         try:
             local = recorder.start()
             say(f"listening on {local[0]}:{local[1]} for {upstream}, writing {output}; Ctrl-C ends it", err=True)
@@ -86,7 +86,7 @@ def _closing(file: IO[bytes]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _removed_if_refused(target: Path) -> Iterator[None]:
-    """Leave no empty file where nobody could be listened to."""
+    """Remove the empty file again if the recorder cannot start to listen."""
     try:
         yield
     except OptionError:
@@ -94,7 +94,7 @@ def _removed_if_refused(target: Path) -> Iterator[None]:
         raise
 
 
-def _tell_slow(seconds: float) -> None:
+def _report_slow(seconds: float) -> None:
     say(f"kafkaframes: the disk took {seconds:.1f} s for one write; clients and brokers waited", err=True)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkaframes.cli import rewriting
-from kafkaframes.cli.options import json_option, master_option, opens_batches, tell_links, with_options, workers_option
+from kafkaframes.cli.options import json_option, master_option, name_links, opens_batches, with_options, workers_option
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
 from kafkaframes.files.row_counts import row_counts_text
@@ -84,7 +84,7 @@ def command(
     from kafkaframes.log.recovery.recover import RecoverySettings
     from kafkaframes.rewrite.repair_job import repair_in_place, repair_log
 
-    tell_links([logdir])
+    name_links([logdir])
     settings = RecoverySettings(time.time_ns() // 1_000_000, index_interval_bytes=index_interval_bytes)
     with rewriting.runner(master, jobs, label="repairing") as run:
         if in_place and backup is not None and not dry_run:

@@ -31,15 +31,15 @@ def command(places: tuple[str, ...], strict: bool) -> None:
     for one in files:
         for is_error, line in _judge(one, specs):
             errors, warnings = errors + is_error, warnings + (not is_error)
-            _tell(is_error, line)
+            _print_line(is_error, line)
     for line in _between(specs) if len(files) > 1 else ():
         warnings += 1
-        _tell(False, line)
+        _print_line(False, line)
     click.echo(f"{len(files)} files, {errors} errors, {warnings} warnings")
     raise SystemExit(int(bool(errors or (strict and warnings))))
 
 
-def _tell(is_error: bool, line: str) -> None:
+def _print_line(is_error: bool, line: str) -> None:
     click.secho("error:   " if is_error else "warning: ", fg="red" if is_error else "yellow", nl=False)
     say(line)
 

@@ -70,12 +70,12 @@ class Values:
 
     def chosen(self, content: Content) -> dict[str, Any]:
         """Return what every run into the table must agree on; nothing for a table as ``export`` makes it."""
-        told: dict[str, Any] = {} if self.mode == RAW else {"value": self.mode}
+        chosen: dict[str, Any] = {} if self.mode == RAW else {"value": self.mode}
         if self.latest:
-            told["latest"] = True
+            chosen["latest"] = True
         if self.is_inferred and content.decoding is not None:
-            told[INFERRED] = (content.decoding.schema or b"").decode()
-        return told
+            chosen[INFERRED] = (content.decoding.schema or b"").decode()
+        return chosen
 
 
 def values_of(topics: Sequence[str], given: Mapping[str, Any]) -> Values:

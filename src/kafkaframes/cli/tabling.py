@@ -144,7 +144,7 @@ def _round(job: _Job, writing: Run) -> bool:
     dead = None if content == RAW else job.places.dead_letters()  # every record is a row of bytes
     export = TableExport(table, settings, chosen, run=writing, content=content, dead_letters=dead)
     outcome = export.export(job.plan, incremental=True)
-    _tell(outcome, quiet=job.quiet)
+    _report(outcome, quiet=job.quiet)
     return not outcome.failed and not outcome.fault_count
 
 
@@ -184,22 +184,22 @@ def _stopping(stop: threading.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _tell(outcome: Outcome, *, quiet: bool) -> None:
+def _report(outcome: Outcome, *, quiet: bool) -> None:
     for result in outcome.results:
         for fault in result.faults:
             say(f"kafkaframes: {fault}", err=True)
     for result in outcome.failed:
         say(f"kafkaframes: not in the table: {result.failed}", err=True)
-    told = dict(outcome.table or {})
+    facts = dict(outcome.table or {})
     if quiet:
-        click.echo(json.dumps({"records": outcome.summary.records, "complete": not outcome.failed, "table": told}))
+        click.echo(json.dumps({"records": outcome.summary.records, "complete": not outcome.failed, "table": facts}))
         return
-    dead = told.get("dead_letters", {}).get("records", 0)
-    if told["commits"]:
+    dead = facts.get("dead_letters", {}).get("records", 0)
+    if facts["commits"]:
         rows = f"{outcome.summary.records - dead:,} records, {size_text(outcome.output_bytes)}"
         say(f"{rows}, in {outcome.summary.seconds:.1f} s")
-    for line in lines_of(told):
+    for line in lines_of(facts):
         say(printable(line))
     if dead:
-        place = told["dead_letters"].get("location") or told["dead_letters"].get("table")
+        place = facts["dead_letters"].get("location") or facts["dead_letters"].get("table")
         say(f"{dead:,} records fit no schema: they are in {printable(str(place))}, with the reason")

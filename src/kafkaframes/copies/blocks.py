@@ -1,8 +1,8 @@
-"""What one copy of a partition holds, as columns: a row for each *block*, a stretch of bytes that is not divided.
+"""The content of one copy of a partition as columns: a row for each *block*, the smallest unit that is chosen.
 
 A block is a batch whose header was read, or a whole segment where headers are not read (a store; then its checksum is
-unknown). Rows are in the order of the files. What cannot be right is found here: a block whose offsets or whose epoch
-do not fit between those around it (neither is covered by a batch's CRC) is *misplaced*, and never used.
+unknown). Rows are in the order of the files. A block whose offsets or leader epoch do not fit between its neighbours
+(neither is covered by a batch's CRC) is *misplaced* and never used.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class Blocks:
         segment: its place among the copy's segments.
         position, size: bytes in the ``.log``.
         first, last: offsets. A compressed message of format 0 or 1 says its last offset only, which stands for both.
-        reach: the least offset that it can hold: ``first``, or for such a message the one after the block before it.
-        epoch: the leader's; -1 where the format or an old cleaner gives none.
+        reach: the lowest offset that it can hold: ``first``, or for such a message the offset after the previous block.
+        epoch: the leader epoch; -1 if the format has none or an old cleaner removed it.
         crc: the checksum in the header; -1 where it was not read.
         fields: a digest of the header's other fields: a damaged one differs from its copies in it, or in the records.
-        smooth: 1 where it begins at the offset after the block before it in the files, and the next one after it.
-        thinned: 1 where compaction has been at it: fewer records than offsets, or a delete horizon.
+        smooth: 1 if no offsets are missing between it and its two neighbours in the files.
+        thinned: 1 if it was compacted: it has fewer records than offsets, or a delete horizon.
     """
 
     table: Ints
@@ -92,8 +92,8 @@ class Broken:
         segment: its place among the copy's segments.
         position: the byte after the last batch.
         reason: why no batch follows.
-        is_tail: nothing but what a crash or preallocation leaves at the end of the last segment.
-        damage: the chunk of a tiered segment that cannot be undone; batches may follow behind it. None for the rest.
+        is_tail: these bytes are what a crash or preallocation leaves at the end of the last segment.
+        damage: the chunk of a tiered segment that cannot be read, after which batches may follow; otherwise None.
     """
 
     segment: int
@@ -116,8 +116,8 @@ class Copy:
         end: the offset after the last block, at least the last segment's base offset.
         high_watermark: of the log directory's checkpoint; None without.
         start_offset: the log start offset where the checkpoint says one (DeleteRecords, tiered storage); else None.
-        clean_offset: up to where the cleaner has been, from its checkpoint; -1 where that does not name the partition,
-            None where there is no such file.
+        clean_offset: the partition's offset in the cleaner's checkpoint; -1 if that does not name the partition,
+            None if there is no such file.
         topic_id: None before 2.8.
         broken: places at which the batches of a segment end too early.
         misplaced: blocks that do not fit.
@@ -207,10 +207,10 @@ def joined(parts: Iterable[Blocks]) -> Blocks:
 
 
 def ascending(lows: Ints, highs: Ints) -> Flags:
-    """Tell which of some spans can stand, so that each lies above the one before it.
+    """Return the largest set of spans of which each lies above the one before it, as flags.
 
-    One number that is far too high contradicts everything behind it, one far too low everything before it: what is left
-    out is the smaller set of the two.
+    One number that is far too high contradicts everything after it, one that is far too low everything before it; the
+    smaller of the two sets is left out.
 
     >>> ascending(np.array([0, 10, 9000, 30, 40]), np.array([9, 19, 9009, 39, 49])).tolist()
     [True, True, False, True, True]
@@ -245,7 +245,7 @@ def in_order(blocks: Blocks) -> tuple[Blocks, Blocks]:
 
 
 def _epochs_ascend(epochs: Ints) -> Flags:
-    """Tell which epochs can stand, so that none is below one before it; as ``ascending``."""
+    """Return the largest set of epochs that never decrease, as flags; see ``ascending``."""
     too_high = np.zeros(len(epochs), np.bool_)
     too_high[:-1] = epochs[:-1] > np.minimum.accumulate(epochs[::-1])[::-1][1:]
     too_low = np.zeros(len(epochs), np.bool_)
@@ -268,9 +268,9 @@ def epochs_in(blocks: Blocks) -> Epochs:
 def lineage_of(checkpoint: Epochs | None, blocks: Blocks) -> tuple[Epochs, bool]:
     """Return the lineage of a copy, and whether its leader epoch checkpoint fits the batches.
 
-    The checkpoint knows more than the headers (epochs that wrote nothing, or whose records are gone), so it counts
-    where no batch contradicts it; epochs later than its last are added from the headers. Where it is missing, out of
-    order or contradicted the headers alone count.
+    The checkpoint knows more than the headers (epochs that wrote nothing, or whose records are gone), so it is used
+    unless a batch contradicts it; epochs later than its last are added from the headers. If it is missing, out of
+    order or contradicted, only the headers are used.
     """
     seen = epochs_in(blocks)
     if checkpoint is None:

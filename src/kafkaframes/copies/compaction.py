@@ -1,6 +1,6 @@
-"""Where compaction has been at a partition's copies, and how much of that a copy covers.
+"""Find out up to where the copies of a partition were compacted, and how much of that part each copy covers.
 
-Holes of compaction are no damage, and they are at other places in each copy. What tells them from loss: the cleaner's
+Holes from compaction are not damage, and they differ from copy to copy. These facts tell them from loss: the cleaner's
 checkpoint names the partition; batches hold fewer records than offsets, or have a delete horizon; the topic is one of
 Kafka's own compacted ones. A segment of format 0 or 1 with holes counts as compacted where no checkpoint of the cleaner
 is at hand to say otherwise.
@@ -18,7 +18,7 @@ from kafkaframes.files.names import TopicPartition
 
 COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 NO_LIMIT = 2**63 - 1
-_TRIED = 4  # thinned batches whose checksum is looked at before they count as the cleaner's
+_TRIED = 4  # number of thinned batches whose checksum is verified before they count as evidence
 
 
 def is_compacted(name: TopicPartition, copies: Sequence[Copy], usable: Sequence[Blocks], inspector: Inspector) -> bool:
@@ -60,7 +60,7 @@ def cleaned(copy: Copy, blocks: Blocks) -> int:
 
 
 def coverage(copy: Copy, blocks: Blocks, clean: int) -> tuple[bool, bool, int]:
-    """Say how well a copy covers what lies below ``clean``; more is better.
+    """Return how well a copy covers the offsets below ``clean``; a larger tuple is better.
 
     Returns:
         Whether it reaches ``clean``; whether nothing in there is broken; minus its first offset.

@@ -1,4 +1,4 @@
-"""Cover a range of offsets with blocks of several copies: the first copy first, the others where it has nothing.
+"""Cover a range of offsets with blocks of several copies: those of the first, then others where it has none.
 
 Each further copy is also compared with what is chosen: where both have a block for the same offsets and the headers
 differ, the checksums are looked at (``Inspector``), then the records; if that does not decide, neither is taken.
@@ -16,22 +16,22 @@ from kafkaframes.copies.blocks import UNKNOWN_CRC, Blocks, Flags, Rows
 from kafkaframes.records.scan import Ints
 
 OWNER, ROW, FIRST, LAST, CLIPPED = range(5)
-NOBODY = -1  # the owner of offsets that are undecided
+NO_COPY = -1  # the owner of offsets that are undecided
 
 
 class Inspector(Protocol):
-    """Looks into the bytes of blocks, where headers do not decide."""
+    """Reads the bytes of blocks where headers do not decide."""
 
     def valid(self, copy: int, blocks: Blocks) -> Flags:
         """Say of blocks of a copy (by its place) whether their checksums are right."""
         ...
 
     def first_offset(self, copy: int, block: Blocks) -> int:
-        """Return the offset of a block's first record, for a block that does not say it; its last where unreadable."""
+        """Return the offset of a block's first record if its header does not have it; its last offset if unreadable."""
         ...
 
     def same_records(self, copy: int, blocks: Blocks, other: int, other_blocks: Blocks) -> bool:
-        """Say whether blocks of two copies hold the same records, in whatever form."""
+        """Say whether blocks of two copies hold the same records, also in different formats or batches."""
         ...
 
 
@@ -41,8 +41,8 @@ class Conflict(NamedTuple):
     Attributes:
         first, end: the offsets they have.
         chosen: columns of the choice, ``rows`` those of the copy.
-        verdict: ``chosen`` or ``copy`` where only that one is sound, ``same`` where the records are the same,
-            ``undecided`` where both are sound and differ, ``damaged`` where neither is.
+        verdict: ``chosen`` or ``copy`` if only that one is sound, ``same`` if the records are equal, ``undecided`` if
+            both are sound and differ, ``damaged`` if neither is sound.
     """
 
     first: int
@@ -59,7 +59,7 @@ class Choice:
 
     Attributes:
         usable: the blocks of each copy that may be chosen; ROW counts among them.
-        floors: the first row of each copy that is compared, and fills what is missing.
+        floors: for each copy the first row that is compared, and used to fill gaps.
     """
 
     usable: list[Blocks]
@@ -97,7 +97,7 @@ class Choice:
         return found
 
     def replace(self, columns: slice, by: Ints) -> None:
-        """Put other blocks into the place of some."""
+        """Replace blocks by others."""
         self.table = np.concatenate((self.table[:, : columns.start], by, self.table[:, columns.stop :]), axis=1)
 
     def cut(self, offset: int) -> None:
@@ -110,7 +110,7 @@ class Choice:
         return start, np.searchsorted(self.first, blocks.last, side="right")
 
     def fill(self, copy: int) -> list[tuple[int, int]]:
-        """Add the blocks of a copy whose offsets nobody has; return what was filled that had blocks behind it."""
+        """Add the blocks of a copy whose offsets are missing; return the filled ranges that lie before other blocks."""
         blocks = self.usable[copy]
         start, stop = self.overlaps(blocks)
         free = np.flatnonzero((start >= stop) & self._may_fill(copy))
@@ -131,7 +131,7 @@ class Choice:
         return found
 
     def _clip(self, copy: int, blocks: Blocks, row: int) -> Iterator[Ints]:
-        """Yield the parts of a block that nobody has."""
+        """Yield the parts of a block whose offsets are missing."""
         at, end = int(blocks.first[row]), int(blocks.last[row])
         start, stop = (int(bound[0]) for bound in self.overlaps(blocks.take(slice(row, row + 1))))
         for column in range(start, stop):
@@ -142,14 +142,15 @@ class Choice:
             yield _column(copy, row, at, end, clipped=True)
 
     def find_firsts(self, copy: int, inspector: Inspector) -> None:
-        """Learn where compressed messages of format 0 or 1 begin, in a copy and in the choice, where it matters.
+        """Read the first offsets of compressed messages of format 0 or 1 where they decide.
 
-        It does where one has a message that could hold offsets of a message of the other that is not the same.
+        They are read in the copy and in the choice, and decide if a message of one could hold
+        offsets of a different message of the other.
         """
         blocks, reach = self.usable[copy], self.of("reach")
         theirs = np.flatnonzero(~_members(blocks.last, self.last) & (blocks.reach < blocks.first))
         theirs = theirs[_some_within(self.last, blocks.reach[theirs], blocks.last[theirs])]
-        ours = np.flatnonzero(~_members(self.last, blocks.last) & (reach < self.first) & (self.table[OWNER] != NOBODY))
+        ours = np.flatnonzero(~_members(self.last, blocks.last) & (reach < self.first) & (self.table[OWNER] != NO_COPY))
         ours = ours[_some_within(blocks.last, reach[ours], self.last[ours])]
         self._set_firsts(copy, theirs, inspector)
         for owner in np.unique(self.table[OWNER, ours]).tolist():
@@ -174,7 +175,7 @@ class Choice:
         found: list[Conflict] = []
         for rows in _connected(np.flatnonzero(differs), start, stop):
             columns = slice(int(start[rows[0]]), int(stop[rows[-1]]))
-            if (self.table[OWNER, columns] == NOBODY).any() or (self.of("crc", columns) == UNKNOWN_CRC).any():
+            if (self.table[OWNER, columns] == NO_COPY).any() or (self.of("crc", columns) == UNKNOWN_CRC).any():
                 continue
             first = min(int(self.first[columns.start]), int(blocks.first[rows[0]]))
             end = max(int(self.last[columns.stop - 1]), int(blocks.last[rows[-1]])) + 1
@@ -184,7 +185,7 @@ class Choice:
         return found
 
     def _joined(self, before: Conflict, after: Conflict) -> list[Conflict]:
-        """Make one of two conflicts that lie side by side and are the same."""
+        """Join two neighbouring conflicts of the same kind."""
         owners = self.table[OWNER, [before.chosen.start, after.chosen.start]]
         if before.verdict != after.verdict or before.chosen.stop != after.chosen.start or owners[0] != owners[1]:
             return [before, after]
@@ -193,7 +194,7 @@ class Choice:
         return [before._replace(end=after.end, chosen=columns, rows=rows)]
 
     def same(self, blocks: Blocks) -> Flags:
-        """Tell which blocks are the very ones that are chosen for their offsets."""
+        """Return which blocks are identical to those that are chosen for their offsets."""
         start, stop = self.overlaps(blocks)
         same: Flags = np.zeros(len(blocks), np.bool_)
         rows = np.flatnonzero(stop - start == 1)
@@ -226,9 +227,9 @@ class Choice:
         )
 
     def gaps(self) -> list[tuple[int, int]]:
-        """Return the ranges of offsets between the blocks that nobody has, as far as headers tell."""
+        """Return the ranges of offsets between the blocks that no copy has, according to the headers."""
         reach = self.first.copy()
-        owned = (self.table[OWNER] != NOBODY) & (self.table[CLIPPED] == 0)
+        owned = (self.table[OWNER] != NO_COPY) & (self.table[CLIPPED] == 0)
         reach[owned] = self.of("reach")[owned]
         places = np.flatnonzero(reach[1:] > self.last[:-1] + 1)
         return [(int(self.last[place]) + 1, int(reach[place + 1])) for place in places.tolist()]
@@ -247,8 +248,8 @@ def _column(copy: int, row: int, first: int, last: int, *, clipped: bool) -> Int
 
 
 def undecided_column(first: int, end: int) -> Ints:
-    """Return a column that stands for offsets of nobody."""
-    return _column(NOBODY, 0, first, end - 1, clipped=False)
+    """Return a column for offsets that are undecided."""
+    return _column(NO_COPY, 0, first, end - 1, clipped=False)
 
 
 def _members(values: Ints, ascending: Ints) -> Flags:

@@ -1,4 +1,4 @@
-"""What was decided where copies differ, and what could not be: values for people, machines and the exit status."""
+"""Decisions about copies that differ, also where none was possible: as text, as JSON, and for the exit status."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Decision:
         check: a stable word for machines, one of ``CHECKS``.
         first_offset, end_offset: the offsets it is about; the end is exclusive.
         message: for people.
-        copy: the directory of the copy that it is said of; empty where it is about all.
-        places: where the bytes are that contradict, are damaged, or stand in for others.
+        copy: the directory of the copy that it is about; empty if it is about all.
+        places: the bytes that are contradictory, damaged, or used in place of others.
     """
 
     check: str

@@ -1,7 +1,8 @@
-"""Blocks that another copy shows to be wrong in what no checksum covers: their offset, or their leader epoch.
+"""Find blocks whose offset or leader epoch is wrong, by comparison with other copies.
 
 A batch's base offset and leader epoch lie outside its CRC, so a flipped bit there leaves a batch that looks sound.
-Between other batches such a block is out of order (``blocks.in_order``); at the end of a log only another copy tells:
+Between other batches such a block is out of order (``blocks.in_order``); at the end of a log only another copy
+shows it:
 
 * the same batch (checksum, size) stands at other offsets in another copy, and goes on there from the batch before it
   to the batch after it, which it does not here;
@@ -29,33 +30,33 @@ def without_doubtful(copies: Sequence[Copy], inspector: Inspector) -> tuple[Copy
     for one, other in permutations([place for place, copy in enumerate(copies) if copy.is_scanned], 2):
         doubtful[one] |= _other_epoch(copies[one], copies[other].blocks)
         if one < other:
-            for row, twin in _twins(copies[one].blocks, copies[other].blocks):
-                goes_on = [_goes_on(copies, *at, inspector) for at in ((one, row), (other, twin))]
+            for row, place in _moved_batches(copies[one].blocks, copies[other].blocks):
+                goes_on = [_goes_on(copies, *at, inspector) for at in ((one, row), (other, place))]
                 doubtful[one][row] |= goes_on == [False, True]
-                doubtful[other][twin] |= goes_on == [True, False]
+                doubtful[other][place] |= goes_on == [True, False]
     found = zip(copies, doubtful, strict=True)
     return tuple(_without(copy, flags) if flags.any() else copy for copy, flags in found)
 
 
 def _doubtful_end(place: int, blocks: Blocks, inspector: Inspector) -> Flags:
-    """Tell whether the last block's header is not to be believed."""
+    """Return which blocks have a doubtful header; only the last one can."""
     found: Flags = np.zeros(len(blocks), np.bool_)
     last = blocks.take(slice(-1, None))
     found[-1:] = (last.thinned != 0) & ~inspector.valid(place, last)
     return found
 
 
-def _twins(blocks: Blocks, other: Blocks) -> Iterator[tuple[int, int]]:
+def _moved_batches(blocks: Blocks, other: Blocks) -> Iterator[tuple[int, int]]:
     """Yield the rows of batches that two copies have at different offsets."""
     ours, theirs = _unmatched(blocks, other), _unmatched(other, blocks)
     if ours.size and theirs.size:
         bodies, body_of = _bodies(blocks.take(ours)), _bodies(other.take(theirs))
-        _, mine, twins = np.intersect1d(bodies, body_of, return_indices=True)
-        yield from zip(ours[mine].tolist(), theirs[twins].tolist(), strict=True)
+        _, mine, there = np.intersect1d(bodies, body_of, return_indices=True)
+        yield from zip(ours[mine].tolist(), theirs[there].tolist(), strict=True)
 
 
 def _unmatched(blocks: Blocks, other: Blocks) -> Rows:
-    """Return the rows of blocks that the other copy does not have, just so and at the same offsets."""
+    """Return the rows of blocks that the other copy does not have identically at the same offsets."""
     if not len(other):
         return np.arange(len(blocks))
     there = np.minimum(np.searchsorted(other.last, blocks.last), len(other) - 1)
@@ -67,7 +68,7 @@ def _unmatched(blocks: Blocks, other: Blocks) -> Rows:
 
 
 def _bodies(blocks: Blocks) -> Ints:
-    """Return a number for each block that is that of the same batch, whatever its offset."""
+    """Return a number for each block that is equal for equal batches, whatever their offsets."""
     found: Ints = (blocks.crc << 31) | blocks.size
     return found
 
@@ -81,7 +82,7 @@ def _goes_on(copies: Sequence[Copy], place: int, row: int, inspector: Inspector)
 
 
 def _begins_after(place: int, blocks: Blocks, row: int, inspector: Inspector) -> bool:
-    """Say of a compressed message of format 0 or 1, whose header does not tell, what ``smooth`` says of others."""
+    """Return ``smooth`` for a compressed message of format 0 or 1, whose header does not have its first offset."""
     if blocks.magic[row] >= 2 or blocks.reach[row] == blocks.first[row]:
         return True
     return inspector.first_offset(place, blocks.take(slice(row, row + 1))) == int(blocks.reach[row])
@@ -97,7 +98,7 @@ def _without(copy: Copy, doubtful: Flags) -> Copy:
 
 
 def _other_epoch(copy: Copy, other: Blocks) -> Flags:
-    """Tell which blocks have another epoch in another copy, one that this copy's checkpoint has for their offset."""
+    """Return which blocks have in another copy the epoch that this copy's own checkpoint has for their offset."""
     blocks = copy.blocks
     found: Flags = np.zeros(len(blocks), np.bool_)
     if not copy.checkpoint or not len(other):
@@ -111,7 +112,7 @@ def _other_epoch(copy: Copy, other: Blocks) -> Flags:
 
 
 def _alike(blocks: Blocks, rows: Ints, other: Blocks, there: Ints) -> Flags:
-    """Tell which blocks are the same batch: the same checksum and size."""
+    """Return which blocks are the same batch: the same checksum and size."""
     found: Flags = (other.crc[there] == blocks.crc[rows]) & (other.size[there] == blocks.size[rows])
     found &= blocks.crc[rows] != UNKNOWN_CRC
     return found

@@ -1,4 +1,4 @@
-"""Read on in logs that grow: each call gives what was appended since the one before. Nobody waits in here."""
+"""Follow logs that grow: each call returns what was appended since the previous one, without waiting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkaframes.records.scan import FILE
 
 
 class Follower:
-    """Where in each segment a reader is. Each copy of a partition is read as it is.
+    """The position of a reader in each segment. Each copy of a partition is read by itself.
 
     Args:
         paths: log directories or partitions; new partitions and segments under them are found.
@@ -28,7 +28,7 @@ class Follower:
         columns, mode, verify_crc, control_records, offsets, limit_bytes: as of ``kafkaframes.read_records``.
 
     Attributes:
-        errors: the damage that was met; the reader's to clear.
+        errors: the damage so far; the caller clears it.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Follower:
         self._columns = tuple(columns)
 
     def new(self) -> Iterator[pa.RecordBatch]:
-        """Yield the records that are there now and were not before, partition by partition.
+        """Yield the records that were appended since the last call, partition by partition.
 
         Raises:
             LogDirError: a path cannot be read.
@@ -84,5 +84,7 @@ class Follower:
         with open_planned(segment.path, segment.size_bytes, options=self._storage) as opened:
             reader = RecordReader(opened.source, self._options, errors=self.errors, start=start, end=segment.size_bytes)
             yield from (with_topic(batch, of, self._columns) for batch in reader)
-        is_torn = reader.end is not None and not reader.end.corrupt  # a batch that is being written is whole next time
+        is_torn = (
+            reader.end is not None and not reader.end.corrupt
+        )  # an incomplete batch is still being written; it is read next time
         self._places[segment.path] = reader.end.position if reader.end and is_torn else segment.size_bytes

@@ -1,7 +1,7 @@
-"""Replace a damaged batch, met while a log is read, by the very same batch of another copy.
+"""Replace a damaged batch, found while a log is read, by the same batch of another copy.
 
-The very same: its header has the same checksum, size, format and last offset, so that its bytes are those that the
-damaged one should have. Only then can it be put in without a look at the rest of the log, compacted or not.
+Its header must have the same checksum, size, format and last offset, so that its bytes are those that the damaged one
+should have. Then it can be used without looking at the rest of the log, compacted or not.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Healer:
     """Heals chunks of one segment file (``records.columns.ReadOptions.heal``).
 
     Attributes:
-        alternates: of the stretch that is read.
+        alternates: for the range that is read.
         options: of the stores.
-        healed: what was replaced, for people.
+        healed: what was replaced, as text.
     """
 
     path: str
@@ -47,7 +47,7 @@ class Healer:
     healed: list[str] = field(default_factory=list)
 
     def __call__(self, chunk: Chunk, bad: npt.NDArray[np.bool_]) -> Chunk | None:
-        """Return a chunk with the damaged batches that another copy has whole put in; None if there are none."""
+        """Return a chunk in which damaged batches are replaced by other copies'; None if no copy has them."""
         data: Bytes | None = None
         for row in np.flatnonzero(bad).tolist():
             found = self._whole(chunk.batches, row)
@@ -71,7 +71,7 @@ class Healer:
                         if len(found) == 1 and check_crcs(raw, found)[0] == 1:
                             return raw, f"{alternate.path}, byte {position}"
             except LogDirError:
-                continue  # a copy that cannot be read heals nothing; the damage is told
+                continue  # this copy cannot be read; the damage is reported as usual
         return None
 
 

@@ -1,10 +1,10 @@
-"""Who wrote which offsets: the leader epochs of one copy, and where a copy leaves the history of another (KIP-101).
+"""The leader epochs of a copy, and the offset at which its history leaves that of another copy (KIP-101).
 
 A *lineage* is a tuple of ``EpochStart``, ascending in epoch and in offset: a leader epoch writes from its start up to
 the next one's. Two copies whose lineages agree up to an offset hold the same records up to there, because one epoch has
-one leader. Where they stop to agree is found as a follower finds it before it fetches: it asks the leader where its
-latest epoch ended, and truncates (OffsetsForLeaderEpoch, AbstractFetcherThread; KIP-101, KIP-279).
-Values in, values out.
+one leader. The offset where they stop agreeing is found as a follower finds it before it fetches: it asks the leader
+where its latest epoch ended, and truncates (OffsetsForLeaderEpoch, AbstractFetcherThread; KIP-101, KIP-279).
+Pure functions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def end_of_epoch(lineage: Epochs, epoch: int, log_end_offset: int) -> tuple[int,
     Where every epoch of the leader is above the one asked for, the answer is that epoch itself, ended by the first.
 
     Returns:
-        None where the leader cannot say: it knows no epoch, or none as late as this.
+        None if the leader cannot answer: it has no epochs, or only earlier ones.
 
     >>> from kafkaframes.files.checkpoints import EpochStart
     >>> end_of_epoch((EpochStart(0, 0), EpochStart(3, 10)), 2, 50)

@@ -1,6 +1,6 @@
-"""Decide which copy gives which offsets: copies of one topic partition in, an ordered list of pieces out.
+"""Decide from which copy each offset is taken: copies of one topic partition in, an ordered list of pieces out.
 
-Pure: headers come in as columns, bytes are looked at only through the ``Inspector``, and only where headers differ.
+No I/O: headers come in as columns, and bytes are read through the ``Inspector``, only where headers differ.
 The rules, and why they are so, are in ``docs/many-copies.md``; in short:
 
 1. Copies with different topic ids are copies of different topics: refused.
@@ -27,7 +27,7 @@ from kafkaframes.copies.cover import (
     CLIPPED,
     FIRST,
     LAST,
-    NOBODY,
+    NO_COPY,
     OWNER,
     ROW,
     Choice,
@@ -52,11 +52,11 @@ def merge(
     """Merge copies of one topic partition.
 
     Args:
-        topic_partition: whose copies.
+        topic_partition: of the copies.
         copies: two or more; the inspector knows them by their places.
-        inspector: looks into bytes.
-        check: verify the checksum of every block that is chosen, and take damaged ones from other copies now;
-            otherwise that is left to who reads them (``Piece.alternates``).
+        inspector: reads bytes.
+        check: verify the checksum of every chosen block, and replace damaged ones by other copies' now; otherwise
+            the reader does that (``Piece.alternates``).
 
     Raises:
         LogDirError: the copies have different topic ids.
@@ -66,7 +66,7 @@ def merge(
 
 
 class Identified(Protocol):
-    """A copy as far as its topic's id tells."""
+    """A copy and its topic's id."""
 
     @property
     def directory(self) -> str:
@@ -110,7 +110,7 @@ class _Merger:
         self.authority = self.order[0]
         self.usable = [copy.blocks for copy in self.copies]
         for place, copy in enumerate(self.copies):
-            self._tell_doubts(place, copy)
+            self._report_doubts(place, copy)
             self._truncate(place, self._truncation(place))
         self.choice = Choice(self.usable, [0] * len(self.copies))
         clean = self._clean_offset()
@@ -121,8 +121,8 @@ class _Merger:
             self._verify(clean)
         start = self._start()
         end = max([self.choice.end, start, *(self.copies[p].end for p in self.order if self._is_whole(p))])
-        self._tell_ends(start, end, clean)
-        self._tell_gaps(start, clean)
+        self._report_ends(start, end, clean)
+        self._report_gaps(start, clean)
         return Merged(
             self.name,
             self.copies,
@@ -150,7 +150,7 @@ class _Merger:
         return sorted(range(len(self.copies)), key=rank, reverse=True)
 
     def _truncation(self, place: int) -> int:
-        """Return up to where a copy is common history, as its leader epochs tell."""
+        """Return the offset up to which a copy shares the authority's history, by its leader epochs."""
         copy, leader = self.copies[place], self.copies[self.authority]
         if place == self.authority:
             return copy.end
@@ -178,7 +178,7 @@ class _Merger:
 
     @staticmethod
     def _cut_blocks(blocks: Blocks, offset: int) -> Blocks:
-        """Drop what reaches ``offset``; of a block that is not divided the part below stays."""
+        """Drop the blocks that reach ``offset``; the part below it of a whole-segment block stays."""
         kept = blocks.take((blocks.last < offset) | ((blocks.crc == UNKNOWN_CRC) & (blocks.first < offset)))
         if len(kept) and bool((kept.last >= offset).any()):
             table = kept.table.copy()
@@ -212,7 +212,7 @@ class _Merger:
         self.choice.floors[best] = int(rows.size)
 
     def _leave_compacted(self, place: int, best: int, end: int) -> None:
-        """Use of a copy only what lies above the compacted part, and say so where the two differ."""
+        """Use only the part of a copy above the compacted part; report where the two differ."""
         blocks, chosen = self.usable[place], self.usable[best]
         low = blocks.take(blocks.last < end)
         taken = chosen.take(chosen.last < end)
@@ -240,7 +240,7 @@ class _Merger:
             before = self.choice.end
             for first, end in self.choice.fill(place):
                 if merged and first < before:
-                    self._tell_filled(first, end, place, merged)
+                    self._report_filled(first, end, place, merged)
             merged.append(place)
 
     def _compare(self, place: int, merged: list[int]) -> None:
@@ -257,13 +257,14 @@ class _Merger:
         return not self.copies[place].lineage or not self.copies[merged[0]].lineage
 
     def _is_tail(self, place: int, offset: int) -> bool:
-        """Say whether a copy and the choice have no block in common any more from ``offset`` on."""
+        """Say whether a copy and the choice have no common block from ``offset`` on."""
         blocks = self.usable[place]
         return not self.choice.same(blocks.take(blocks.first >= offset)).any()
 
     def _decide_tail(self, conflict: Conflict, place: int, merged: list[int]) -> None:
-        """Without leader epochs the high watermark tells which of two tails was committed; if it does not, neither is.
+        """Decide between two tails without leader epochs.
 
+        The high watermark shows which was committed; without one neither is used.
         Before KIP-101 a follower truncated to its high watermark, and fetched the rest from the leader.
         """
         at = conflict.first
@@ -293,7 +294,7 @@ class _Merger:
         return [self._place(owner, self.usable[owner], row), theirs]
 
     def _settle(self, conflict: Conflict) -> None:
-        """Take, drop or replace batches as a conflict's verdict says."""
+        """Apply a conflict's verdict: keep, drop or replace batches."""
         owner = int(self.choice.table[OWNER, conflict.chosen.start])
         places = self._places(conflict)
         theirs, ours = self.copies[conflict.copy].directory, self.copies[owner].directory
@@ -312,7 +313,7 @@ class _Merger:
             self.choice.replace(conflict.chosen, undecided_column(conflict.first, conflict.end))
             self._decide("undecided", conflict.first, conflict.end, text, None, places)
 
-    def _tell_filled(self, first: int, end: int, place: int, merged: list[int]) -> None:
+    def _report_filled(self, first: int, end: int, place: int, merged: list[int]) -> None:
         lacking = [self.copies[one] for one in merged if self._covers(one, first)]
         for copy in lacking:
             text = (
@@ -328,7 +329,7 @@ class _Merger:
     # ------------------------------------------------------------------------------------------------------- checksums
 
     def _verify(self, clean: int) -> None:
-        """Check the checksums of what is chosen; take damaged blocks from copies that have the offsets whole."""
+        """Verify the checksums of the chosen blocks; replace damaged ones by sound blocks of other copies."""
         for owner in self.order:
             columns = np.flatnonzero((self.choice.table[OWNER] == owner) & (self.choice.table[CLIPPED] == 0))
             rows = self.choice.table[ROW, columns]
@@ -369,7 +370,7 @@ class _Merger:
         """Return the log start offset: the largest that a checkpoint names, else the first offset that is there."""
         named = [copy.start_offset for copy in self.copies if copy.start_offset is not None]
         first = [int(self.choice.first[0])] if len(self.choice) else []
-        if first and int(self.choice.table[OWNER, 0]) != NOBODY:
+        if first and int(self.choice.table[OWNER, 0]) != NO_COPY:
             first = [int(self.choice.of("reach", slice(0, 1))[0])]
         start = max([*named, *first], default=max((copy.end for copy in self.copies), default=0))
         self.choice.table = self.choice.table[:, self.choice.last >= start]
@@ -410,7 +411,7 @@ class _Merger:
         bounds = [*np.flatnonzero(starts_anew).tolist(), table.shape[1]]
         for low, high in pairwise(bounds):
             owner = int(table[OWNER, low])
-            if owner == NOBODY:
+            if owner == NO_COPY:
                 continue
             at = Stretch(owner, int(segment[low]), int(position[low]), int(ends[high - 1]))
             first, end = int(table[FIRST, low]), int(table[LAST, high - 1]) + 1
@@ -432,7 +433,7 @@ class _Merger:
                 mine = rows[blocks.segment[rows] == segment]
                 yield Stretch(place, segment, int(blocks.position[mine[0]]), int(blocks.ends[mine].max()))
 
-    # -------------------------------------------------------------------------------------------------- what is told
+    # -------------------------------------------------------------------------------------------------- decisions
 
     def _decide(
         self,
@@ -452,7 +453,7 @@ class _Merger:
     def _names(self, places: Sequence[int]) -> str:
         return ", ".join(self.copies[place].directory for place in places)
 
-    def _tell_doubts(self, place: int, copy: Copy) -> None:
+    def _report_doubts(self, place: int, copy: Copy) -> None:
         if not copy.checkpoint_fits:
             text = f"the leader epoch checkpoint of {copy.directory} contradicts its batches, which count instead"
             self._decide("epochs-doubtful", copy.start, copy.end, text, place)
@@ -468,7 +469,7 @@ class _Merger:
                 Decision("misplaced", self.name, first, last + 1, text, copy.directory, (Place(path, at),))
             )
 
-    def _tell_ends(self, start: int, end: int, clean: int) -> None:
+    def _report_ends(self, start: int, end: int, clean: int) -> None:
         for place in self.order:
             copy, blocks = self.copies[place], self.usable[place]
             if copy.end < end and not self._was_cut(place):
@@ -488,7 +489,7 @@ class _Merger:
         named = self.copies[place].directory
         return any(one.check == "divergent-tail" and one.copy == named for one in self.decisions)
 
-    def _tell_gaps(self, start: int, clean: int) -> None:
+    def _report_gaps(self, start: int, clean: int) -> None:
         for first, end in self.choice.gaps():
             if first >= clean and first >= start:
                 text = f"no copy has {offsets_text(first, end)}"

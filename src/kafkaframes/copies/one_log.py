@@ -1,4 +1,4 @@
-"""From log directories to one: which partitions are there more than once, and what becomes of them.
+"""Make one log of log directories in which partitions occur more than once.
 
 ``replicas=merge`` is this; ``all`` leaves the directories as they are. Directories that a broker renamed (``-delete``,
 ``-future``, ``-stray``) are no copies, unless a path leads to them.
@@ -31,7 +31,7 @@ class OneLog:
     """Log directories of which each partition is there once.
 
     Attributes:
-        directories: those given where nothing had to be merged, else the one that shows them all.
+        directories: the given ones if nothing had to be merged, otherwise one directory that shows all of them.
         merged: the partitions that were there more than once.
     """
 
@@ -45,7 +45,7 @@ class OneLog:
 
 
 def copies_of(directories: Iterable[LogDirectory], named: Collection[str] = ()) -> list[Found]:
-    """Return the partitions that are read: the live ones, and those that a path leads to."""
+    """Return the partitions to read: the live ones, and renamed ones that a path names."""
     return [
         Found(directory, partition)
         for directory in directories
@@ -61,7 +61,7 @@ def merge_found(found: Sequence[Found], *, check: bool = False, scan: bool = Fal
         found: two or more.
         check: verify checksums, see ``merge``.
         scan: read the headers of segments in stores, too.
-        run: carries out reading of the copies, in their order.
+        run: a ``map`` that reads the copies, in their order.
 
     Raises:
         LogDirError: the copies are of different topics or clusters, or one cannot be read.
@@ -72,7 +72,7 @@ def merge_found(found: Sequence[Found], *, check: bool = False, scan: bool = Fal
 
 
 def check_same_log(found: Sequence[Found]) -> None:
-    """See whether directories of one name are copies of one log, as far as ids tell.
+    """Check by topic and cluster ids that directories of one partition are copies of one log.
 
     Raises:
         LogDirError: they are of different topics, or of different clusters: a mirror has other records under the same
@@ -90,7 +90,7 @@ def check_same_log(found: Sequence[Found]) -> None:
 
 
 class _Id:
-    """What is known of a copy before its headers are read."""
+    """A copy before its headers are read."""
 
     def __init__(self, partition: Partition) -> None:
         self.directory = partition.directory
@@ -110,7 +110,7 @@ def one_log_of(
     check: bool = True,
     join: bool = False,
 ) -> OneLog:
-    """Merge what is there more than once, and show everything as one log directory.
+    """Merge the partitions that occur more than once, and show everything as one log directory.
 
     Args:
         directories: from the discovery.
@@ -136,7 +136,7 @@ def one_log_of(
 
 
 def refusal(directories: Sequence[LogDirectory], named: Collection[str] = ()) -> LogDirError | None:
-    """Return why directories cannot be merged, as far as ids tell; None where they can."""
+    """Return why directories cannot be merged, by their ids; None if they can."""
     for found in group(copies_of(directories, named)).values():
         try:
             check_same_log(found)
@@ -148,9 +148,9 @@ def refusal(directories: Sequence[LogDirectory], named: Collection[str] = ()) ->
 def whole_log(
     directories: Sequence[LogDirectory], *, options: Mapping[str, Any] | None = None, join: bool = False
 ) -> tuple[LogDirectory, ...]:
-    """Return directories of which each partition is there once, for who writes a new log from them.
+    """Return directories in which each partition occurs once, for jobs that write a new log from them.
 
-    What was decided is told to the logger ``kafkaframes.log``.
+    Decisions are written to the logger ``kafkaframes.log``.
 
     Raises:
         LogDirError: copies are of different topics or clusters, contradict each other, or cannot be read.

@@ -53,7 +53,7 @@ class Merged:
     Attributes:
         copies: as they were given; places in ``pieces`` count from 0 among them.
         authority: the place of the copy whose history counts.
-        pieces: by offset; what no copy has, or what is undecided, is not among them.
+        pieces: by offset, without those that no copy has or that are undecided.
         start_offset: no record below it is served.
         end_offset: the offset that the next record would get.
         lineage: of the merged log.
@@ -74,7 +74,7 @@ class Merged:
     decisions: tuple[Decision, ...] = ()
 
     def segment(self, at: Stretch) -> Segment:
-        """Return the segment that a stretch is of."""
+        """Return the segment that a stretch belongs to."""
         return self.copies[at.copy].segments[at.segment]
 
     def lost_chunks(self) -> Iterator[tuple[str, DamagedChunkError]]:

@@ -1,4 +1,4 @@
-"""Read what a merge decides by: the headers of every copy, and the bytes of a few batches where headers differ.
+"""Read what a merge needs: the headers of every copy, and the bytes of a few batches where headers differ.
 
 A segment on a disk of this machine is walked header by header, some hundred kilobytes at a time into one buffer; what
 lies between the headers of large batches is not read. A segment in a store is one block, unread, if the leader epochs
@@ -126,7 +126,7 @@ def _clean_offset(found: Found) -> int | None:
 
 
 def _must_scan(found: Found) -> bool:
-    """Say whether the headers of a copy in a store have to be read all the same."""
+    """Say whether the headers of a copy in a store have to be read, too."""
     is_compacted = found.partition.topic in COMPACTED_TOPICS or (_clean_offset(found) or -1) >= 0
     return is_compacted or not found.partition.leader_epochs
 
@@ -185,7 +185,7 @@ def _scan(filesystem: FileSystem, place: int, segment: Segment, *, is_last: bool
 
 
 class FileInspector:
-    """Looks into the bytes of copies (``cover.Inspector``)."""
+    """Reads the bytes of copies (``cover.Inspector``)."""
 
     def __init__(self, found: Sequence[Found], copies: Sequence[Copy]) -> None:
         self._found = found
@@ -194,7 +194,7 @@ class FileInspector:
     def valid(self, copy: int, blocks: Blocks) -> Flags:
         """Say of blocks whether their checksums are right, and their magic Kafka's, which no checksum covers.
 
-        A whole segment, unread, is believed.
+        A whole segment whose headers were not read counts as valid.
         """
         right: Flags = blocks.crc == UNKNOWN_CRC
         for rows in _runs(blocks):
@@ -214,7 +214,7 @@ class FileInspector:
         return int(block.last[0])
 
     def same_records(self, copy: int, blocks: Blocks, other: int, other_blocks: Blocks) -> bool:
-        """Say whether blocks of two copies hold the same records, in whatever form."""
+        """Say whether blocks of two copies hold the same records, also in different formats or batches."""
         try:
             return bool(self._records(copy, blocks).equals(self._records(other, other_blocks)))
         except CorruptRecordError:

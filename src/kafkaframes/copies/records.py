@@ -66,7 +66,7 @@ class RecordBatches(Iterator[pa.RecordBatch]):
         return self.read_all().to_pandas(**options)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Hand what is left to whoever takes Arrow streams: polars, DuckDB, pandas (the Arrow PyCapsule interface)."""
+        """Export the remaining batches as an Arrow stream (the Arrow PyCapsule interface): polars, DuckDB, pandas."""
         reader = pa.RecordBatchReader.from_batches(self.schema, self)
         return reader.__arrow_c_stream__(requested_schema)
 
@@ -108,7 +108,7 @@ def read_records(
     errors: list[ReadError] = []
     batches = _in_memory(source, options.checked(), errors)
     if replicas not in ("merge", "all"):
-        raise OptionError(f"no replicas {replicas!r}; there are merge, all")
+        raise OptionError(f"replicas is merge or all, not {replicas!r}")
     if options.rules == MEMORY:
         return RecordBatches(batches, options.schema, errors)
     paths = named if is_log else _paths(source, storage)
@@ -147,7 +147,7 @@ def _known(columns: Sequence[str], *, have_topics: bool) -> tuple[str, ...]:
 
 
 def with_topic(batch: pa.RecordBatch, of: TopicPartition | None, columns: Sequence[str]) -> pa.RecordBatch:
-    """Return the columns that are wanted of a batch: its own, and whose records they are."""
+    """Return the wanted columns of a batch, with ``topic`` and ``partition`` if they are among them."""
     if not any(name in TOPIC_COLUMNS for name in columns):
         return batch
     topic, partition = (None, None) if of is None else (of.topic, of.partition)

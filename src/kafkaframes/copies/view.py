@@ -1,4 +1,4 @@
-"""A merged log as a log directory like any other: what reads directories and segments reads it without knowing.
+"""Show a merged log as an ordinary log directory, which every reader of directories and segments can read.
 
 Segments that are taken whole from one copy keep their own paths, and so do their indexes; one that is put together from
 several stretches has a path below ``root``, and its bytes are read from where they lie. Leader epochs and checkpoints
@@ -44,7 +44,7 @@ class Part:
 
 @dataclass(frozen=True)
 class MergedFileSystem:
-    """Answers for files that are put together from parts of others; every other path is asked where it lies.
+    """A file system for files that consist of parts of others; other paths are read where they are.
 
     Attributes:
         parts: of the files below ``ROOT`` that lie in several places.
@@ -59,7 +59,7 @@ class MergedFileSystem:
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the listings out: a worker is told what to read, and need not find it."""
+        """Leave out the listings, because workers are given the files that they read."""
         return {"parts": self.parts, "small": self.small, "listings": {}, "options": self.options}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -115,7 +115,7 @@ class MergedFileSystem:
         return sorted(name for name in named if fnmatch(name, pattern))
 
     def other(self, path: str) -> FileSystem:
-        """Return who answers for a path that is not the view's."""
+        """Return the file system of a path that is not part of the view."""
         return filesystem_for(path, options=self.options)
 
 
@@ -156,7 +156,7 @@ def _of_bytes(data: bytes) -> ReadAt:
 
 @dataclass
 class View:
-    """Puts the view of merged partitions together; ``directory`` gives it."""
+    """Builds the view of merged partitions, which ``directory`` returns."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
     parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
@@ -207,7 +207,7 @@ class View:
 
     @property
     def filesystem(self) -> MergedFileSystem:
-        """The file system of the view, as it is put together so far."""
+        """The file system of the view with everything added so far."""
         return MergedFileSystem(self.parts, self.small, self.listings, self.options)
 
     def directory(self, directories: Sequence[LogDirectory]) -> LogDirectory:
@@ -262,7 +262,7 @@ class View:
         yield FileInfo(path, split(path)[1], size_bytes, segment.log.mtime_ms)
 
     def _companions(self, merged: Merged, authority: Partition) -> Iterator[FileInfo]:
-        """Yield what is not a segment's: the topic's id, and the snapshots of producers of the history that counts."""
+        """Yield the files that belong to no segment: the topic's id, and the authority's producer snapshots."""
         for copy in merged.copies:
             if copy.topic_id is not None:
                 path = join(copy.directory, names.PARTITION_METADATA)

@@ -22,7 +22,7 @@ from kafkaframes.records.chunks import Chunks
 from kafkaframes.records.decoded import Decoded
 
 MOST_LINES = 1 << 18  # records of which lines are made at once
-CHUNK_BYTES = 1 << 20  # what is made of it stays in the caches: 4 MiB were slower by a third
+CHUNK_BYTES = 1 << 20  # the lines of a chunk stay in the CPU caches: 4 MiB were slower by a third
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Place:
 def cut_lines(chunk: Decoded, most_records: int = MOST_LINES) -> Iterator[tuple[Decoded, bool]]:
     """Yield a chunk in pieces whose lines fit into memory, each with whether its batch has begun already.
 
-    A chunk that is larger is cut into batches, and those into runs of records; damage is told with the last run.
+    A larger chunk is cut into batches, and those into runs of records; damage is reported with the last run.
     """
     if len(chunk.index.offsets) <= most_records:
         yield chunk, False
@@ -71,7 +71,7 @@ def cut_lines(chunk: Decoded, most_records: int = MOST_LINES) -> Iterator[tuple[
 
 
 def _without_damage(run: Decoded) -> Decoded:
-    """Return a batch's records, and more are to come: it has not ended before its time yet."""
+    """Return a run of a batch's records without its damage, which belongs to the last run."""
     run.index, run.sections = run.index._replace(statuses=np.zeros(1, np.int64)), run.sections._replace(problems={})
     return run
 

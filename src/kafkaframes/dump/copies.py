@@ -1,4 +1,4 @@
-"""Which stretches of which files to dump where a partition's directory was found more than once: one log of them."""
+"""Choose the parts of files to dump where a partition was found more than once, so that they make one log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def merge_files(
         options: of the stores.
 
     Returns:
-        The files, and what is to be told. Directories that are no copies of one log stay as they are.
+        The files, and messages for the user. Directories that are not copies of one log stay as they are.
 
     Raises:
         LogDirError: a copy cannot be read.
@@ -36,16 +36,16 @@ def merge_files(
     looked_into = [path for path in paths if FileName.parse(split(plain_path(path))[1]) is None]
     try:
         grouped = group(copies_of(discover(looked_into, options=options), named)) if looked_into else {}
-    except LogDirError:  # something in there is for a dump only: an index without its segment, a file of another name
+    except LogDirError:  # a dump also takes what is not a log: an index without its segment, a file with another name
         grouped = {}
     made: dict[str, list[DumpFile]] = {}
     decisions: list[Decision] = []
-    told: list[str] = []
+    messages: list[str] = []
     for copies in (found for found in grouped.values() if len(found) > 1):
         try:
             check_same_log(copies)
         except LogDirError as reason:
-            told.append(f"not merged: {reason}")
+            messages.append(f"not merged: {reason}")
             continue
         merged = merge_found(copies, check=True, scan=True)
         decisions += merged.decisions
@@ -61,8 +61,8 @@ def merge_files(
             for piece in merged.pieces
         ]
         made |= {segment.path: parts for one in copies for segment in one.partition.segments}
-    worth_telling = [one for one in by_severity(decisions) if one.severity > Severity.NOTE]
-    return _replaced(files, made, named), [*told, *map(str, worth_telling)]
+    shown = [one for one in by_severity(decisions) if one.severity > Severity.NOTE]
+    return _replaced(files, made, named), [*messages, *map(str, shown)]
 
 
 def _replaced(files: Sequence[DumpFile], made: Mapping[str, list[DumpFile]], named: set[str]) -> list[DumpFile]:

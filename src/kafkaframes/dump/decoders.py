@@ -1,7 +1,7 @@
 """Kafka's own topics as text: what kafka-dump-log's decoders make of keys and values, and of KRaft's control records.
 
-A decoder takes a record's offset, key and value and returns two texts; None prints nothing. A record that cannot be
-decoded is said in Kafka's way (``Error at offset N, skipping. ...``) and nothing ends. What the versions print
+A decoder takes a record's offset, key and value and returns two texts; None prints nothing. For a record that cannot be
+decoded it prints Kafka's message (``Error at offset N, skipping. ...``) and continues. What the versions print
 differently stands in the styles: group offsets are JSON since 3.x, transactions since 4.0.
 """
 
@@ -229,7 +229,7 @@ def _snake(name: str) -> str:
 
 
 def control_json(kind: str, value: bytes | None) -> str | None:
-    """Return what a control record of KRaft's says, as Kafka prints it; None for other kinds and unreadable ones."""
+    """Return a control record of KRaft as Kafka prints it; None for other kinds and unreadable ones."""
 
     from kafkaframes.log.internal_topics import open_control_value
 

@@ -1,4 +1,4 @@
-"""Which files a dump is about: what was named, and what lies in a directory that was named.
+"""Find the files to dump: those that were named, and those in directories that were named.
 
 A directory may be a partition's, a broker's log directory, or one that holds such. Its files are taken in the order of
 their names, partition by partition. A file that is named itself is taken whatever its name is.
@@ -27,7 +27,7 @@ class DumpFile:
     """One file to dump.
 
     Attributes:
-        filesystem: who reads it.
+        filesystem: holds the file.
         path: how it was found; what is printed about it.
         kind: one of ``KINDS``, or empty where the name says none.
         size_bytes: when it was listed; a live log grows.
@@ -89,7 +89,10 @@ def files_to_dump(
 def _of_stores(
     paths: list[str], kinds: Collection[str], *, options: Mapping[str, Any] | None
 ) -> dict[str, list[DumpFile]]:
-    """Return the files of tiered stores, by the path that leads there; what the other paths know helps to choose."""
+    """Return the files of tiered stores by the path that leads there.
+
+    Log directories among the paths help to choose.
+    """
     found: dict[str, list[DumpFile]] = {}
     for directory in discover(paths, options=options):
         if isinstance(directory.filesystem, TieredFileSystem):
@@ -139,7 +142,7 @@ def _under(
 
 
 def _one_file(filesystem: FileSystem, path: str, info: FileInfo, options: Mapping[str, Any] | None) -> DumpFile:
-    """Return a file that was named; of a tiered segment's object, the segment."""
+    """Return a file that was named; for the object of a tiered segment, the segment."""
     view = object_view(path, options=options)
     if view == path:
         return DumpFile(filesystem, path, kind_of(info.name), info.size_bytes)

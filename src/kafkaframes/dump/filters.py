@@ -1,4 +1,4 @@
-"""Which records of a chunk are wanted: by offset, time and key, and how many at most."""
+"""Select records of a chunk by offset, time and key, up to a limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Selection(Protocol):
-    """What chooses records, chunk by chunk."""
+    """Chooses records, chunk by chunk."""
 
     def apply(self, chunk: Decoded) -> Decoded:
         """Return the chunk with the records that are wanted."""
@@ -107,7 +107,7 @@ class Limited:
 
 
 def _narrow(chunk: Decoded, keep: Flags, wanted: Callable[[bytes], bool]) -> None:
-    """Keep of the rows that are left those whose key is wanted; a record without a key never is."""
+    """Keep those of the remaining rows whose key is wanted; records without a key are not."""
     keys = keys_of(chunk)
     for row in np.flatnonzero(keep).tolist():
         key = keys.at(row)
@@ -118,9 +118,9 @@ def key_pattern(text: str) -> re.Pattern[bytes]:
     """Compile a regular expression for keys.
 
     Raises:
-        OptionError: it is none.
+        OptionError: ``text`` is not a regular expression.
     """
     try:
         return re.compile(text.encode())
     except re.error as error:
-        raise OptionError(f"no regular expression: {text!r} ({error})") from None
+        raise OptionError(f"not a regular expression: {text!r} ({error})") from None

@@ -1,4 +1,4 @@
-"""What a file's dump notices besides its lines: numbers that disagree, and faults that ended a batch or the file.
+"""What the dump of a file finds besides its lines: numbers that disagree, and faults that ended a batch or the file.
 
 kafka-dump-log keeps such pairs to itself until it has printed every file, and then writes them to its standard error,
 most of them from the last to the first. :func:`finding_lines` does the same for one file.

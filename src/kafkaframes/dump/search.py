@@ -1,7 +1,7 @@
 """Search records: which rows of an Arrow batch have a pattern in their key, their value or their headers.
 
-Arrow's kernels search; Python is entered per batch. A plain pattern is first looked for in the whole column at once,
-which most batches of a log do not have: then no row is looked at.
+Arrow's kernels search; Python is entered per batch. A plain pattern is first searched in the whole column at once;
+most batches of a log do not have it, and then no row is looked at.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _SPECIAL = re.compile(r"[.^$*+?{}\[\]\\|()]")
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What is searched for, as bytes: text is meant in UTF-8.
+    """A search pattern; it is matched against bytes, as UTF-8.
 
     Attributes:
         text: a regular expression of RE2, or plain text.
-        is_plain: take it as it stands.
+        is_plain: whether the text is searched literally.
         ignores_case: of ASCII letters, and in a regular expression of others too.
     """
 
@@ -39,23 +39,23 @@ class Pattern:
 
     @classmethod
     def of(cls, text: str, *, is_plain: bool = False, ignores_case: bool = False) -> Pattern:
-        """Return a pattern; one without special characters is plain anyhow.
+        """Return a pattern; one without special characters is always plain.
 
         >>> Pattern.of("order-17").is_plain
         True
 
         Raises:
-            OptionError: it is no regular expression.
+            OptionError: ``text`` is not a regular expression.
         """
         made = cls(text, is_plain or _SPECIAL.search(text) is None, ignores_case)
         try:
             made.rows_of(pa.array([b""]))
         except pa.ArrowInvalid as error:
-            raise OptionError(f"no regular expression: {text!r} ({error})") from None
+            raise OptionError(f"not a regular expression: {text!r} ({error})") from None
         return made
 
     def rows_of(self, column: pa.Array) -> Flags:
-        """Tell which rows of a binary column have it; a null has nothing."""
+        """Return which rows of a binary column match; nulls do not."""
         if self.is_plain and not self.ignores_case and not _is_anywhere(column, self.text.encode()):
             return np.zeros(len(column), np.bool_)
         search = pc.match_substring if self.is_plain else pc.match_substring_regex
@@ -65,7 +65,7 @@ class Pattern:
 
 
 def _is_anywhere(column: pa.Array, plain: bytes) -> bool:
-    """Say whether the bytes of all rows together have it; where two rows make it up, the search by row says no."""
+    """Say whether the concatenated bytes of all rows match; a match across two rows is a false positive."""
     _, offsets, data = column.buffers()
     if data is None or len(column) == 0:
         return not plain

@@ -1,4 +1,4 @@
-"""Whether the records of batches are sound, in columns: however many there are, no Python object is made for one.
+"""Check whether the records of batches are sound, in columns, without a Python object for each record.
 
 Sound: the records can be read to their end, and of a compressed message of format 0 or 1 every inner CRC is right (the
 outer CRC does not replace them: brokers keep them as producers wrote them).
@@ -18,7 +18,7 @@ from kafkaframes.records.scan import Batches, Bytes, Ints
 _PIECE_BYTES = 2 << 20  # decompressed at once
 _RATIO = 8.0  # how much larger than in the log they are taken to be
 UNKNOWN = -(2**63)
-_MOST_TOLD = 100  # wrong inner CRCs of one batch
+_MOST_REPORTED = 100  # wrong inner CRCs of one batch
 
 
 class Judged(NamedTuple):
@@ -27,7 +27,7 @@ class Judged(NamedTuple):
     Attributes:
         rows: how many records of each can be read.
         first_offsets: of the batches; ``UNKNOWN`` of a compressed message of format 0 or 1 without a readable record.
-        problems: why the records of a batch end before their time, by its number.
+        problems: why a batch has fewer readable records than it declares, by its number.
         wrong: the offsets of inner messages whose CRC is wrong, the first of each batch, by its number.
     """
 
@@ -64,6 +64,6 @@ def _judge(part: Decoded, first: int, judged: Judged) -> None:
     for row in filled.tolist():
         chosen = slice(int(part.starts[row]), int(part.starts[row + 1]))
         right = scan.check_message_crcs(sections.buf, index.headers_at[chosen])
-        wrong = index.offsets[chosen][right == 0][:_MOST_TOLD].tolist()
+        wrong = index.offsets[chosen][right == 0][:_MOST_REPORTED].tolist()
         if wrong:
             judged.wrong[first + row] = wrong

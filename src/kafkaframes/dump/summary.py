@@ -1,5 +1,5 @@
-"""What is in a log, at a glance: by default from the first and the last batch of each segment, which a second is
-enough for; ``deep`` walks every header.
+"""Summarize a log: by default from the first and the last batch of each segment, which takes about a second; ``deep``
+walks every header.
 
 The glance reads a few hundred bytes of a segment: its first header, the last entry of its offset index, and the headers
 from there to the end. Codecs, formats and times are then those of the two batches, and ``is_deep`` says so. No record
@@ -35,7 +35,7 @@ class SegmentSummary:
             formats 0 and 1 counting as one.
         codecs, magics: bytes by name, of the batches that were looked at.
         tail_bytes: after the last whole batch.
-        problem: why nothing is known.
+        problem: why the segment could not be read.
     """
 
     path: str
@@ -155,7 +155,7 @@ def tasks_of(directories: Iterable[LogDirectory]) -> list[tuple[FileSystem, Segm
 
 
 def glance(filesystem: FileSystem, segment: Segment) -> SegmentSummary:
-    """Summarize a segment from its first and its last batch. What cannot be read is said in ``problem``."""
+    """Summarize a segment from its first and its last batch. If it cannot be read, ``problem`` says why."""
     summary = SegmentSummary(segment.path, segment.base_offset, segment.size_bytes)
     if segment.size_bytes <= BYTES_TO_MAGIC:
         summary.tail_bytes = segment.size_bytes
@@ -228,7 +228,7 @@ def _add_mix(summary: SegmentSummary, header: BatchHeader) -> None:
 
 
 def walk(filesystem: FileSystem, segment: Segment) -> SegmentSummary:
-    """Summarize a segment from all its headers, in columns. What cannot be read is said in ``problem``."""
+    """Summarize a segment from all its headers, in columns. If it cannot be read, ``problem`` says why."""
     from kafkaframes.files.scan import scan_segment  # compiled kernels: a glance does without them
 
     summary = SegmentSummary(

@@ -1,4 +1,4 @@
-"""Verify whole partitions: every segment, and then what only several segments together can show.
+"""Verify whole partitions: every segment, and then facts that involve several segments.
 
 ``verify_segment`` is the expensive part and independent of the others, so it may run in many processes (``run``); what
 follows needs headers alone: offsets and leader epochs across segments, producers' sequences, transaction indexes
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from kafkaframes.dump.strangers import strangers
+from kafkaframes.dump.foreign_files import foreign_files
 from kafkaframes.dump.verify_segment import PRODUCER_COLUMNS, SegmentFacts, verify_segment
 from kafkaframes.errors import LogDirError
 from kafkaframes.files import names
@@ -94,7 +94,7 @@ def verify(directories: Iterable[LogDirectory], *, deep: bool = False, run: Run 
     for directory in listed:
         is_tiered = isinstance(directory.filesystem, TieredFileSystem)
         report.findings += [_problem(problem, is_tiered=is_tiered) for problem in directory.problems]
-        report.findings += [] if is_tiered else strangers(directory)
+        report.findings += [] if is_tiered else foreign_files(directory)
         for partition in directory.partitions:
             facts = [next(results) for _ in (*partition.segments, *partition.kraft_snapshots)]
             _count(report, facts)
@@ -118,7 +118,7 @@ def _problem(problem: LogDirError, *, is_tiered: bool) -> Finding:
 
 
 def _not_of_the_log(partition: Partition) -> Iterator[Finding]:
-    """Tell uploads in a tiered store that are no part of the log."""
+    """Yield a note for each upload in a tiered store that is not part of the log."""
     for note in partition.notes:
         file, _, reason = note.partition(": ")
         yield Finding(Severity.NOTE, "tiered-left-out", reason, file)

@@ -90,7 +90,7 @@ def verify_segment(
         filesystem, segment: from the discovery.
         deep: decompress and read every record; otherwise only those of formats 0 and 1, whose inner CRCs the
             outer one does not replace.
-        observe: is shown every window with its bytes, so that who wants to know more need not read the file again.
+        observe: called with every window and its bytes, for callers that measure more than is verified.
 
     Returns:
         What it holds and what is wrong with it. A segment that cannot be read is a finding, too.
@@ -300,7 +300,7 @@ def _time_index_findings(
 
 
 def _holds(values: Ints, rows: npt.NDArray[np.intp], wanted: Ints) -> npt.NDArray[np.bool_]:
-    """Say for each row whether ``values`` reaches so far and has what is wanted there."""
+    """Return for each row whether ``values`` is long enough and has the wanted value there."""
     found = np.zeros(len(rows), np.bool_)
     inside = rows < len(values)
     found[inside] = values[rows[inside]] == wanted[inside]

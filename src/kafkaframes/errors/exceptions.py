@@ -7,7 +7,7 @@
         * TruncatedError        ... because they stop too early
         * CorruptRecordError    ... because a CRC, length or count of a record or batch disagrees
     * LogDirError           a log directory, or a file in it, is not what its name says
-        * DamagedChunkError     ... a piece of a tiered segment cannot be undone
+        * DamagedChunkError     ... a piece of a tiered segment cannot be read
         * StorageError          ... because the disk refused a write: it is full, forbidden, broken, or offline since
     * AppendRefusedError    a broker would not append these records (append.py)
     * OffsetOutOfRangeError an offset lies outside of a partition's log
@@ -93,7 +93,7 @@ class LogDirError(_PathError):
 
 
 class DamagedChunkError(LogDirError):
-    """A chunk of a tiered segment cannot be undone; ``lost`` are the bytes of the segment that it held."""
+    """A chunk of a tiered segment cannot be read; ``lost`` are the bytes of the segment that it held."""
 
     def __init__(self, reason: str, *, lost: tuple[int, int] = (0, 0), **place: Any) -> None:
         super().__init__(reason, **place)

@@ -41,7 +41,7 @@ from kafkaframes.records.scan import FILE, Batches, End
 FileTasks = tuple[ExportTask, ...]
 Look = Callable[[Batches], npt.NDArray[np.bool_]]
 log = logging.getLogger("kafkaframes.log")
-MOST_FAULTS = 20  # told of one segment
+MOST_FAULTS = 20  # of one segment are reported
 # A reader lays out memory for its chunks, and the system zeroes it in pages of 2 MiB: for a small segment that took
 # longer than reading it. So it is told to make room for what such a segment usually holds, uncompressed.
 USUAL_RATIO = 8
@@ -187,8 +187,8 @@ def _metadata(tasks: FileTasks) -> dict[str, str]:
     """Return what a file says of itself, where its format has room for that."""
     first = tasks[0]
     paths = [printable(task.path) for task in tasks]
-    told = {"topic": first.topic, "partition": str(first.partition), "segment": paths[0]}
-    return told if len(tasks) == 1 else told | {"segments": json.dumps(paths)}
+    facts = {"topic": first.topic, "partition": str(first.partition), "segment": paths[0]}
+    return facts if len(tasks) == 1 else facts | {"segments": json.dumps(paths)}
 
 
 def copy_segment(
@@ -250,7 +250,7 @@ def _count_unread(result: SegmentResult, end: End | None, gaps: list[Gap]) -> No
         first, last = gap.damage.lost
         result.faults.append(f"{gap.damage}; bytes {first} to {last} of {result.task.path} are lost")
         lost = (size_bytes if gap.end is None else gap.end) - gap.start
-        result.tally.drop("a chunk of a tiered segment cannot be undone", Counts(1, None, lost))
+        result.tally.drop("a chunk of a tiered segment cannot be read", Counts(1, None, lost))
     is_cut_off = bool(gaps) and gaps[-1].end is None
     if end is not None and end.position < size_bytes and not end.corrupt and not is_cut_off:
         result.tally.drop(end.reason, Counts(1, None, size_bytes - end.position))

@@ -19,7 +19,7 @@ def split_entries(raw: bytes, entry: np.dtype[Any], *, file: str | None, strict:
     the zeros. One entry of zeros alone is an entry (a timestamp of 0 is one); more of them are a tail.
 
     Raises:
-        LogDirError: strict, and the size is no multiple of the entry's.
+        LogDirError: ``strict``, and the size is not a multiple of the entry's.
     """
     odd = len(raw) % entry.itemsize
     if odd and strict:
@@ -64,5 +64,5 @@ def relative_offsets(offsets: Int64s, base_offset: int) -> npt.NDArray[np.int32]
 
 
 def padded(raw: bytes, size_bytes: int | None) -> bytes:
-    """Return ``raw`` with the zero tail of a file that is ``size_bytes`` long; as it is by default."""
+    """Return ``raw``, filled up with zeros to ``size_bytes`` if that is given."""
     return raw if size_bytes is None else raw.ljust(size_bytes, b"\0")

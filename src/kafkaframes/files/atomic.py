@@ -1,7 +1,7 @@
 """Write files so that each is whole or absent, and a directory so that it is whole or absent.
 
 A destination is built under another name beside it, flushed, and renamed at the end; a lock file beside it holds off a
-second job. A killed job leaves the other name behind: the next one removes it and starts again.
+second job. A killed job leaves the directory under its other name; the next job removes it and starts again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CHUNK_BYTES = 4 << 20
 
 
 def open_new(path: Path) -> BinaryIO:
-    """Open a file for writing; the one place that does, so that a test can make it fail."""
+    """Open a new file for writing. Every output is opened here, so that a test can make it fail."""
     return path.open("wb")
 
 
@@ -34,7 +34,7 @@ def writing(path: Path) -> Iterator[None]:
     """Turn a failure of the disk into an error that names the file.
 
     Raises:
-        LogDirError: the disk is full, or something is forbidden.
+        LogDirError: the disk is full, or the user may not write there.
     """
     try:
         yield
@@ -44,15 +44,15 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def new_file(path: Path, *, mtime_ms: int | None = None, durable: bool = True) -> Iterator[BinaryIO]:
-    """Write a file under another name; it gets its own, and its time, when it is complete and flushed.
+    """Write a file under a temporary name; it gets its final name and time when it is complete and flushed.
 
     Args:
-        durable: flush it to the disk; what only the rest of this job reads need not be.
+        durable: flush it to the disk; not needed for files that only the rest of this job reads.
 
     Raises:
-        LogDirError: it cannot be written. Nothing is left behind then.
+        LogDirError: it cannot be written. No file is left behind then.
     """
-    # two attempts at one task do not meet, on two machines neither
+    # the name has host and process, so that two attempts at one task never write the same file
     part = path.with_name(f"{path.name}{PART}-{os.uname().nodename}-{os.getpid()}")
     try:
         with writing(path), open_new(part) as out:
@@ -118,11 +118,11 @@ def sync_directories(top: Path) -> None:
 
 
 def refuse_inside(destination: Path, sources: Iterable[str]) -> None:
-    """Refuse a destination in a source: sources are only read, and a copy would go on and on into itself.
+    """Refuse a destination inside a source: sources are only read, and a copy would copy itself without end.
 
-    Every command that writes asks here. A source is a directory and what lies in it. Of a segment or a partition's
-    directory that is named by itself it is also what is around it, up to a broker's log directory (one with
-    ``meta.properties``): Kafka does not start on one with a directory that is no partition's (LogManager.loadLogs).
+    Every command that writes calls this. A source is a directory and what lies in it. For a segment or a partition's
+    directory that is named by itself it is also the directory around it, up to a broker's log directory (one with
+    ``meta.properties``): Kafka does not start on one that holds a directory of another kind (LogManager.loadLogs).
 
     Args:
         destination: a file or directory that will be written.
@@ -141,7 +141,7 @@ def refuse_inside(destination: Path, sources: Iterable[str]) -> None:
 
 
 def _read_with(place: Path) -> Path:
-    """Return what a source is part of: a file's partition, a partition's log directory."""
+    """Return the directory that a source is a part of: a file's partition, a partition's log directory."""
     if place.is_file() and DirectoryName.parse(place.parent.name) is not None:
         place = place.parent
     is_partition = DirectoryName.parse(place.name) is not None
@@ -150,7 +150,7 @@ def _read_with(place: Path) -> Path:
 
 @contextmanager
 def locked(destination: Path) -> Iterator[None]:
-    """Hold the lock of a destination: one job at a time. The system lets go of it when the job dies.
+    """Hold the lock of a destination: one job at a time. The system releases it when the process ends.
 
     Raises:
         LogDirError: another job holds it.
@@ -173,27 +173,29 @@ def locked(destination: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)  # while it is held: who opened it meanwhile sees that it is gone
+            path.unlink(
+                missing_ok=True
+            )  # while the lock is held, so that a process that opened the file meanwhile notices that it is gone
     finally:
         os.close(descriptor)
 
 
 @contextmanager
 def unfinished(destination: Path) -> Iterator[Path]:
-    """Give an empty directory that becomes ``destination`` at the end; it is removed when something fails.
+    """Yield an empty directory that is renamed to ``destination`` at the end; it is removed if something fails.
 
     Raises:
         LogDirError: it cannot be written, or the destination appeared meanwhile.
     """
     path = destination.with_name(destination.name + UNFINISHED)
     with writing(path):
-        if path.exists():  # of a job that was killed: its lock is ours now
+        if path.exists():  # left by a job that was killed: this job holds the lock
             shutil.rmtree(path)
         path.mkdir(parents=True)
     try:
         yield path
         with writing(destination):
-            for left_over in path.rglob(f"*{PART}-*"):  # of a worker that was lost
+            for left_over in path.rglob(f"*{PART}-*"):  # left by a worker that was lost
                 left_over.unlink()
             sync_directories(path)
             path.rename(destination)
@@ -204,7 +206,7 @@ def unfinished(destination: Path) -> Iterator[Path]:
 
 
 def sync(directory: Path) -> None:
-    """Flush the entries of a directory: a rename in it lasts."""
+    """Flush the entries of a directory, so that renames in it survive a crash."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -7,22 +7,22 @@ import fcntl
 import os
 from collections.abc import Callable
 
-# A POSIX record lock belongs to a process: who takes one twice there gets it, and who closes the file lets go of both.
+# A POSIX record lock belongs to a process: taking it twice succeeds, and closing the file once releases both.
 _HELD: set[str] = set()
 
 
 def take_lock(path: str, *, create: bool = True) -> Callable[[], None] | None:
     """Take a lock file as a broker does.
 
-    A file that may only be read (a backup of somebody else's, a mount without writing) is locked for readers: that,
-    too, is not given while a broker has it, and keeps one from starting.
+    A file that may only be read (another user's backup, a read-only mount) gets a shared lock, which a broker's lock
+    excludes, too, and which keeps a broker from starting.
 
     Args:
         path: of the file.
         create: make the file where there is none.
 
     Returns:
-        What lets the lock go; ``None`` where another process, or another place in this one, holds it.
+        A function that releases the lock; ``None`` if another process, or another part of this one, holds it.
 
     Raises:
         OSError: the file cannot be opened; without ``create``, it may not be there.
@@ -38,11 +38,11 @@ def take_lock(path: str, *, create: bool = True) -> Callable[[], None] | None:
         return None
     _HELD.add(name)
 
-    def let_go() -> None:
+    def release() -> None:
         _HELD.discard(name)
         os.close(descriptor)
 
-    return let_go
+    return release
 
 
 def _opened(path: str, *, create: bool) -> tuple[int, int]:

@@ -40,7 +40,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """``meta.properties``: whose directory this is.
+    """``meta.properties``: the cluster and node that a log directory belongs to.
 
     Attributes:
         values: every property, in the file's order.
@@ -176,7 +176,7 @@ def read_partition_metadata(raw: bytes, *, file: str | None = None) -> Partition
     """Read a ``partition.metadata`` (KIP-516).
 
     Raises:
-        LogDirError: the version is not 0, or the id is not one.
+        LogDirError: the version is not 0, or the id is malformed.
     """
     values = {}
     for line in _lines(raw, file):
@@ -192,7 +192,7 @@ def read_partition_metadata(raw: bytes, *, file: str | None = None) -> Partition
         raise LogDirError(f"unknown version {text!r}", position=line.position, file=file)
     topic_id, line = values["topic_id"]
     if not _TOPIC_ID.fullmatch(topic_id):
-        raise LogDirError(f"{topic_id[:40]!r} is no topic id", position=line.position, file=file)
+        raise LogDirError(f"{topic_id[:40]!r} is not a topic id", position=line.position, file=file)
     return PartitionMetadata(topic_id)
 
 
@@ -205,7 +205,7 @@ def read_meta_properties(raw: bytes, *, file: str | None = None) -> MetaProperti
     """Read a ``meta.properties`` (Java's property format, as far as Kafka's values need it).
 
     Raises:
-        LogDirError: a line is no property.
+        LogDirError: a line is not a property.
     """
     values: dict[str, str] = {}
     comments: list[str] = []
@@ -216,7 +216,7 @@ def read_meta_properties(raw: bytes, *, file: str | None = None) -> MetaProperti
         elif text:
             name, separator, value = re.match(r"([^=:\s]*)\s*([=:]?)\s*(.*)", text, re.S).groups()  # type: ignore[union-attr]
             if not separator:
-                raise LogDirError(f"{text[:80]!r} is no property", position=line.position, file=file)
+                raise LogDirError(f"{text[:80]!r} is not a property", position=line.position, file=file)
             values[name] = value.replace("\\:", ":").replace("\\=", "=")
     return MetaProperties(values, tuple(comments))
 
@@ -228,7 +228,7 @@ def write_meta_properties(properties: MetaProperties) -> bytes:
 
 
 def read_clean_shutdown(raw: bytes, *, file: str | None = None) -> CleanShutdown:
-    """Read a ``.kafka_cleanshutdown``; that it is there says more than what it holds.
+    """Read a ``.kafka_cleanshutdown``; a broker asks only whether the file exists.
 
     Raises:
         LogDirError: it is neither empty nor JSON with a version.

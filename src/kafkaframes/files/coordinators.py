@@ -6,7 +6,7 @@ import struct
 
 
 def coordinator_partition(key: str, partitions: int) -> int:
-    """Return the partition that holds a group or a transactional id: Java's ``String.hashCode``, made positive.
+    """Return the partition that holds a group or a transactional id: Java's ``String.hashCode`` modulo the count.
 
     >>> coordinator_partition("abc", 50), coordinator_partition("", 50)  # "abc".hashCode() is 96354
     (4, 0)

@@ -1,7 +1,7 @@
 """What a broker's log directory holds, as frozen values: log directories, partitions, segments and their companions.
 
-The values name files and say their sizes and times; they hold no bytes of them and ask nobody. Whoever lists a
-directory makes them: ``log/discover.py`` for what people name, ``partition_entries.py`` for one partition's files.
+The values hold names, sizes and times of files, not their content, and do no I/O. ``log/discover.py`` makes them of
+the paths that users name, ``partition_entries.py`` of the listing of one partition.
 Nothing is sorted out: renamed directories (``-delete``, ``-future``, ``-stray``) and temporary files are told apart by
 ``state`` and ``temporary``, so that the caller chooses.
 """
@@ -78,8 +78,8 @@ class Partition:
         leader_epochs: None where the file is missing or corrupt.
         metadata: the topic's id, None before 2.8.
         checkpointed: what the broker's checkpoints say, by file name.
-        problems: the small files that could not be read; of a tiered partition also what it lacks.
-        notes: what lies there and is no part of the log, for people (uploads that were not finished, lost histories).
+        problems: small files that could not be read; for a tiered partition also missing objects.
+        notes: uploads in a tiered store that are not part of the log (unfinished ones, lost histories), as text.
     """
 
     topic_partition: TopicPartition
@@ -109,7 +109,7 @@ class Partition:
 
     @property
     def is_live(self) -> bool:
-        """Whether the broker would serve it: not renamed away."""
+        """Whether the broker would serve it, which it does not once it has renamed the directory."""
         return not self.state
 
     @property
@@ -139,8 +139,8 @@ class LogDirectory:
     """One directory of a broker, or the place that holds a partition or segment that was named alone.
 
     Attributes:
-        path: as the file system is asked.
-        filesystem: who answers for the paths in here.
+        path: as ``filesystem`` takes it.
+        filesystem: reads the paths in this value.
         partitions: by topic, partition and state.
         meta: ``meta.properties``; None where it is missing or corrupt.
         clean_shutdown: the marker; None after an unclean stop (or where only part of a directory was named).

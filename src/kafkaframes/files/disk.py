@@ -41,7 +41,7 @@ class DiskFile(Protocol):
         """Return when everything written is on the disk."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
 
 
 class Disk(FileSystem, Protocol):
@@ -66,10 +66,10 @@ class Disk(FileSystem, Protocol):
         """Return when the entries of a directory are on the disk."""
 
     def set_modified(self, path: str, mtime_ms: int) -> None:
-        """Say when a file was modified last, in milliseconds since 1970; nothing where a disk keeps no such time."""
+        """Set the time of a file's last change, in milliseconds since 1970; no effect on a disk without such times."""
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        """Take a lock file as a broker does; return what lets go of it, or None where another one holds it."""
+        """Take a lock file as a broker does; return the function that releases it; None if another process holds it."""
 
 
 class LocalFile:
@@ -97,7 +97,7 @@ class LocalFile:
         os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -149,7 +149,7 @@ class LocalDisk(LocalFileSystem):
 
 
 class _OnlineFile:
-    """A file of an ``OnlineDisk``; the disk may close what is underneath, and it is opened again when it is used."""
+    """A file of an ``OnlineDisk``; the disk may close the underlying file, and opens it again when it is used."""
 
     __slots__ = ("_disk", "_file", "_is_pooled", "_path")
 
@@ -169,12 +169,12 @@ class _OnlineFile:
     def read(self, position: int, length: int) -> bytes:
         try:
             return self._opened().read(position, length)
-        except OSError as error:  # a read that fails says nothing about the next write
+        except OSError as error:  # a failed read does not take the directory offline: writes may still succeed
             raise StorageError(f"cannot be read: {error.strerror or error}", file=self._path) from error
 
     def write(self, position: int, data: bytes) -> None:
         disk = self._disk
-        disk.refuse_if_offline(self._path)  # as ``effect``, which this is the most frequent of
+        disk.refuse_if_offline(self._path)  # what ``effect`` does, written out because this is the most frequent effect
         try:
             self._opened().write(position, data)
         except OSError as error:
@@ -187,7 +187,7 @@ class _OnlineFile:
         self._disk.effect(self._path, lambda: self._opened().fsync())
 
     def rest(self) -> None:
-        """Close what is underneath, until the file is used again."""
+        """Close the underlying file until it is used again."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -223,7 +223,7 @@ class _OnlineReader:
             self._open = self._read_at = None
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._disk.forget(self)
         self.rest()
 
@@ -232,13 +232,13 @@ class OnlineDisk(FileSystemOver):
     """A disk up to its first failure, shared by the logs of one log directory, all of one thread.
 
     Args:
-        disk: what is underneath.
+        disk: the disk that does the work.
         most_open: how many files stay open at once; the one that was not used for longest is closed, and opened again
-            when it is used. What ``open_apart`` gives is not counted.
+            when it is used. Files of ``open_apart`` are not counted.
 
     Attributes:
-        inner: what is underneath.
-        failure: what took the directory offline; None while all is well.
+        inner: the disk that does the work.
+        failure: the error that took the directory offline; None before the first.
     """
 
     inner: Disk
@@ -255,7 +255,7 @@ class OnlineDisk(FileSystemOver):
         return len(self._open)
 
     def touch(self, file: _OnlineFile | _OnlineReader) -> None:
-        """Take note that a file is used; the one that was not used for longest is closed when there are too many."""
+        """Mark a file as used; if too many are open, the least recently used one is closed."""
         if file in self._open:
             self._open.move_to_end(file)
             return
@@ -264,20 +264,20 @@ class OnlineDisk(FileSystemOver):
             self._open.popitem(last=False)[0].rest()
 
     def forget(self, file: _OnlineFile | _OnlineReader) -> None:
-        """Take note that a file is closed."""
+        """Remove a closed file from the list of open ones."""
         self._open.pop(file, None)
 
     def reopen(self, path: str) -> DiskFile:
-        """Open a file again that was open before; one that is gone is not made anew, its writes would be holes."""
+        """Open a file again that was open before. A deleted file is not created again: it would begin with a hole."""
         if self.inner.stat(path) is None:
             raise FileNotFoundError(errno.ENOENT, "the file is gone", path)
         return self.inner.open_file(path)
 
     def effect(self, path: str, act: Callable[[], _Answer]) -> _Answer:
-        """Run one effect on the disk, unless one has failed before.
+        """Run one effect on the disk, unless an earlier one has failed.
 
         Raises:
-            StorageError: it failed, or something has failed before.
+            StorageError: it failed, or an earlier effect did.
         """
         self.refuse_if_offline(path)
         try:
@@ -286,10 +286,10 @@ class OnlineDisk(FileSystemOver):
             self.fail(path, error)
 
     def refuse_if_offline(self, path: str) -> None:
-        """Refuse an effect, if something has failed before.
+        """Raise if an earlier effect has failed.
 
         Raises:
-            StorageError: so it has.
+            StorageError: an earlier effect has failed; the error names it.
         """
         if self.failure is not None:
             reason = f"not written: the log directory is offline since {self.failure}"
@@ -299,7 +299,7 @@ class OnlineDisk(FileSystemOver):
         """Take the directory offline.
 
         Raises:
-            StorageError: always; the same that later effects name.
+            StorageError: always; later effects name the same one.
         """
         self.failure = StorageError(f"cannot be written: {error.strerror or error}", file=path)
         raise self.failure from error
@@ -312,17 +312,17 @@ class OnlineDisk(FileSystemOver):
         return opened
 
     def open_apart(self, path: str) -> DiskFile:
-        """Open a file that another thread may use: it stays open until it is closed."""
+        """Open a file for another thread: it is not closed to make room for others."""
         return _OnlineFile(self, path, self.effect(path, lambda: self.inner.open_file(path)), is_pooled=False)
 
     def reader(self, path: str) -> _OnlineReader:
-        """Return what reads a file, opens it when it is first read, and is to be closed."""
+        """Return a reader that opens its file at the first read; the caller closes it."""
         return _OnlineReader(self, path)
 
     def open_descriptor(self, path: str) -> int | None:
         """Open a file for reading and return the system's descriptor, for the caller to close.
 
-        None where files have none, or where too many are open: then it is to be read as any other.
+        None where files have no descriptors, or too many files are open; the caller reads it then.
 
         Raises:
             StorageError: it cannot be opened.
@@ -370,7 +370,7 @@ def replace_file(disk: Disk, path: str, data: bytes) -> None:
 
 
 def write_whole(disk: Disk, path: str, data: bytes, *, temporary: str = TEMPORARY) -> None:
-    """Write a file under another name, flush it, and rename it; it lasts once its directory is flushed.
+    """Write a file under another name, flush it, and rename it. Flush its directory to make the rename durable.
 
     Raises:
         StorageError: the disk fails.

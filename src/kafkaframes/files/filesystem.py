@@ -1,9 +1,9 @@
-"""Where a log's bytes come from: four questions that a local disk and an object store both answer.
+"""Where a log's bytes come from: one protocol for local disks and object stores.
 
 Every file of a log is read through a ``FileSystem``; nothing else calls ``open``. A path is text with ``/`` between its
-steps, or a URL; ``store_of`` says who has it, and ``log/where.py`` who shows a segment that lies in an object store.
-An answer that cannot be had (missing, forbidden, the store failed) is a ``LogDirError`` that names the path; ``stat``
-alone says ``None`` for what is not there. File systems are values: they pickle, and open their connections in the
+steps, or a URL. ``store_of`` returns the file system of a path; ``log/where.py`` adds the view of tiered segments.
+A file that is missing, forbidden, or in a store that fails is a ``LogDirError`` that names the path; only ``stat``
+returns ``None`` for a missing file. File systems are values: they pickle, and open their connections in the
 process that uses them.
 """
 
@@ -20,11 +20,15 @@ from typing import Any, Protocol, TypeVar
 from kafkaframes.errors import LogDirError, MissingExtraError
 
 _Answer = TypeVar("_Answer")
-RETRY_AFTER_SECONDS = (0.1, 0.4, 1.6)  # a store that fails is asked so often again, besides what its client does
+RETRY_AFTER_SECONDS = (
+    0.1,
+    0.4,
+    1.6,
+)  # waits before a failed request is repeated, in addition to the client's own retries
 _FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError)
 MAGIC_CHARACTERS = frozenset("*?[")
-MOST_UNCHECKED_BYTES = 1 << 20  # asked for without a look at the file's size
-KEY_FILES = "key_files"  # the one option of a store that is ours: private keys of encrypted tiered segments
+MOST_UNCHECKED_BYTES = 1 << 20  # up to this size a read is not compared with the file's size first
+KEY_FILES = "key_files"  # not an option of fsspec: private keys of encrypted tiered segments
 FOLLOW_LINKS = "follow_links"  # an option of this machine's disk
 VIEW_MARK = "!/"  # in the path of a tiered segment's file: before it the object, behind it the file
 ReadAt = Callable[[int, int], bytes]  # position, length -> that many bytes, or fewer where the file ends
@@ -35,7 +39,7 @@ class FileInfo:
     """One entry of a directory.
 
     Attributes:
-        path: what the file system is asked with.
+        path: the full path, as the file system takes it.
         name: the last step of the path.
         size_bytes: 0 for a directory.
         mtime_ms: last modification, milliseconds since 1970; None where a store keeps no such time.
@@ -50,7 +54,7 @@ class FileInfo:
 
 
 class FileSystem(Protocol):
-    """What is asked of a disk or a store."""
+    """The operations that reading a log needs."""
 
     def list_directory(self, path: str) -> list[FileInfo]:
         """Return the entries of a directory, sorted by name."""
@@ -90,7 +94,7 @@ def split(path: str) -> tuple[str, str]:
 
 
 def _asking(path: str, question: Callable[[], _Answer]) -> _Answer:
-    """Ask, and turn every failure of the disk or the store into an error that names the path."""
+    """Call ``question``; turn every failure of the disk into an error that names the path."""
     try:
         return question()
     except OSError as error:
@@ -102,8 +106,8 @@ class LocalFileSystem:
     """Files of this machine.
 
     Attributes:
-        follow_links: whether a directory's symbolic links are among its entries. A link leads out of what somebody
-            named, into files that are nobody's log, or back to where it stands.
+        follow_links: whether symbolic links are listed. A link may lead out of the directory that the user named, to
+            files that belong to no log, or back to its own directory.
     """
 
     follow_links: bool = False
@@ -118,7 +122,7 @@ class LocalFileSystem:
                 continue
             try:
                 entries.append(_local_info(join(path, entry.name), entry.name, entry.stat()))
-            except FileNotFoundError:  # a broker deletes and renames under us; a dangling link is no file either
+            except FileNotFoundError:  # a broker deleted or renamed it meanwhile, or it is a dangling link
                 continue
         return entries
 
@@ -155,13 +159,13 @@ class LocalFileSystem:
 
 
 def _leads_on(directory: str, link: str) -> bool:
-    """Say whether a link leads elsewhere than to a directory that it stands in."""
+    """Say whether a link leads to a directory other than one that contains it."""
     home, target = os.path.realpath(directory), os.path.realpath(link)
     return not (home == target or home.startswith(target.rstrip("/") + "/"))
 
 
 def _passes_link(pattern: str, path: str) -> bool:
-    """Say whether a match goes through a symbolic link that the pattern does not spell out."""
+    """Say whether a matched path goes through a symbolic link that the pattern does not name."""
     plain = pattern.split("/")
     fixed = next((place for place, step in enumerate(plain) if has_magic(step)), len(plain))
     steps = path.split("/")
@@ -174,7 +178,7 @@ def _local_info(path: str, name: str, found: os.stat_result) -> FileInfo:
 
 
 def _pread(descriptor: int, position: int, length: int) -> bytes:
-    """Read ``length`` bytes, all for -1; what is allocated is bounded by what the file has."""
+    """Read ``length`` bytes, or all for -1; no more than the file's size is allocated."""
     wanted = length
     if not 0 <= length <= MOST_UNCHECKED_BYTES:
         left = max(os.fstat(descriptor).st_size - position, 0)
@@ -195,7 +199,7 @@ class FsspecFileSystem:
     Attributes:
         protocol: the URL's scheme, without ``://``.
         options: what the store's own constructor takes (``endpoint_url``, ``key``, ``secret``, ``anon``, ...).
-        given: a ready fsspec file system instead; it has to pickle when work is shared with other processes.
+        given: an fsspec file system to use instead; it must be picklable if other processes are to read.
     """
 
     protocol: str
@@ -257,7 +261,7 @@ class FsspecFileSystem:
 
     @contextmanager
     def open(self, path: str) -> Iterator[ReadAt]:
-        """Ask for ranges of one object; its size is asked for once."""
+        """Open one object for ranged reads; its size is requested once."""
         size_bytes = self._ask(path, lambda store: int(store.info(path)["size"]))
 
         def read_at(position: int, length: int) -> bytes:
@@ -299,7 +303,7 @@ def _store_mtime_ms(found: Mapping[str, Any]) -> int | None:
 
 
 def store_of(path: str, *, options: Mapping[str, Any] | None = None) -> FileSystem:
-    """Return who has the files and objects of ``path``: a URL's store, or this machine's disk.
+    """Return the file system of ``path``: the store of a URL, or this machine's disk.
 
     Args:
         path: a path, or a URL such as ``s3://bucket/logs``.
@@ -317,7 +321,7 @@ def plain_path(path: str) -> str:
 
 
 def wrap(filesystem: Any) -> FileSystem:
-    """Make a ``FileSystem`` of a pyarrow or fsspec one, or hand back one of ours."""
+    """Return a pyarrow or fsspec file system as a ``FileSystem``; one that is a ``FileSystem`` already as it is."""
     if hasattr(filesystem, "list_directory"):
         return filesystem  # type: ignore[no-any-return]
     if hasattr(filesystem, "get_file_info"):  # pyarrow.fs.FileSystem
@@ -328,5 +332,5 @@ def wrap(filesystem: Any) -> FileSystem:
 
 
 def has_magic(path: str) -> bool:
-    """Say whether ``path`` has a character that ``glob`` gives a meaning."""
+    """Say whether ``path`` has a wildcard of ``glob``."""
     return not MAGIC_CHARACTERS.isdisjoint(path)

@@ -1,7 +1,7 @@
-"""Walk a segment from batch header to batch header, in plain Python: no numba, so that a look-up answers at once.
+"""Walk a segment from batch header to batch header, in plain Python, so that a look-up does not wait for kernels.
 
-What is a batch and where a file ends is decided as by Kafka's FileLogInputStream: no magic is refused (2 and above are
-read as format 2), and a rest of up to 17 bytes is no batch. ``kafkaframes.records.scan`` does the same for whole files
+Where batches begin and end is decided as in Kafka's FileLogInputStream: every magic is accepted (2 and above are read
+as format 2), and up to 17 remaining bytes are not a batch. ``kafkaframes.records.scan`` does the same for whole files
 in columns; ``tests/files/test_headers.py`` holds the two together.
 """
 
@@ -129,7 +129,7 @@ class HeaderWalk:
 
     @property
     def is_corrupt(self) -> bool:
-        """Whether Kafka would end these batches with an error; a torn tail is none."""
+        """Whether Kafka would end these batches with an error, which it does not for an incomplete last batch."""
         return self.status in CORRUPT_ENDS
 
     def __iter__(self) -> Iterator[BatchHeader]:

@@ -1,4 +1,4 @@
-"""What the functions beside the commands return: the job's own report, as text for people and as values for JSON."""
+"""The result of a public function that runs a job: its report as an object, as JSON values, and as text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ Report = TypeVar("Report")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class JobResult(Generic[Report]):
-    """The outcome of a job over a log. Printed, it is what a person wants to know.
+    """The outcome of a job over a log. Its text is a summary for people.
 
     Attributes:
-        report: all that the job says, as its room has it.
-        values: the same as JSON has it.
-        lines: the same for people, in short.
+        report: the job's own report object.
+        values: the same as JSON values.
+        lines: a short text of it.
     """
 
     report: Report
@@ -23,7 +23,7 @@ class JobResult(Generic[Report]):
     lines: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as values that JSON has."""
+        """Return the report as JSON values."""
         return self.values
 
     def __repr__(self) -> str:

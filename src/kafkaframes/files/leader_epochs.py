@@ -13,7 +13,7 @@ Epochs = tuple[EpochStart, ...]
 
 
 def assign(epochs: Epochs, new: EpochStart) -> Epochs:
-    """Note that ``new.leader_epoch`` writes from ``new.start_offset`` on; entries that contradict it go.
+    """Add an epoch that writes from ``new.start_offset`` on; entries that contradict it are removed.
 
     >>> assign((EpochStart(0, 0), EpochStart(3, 10)), EpochStart(4, 10))
     (EpochStart(leader_epoch=0, start_offset=0), EpochStart(leader_epoch=4, start_offset=10))
@@ -29,7 +29,7 @@ def assign(epochs: Epochs, new: EpochStart) -> Epochs:
 
 
 def loaded(epochs: Epochs) -> Epochs:
-    """Take the entries of a file as a broker does: one after the other, each over those that contradict it."""
+    """Load the entries of a file as a broker does: one by one, each replacing those that contradict it."""
     found: Epochs = ()
     for one in epochs:
         found = assign(found, one)
@@ -37,7 +37,7 @@ def loaded(epochs: Epochs) -> Epochs:
 
 
 def recovered(epochs: Epochs, found: Iterable[EpochStart]) -> Epochs:
-    """Note the epochs of a recovered segment's batches: those above the latest that is known."""
+    """Add the epochs of a recovered segment's batches that are above the latest known one."""
     for one in found:
         if not epochs or one.leader_epoch > epochs[-1].leader_epoch:
             epochs = assign(epochs, one)

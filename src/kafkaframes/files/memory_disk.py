@@ -1,6 +1,6 @@
-"""A disk in memory: what a log writes to that shall not outlive its process. Nothing is journalled, nothing fails.
+"""A disk in memory, for logs that need not outlive their process. No effect is recorded, and none fails.
 
-A file that was lengthened with zeros (an index that is allocated at its full size) costs what was written into it.
+Zeros at the end of a file (an index that is allocated at its full size) take no memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkaframes.files.filesystem import FileInfo, ReadAt, join, split
 
 
 class Content:
-    """The bytes of one file; all that is open on it, and its name, share this."""
+    """The bytes of one file, shared by its name and by everything that has it open."""
 
     __slots__ = ("data", "size_bytes")
 
@@ -63,10 +63,10 @@ class MemoryFile:
         self._content.truncate(size_bytes)
 
     def fsync(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: memory is always up to date."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
 
 
 class MemoryDisk:
@@ -121,7 +121,7 @@ class MemoryDisk:
         return sorted(path for path in (*self._files, *self._directories) if fnmatchcase(path, pattern))
 
     def open_descriptor(self, path: str) -> int | None:
-        """Return None: there are none."""
+        """Return None: files in memory have no descriptors."""
         return None
 
     def open_file(self, path: str) -> DiskFile:
@@ -179,13 +179,13 @@ class MemoryDisk:
         self._directories[directory].discard(name)
 
     def sync_directory(self, path: str) -> None:
-        """Nothing to wait for."""
+        """Do nothing: memory is always up to date."""
 
     def set_modified(self, path: str, mtime_ms: int) -> None:
         """Nothing: no such time is kept."""
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        """Take a lock file; None where another one holds it."""
+        """Take a lock file; None if it is held already."""
         if path in self._locked:
             return None
         self.open_file(path)

@@ -138,7 +138,7 @@ class FileName:
 
 
 def printable(text: str) -> str:
-    r"""Return somebody else's text, such as a file's name, as text that can be shown and encoded.
+    r"""Return untrusted text, such as a file's name, as text that can be shown and encoded.
 
     What is not printable (an escape sequence would steer a terminal), and bytes that are not UTF-8, become escapes.
 
@@ -161,10 +161,10 @@ def segment_file_name(base_offset: int, kind: str) -> str:
 
 
 def check_topic(name: str) -> None:
-    """Refuse what is no topic's name (Kafka's ``Topic.validate``).
+    """Raise if ``name`` is not a valid topic name (Kafka's ``Topic.validate``).
 
     Raises:
         OptionError: says why.
     """
     if not 0 < len(name) <= _LONGEST_TOPIC or name in (".", "..") or not _TOPIC_CHARACTERS.issuperset(name):
-        raise OptionError(f"{name[:300]!r} is no topic's name: 1 to 249 letters, digits, '.', '_' and '-'")
+        raise OptionError(f"{name[:300]!r} is not a topic name: 1 to 249 letters, digits, '.', '_' and '-'")

@@ -1,7 +1,7 @@
-"""A disk that reads a directory and writes into memory: what is underneath is never changed.
+"""A disk that reads from another file system and writes into memory: the other one is never changed.
 
-So a log directory can be opened, recovered and served as a broker does it, whoever it belongs to: a backup, a running
-broker's directory, an object store, a view of several copies.
+With it any log directory can be opened, recovered and served as a broker does it: a backup, the directory of a running
+broker, an object store, a view of several copies.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Readers:
 
 
 class _Backed(Content):
-    """A file that lies underneath, until something is written to it."""
+    """A file of the other file system, until something is written to it."""
 
     __slots__ = ("_base", "_path")
 
@@ -59,7 +59,7 @@ class _Backed(Content):
 
     @property
     def is_untouched(self) -> bool:
-        """Whether its bytes are those underneath, as far as it goes."""
+        """Whether its bytes are still those of the other file system."""
         return self._base is not None
 
     def read(self, position: int, length: int) -> bytes:
@@ -90,7 +90,7 @@ class OverlayDisk:
     """Changes in memory over a file system that is only read.
 
     Args:
-        base: what lies underneath.
+        base: the file system that is only read.
     """
 
     def __init__(self, base: FileSystem) -> None:
@@ -152,11 +152,11 @@ class OverlayDisk:
                 yield read_at
 
     def glob(self, pattern: str) -> list[str]:
-        """Return the paths underneath that match ``pattern``, sorted."""
+        """Return the paths of the other file system that match ``pattern``, sorted."""
         return [path for path in self._base.glob(pattern) if path not in self._gone]
 
     def _content(self, path: str) -> Content:
-        """Return what stands for a file from now on; an empty one where there is none."""
+        """Return the content of a file, which later writes change; empty for a new file."""
         if path not in self._files:
             info = None if path in self._gone else self._base.stat(path)
             self._files[path] = Content() if info is None else _Backed(self._readers, info)
@@ -201,7 +201,7 @@ class OverlayDisk:
         self._gone.discard(target)
 
     def delete(self, path: str) -> None:
-        """Have a file, or a directory, no longer be there."""
+        """Remove a file or a directory from the view."""
         if self.stat(path) is None:
             raise FileNotFoundError(2, "no such file or directory", path)
         self._files.pop(path, None)
@@ -209,11 +209,11 @@ class OverlayDisk:
         self._gone.add(path)
 
     def sync_directory(self, path: str) -> None:
-        """Nothing to wait for."""
+        """Do nothing: memory is always up to date."""
 
     def set_modified(self, path: str, mtime_ms: int) -> None:
         """Nothing: no such time is kept."""
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        """Nobody is kept out: nothing underneath is changed."""
+        """Return a lock that always succeeds, because the other file system is not changed."""
         return lambda: None

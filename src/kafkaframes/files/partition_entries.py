@@ -22,7 +22,7 @@ SMALL_FILE_BYTES = 64 << 20  # more than any checkpoint of any broker
 def read_small(
     filesystem: FileSystem, entry: FileInfo | None, parse: Callable[..., _Parsed], problems: list[LogDirError]
 ) -> _Parsed | None:
-    """Read a small file that was listed; what is no such file is a problem, a disk or store that fails is an error."""
+    """Read a small listed file. A malformed one is added to ``problems``; a disk or store that fails raises."""
     if entry is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Rows that a job read, beside those that it wrote: a job that loses one without a reason says so and fails."""
+"""Compare the rows that a job read with those that it wrote, so that a job which loses one fails and says so."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkaframes.errors import LogDirError
 def check_row_counts(
     read: int, written: int, left_out: Mapping[str, int], *, place: str, outcome: str = "nothing is kept"
 ) -> None:
-    """See whether every row that was read was written, or left out for a reason.
+    """Check that every row that was read was written, or left out for a reason.
 
     >>> check_row_counts(5, 3, {"outside the offsets asked for": 2}, place="orders-0")
 
@@ -21,7 +21,7 @@ def check_row_counts(
         outcome: what becomes of what was written, for the error.
 
     Raises:
-        LogDirError: the sum is wrong. That is a mistake of this program, never of the source.
+        LogDirError: the sums differ. That is a defect of this program, never of the source.
     """
     explained = sum(left_out.values())
     if written + explained != read:

@@ -85,7 +85,7 @@ def _end_of(chunk: Chunk, size_bytes: int) -> End:
 
 
 class _Source(NamedTuple):
-    """A file that has to be as large as it was when it was listed."""
+    """A file that must not be smaller than it was when it was listed."""
 
     read_at: ReadAt
     size_bytes: int

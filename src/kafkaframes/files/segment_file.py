@@ -2,7 +2,7 @@
 
 Read with ``preadv`` into one buffer, not mapped: a mapped file that is cut while it is read kills the process with
 SIGBUS. The file stays open while it is read, so a broker may rename or delete it meanwhile; if it is cut, what is
-left is read, and the reader is told (``scan.CUT``); what is appended after the start is not.
+left is read and the reader learns of it (``scan.CUT``); bytes that are appended after the start are not read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SegmentFile:
     Attributes:
         name: the path.
         size_bytes: the size when the file was opened.
-        damage: None: nothing is known to a file. Where it gives fewer bytes than it had, it was cut.
+        damage: always None: a local file has no damaged chunks; it only may turn out to be shorter.
     """
 
     damage = None
@@ -67,10 +67,10 @@ class SegmentFile:
 
 @contextmanager
 def open_segment_file(path: str, *, meter: Meter | None = None) -> Iterator[SegmentFile]:
-    """Open a file for reading; ``meter`` counts what is read of it.
+    """Open a file for reading; ``meter`` counts the bytes that are read.
 
     Raises:
-        LogDirError: it is missing, forbidden, or no file.
+        LogDirError: it is missing, forbidden, or not a file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))

@@ -1,7 +1,7 @@
-"""One segment, open for looking around: its batch headers, its records, and its indexes where they can be trusted.
+"""One open segment for look-ups: its batch headers, its records, and its indexes where they can be trusted.
 
-An index that is missing, corrupt or foreign never gives a wrong answer: it is left out (``problems`` says why) and the
-headers are walked from the start. Positions that an index names are believed only if a batch that fits stands there.
+A missing, corrupt or foreign index never leads to a wrong answer: it is not used (``problems`` says why), and the
+headers are walked from the start. A position from an index is used only if a fitting batch begins there.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class SegmentReader:
     def producer_headers(self, position: int = 0) -> Iterator[BatchHeader]:
         """Yield the headers of all batches that a producer with an id wrote, and of the last batch of each window.
 
-        So the last header of all is always among them, and says where the segment ends. The headers are scanned in
+        So the last header of the segment is always among them, and says where it ends. The headers are scanned in
         columns: where no producer has an id, this costs next to nothing.
         """
         from kafkaframes.files.scan import scan_segment  # kernels: a look-up must not wait for them
@@ -111,7 +111,7 @@ class SegmentReader:
         return None
 
     def last_headers(self) -> Iterator[BatchHeader]:
-        """Walk the batches from the last index entry on: the last one of all comes last."""
+        """Walk the batches from the last index entry on, up to the last batch of the segment."""
         index = self.offset_index
         return iter(self.headers(self.start_before(int(index.offsets[-1])) if index is not None and len(index) else 0))
 
@@ -139,7 +139,7 @@ class SegmentReader:
         return max(largest, max((header.max_timestamp for header in self.last_headers()), default=NO_TIMESTAMP))
 
     def _fits(self, entry: OffsetPosition) -> bool:
-        """Say whether a batch stands where an entry says, and is not above what it says."""
+        """Say whether a batch begins at an entry's position, and its offset is not above the entry's."""
         for header in self.headers(entry.position):
             is_in_order = self.segment.base_offset <= header.base_offset <= header.last_offset
             return 0 <= header.magic <= 2 and is_in_order and self._first_offset(header, entry.offset) <= entry.offset
@@ -164,7 +164,7 @@ def open_segment(filesystem: FileSystem, segment: Segment, *, use_indexes: bool 
     """Open a segment.
 
     Args:
-        filesystem: who has it.
+        filesystem: holds the segment.
         segment: from the discovery.
         use_indexes: False walks headers instead; the answers are the same.
 

@@ -1,4 +1,4 @@
-"""Whose rules: the generations of brokers that differ in how they clean, load and recover a log."""
+"""The generations of brokers that differ in how they clean, load and recover a log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def semantics_of_version(version: str) -> str:
 
 
 def expiration_of(semantics: str, given_ms: int | None) -> int:
-    """Return how long a producer that writes nothing is known, milliseconds."""
+    """Return after how many milliseconds a broker forgets a producer that writes nothing."""
     if given_ms is not None:
         return given_ms
     return OLD_EXPIRATION_MS if semantics == BEFORE_HORIZONS else DEFAULT_EXPIRATION_MS

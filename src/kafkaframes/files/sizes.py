@@ -12,7 +12,7 @@ def parse_size(text: str) -> int:
     True
 
     Raises:
-        ValueError: it is none, or 0.
+        ValueError: ``text`` is not a size, or 0.
     """
     match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
     if match is None or int(match.group(1)) == 0:

@@ -12,7 +12,7 @@ def parse_time(text: str) -> int:
     (1760000000000, 1760000000000, 1759968000000)
 
     Raises:
-        ValueError: it is neither, or in no calendar.
+        ValueError: ``text`` is neither, or a date that does not exist.
     """
     plain = text.strip()
     if plain.removeprefix("-").isdecimal() and plain.isascii() and len(plain) <= 20:

@@ -68,7 +68,7 @@ def read_txn_index(
 
 
 def passes_sanity_check(raw: bytes, *, base_offset: int) -> bool:
-    """Repeat what a broker looks at when it starts (TransactionIndex.sanityCheck): less than a reader of ours.
+    """Check what a broker checks when it starts (TransactionIndex.sanityCheck); ``read_txn_index`` checks more.
 
     No marker lies below the segment, and no version, of which Java reads one byte with a sign, is above the known one.
     """

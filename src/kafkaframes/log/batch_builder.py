@@ -1,7 +1,7 @@
-"""Rows of one partition become batches, cut the same however the rows arrive: one by one, or by the million.
+"""Build batches from the rows of one partition. Where batches end does not depend on how many rows arrive at once.
 
-A batch ends before it would grow beyond ``batch_bytes``, where the type of timestamps changes, and (time of append)
-where the timestamp does. The last batch is held back until more rows have come, or until ``finish``.
+A batch ends before it would grow beyond ``batch_bytes``, where the timestamp type changes, and with LogAppendTime where
+the timestamp changes. The last batch is held back until more rows have come, or until ``finish``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class BatchBuilder:
 
     Args:
         base_offset: the first offset, where rows have none of their own.
-        reassign: pass over the rows' own offsets.
+        reassign: ignore the rows' own offsets.
         record_format, codec, level, batch_bytes, leader_epoch: as for ``build_records``.
     """
 
@@ -50,7 +50,7 @@ class BatchBuilder:
         leader_epoch: int = -1,
     ) -> None:
         if record_format not in (0, 1, 2):
-            raise OptionError(f"no record format {record_format!r}; there are 0, 1 and 2")
+            raise OptionError(f"record_format is 0, 1 or 2, not {record_format!r}")
         codec_of(codec)
         self.next_offset = base_offset
         self._reassign = reassign
@@ -69,7 +69,7 @@ class BatchBuilder:
         """Take rows in the order of their offsets; yield batches that are complete.
 
         Raises:
-            EncodeError: a value does not fit; ``path`` names the column and the row of those that were waiting.
+            EncodeError: a value does not fit; ``path`` names the column, and the row among those not yet in a batch.
         """
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         types = _timestamp_types(table)
@@ -87,7 +87,7 @@ class BatchBuilder:
                 yield from self._build(hold_back=True)
 
     def finish(self) -> Iterator[bytes]:
-        """Yield the batches of the rows that were not enough for a batch so far."""
+        """Yield the batches of the rows that are still held back."""
         yield from self._build(hold_back=False)
 
     def _numbered(self, table: pa.Table) -> pa.Table:
@@ -126,7 +126,9 @@ class BatchBuilder:
             yield data[:last]
             rows = rows.filter(pc.greater(rows.column("offset"), before))
         self._waiting = [rows]
-        self._bytes = 0 if len(batches) > 1 else rows.nbytes // 2  # one batch that grows is not built for every row
+        self._bytes = (
+            0 if len(batches) > 1 else rows.nbytes // 2
+        )  # so that a growing batch is not built again for every row
 
 
 def _last(offsets: pa.ChunkedArray, otherwise: int) -> int:
@@ -135,7 +137,7 @@ def _last(offsets: pa.ChunkedArray, otherwise: int) -> int:
         return otherwise
     last = offsets[len(offsets) - 1].as_py()
     if not isinstance(last, int):
-        raise EncodeError(f"{last!r} is no offset").within(len(offsets) - 1).within("offset")
+        raise EncodeError(f"{last!r} is not an offset").within(len(offsets) - 1).within("offset")
     return last + 1
 
 
@@ -144,7 +146,7 @@ def _has_headers(column: pa.ChunkedArray) -> bool:
 
 
 def _without_null_times(table: pa.Table) -> pa.Table:
-    """Put -1, which is Kafka's word for no timestamp, where there is none."""
+    """Replace null timestamps by -1, which is Kafka's value for a missing timestamp."""
     if "timestamp" not in table.column_names or table.column("timestamp").null_count == 0:
         return table
     column = table.column("timestamp")
@@ -157,7 +159,7 @@ def _without_null_times(table: pa.Table) -> pa.Table:
 
 
 def _timestamp_types(table: pa.Table) -> Any:
-    """Return 0 or 1 for each row: the time of creation (also where nothing is said), or that of the append."""
+    """Return the timestamp type of each row: 0 for CreateTime, which is also the default, 1 for LogAppendTime."""
     name = next((name for name in _TYPE_COLUMNS if name in table.column_names), None)
     if name is None:
         return np.zeros(table.num_rows, np.int64)

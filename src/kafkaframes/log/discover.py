@@ -1,8 +1,8 @@
-"""What lies under a path: log directories, partitions, segments and their companions, found by listing.
+"""Find log directories, partitions, segments and their companion files under a path, by listing.
 
-``discover`` takes what people have: a log directory, several, a directory of them, a partition's directory, one
-segment, one KRaft snapshot, or a pattern; on a disk or by URL. It lists names, sizes and times, and reads only the
-small text files (checkpoints, ids). A small file that is corrupt does not hide the segments: it stands in ``problems``.
+``discover`` takes a log directory, several, a directory of them, a partition's directory, one segment, one KRaft
+snapshot, or a pattern; on a disk or by URL. It lists names, sizes and times, and reads only the
+small text files (checkpoints, ids). A corrupt one does not hide the segments: it is listed in ``problems``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkaframes.log.where import filesystem_for
 from kafkaframes.tiered.listing import Store, find_store, named_objects
 
 _Parsed = TypeVar("_Parsed")
-NESTED_DEPTH = 4  # directories of directories of log directories: how far down is looked
+NESTED_DEPTH = 4  # how many levels of directories are searched for log directories
 
 
 def discover(
@@ -32,11 +32,11 @@ def discover(
 
     Args:
         paths: one path, URL or pattern, or several.
-        filesystem: a ``FileSystem`` of ours, of fsspec or of pyarrow, for all paths; by default each path's own.
+        filesystem: a ``FileSystem``, or one of fsspec or pyarrow, for all paths; by default each path's own.
         options: for the store's constructor, where the path is a URL; ``key_files`` of encrypted tiered segments.
 
     Raises:
-        LogDirError: a path does not exist, cannot be read, or holds nothing of Kafka's; a pattern matches nothing.
+        LogDirError: a path does not exist, cannot be read, or holds no Kafka log; a pattern matches nothing.
     """
     found: list[LogDirectory | Store] = []
     for given in (paths,) if isinstance(paths, str) else paths:
@@ -53,7 +53,7 @@ def discover(
 
 
 def _stores_shown(found: list[LogDirectory | Store], options: Mapping[str, Any]) -> list[LogDirectory]:
-    """Show tiered stores as log directories, with what the others know about their partitions."""
+    """Return all log directories; tiered stores are shown as such, with what the others know of their partitions."""
     directories = [one for one in found if isinstance(one, LogDirectory)]
     if len(directories) == len(found):
         return directories
@@ -65,7 +65,7 @@ def _stores_shown(found: list[LogDirectory | Store], options: Mapping[str, Any])
 
 
 def discover_partition(filesystem: FileSystem, path: str) -> LogDirectory:
-    """Return one partition's directory, be it empty, with what the log directory above it says.
+    """Return one partition's directory, even an empty one, with the checkpoints of the log directory above it.
 
     Raises:
         LogDirError: it does not exist, or cannot be read.
@@ -122,7 +122,9 @@ def _is_partition(entry: FileInfo) -> bool:
 
 
 def _holds_directories(filesystem: FileSystem, entry: FileInfo) -> bool:
-    """Tell a log directory that is named like a partition (``broker-1``) from a partition, which holds files only."""
+    """Say whether an entry holds directories: then it is a log directory, even if its name (``broker-1``) looks
+    like a partition's, because a partition holds files only.
+    """
     return any(inner.is_directory for inner in filesystem.list_directory(entry.path))
 
 
@@ -166,7 +168,7 @@ def _single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]
     problems: list[LogDirError] = []
     offsets: dict[str, Mapping[TopicPartition, int]] = {}
     for name in names.OFFSET_CHECKPOINTS:
-        try:  # the directory above need not be ours to read
+        try:  # the user may not be allowed to read the directory above
             entry = filesystem.stat(join(above, name))
             values = read_small(filesystem, entry, checkpoints.read_offset_checkpoint, problems)
         except LogDirError as error:
@@ -181,7 +183,7 @@ def _single_partition(filesystem: FileSystem, path: str, entries: list[FileInfo]
 
 
 def _named_files(filesystem: FileSystem, directory: str, listed: list[str]) -> LogDirectory | Store:
-    """Return what holds files that were named one by one."""
+    """Return the partition, or the tiered store, of files that were named one by one."""
     return named_objects(filesystem, directory, listed) or _single_files(filesystem, directory, listed)
 
 
@@ -208,7 +210,7 @@ def _single_files(filesystem: FileSystem, directory: str, listed: list[str]) -> 
 
 
 def _merged(found: list[LogDirectory]) -> tuple[LogDirectory, ...]:
-    """Join what was named piece by piece (two segments, two partitions) and lies in one directory."""
+    """Join results that lie in one directory but were named separately (two segments, two partitions)."""
     by_path: dict[str, list[LogDirectory]] = {}
     for directory in found:
         by_path.setdefault(directory.path, []).append(directory)
@@ -219,7 +221,7 @@ def _joined(pieces: list[LogDirectory]) -> LogDirectory:
     partitions: dict[str, list[Partition]] = {}
     for partition in (partition for piece in pieces for partition in piece.partitions):
         partitions.setdefault(partition.directory, []).append(partition)
-    whole = max(pieces, key=lambda piece: (piece.meta is not None, len(piece.partitions)))  # it knows more than a piece
+    whole = max(pieces, key=lambda piece: (piece.meta is not None, len(piece.partitions)))  # the most complete one
     problems = {str(problem): problem for piece in pieces for problem in piece.problems}
     return replace(
         whole,

@@ -1,4 +1,4 @@
-"""The room's functions for people, importing what they need when they are called."""
+"""The public function of this package; it imports what it needs when it is called."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def validate_and_assign(
             number of uncompressed messages of formats 0 and 1.
         offset: the log end offset.
         settings: the topic's settings, the clock, and who sends; Kafka's defaults.
-        named: settings by name, over those: ``magic``, ``codec``, ``on_noncontiguous``, ``now_ms``, ...
+        named: settings by name, which replace those: ``record_format``, ``codec``, ``now_ms``, ...
 
     Raises:
         AppendRefusedError: as Kafka refuses: ``code``, ``exception``, ``record_errors``, ``valid_bytes``.
-        OptionError: a setting or the offset is none.
+        OptionError: a setting does not exist, or the offset cannot be a log end offset.
     """
     from dataclasses import fields, replace
 
     from kafkaframes.append import AppendSettings, validate_and_assign
 
     if not 0 <= offset <= _LARGEST_START:
-        raise OptionError(f"no offset of a log's end: {offset}")
+        raise OptionError(f"{offset} cannot be a log end offset")
     known = [field.name for field in fields(AppendSettings)]
-    if strangers := [name for name in named if name not in known]:
-        raise OptionError(f"no setting {', '.join(strangers)}; there are {', '.join(known)}")
+    if unknown := [name for name in named if name not in known]:
+        raise OptionError(f"no setting {', '.join(unknown)}; there are {', '.join(known)}")
     return validate_and_assign(records, offset, replace(settings or AppendSettings(), **named))

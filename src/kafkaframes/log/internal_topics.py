@@ -1,8 +1,8 @@
-"""Records of Kafka's own topics, opened: what a record is, its version, and key and value in Kafka's JSON form.
+"""Decode records of Kafka's own topics: the record's type, its version, and key and value in Kafka's JSON form.
 
 ``__consumer_offsets``, ``__transaction_state``, ``__share_group_state``, ``__cluster_metadata`` and
-``__remote_log_metadata``. Nothing here raises on bytes: a record that cannot be opened says why in ``error`` and keeps
-what could be read. The subscriptions and assignments of consumers are opened as well; other protocols' stay base64.
+``__remote_log_metadata``. No bytes raise an error here: for a record that cannot be decoded ``error`` says why, and
+what could be read is kept. Subscriptions and assignments of consumers are decoded, too; others stay base64.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class InternalRecord(NamedTuple):
             (``COMMIT``); None where the type is unknown.
         version: of the value's format; None for a tombstone.
         key, value: JSON texts; a metadata record has no key, a tombstone no value.
-        error: why it could not be opened.
+        error: why it could not be decoded.
     """
 
     type: str | None = None
@@ -57,16 +57,16 @@ class InternalRecord(NamedTuple):
 
 
 def open_record(topic: str, key: bytes | None, value: bytes | None) -> InternalRecord:
-    """Return a record of one of ``TOPICS``, opened.
+    """Decode a record of one of ``TOPICS``.
 
     Raises:
-        OptionError: the topic is none of them.
+        OptionError: the topic is not one of them.
     """
     if topic in envelopes.COORDINATOR_TOPICS:
         return _coordinator(topic, key, value)
     if topic in envelopes.METADATA_TOPICS:
         return _metadata(topic, value)
-    raise OptionError(f"{topic!r} is no internal topic: one of {', '.join(TOPICS)}")
+    raise OptionError(f"{topic!r} is not an internal topic; those are {', '.join(TOPICS)}")
 
 
 def _coordinator(topic: str, key: bytes | None, value: bytes | None) -> InternalRecord:
@@ -101,7 +101,7 @@ def _metadata(topic: str, value: bytes | None) -> InternalRecord:
 
 
 def open_control_record(key: bytes | None, value: bytes | None) -> InternalRecord:
-    """Return a control record (a transaction's end, KRaft's own), opened; a type of the future has no value."""
+    """Decode a control record (a transaction marker, or one of KRaft's); an unknown type has no value."""
     try:
         kind = control_type(key)
     except CorruptRecordError as error:
@@ -110,7 +110,7 @@ def open_control_record(key: bytes | None, value: bytes | None) -> InternalRecor
 
 
 def open_control_value(kind: str, value: bytes | None, *, unknown_tags: bool = True) -> InternalRecord:
-    """Return the value of a control record of a type; KRaft's hold the version as their first field."""
+    """Decode the value of a control record of this type; those of KRaft begin with their version."""
     name = CONTROL_VALUES.get(kind)
     if name is None or value is None:
         return InternalRecord(kind)
@@ -128,7 +128,7 @@ def open_control_value(kind: str, value: bytes | None, *, unknown_tags: bool = T
 
 
 def open_members(data: dict[str, Any], *, unknown_tags: bool = True) -> None:
-    """Replace each consumer's subscription and assignment in a group's JSON by what is in them; others stay."""
+    """Decode each consumer's subscription and assignment in a group's JSON, in place; others stay base64."""
     if data.get("protocolType") != CONSUMER:
         return
     for member in data.get("members", ()):

@@ -1,4 +1,4 @@
-"""Symbolic links under the paths of a log: they are not followed unless that is asked for, but they are named."""
+"""Find symbolic links under the paths of a log, to report that they are not followed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kafkaframes.log.discover import NESTED_DEPTH
 
 
 def links_under(paths: Iterable[str]) -> list[str]:
-    """Return the symbolic links in directories of this machine, as deep as logs are looked for.
+    """Return the symbolic links in local directories, as deep as logs are searched for.
 
-    A path that is a link itself is followed: somebody named it.
+    A path that is a link itself is followed, because the user named it.
     """
     disk = LocalFileSystem()
     found: dict[str, None] = {}
@@ -30,7 +30,7 @@ def _below(directory: str, depth: int) -> Iterator[str]:
     try:
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
     except OSError:
-        return  # whoever reads it says why it cannot be read
+        return  # reading the log will report why the directory cannot be read
     for entry in entries:
         if entry.is_symlink():
             yield entry.path

@@ -1,11 +1,11 @@
-"""Where an offset is, and which offset a time has: Kafka's answers, without a broker.
+"""Look up offsets and timestamps in a partition, with the answers that a broker would give.
 
-The rules are those of UnifiedLog and LogSegment (4.x), tried against live brokers' answers from 0.10.2 to 4.3:
+The rules are those of UnifiedLog and LogSegment (4.x), compared with brokers from 0.10.2 to 4.3:
 
-* A timestamp is looked for in one segment only, the first whose largest timestamp reaches it. A segment without any
+* A timestamp is searched in one segment only, the first whose largest timestamp is not below it. A segment without any
   timestamp (format 0) counts with its file's modification time: such a segment can hide later ones that have the
   record.
-* The answer is the first record at or after the log start offset, control records included, whose own timestamp reaches
+* The answer is the first record at or after the log start offset, control records included, whose own timestamp is not
   it.
 * The largest timestamp's offset is that of the first record that has it, in the first segment that does.
 
@@ -29,7 +29,7 @@ NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """One answer to a look-up by time, or one kind of ListOffsets.
+    """The result of a look-up by time.
 
     Attributes:
         offset: -1 where there is none.
@@ -67,7 +67,7 @@ class ListedOffsets:
 def find_offset(
     filesystem: FileSystem, partition: Partition, offset: int, *, use_indexes: bool = True
 ) -> FoundBatch | None:
-    """Return the batch that holds ``offset``, or where compaction or a hole took it, the next one above.
+    """Return the batch that holds ``offset``; if no batch does (compaction, a hole), the next one above.
 
     Returns:
         None at or above the log's end.
@@ -101,7 +101,7 @@ def offset_for_timestamp(
     """Return the first record at or after ``timestamp_ms``, as a consumer's ``offsetsForTimes`` answers.
 
     Returns:
-        None where the one segment that is looked into has no such record.
+        None where the segment that is searched has no such record.
 
     Raises:
         LogDirError: a segment cannot be read.

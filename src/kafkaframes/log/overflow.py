@@ -1,8 +1,8 @@
-"""Segments that reach further than an index can say, and the segments that Kafka splits them into (KAFKA-6264).
+"""Segments whose offsets do not fit an index, and the segments that Kafka splits them into (KAFKA-6264).
 
 An index entry has 31 bits for an offset, counted from the segment's base offset. Cleaners before 1.1 could join
-segments of a compacted topic whose offsets lie further apart; such logs are still about. Kafka splits one when its
-recovery or its cleaner comes upon it (LogSegment.hasOverflow, UnifiedLog.splitOverflowedSegment): the batches stay as
+segments of a compacted topic whose offsets lie further apart; such logs still exist. Kafka splits such a segment when
+its recovery or its cleaner meets it (LogSegment.hasOverflow, UnifiedLog.splitOverflowedSegment): the batches stay as
 they are, a new segment begins, named after its first batch, where an offset does not fit. ``SplitView`` shows the
 result without copying a byte: each piece is a file of its own, read where it lies.
 """
@@ -22,14 +22,14 @@ from kafkaframes.files.scan import scan_segment
 from kafkaframes.files.segment_reader import SegmentReader, open_segment
 from kafkaframes.records.scan import Batches
 
-MOST_OFFSETS = 2**31 - 1  # an index entry lies at most so far above its segment's base offset
+MOST_OFFSETS = 2**31 - 1  # the largest distance of an index entry from its segment's base offset
 
 
 class Piece(NamedTuple):
     """A segment that is split off: bytes ``start`` to ``end`` of the one that overflows.
 
     Attributes:
-        path: what a ``SplitView`` is asked with for it.
+        path: its path in a ``SplitView``.
     """
 
     base_offset: int
@@ -50,7 +50,7 @@ class SplitView:
     Attributes:
         filesystem: has everything else.
         parts: path of a piece -> the file it lies in, and from where to where.
-        listings: directories that look otherwise than they are.
+        listings: the directories whose listing differs from the real one.
     """
 
     filesystem: FileSystem
@@ -82,7 +82,7 @@ class SplitView:
             yield read_at if end is None else _within(read_at, start, end)
 
     def glob(self, pattern: str) -> list[str]:
-        """Return the paths that match ``pattern``, sorted; pieces have none that is known outside."""
+        """Return the paths that match ``pattern``, sorted; pieces are not among them."""
         return self.filesystem.glob(pattern)
 
 
@@ -95,17 +95,20 @@ def _within(read_at: ReadAt, start: int, end: int) -> ReadAt:
 
 
 def view_of(filesystem: FileSystem, pieces: Mapping[str, tuple[Piece, ...]]) -> SplitView:
-    """Return a view that has pieces, by the path of the file that they are of."""
+    """Return a view in which files are split.
+
+    Args:
+        pieces: by the path of the file that is split.
+    """
     parts = {one.path: (source, one.start, one.end) for source, found in pieces.items() for one in found}
     return SplitView(filesystem, parts)
 
 
 def pieces_of(filesystem: FileSystem, file: LogFile) -> tuple[Piece, ...]:
-    """Return what Kafka splits a segment into; empty where its last batch fits, as nearly always.
+    """Return the pieces that Kafka splits a segment into; empty if its last batch fits, which is the usual case.
 
-    Headers alone are looked at, as Kafka does. What follows the last whole batch is left to the last piece, for its
-    recovery to judge; a broker would not start. A log whose offsets go back is not split: a broker would not start
-    then, either.
+    Like Kafka this reads headers only. Bytes after the last whole batch belong to the last piece; its recovery judges
+    them. A log whose offsets decrease is not split: no broker would start with it.
 
     Raises:
         LogDirError: the file cannot be read.
@@ -148,7 +151,9 @@ def _first_offset(reader: SegmentReader, batches: Batches, row: int, at_least: i
 
 
 def overflows(filesystem: FileSystem, segment: Segment, next_base: int | None) -> bool:
-    """Say whether a segment reaches too far; its last batch is looked at where its neighbour leaves room for that.
+    """Say whether a segment has an offset that does not fit an index.
+
+    Its last batch is read only if the next segment's base offset does not rule that out.
 
     Args:
         filesystem, segment: from the discovery.

@@ -1,4 +1,4 @@
-"""What a broker knows of each producer at the end of a log: from a snapshot, then batch by batch (KIP-98, KIP-890).
+"""The state of each producer at the end of a log, built from a snapshot and then batch by batch (KIP-98, KIP-890).
 
 Kafka's ProducerStateManager, without its locks: recovery writes it as snapshots, the cleaner asks which batch must stay
 so that a producer's last sequence or epoch is not forgotten.
@@ -29,7 +29,7 @@ class ProducerStates:
         self.entries: dict[int, ProducerEntry] = {entry.producer_id: entry for entry in entries}
 
     def drop_expired(self, now_ms: int, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> None:
-        """Forget producers without an open transaction whose last timestamp is that old, as loading a snapshot does."""
+        """Drop producers without an open transaction that have expired, as loading a snapshot does."""
         self.entries = {
             producer_id: entry
             for producer_id, entry in self.entries.items()
@@ -37,9 +37,9 @@ class ProducerStates:
         }
 
     def see(self, header: BatchHeader, markers: Iterable[Marker]) -> None:
-        """Note a batch that has a producer: data, or a control batch with its markers."""
+        """Update the state with a batch that has a producer id: data, or a control batch with its markers."""
         if header.is_control:
-            # A control batch that a cleaning has emptied makes its producer known and tells nothing else of it.
+            # A control batch that the cleaner has emptied adds its producer, without any other state.
             self.entries.setdefault(header.producer_id, self._entry(header.producer_id, NONE))
             for marker in markers:
                 self.marker(marker, header.max_timestamp)
@@ -47,7 +47,7 @@ class ProducerStates:
             self.data(header)
 
     def data(self, header: BatchHeader) -> None:
-        """Note a data batch."""
+        """Update the state with a data batch."""
         if header.producer_id <= NONE:
             return
         entry = self._entry(header.producer_id, header.producer_epoch)
@@ -63,7 +63,7 @@ class ProducerStates:
         )
 
     def marker(self, marker: Marker, timestamp_ms: int) -> None:
-        """Note the end of a transaction; a new epoch (KIP-890) clears what was known of the data."""
+        """Update the state with the end of a transaction; a new epoch (KIP-890) clears the last sequence."""
         entry = self._entry(marker.producer_id, marker.producer_epoch)
         self.entries[marker.producer_id] = replace(
             entry,
@@ -99,7 +99,7 @@ def load_producer_states(
     """Return the producers as a broker has them that starts on this partition at ``now_ms``.
 
     The latest snapshot at or below ``end_offset`` that can be read, without expired producers, and the batches after
-    it. A corrupt snapshot is passed over for an earlier one.
+    it. If a snapshot is corrupt, an earlier one is used.
 
     Raises:
         LogDirError: a segment cannot be read.

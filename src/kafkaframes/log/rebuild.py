@@ -2,8 +2,8 @@
 
 ``LogSegment.recover`` walks the batches one by one: both indexes get an entry when more than ``index.interval.bytes``
 lie between the current batch and the one of the last entry; at the end the time index gets the largest timestamp.
-``build_indexes`` is that rule on columns; ``rebuild_indexes`` adds what is learnt on the way from a segment in a file:
-aborted transactions, producers, leader epochs. Nothing is written here: the caller has the files.
+``build_indexes`` is that rule on columns; ``rebuild_indexes`` reads a segment and adds its aborted transactions,
+producers and leader epochs. Nothing is written here; that is left to the caller.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class RebuiltIndexes:
 
     Attributes:
         next_offset: the offset after its last batch; the base offset of an empty segment.
-        producers_end: the offset after its last batch of format 2, up to which it tells of producers; the base offset
+        producers_end: the offset after its last batch of format 2, up to which producers are known; the base offset
             without one.
-        epochs: where a leader epoch begins that is above all before it in this segment.
+        epochs: the leader epochs that are above all earlier ones of this segment, and where each begins.
     """
 
     offset_index: OffsetIndex
@@ -111,8 +111,8 @@ def rebuild_indexes(
     Args:
         filesystem, segment: from the discovery; cut off at its last good batch, as ``recovery/plan.py`` finds it.
         index_interval_bytes: the topic's ``index.interval.bytes``.
-        follow: the transactions that were open where the segment begins; it goes on from segment to segment.
-        producers: likewise the producers' states.
+        follow: the transactions that are open where the segment begins; updated, for the next segment.
+        producers: the producers' states, updated in the same way.
         headers: of its batches, if they have been read already.
 
     Raises:
@@ -145,10 +145,10 @@ def rebuild_indexes(
 
 
 def with_producers(reader: SegmentReader, batches: Batches) -> Iterator[tuple[BatchHeader, tuple[Marker, ...]]]:
-    """Yield the batches that decide what is known of producers and transactions, with the markers of control batches.
+    """Yield the batches that change the state of producers and transactions, with the markers of control batches.
 
-    Where there is a transactional batch or a marker those are all batches that have a producer; where there is none it
-    is the last one of each producer, in the order in which the producers came.
+    With transactional batches or markers these are all batches that have a producer id; otherwise the last one of each
+    producer, in the order in which the producers first appear.
     """
     rows = np.flatnonzero(batches.is_v2 & (batches.column("producer_id") >= 0))
     if not (batches.column("attributes")[rows] & (TRANSACTIONAL | CONTROL)).any():

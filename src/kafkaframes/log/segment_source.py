@@ -1,7 +1,7 @@
-"""A segment in a store, or tiered, as what ``records`` reads batches from; how much is fetched is counted.
+"""Segments in a store or in tiered storage as sources of batches; the bytes that are fetched are counted.
 
-A store is asked for some megabytes at a time. A tiered segment of which a chunk is damaged ends, for the reader,
-before that chunk: ``damage`` says why.
+A store is read some megabytes at a time. For its reader a tiered segment with a damaged chunk ends before that chunk:
+``damage`` says why.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from kafkaframes.files.segment_file import Meter
 from kafkaframes.tiered.chunks import ChunkReader
 from kafkaframes.tiered.filesystem import TieredFileSystem
 
-STORE_BYTES = 8 << 20  # asked of a store at once: a request costs some milliseconds, whatever its size
+STORE_BYTES = 8 << 20  # of one request to a store, which takes some milliseconds whatever its size
 
 
 @dataclass(frozen=True, slots=True)
-class Counting(FileSystemOver):
+class CountingFileSystem(FileSystemOver):
     """A file system that counts what is read of another one."""
 
     inner: FileSystem
@@ -51,10 +51,10 @@ class Counting(FileSystemOver):
 
 @dataclass(slots=True)
 class StoredSegment:
-    """A segment that a store answers for, some megabytes at a time; never a byte behind ``size_bytes``.
+    """A segment in a store, read some megabytes at a time and never beyond ``size_bytes``.
 
     Attributes:
-        damage: the chunk that could not be undone, and before which the segment ends; it is the reader's to clear.
+        damage: the chunk that could not be read, before which the segment ends; the reader clears it.
     """
 
     name: str
@@ -90,10 +90,10 @@ class StoredSegment:
 
 @dataclass(slots=True)
 class ChunkedSegment:
-    """A tiered segment of which chunks are undone; never one that lies behind ``size_bytes``.
+    """A tiered segment whose chunks are decrypted and decompressed, never beyond ``size_bytes``.
 
     Attributes:
-        damage: as of ``StoredSegment``.
+        damage: as in ``StoredSegment``.
     """
 
     name: str
@@ -116,7 +116,7 @@ TieredSource = StoredSegment | ChunkedSegment
 
 
 def counting(filesystem: FileSystem, meter: Meter) -> FileSystem:
-    """Return a file system that counts what is fetched where it is fetched: of tiered segments, objects."""
+    """Return a file system that counts what is fetched; for tiered segments the bytes of their objects."""
     if isinstance(filesystem, TieredFileSystem):
-        return filesystem.over(Counting(filesystem.inner, meter))
-    return Counting(filesystem, meter)
+        return filesystem.over(CountingFileSystem(filesystem.inner, meter))
+    return CountingFileSystem(filesystem, meter)

@@ -1,10 +1,10 @@
 """Write one partition's directory from a stream of batches: segments, their indexes, snapshots, leader epochs.
 
 Batches come in the order of their offsets, holes allowed, and are written byte for byte. A segment is rolled where
-Kafka's ``LogSegment.shouldRoll`` would for its size or its offsets, or where the caller says. What a broker keeps
-beside a ``.log`` is made as the broker makes it: ``.index`` and ``.timeindex``, a ``.txnindex`` where a transaction was
-aborted, a producer snapshot at each roll and at the end, and ``leader-epoch-checkpoint``. Each file is whole or absent;
-that the directory is, is the caller's care (``files/atomic.py``).
+Kafka's ``LogSegment.shouldRoll`` would for its size or its offsets, or where the caller says. The files that a broker
+keeps beside a ``.log`` are made as the broker makes them: ``.index`` and ``.timeindex``, a ``.txnindex`` where a
+transaction was aborted, a producer snapshot at each roll and at the end, and ``leader-epoch-checkpoint``. Each file is
+whole or absent; the caller makes sure of the same for the directory (``files/atomic.py``).
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class SegmentSettings:
             OptionError: names the setting.
         """
         if not 1 <= self.segment_bytes <= LARGEST_SEGMENT or self.index_interval_bytes < 0:
-            raise OptionError(f"segment_bytes is 1 to 2^31 - 1, not {self.segment_bytes}; no interval is negative")
+            raise OptionError(
+                f"segment_bytes is 1 to 2^31 - 1, not {self.segment_bytes}; index_interval_bytes is not negative"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +148,11 @@ class PartitionWriter:
         """Write whole batches, of any formats.
 
         Args:
-            data: nothing else than batches, whose offsets lie at or above all before them.
+            data: whole batches only, whose offsets are above all earlier ones.
             mtime_ms: the segment's file gets the latest such time (formats 0 and 1: Kafka takes it for a timestamp).
 
         Raises:
-            LogDirError: the bytes are no whole batches, offsets go back, or the disk fails.
+            LogDirError: the bytes are not whole batches, offsets decrease, or the disk fails.
         """
         batches = scan_all(data, rules=FILE)
         self._check(batches, len(data))
@@ -162,7 +164,7 @@ class PartitionWriter:
             if until == first and segment.size_bytes:
                 self.roll(self._base_for(batches, first))
                 continue
-            last = max(until, first + 1) - 1  # a batch that is larger than a segment may be stands alone
+            last = max(until, first + 1) - 1  # a batch that is larger than segment_bytes gets a segment of its own
             segment.write(view[int(starts[first]) : int(starts[last] + sizes[last])], last + 1 - first, mtime_ms)
             written = Batches(np.ascontiguousarray(batches.table[:, first : last + 1]), batches.end)
             segment.records += count_records(as_array(data), written)
@@ -181,7 +183,7 @@ class PartitionWriter:
             raise LogDirError(reason, file=str(self._directory))
         if self._segment is None and not self.written.segments:
             self._begin(self.written.log_start_offset)
-        if self._segment is None or base != self._segment.base_offset:  # an empty segment is the next one already
+        if self._segment is None or base != self._segment.base_offset:  # an empty segment can be used as the next one
             self.end_segment()
             self._begin(base)
 
@@ -218,7 +220,7 @@ class PartitionWriter:
         return tuple(entry for entry in self._producers.entries.values() if entry.producer_id in opened)
 
     def close(self) -> WrittenPartition:
-        """Complete the directory and say what is in it; a log without batches has one empty segment.
+        """Complete the directory and return its content; a log without batches has one empty segment.
 
         Raises:
             LogDirError: the disk fails.
@@ -243,7 +245,7 @@ class PartitionWriter:
 
     def _check(self, batches: Batches, size_bytes: int) -> None:
         if batches.end.position != size_bytes:
-            reason = f"{size_bytes} bytes are no whole batches: {batches.end.reason}"
+            reason = f"{size_bytes} bytes are not whole batches: {batches.end.reason}"
             raise LogDirError(reason, position=batches.end.position, file=str(self._directory))
         firsts, lasts = batches.column("base_offset"), batches.column("last_offset")
         ends = np.concatenate(([self._least_offset], lasts[:-1] + 1))[: len(lasts)]
@@ -284,7 +286,7 @@ class PartitionWriter:
             "txnindex": write_txn_index(indexes.aborted),
         }
         for kind, raw in found.items():
-            if raw or kind != "txnindex":  # Kafka makes that file when there is something to write
+            if raw or kind != "txnindex":  # Kafka creates a transaction index only when there is an entry
                 self._write(names.segment_file_name(segment.base_offset, kind), raw, mtime_ms=segment.mtime_ms)
 
     def _take_snapshot(self, offset: int) -> None:
@@ -332,4 +334,4 @@ class _OpenSegment:
 
 
 class _AbandonedError(Exception):
-    """Tells the open file that it will not be completed."""
+    """Raised inside ``new_file``, so that it removes the file."""

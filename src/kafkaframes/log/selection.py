@@ -1,4 +1,4 @@
-"""Which topics and partitions of a log are wanted: names, or patterns as a shell has them."""
+"""Choose topics and partitions of a log by names, shell patterns and numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkaframes.files.directory import LogDirectory
 
 
 def is_wanted(topic: str, wanted: Collection[str]) -> bool:
-    """Say whether a topic is among names and patterns; no names want every topic.
+    """Say whether a topic matches one of the names and patterns; without any, every topic does.
 
     >>> is_wanted("orders", ()), is_wanted("orders", ("ord*",)), is_wanted("orders", ("users",))
     (True, True, False)
@@ -21,7 +21,7 @@ def is_wanted(topic: str, wanted: Collection[str]) -> bool:
 
 
 def check_topics(wanted: Iterable[str], have: Iterable[str]) -> None:
-    """Refuse a name or pattern that no topic fits.
+    """Raise if a name or pattern matches no topic.
 
     Raises:
         OptionError: names it, and the nearest topic.
@@ -61,5 +61,5 @@ def selected(
         for directory in directories
     )
     if partitions and not any(directory.partitions for directory in found):
-        raise OptionError(f"no partition {', '.join(map(str, sorted(partitions)))} of what is asked for")
+        raise OptionError(f"no partition {', '.join(map(str, sorted(partitions)))} in the chosen topics")
     return found

@@ -1,8 +1,8 @@
-"""What a ``read_committed`` consumer would be given: aborted transactions, open ones, the last stable offset (KIP-98).
+"""What a ``read_committed`` consumer receives: aborted and open transactions, the last stable offset (KIP-98).
 
 Headers alone are read, and the one record of each marker. Where a segment has its ``.txnindex`` the aborted
 transactions are the index's; where it is missing or corrupt they are found from the markers, with the same result.
-Only aborted transactions make Kafka write that file, so that one is missing means nothing.
+Kafka writes that file only for aborted transactions, so a missing one is normal.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Marker:
 
     Attributes:
         offset: of the control record.
-        kind: ``ABORT`` or ``COMMIT``; another control record is none.
+        kind: ``ABORT`` or ``COMMIT``; other control records are not markers.
     """
 
     offset: int
@@ -52,7 +52,7 @@ class TransactionState:
         aborted: by the offset of their markers.
         open: producer id to the first offset of the transaction that has no marker yet.
         log_end_offset: the offset after the last batch.
-        problems: transaction indexes that were not believed.
+        problems: transaction indexes that were not used, with the reason.
         has_producers: whether any batch was written by an idempotent or transactional producer.
     """
 
@@ -72,7 +72,7 @@ class TransactionState:
         return self.last_stable_offset if isolation == "read_committed" else self.log_end_offset
 
     def aborted_batches(self, batches: Batches) -> Flags:
-        """Say which batches a ``read_committed`` consumer leaves out; markers are no data and stay False."""
+        """Return which batches a ``read_committed`` consumer leaves out; False for markers, which are not data."""
         found = np.zeros(len(batches), np.bool_)
         base_offsets, producer_ids = batches.column("base_offset"), batches.column("producer_id")
         is_data = batches.is_transactional & ~batches.is_control
@@ -102,18 +102,18 @@ class TransactionState:
 
 
 class OpenTransactions:
-    """Follows the batches of a partition in their order; markers end what data has begun."""
+    """The open transactions of a partition, updated batch by batch: data opens one, a marker ends it."""
 
     def __init__(self) -> None:
         self.first_offsets: dict[int, int] = {}
 
     def data(self, header: BatchHeader) -> None:
-        """Note a data batch: the first of a transaction opens it."""
+        """Process a data batch: the first one of a transaction opens it."""
         if header.is_transactional and header.has_producer:
             self.first_offsets.setdefault(header.producer_id, header.base_offset)
 
     def end(self, marker: Marker) -> AbortedTransaction | None:
-        """Note a marker; return the transaction that it aborts. A marker without data ends nothing."""
+        """Process a marker; return the transaction that it aborts. A marker without data ends no transaction."""
         first = self.first_offsets.pop(marker.producer_id, None)
         if first is None or marker.kind != "ABORT":
             return None
@@ -147,7 +147,7 @@ def transactions_of(filesystem: FileSystem, partition: Partition, *, use_indexes
                 has_producers = has_producers or header.has_producer
         indexed = _indexed(filesystem, segment, problems) if use_indexes else None
         aborted += found if indexed is None else indexed
-    if partition.segments:  # an empty one begins where the log ends, which may lie above the last batch
+    if partition.segments:  # an empty last segment begins at the log end offset, which may be above the last batch
         end = max(end, partition.segments[-1].base_offset)
     aborted.sort(key=lambda one: one.last_offset)
     return TransactionState(tuple(aborted), dict(follow.first_offsets), end, tuple(problems), has_producers)
@@ -161,8 +161,8 @@ def transactions_of_fetched(
     Args:
         data: the answer's bytes.
         batches: the headers of its whole batches.
-        aborted: producer id and first offset of each aborted transaction (``abortedTransactions``). One that has no
-            marker in ``data`` goes on behind it.
+        aborted: producer id and first offset of each aborted transaction (``abortedTransactions``). A
+            transaction without marker in ``data`` continues after it.
     """
     aborts = [one for one in _markers_in(data, batches) if one.kind == "ABORT"] if aborted else []
     found = []
@@ -182,10 +182,10 @@ def _markers_in(data: bytes | memoryview | Bytes, batches: Batches) -> Iterator[
 def _settled(
     filesystem: FileSystem, partition: Partition, follow: OpenTransactions, aborted: list[AbortedTransaction]
 ) -> int:
-    """Take the transactions of leading segments of which nothing needs to be read but their companions; count these.
+    """Collect the transactions of leading segments from index and snapshot files alone; return how many segments.
 
-    Of a tiered segment it is known whether it has a transaction index, and the producer snapshot of the offset behind
-    it names the transactions that are open there. To walk its headers would be to fetch it whole.
+    For a tiered segment it is known whether it has a transaction index, and the producer snapshot at its end names the
+    transactions that are open there. Walking its headers would mean to fetch all of it.
     """
     count = next(
         (place for place, one in enumerate(partition.segments) if one.end_offset is None or one.index is None),
@@ -228,7 +228,7 @@ def _follow(reader: SegmentReader, header: BatchHeader, follow: OpenTransactions
 
 
 def markers_of(reader: SegmentReader, header: BatchHeader) -> Iterator[Marker]:
-    """Yield the transaction markers of a control batch; a record that cannot be read is none."""
+    """Yield the transaction markers of a control batch; records that cannot be read are left out."""
     return _markers_among(reader.records(header), header)
 
 
@@ -264,15 +264,15 @@ def _indexed(filesystem: FileSystem, segment: Segment, problems: list[LogDirErro
 def delivered_offsets(
     filesystem: FileSystem, partition: Partition, *, isolation: str, state: TransactionState | None = None
 ) -> Iterator[int]:
-    """Yield the offset of every record that a consumer reading from the beginning is given.
+    """Yield the offset of every record that a consumer receives when it reads from the beginning.
 
-    Control records are never given; records below the log start offset are not, though a batch may still hold them;
-    under ``read_committed`` neither are aborted ones, nor any at or above the last stable offset.
+    It receives no control records, and no records below the log start offset, though a batch may still hold them;
+    with ``read_committed`` no aborted ones either, and none at or above the last stable offset.
 
     Args:
         filesystem, partition: from the discovery.
         isolation: one of ``ISOLATIONS``.
-        state: from ``transactions_of``, if it is at hand.
+        state: from ``transactions_of``, if it is known already.
 
     Raises:
         LogDirError: a segment cannot be read.

@@ -1,4 +1,4 @@
-"""Which file system answers a path: a disk, a store, or the view of a store's objects as segments."""
+"""Find the file system of a path: the local disk, a store, or the view of tiered segments in a store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkaframes.files.names import segment_file_name
 
 
 def filesystem_for(path: str, *, options: Mapping[str, Any] | None = None) -> FileSystem:
-    """Return the file system that answers ``path``: a URL's store, this machine's disk, or a view of tiered segments.
+    """Return the file system of ``path``: a URL's store, this machine's disk, or a view of tiered segments.
 
     Args:
         path: a path, or a URL such as ``s3://bucket/logs``.
@@ -32,7 +32,7 @@ def object_view(path: str, *, options: Mapping[str, Any] | None = None) -> str:
     """Return the view path of a segment whose ``.log`` object is named; any other path as it is.
 
     Raises:
-        LogDirError: the object has no manifest, or one that is none.
+        LogDirError: the object has no manifest, or one that cannot be read.
     """
     from kafkaframes.tiered import names, view
 
@@ -42,7 +42,7 @@ def object_view(path: str, *, options: Mapping[str, Any] | None = None) -> str:
     main = path.removesuffix(f".{names.LOG}")
     filesystem = view.view_over(filesystem_for(path, options=options))
     if filesystem.inner.stat(f"{main}.{names.MANIFEST}") is None:
-        raise LogDirError("an object without a manifest: it does not say how it is read", file=path)
+        raise LogDirError("an object without a manifest, which would say how to read it", file=path)
     owner = filesystem.manifest(main).metadata.topic_partition
     return str(names.ViewPath(main, str(owner), segment_file_name(name.base_offset, names.LOG)))
 

@@ -1,7 +1,7 @@
 """Find the batch that holds an offset, in one call for a window of a segment (numba). Start reading at ``segment.py``.
 
-1. ``find_batch`` reads headers as ``files.headers.HeaderWalk`` does (Kafka's FileLogInputStream). ``ODD`` is no
-   verdict: ``SegmentReader.find_batch``, the plain twin, decides then; a test runs both on any bytes.
+1. ``find_batch`` reads headers as ``files.headers.HeaderWalk`` does (Kafka's FileLogInputStream). ``ODD`` means
+   that the plain twin, ``SegmentReader.find_batch``, has to decide; a test runs both on any bytes.
 2. Nothing is read beyond the window.
 """
 
@@ -17,7 +17,7 @@ from kafkaframes.records._kernels_scan import (
 from kafkaframes.wire._jit import kernel, types
 from kafkaframes.wire._kernels import address_of, load_i8, load_i32, load_i64
 
-# Python's bytes as they are: an array made of them first would cost more than the call.
+# The type of Python's bytes: making an array of them first would cost more than the call itself.
 _BYTES = types.Bytes(types.uint8, 1, "C", readonly=True)
 _I64 = types.int64
 NONE, FOUND, MORE, ODD = 0, 1, 2, 3

@@ -1,8 +1,8 @@
-"""How batches get into a log: a producer's, a leader's, a mirror's (UnifiedLog.append).
+"""Append the batches of a producer, a leader or a mirror to a log (UnifiedLog.append).
 
 A producer's records are checked, and get their offsets, by the room ``append``; batches of a leader or of a mirror come
 with theirs, and are checked here. Then all go one way: producers, rolling, epochs, the segment, transactions.
-Everything that can refuse an append comes before its first effect, so that a refusal leaves no trace.
+Every check comes before the first effect, so that a refused append changes nothing.
 """
 
 from __future__ import annotations
@@ -277,14 +277,14 @@ def _prepared(state: LogState, data: bytes, headers: Sequence[BatchHeader], orig
 def _segment_for(
     state: LogState, data: bytes, headers: Sequence[BatchHeader], first_offset: int, largest: int, now_ms: int
 ) -> tuple[LogSegment, bool]:
-    """Return the active segment, a new one if the append does not belong into it (UnifiedLog.maybeRoll)."""
+    """Return the active segment, or a new one if the append must not go into it (UnifiedLog.maybeRoll)."""
     active, last_offset = state.segments.active, headers[-1].last_offset
     is_due = active.should_roll(
         state.settings, size_bytes=len(data), max_timestamp=largest, last_offset=last_offset, now_ms=now_ms
     )
     if not is_due:
         return active, False
-    is_known = headers[0].magic >= 2  # else the first offset is in a compressed set, and surely not below this one
+    is_known = headers[0].magic >= 2  # the header of a compressed set of formats 0 and 1 does not have the first offset
     expected = first_offset if is_known else last_offset - LARGEST_INT32
     base = max(expected, state.log_end_offset)
     if last_offset - base > LARGEST_INT32:
@@ -297,7 +297,9 @@ def _assign_epochs(state: LogState, headers: Sequence[BatchHeader]) -> None:
     epochs = state.epochs
     for header in headers:
         if header.magic < 2:
-            if epochs.entries:  # an old leader takes part: what was known of epochs is of no use
+            if (
+                epochs.entries
+            ):  # an old leader wrote these batches without epochs: the known epochs are no longer complete
                 epochs.clear()
         elif header.leader_epoch > epochs.latest:
             epochs.assign(header.leader_epoch, header.base_offset)

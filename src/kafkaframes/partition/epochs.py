@@ -1,4 +1,4 @@
-"""A partition's leader epochs and their file, changed together (LeaderEpochFileCache, KIP-101, KIP-279)."""
+"""The leader epochs of a partition, in memory and in their file (LeaderEpochFileCache, KIP-101, KIP-279)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNDEFINED = -1
 
 
 class EpochEnd(NamedTuple):
-    """Where an epoch ends: the offset after its last record. Both are -1 where nothing is known."""
+    """Where an epoch ends: the offset after its last record. Both are -1 if the epoch is not known."""
 
     leader_epoch: int
     end_offset: int
@@ -23,11 +23,12 @@ class EpochEnd(NamedTuple):
 class LeaderEpochs:
     """The epochs of one partition.
 
-    What is added or cut off at the end is on the disk when a method returns. What is cut off at the beginning stays in
-    the file until its segments are gone, or the log is closed: the log start offset may move back in a crash.
+    Entries that are added, or removed at the end, are on the disk when a method returns. Entries that are removed at
+    the beginning stay in the file until their segments are deleted or the log is closed, because after a crash the
+    log start offset may be lower again.
 
     Attributes:
-        entries: as they count.
+        entries: the current ones.
     """
 
     def __init__(self, disk: Disk, directory: str, entries: Epochs) -> None:
@@ -42,22 +43,22 @@ class LeaderEpochs:
         return self.entries[-1].leader_epoch if self.entries else UNDEFINED
 
     def assign(self, leader_epoch: int, start_offset: int) -> None:
-        """Note that an epoch's records begin at ``start_offset``, unless they did already."""
+        """Add an epoch whose records begin at ``start_offset``, unless it is there already."""
         new = EpochStart(leader_epoch, start_offset)
         self._write(leader_epochs.assign(self._written, new))
         self.entries = leader_epochs.assign(self.entries, new)
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget the epochs that begin at or after ``end_offset``."""
+        """Remove the epochs that begin at or after ``end_offset``."""
         self._write(tuple(one for one in self._written if one.start_offset < end_offset))
         self.entries = tuple(one for one in self.entries if one.start_offset < end_offset)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget the epochs that end at or before ``start_offset``; in memory."""
+        """Remove the epochs that end at or before ``start_offset``, in memory only."""
         self.entries = _from(self.entries, start_offset)
 
     def segments_begin_at(self, base_offset: int) -> None:
-        """Forget in the file, too, what ended before the first segment."""
+        """Remove the epochs that ended before the first segment from the file, too."""
         self._write(_from(self._written, base_offset))
 
     def clear(self) -> None:

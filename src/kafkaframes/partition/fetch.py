@@ -1,4 +1,4 @@
-"""Read a log that is written to: batches up to a watermark, aborted transactions, offsets by time (LocalLog.read)."""
+"""Read an open log: batches up to a watermark, aborted transactions, offsets by time (LocalLog.read)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 
 
 class FetchData(NamedTuple):
-    """What a fetch is answered with.
+    """The answer to a fetch.
 
     Attributes:
-        records: whole batches but perhaps the last, as in Kafka: the answer ends where its size does.
+        records: batches; as in Kafka the last one may be incomplete, because the answer is cut at its size.
         high_watermark, last_stable_offset, log_start_offset: of the log.
         aborted: the transactions that a ``read_committed`` consumer leaves out; None for other isolations.
         first_entry_incomplete: ``max_bytes`` was less than the first batch.
-        stretch: where the records lie, instead of ``records``, if they are many and that was asked for.
+        stretch: the records as a range of the file instead of ``records``; only on request, for large answers.
     """
 
     records: bytes
@@ -81,7 +81,7 @@ def _records(segment: LogSegment, first: FoundBatch, size: int) -> bytes:
 
 
 def _end_position(state: LogState, segment: LogSegment, end: int) -> int:
-    """Return the position in a segment that no reader may pass: that of the batch at the watermark."""
+    """Return the position in a segment up to which may be read: that of the batch at the watermark."""
     if end >= state.log_end_offset:
         return segment.size_bytes
     found = segment.find_batch(end)

@@ -1,4 +1,4 @@
-"""When a log's bytes reach the disk: flushing, and rolling, which flushes the old segment before the next is made."""
+"""Flush a log to the disk, and roll it, which flushes the old segment before the next one is made."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkaframes.partition.state import LogState
 
 
 def flush(state: LogState, *, now_ms: int) -> None:
-    """Put everything on the disk; the recovery point is the log's end then.
+    """Flush everything to the disk; afterwards the recovery point is the log end offset.
 
     Raises:
         StorageError: the disk fails. The recovery point stays.
@@ -25,7 +25,7 @@ def flush(state: LogState, *, now_ms: int) -> None:
 
 
 def flush_if_due(state: LogState, *, now_ms: int) -> None:
-    """Flush what has waited for ``flush.ms``.
+    """Flush if ``flush.ms`` has passed.
 
     Raises:
         StorageError: the disk fails.
@@ -58,7 +58,7 @@ def roll(state: LogState, expected_offset: int = 0, *, now_ms: int) -> int:
 
 
 class Flush(NamedTuple):
-    """A flush that was begun: everything below ``offset`` is on the disk when ``run`` has returned."""
+    """A flush that can run in another thread; afterwards everything below ``offset`` is on the disk."""
 
     offset: int
     file: DiskFile

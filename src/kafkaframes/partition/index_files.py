@@ -1,8 +1,8 @@
 """The three indexes of a segment while it is written: in memory for look-ups, and on the disk (AbstractIndex).
 
 While a segment is active its offset and time index are allocated at their full size, with zeros behind the entries;
-rolling and closing trim them. An index that cannot be read is no error here: it counts as empty, and look-ups walk
-the batches instead.
+rolling and closing trim them. An index that cannot be read raises no error: it counts as empty, and look-ups walk the
+batches instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FEWEST = 64
 
 
 class _EntryFile:
-    """A file of fixed-width entries of two numbers: in memory as two columns, read when they are first needed."""
+    """A file of entries of two numbers each; two columns in memory, which are read when they are first needed."""
 
     _entry: struct.Struct
 
@@ -49,7 +49,7 @@ class _EntryFile:
         found = self._disk.stat(self.path)
         try:
             self._first, self._second = self._read(b"" if found is None else self._disk.read(self.path))
-        except LogDirError:  # look-ups go without it
+        except LogDirError:  # look-ups walk the batches instead
             self._first = self._second = np.empty(0, np.int64)
         self._count = len(self._first)
 
@@ -97,7 +97,7 @@ class _EntryFile:
             file.close()
 
     def close(self) -> None:
-        """Let go of the file, as it is."""
+        """Close the file without trimming it."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -123,7 +123,7 @@ class OffsetIndexFile(_EntryFile):
 
     @property
     def is_full(self) -> bool:
-        """Whether there is room for no other entry."""
+        """Whether there is no room for another entry."""
         return (len(self) if self._count < 0 else self._count) >= self._most
 
     def lookup(self, offset: int) -> tuple[int, int]:
@@ -132,7 +132,7 @@ class OffsetIndexFile(_EntryFile):
         return (int(self._first[at]), int(self._second[at])) if at >= 0 else (self.base_offset, 0)
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry; the caller sees to it that both are above the last one's."""
+        """Add an entry; both numbers must be above those of the last one."""
         self._add(offset, position, self._entry.pack(offset - self.base_offset, position))
 
     def truncate_to(self, offset: int) -> None:
@@ -156,7 +156,7 @@ class TimeIndexFile(_EntryFile):
 
     @property
     def is_full(self) -> bool:
-        """Whether only the place for the entry at the segment's end is left."""
+        """Whether only the place that is reserved for the segment's last entry is left."""
         return (len(self) if self._count < 0 else self._count) >= self._most - 1
 
     @property
@@ -196,7 +196,7 @@ class TxnIndexFile:
         """By the offset of their markers.
 
         Raises:
-            LogDirError: the file is corrupt: nothing may be said about what is committed.
+            LogDirError: the file is corrupt, so it is not known which records are committed.
         """
         if self._aborted is None:
             there = self._disk.stat(self.path) is not None

@@ -1,7 +1,7 @@
-"""Open a partition's log where it lies: the one recovery (``log.recovery``), carried out in place (LogLoader).
+"""Open a partition's log; a recovery that ``log.recovery`` has planned is carried out in place (LogLoader).
 
-The order of its effects is such that a crash in the middle is recovered to the same result: later segments go before
-a damaged one is cut, and what is made anew is written under a name that the next start deletes, then renamed.
+The order of effects makes sure that a crash at any point is recovered to the same result: later segments are deleted
+before a damaged one is truncated, and new files are written under a name that the next start deletes, then renamed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def create_log(
 ) -> PartitionLog:
     """Make the directory of a new, empty log and open it.
 
-    It is what ``open_log`` would make of an empty directory; there is nothing to look for and nothing to recover.
+    The result is that of ``open_log`` on an empty directory, without the search for files to recover.
 
     Args:
         directory: ``<log directory>/<topic>-<partition>``.
@@ -71,7 +71,7 @@ def create_log(
         topic_id: for ``partition.metadata`` (KIP-516).
 
     Raises:
-        LogDirError: it is no partition's name, or there is such a directory.
+        LogDirError: the name is not that of a partition, or the directory exists.
         StorageError: the disk fails.
     """
     there = online(disk)
@@ -79,7 +79,7 @@ def create_log(
     if name is None:
         raise LogDirError("is not named <topic>-<partition>", file=directory)
     if there.stat(directory) is not None:
-        raise LogDirError("is there already", file=directory)
+        raise LogDirError("exists already", file=directory)
     there.make_directory(directory)
     there.sync_directory(split(directory)[0])
     chosen = settings or LogSettings()
@@ -152,9 +152,9 @@ def _as_checkpointed(found: LogDirectory, checkpointed: Checkpointed) -> LogDire
 
 
 def _planned(found: LogDirectory) -> RecoveryPlan:
-    """Plan as Kafka does; but a log that is said to be clean and ends in no whole batch is recovered.
+    """Plan as Kafka does, except that a clean log whose last bytes are not a whole batch is recovered, too.
 
-    Kafka would append behind such bytes, and lose all that at its next recovery.
+    Kafka would append after such bytes, and lose all of that at its next recovery.
     """
     plan = plan_recovery(found, found.partitions[0])
     last = plan.segments[-1]
@@ -189,7 +189,7 @@ def apply_in_place(disk: Disk, recovered: Recovered) -> None:
     for action in recovered.plan.actions:
         if action.kind is not Kind.TRUNCATE:
             _ACTIONS[action.kind](disk, action)
-    if cuts:  # a segment that is cut must not outlast the ones behind it: there would be a hole
+    if cuts:  # later segments are deleted first, so that a crash leaves no hole
         disk.sync_directory(directory)
     for action in cuts:
         _truncate(disk, action)
@@ -215,7 +215,7 @@ def _delete(disk: Disk, action: Action) -> None:
 
 
 def _split(disk: Disk, action: Action) -> None:
-    """Write the pieces, the last one's name first: a crash leaves either a ``.cleaned`` one, or all (LocalLog)."""
+    """Write the pieces and rename the last one first: after a crash a ``.cleaned`` piece is left, or all are there."""
     directory = split(action.path)[0]
     paths = [join(directory, str(piece.file.name)) for piece in action.pieces]
     for path, piece in zip(paths, action.pieces, strict=True):
@@ -239,7 +239,7 @@ def _copy(disk: Disk, source: str, piece: Piece, target: str) -> None:
 
 
 def _rename(disk: Disk, action: Action) -> None:
-    if action.path.endswith(SWAP):  # what it stands for is gone for good before it takes that name
+    if action.path.endswith(SWAP):  # the files that it replaces are deleted for good before it gets their name
         disk.sync_directory(split(action.path)[0])
     if action.to is not None:
         disk.rename(action.path, action.to)
@@ -304,13 +304,13 @@ def _opened(disk: OnlineDisk, recovered: Recovered, settings: LogSettings, now_m
 
 
 def _recovery_point(plan: RecoveryPlan) -> int:
-    """After a clean stop nothing is left to flush; otherwise the point stays where it was (LogLoader.recoverLog)."""
+    """Return the log end after a clean stop, otherwise the old recovery point (LogLoader.recoverLog)."""
     if plan.is_clean and not plan.actions:
         return plan.log_end_offset
     return min(plan.partition.recovery_point, plan.log_end_offset)
 
 
 def topic_partition_of(directory: str) -> TopicPartition | None:
-    """Return whose log a directory is named for; None for other names, and for renamed ones."""
+    """Return the topic partition that a directory is named after; None for other and for renamed directories."""
     name = names.DirectoryName.parse(split(directory)[1])
     return None if name is None or name.state else name.topic_partition

@@ -1,7 +1,7 @@
-"""One partition's log, written to: what a broker does with it, without threads and without a clock (UnifiedLog).
+"""The log of one partition, with everything that a broker does to it, without threads or a clock (UnifiedLog).
 
-The caller gives the time (``now_ms``) and drives everything that Kafka does by schedule: ``tick`` flushes by time,
-applies retention, removes files whose time has come. A rolled segment is flushed before the next one is made, so that
+The caller passes the time (``now_ms``) and calls ``tick`` for everything that Kafka does by schedule: flushing by time,
+retention, deletion of files that are due. A rolled segment is flushed before the next one is made, so that
 a crash can only cost what was appended since; the log is opened by ``loading.open_log``, which recovers it.
 
 Not thread-safe: one owner, as a partition has one leader.
@@ -72,12 +72,12 @@ class PartitionLog:
 
     @property
     def recovery_point(self) -> int:
-        """Everything below is on the disk."""
+        """Everything below this offset is on the disk."""
         return self.state.recovery_point
 
     @property
     def high_watermark(self) -> int:
-        """What consumers may read up to; it moves when the caller says so."""
+        """The offset up to which consumers may read; ``update_high_watermark`` moves it."""
         return self.state.high_watermark
 
     @property
@@ -89,12 +89,12 @@ class PartitionLog:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed or abandoned: appends are refused then."""
+        """Whether it was closed or abandoned; appends are refused afterwards."""
         return self.state.is_closed
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes all batches have."""
+        """The bytes of all batches."""
         return self.state.segments.size_bytes
 
     @property
@@ -108,12 +108,12 @@ class PartitionLog:
 
     @property
     def leader_epochs(self) -> LeaderEpochs:
-        """Which epoch wrote what, and OffsetsForLeaderEpoch."""
+        """The leader epochs, which also answer OffsetsForLeaderEpoch."""
         return self.state.epochs
 
     @property
     def producers(self) -> Producers:
-        """What is known of producers and transactions."""
+        """The state of producers and transactions."""
         return self.state.producers
 
     def configure(self, settings: LogSettings) -> None:
@@ -147,16 +147,16 @@ class PartitionLog:
             origin: ``CLIENT``, or ``COORDINATOR`` for a coordinator's records and markers.
 
         Returns:
-            The offsets; of a batch that is among the producer's last five, those that it has already.
+            The offsets; for a duplicate of one of the producer's last five batches, the offsets of the original.
 
         Raises:
-            AppendRefusedError: as Kafka refuses; nothing has changed then.
-            StorageError: the disk refused it, and the log directory is offline.
+            AppendRefusedError: with Kafka's exception and error code; nothing has changed.
+            StorageError: the disk failed, and the log directory is offline.
         """
         return appending.append_as_leader(self.state, records, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
 
     def append_as_follower(self, records: bytes, *, now_ms: int, leader_epoch: int | None = None) -> LogAppendInfo:
-        """Append a leader's batches as they are, with the offsets that they have.
+        """Append a leader's batches unchanged, with their own offsets.
 
         Args:
             records: of one partition of a fetch response.
@@ -165,7 +165,7 @@ class PartitionLog:
 
         Raises:
             AppendRefusedError: damage, or offsets that do not follow.
-            StorageError: the disk refused it, and the log directory is offline.
+            StorageError: the disk failed, and the log directory is offline.
         """
         return appending.append_as_follower(self.state, records, now_ms=now_ms, leader_epoch=leader_epoch)
 
@@ -183,7 +183,7 @@ class PartitionLog:
     # ---------------------------------------------------------------------------------------------- flushing
 
     def flush(self, *, now_ms: int) -> None:
-        """Put everything on the disk; the recovery point is the log's end then.
+        """Flush everything to the disk; afterwards the recovery point is the log end offset.
 
         Raises:
             StorageError: the disk fails. The recovery point stays.
@@ -191,9 +191,9 @@ class PartitionLog:
         flushing.flush(self.state, now_ms=now_ms)
 
     def begin_flush(self) -> flushing.Flush:
-        """Return what puts all that is appended now on the disk; ``run`` it in any thread, then ``finish_flush``.
+        """Return a flush of everything appended so far; call its ``run`` in any thread, then ``finish_flush``.
 
-        Batches only: what indexes lack after a crash is made anew. Rolled segments are on the disk already.
+        It flushes batches only: a recovery rebuilds missing index entries. Rolled segments are on the disk already.
 
         Raises:
             StorageError: the disk fails.
@@ -201,11 +201,11 @@ class PartitionLog:
         return flushing.begin(self.state)
 
     def finish_flush(self, offset: int, *, now_ms: int) -> None:
-        """Take note that everything below ``offset`` is on the disk."""
+        """Set the recovery point to ``offset``, up to which a flush has completed."""
         flushing.finish(self.state, offset, now_ms=now_ms)
 
     def flush_if_due(self, *, now_ms: int) -> None:
-        """Flush what has waited for ``flush.ms``.
+        """Flush if ``flush.ms`` has passed.
 
         Raises:
             StorageError: the disk fails.
@@ -213,7 +213,7 @@ class PartitionLog:
         flushing.flush_if_due(self.state, now_ms=now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """Perform what is due by the clock: flush by time, retention, deletion of files, expiry of producers.
+        """Do what is due: flush by time, retention, deletion of files, expiry of producers.
 
         Raises:
             StorageError: the disk fails.
@@ -224,7 +224,7 @@ class PartitionLog:
         self.producers.drop_expired(now_ms)
 
     def close(self, *, now_ms: int) -> None:
-        """Flush, snapshot the producers, trim the files, and let go of them: a clean stop of this log.
+        """Stop cleanly: flush, write a producer snapshot, trim the files and close them.
 
         Raises:
             StorageError: the disk fails; the next opening recovers the log.
@@ -240,7 +240,7 @@ class PartitionLog:
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the files as they are: the log counts as not stopped cleanly."""
+        """Close the files without flushing; the log counts as not stopped cleanly."""
         for segment in self.state.segments:
             segment.release()
         self.state.is_closed = True
@@ -252,7 +252,7 @@ class PartitionLog:
         return self.state.update_high_watermark(offset)
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """Move the log start offset up to ``offset``; False where it is there already.
+        """Move the log start offset up to ``offset``; return False if it is not below it.
 
         Raises:
             OffsetOutOfRangeError: it lies above the high watermark.
@@ -260,7 +260,7 @@ class PartitionLog:
         return self.state.maybe_increment_log_start_offset(offset)
 
     def delete_records(self, offset: int) -> int:
-        """Answer DeleteRecords: records below ``offset`` (-1: the high watermark) are gone; return the low watermark.
+        """Delete the records below ``offset`` (-1: the high watermark), as DeleteRecords; return the low watermark.
 
         Raises:
             OffsetOutOfRangeError: the offset lies below 0 or above the high watermark.
@@ -274,7 +274,7 @@ class PartitionLog:
     # ---------------------------------------------------------------------------------------------- cutting
 
     def delete_old_segments(self, *, now_ms: int) -> int:
-        """Apply retention by time, size and log start offset; return how many segments went.
+        """Apply retention by time, size and log start offset; return how many segments were deleted.
 
         Raises:
             StorageError: the disk fails.
@@ -282,10 +282,10 @@ class PartitionLog:
         return retention.delete_old_segments(self.state, now_ms=now_ms)
 
     def replace_segments(self, old: Sequence[LogSegment], *, now_ms: int) -> bool:
-        """Put a cleaned segment, made as ``swapping`` says, into the place of closed ones; False: they are gone.
+        """Replace closed segments by a cleaned one (see ``swapping``); return False if they are not there any more.
 
         Raises:
-            StorageError: the disk fails; the next opening completes it, or takes it back.
+            StorageError: the disk fails; the next opening completes the replacement or undoes it.
         """
         there = {id(one) for one in self.state.segments if one is not self.state.segments.active}
         if self.is_closed or not all(id(one) in there for one in old):
@@ -302,7 +302,7 @@ class PartitionLog:
         return retention.remove_deleted_files(self.state, now_ms=now_ms)
 
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
-        """Cut the log so that it ends at ``offset``; False where it ends there or below already.
+        """Truncate the log to ``offset``; return False if it does not reach beyond it.
 
         Raises:
             OptionError: the offset is negative.
@@ -311,7 +311,7 @@ class PartitionLog:
         return retention.truncate_to(self.state, offset, now_ms=now_ms)
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
-        """Drop everything; the log goes on, empty, at ``offset``.
+        """Delete all records; the empty log continues at ``offset``.
 
         Raises:
             StorageError: the disk fails.
@@ -329,18 +329,18 @@ class PartitionLog:
         min_one_message: bool = True,
         stretch_bytes: int | None = None,
     ) -> FetchData:
-        """Return batches from the one that holds ``offset`` on, as a fetch answers.
+        """Return the batches from the one that holds ``offset`` on, as the answer to a fetch.
 
         Args:
-            offset: from the log's start to its end.
-            max_bytes: of the answer; the first batch is given whole though it is larger, if ``min_one_message``.
+            offset: from the log start offset to the log end offset.
+            max_bytes: of the answer; with ``min_one_message`` the first batch is returned whole even if it is larger.
             isolation: ``fetch.LOG_END`` (a follower), ``HIGH_WATERMARK`` or ``TXN_COMMITTED``.
-            min_one_message: as said.
-            stretch_bytes: records of so many bytes and more are not read: they come as a ``Stretch`` of the file, where
-                the disk has descriptors. None: they are bytes always.
+            min_one_message: see ``max_bytes``.
+            stretch_bytes: if the records have at least this many bytes, they are returned as a ``Stretch`` of the file
+                instead of being read, provided that files have descriptors. None: never.
 
         Raises:
-            OffsetOutOfRangeError: the offset is not one of the log's.
+            OffsetOutOfRangeError: the offset is outside the log.
             LogDirError: a segment cannot be read.
         """
         return fetch.read(

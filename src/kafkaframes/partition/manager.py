@@ -1,7 +1,7 @@
-"""One log directory of a broker: its lock, its identity, its logs, its checkpoints, and its clean stop (LogManager).
+"""A log directory of a broker: its lock, identity, logs, checkpoints and clean stop (LogManager).
 
-While it is open the directory has a held ``.lock`` and no clean-shutdown marker, so that a crash is seen at the next
-opening, which then recovers the logs. The first failure of the disk takes the whole directory offline: reading goes
+While the directory is open, its ``.lock`` is held and it has no clean-shutdown marker, so that the next opening notices
+a crash and recovers the logs. The first failure of the disk takes the whole directory offline: reading goes
 on, every write is refused, and no marker is written when it is closed.
 """
 
@@ -34,7 +34,7 @@ SettingsOf = Callable[[TopicPartition], LogSettings]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerSettings:
-    """How often a log directory is looked after, in milliseconds; the names and defaults are Kafka's.
+    """Intervals of the periodic work on a log directory, in milliseconds; names and defaults are Kafka's.
 
     Attributes:
         producer_check_interval_ms: ``producer.id.expiration.check.interval.ms``.
@@ -53,12 +53,12 @@ class LogManager:
 
     Attributes:
         path: of the directory.
-        disk: what all its logs write to; ``disk.failure`` says why it is offline.
-        meta: its identity.
+        disk: the disk of all its logs; ``disk.failure`` says why it is offline.
+        meta: its cluster and node.
         was_clean: whether it was stopped cleanly before.
         logs: by topic partition; ``create``, ``delete`` and ``close`` change it.
         is_closed: after ``close`` and ``abandon``.
-        problems: checkpoints that could not be read and count as empty.
+        problems: checkpoints that could not be read and are treated as empty.
     """
 
     path: str
@@ -72,8 +72,8 @@ class LogManager:
     cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     problems: tuple[LogDirError, ...] = ()
     is_closed: bool = False
-    _let_go: Callable[[], None] = lambda: None
-    _doomed: list[tuple[str, int]] = field(default_factory=list)
+    _release_lock: Callable[[], None] = lambda: None
+    _to_delete: list[tuple[str, int]] = field(default_factory=list)
     _done_ms: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -85,7 +85,7 @@ class LogManager:
         """Make a new, empty log.
 
         Raises:
-            LogDirError: there is one.
+            LogDirError: the log exists.
             OptionError: the topic has a name that Kafka refuses.
             StorageError: the disk fails.
         """
@@ -97,15 +97,15 @@ class LogManager:
         return log
 
     def delete(self, topic_partition: TopicPartition, *, unique_id: str, now_ms: int) -> None:
-        """Take a log out of service: its directory is renamed to ``-delete``, and removed later (asyncDelete).
+        """Close a log and rename its directory to ``-delete``; it is removed later (asyncDelete).
 
         Args:
-            topic_partition: which.
+            topic_partition: of the log.
             unique_id: 32 hexadecimal digits that no other deletion has (a UUID's).
             now_ms: the clock.
 
         Raises:
-            OptionError: there is no such log, or the id is none.
+            OptionError: there is no such log, or ``unique_id`` is malformed.
             StorageError: the disk fails.
         """
         suffix = f"-{topic_partition.partition}.{unique_id}-delete"
@@ -117,11 +117,11 @@ class LogManager:
         log.abandon()
         self.disk.rename(log.directory, join(self.path, name))
         self.disk.sync_directory(self.path)
-        self._doomed.append((join(self.path, name), now_ms + log.settings.file_delete_delay_ms))
+        self._to_delete.append((join(self.path, name), now_ms + log.settings.file_delete_delay_ms))
         self.checkpoint_all()
 
     def truncate_to(self, topic_partition: TopicPartition, offset: int, *, now_ms: int) -> bool:
-        """Cut a log, and lower its checkpointed recovery point with it (LogManager.truncateTo); False: nothing to cut.
+        """Truncate a log and its checkpointed recovery point (LogManager.truncateTo); False if nothing was cut.
 
         Raises:
             OptionError: there is no such log, or the offset is negative.
@@ -134,10 +134,10 @@ class LogManager:
         return cut
 
     def tick(self, now_ms: int) -> None:
-        """Perform what is due by the clock, for all logs; nothing once the directory is offline.
+        """Do what is due for all logs; nothing once the directory is offline.
 
         Raises:
-            StorageError: the disk fails now.
+            StorageError: the disk fails during this call.
         """
         if self.is_offline:
             return
@@ -155,7 +155,7 @@ class LogManager:
             if now_ms - self._done_ms.get(act.__name__, self.now_ms) >= interval_ms:
                 self._done_ms[act.__name__] = now_ms
                 act(now_ms)
-        self._remove_doomed(now_ms)
+        self._delete_due(now_ms)
 
     def _apply_retention(self, now_ms: int) -> None:
         for log in self.logs.values():
@@ -165,13 +165,13 @@ class LogManager:
         for log in self.logs.values():
             log.producers.drop_expired(now_ms)
 
-    def _remove_doomed(self, now_ms: int) -> None:
-        for path, due_ms in tuple(self._doomed):
+    def _delete_due(self, now_ms: int) -> None:
+        for path, due_ms in tuple(self._to_delete):
             if due_ms <= now_ms:
                 for file in self.disk.list_directory(path):
                     self.disk.delete(file.path)
                 self.disk.delete(path)
-                self._doomed.remove((path, due_ms))
+                self._to_delete.remove((path, due_ms))
 
     def checkpoint_all(self) -> None:
         """Write the four checkpoints.
@@ -185,7 +185,7 @@ class LogManager:
         self._write(names.CLEANER_CHECKPOINT, self.cleaner_offsets)
 
     def note_cleaned(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Write down that a log is clean below an offset (``cleaner-offset-checkpoint``).
+        """Checkpoint that a log is clean below an offset (``cleaner-offset-checkpoint``).
 
         Raises:
             StorageError: the disk fails.
@@ -197,7 +197,7 @@ class LogManager:
         self._write(names.RECOVERY_POINT_CHECKPOINT, {key: log.recovery_point for key, log in self.logs.items()})
 
     def _checkpoint_start_offsets(self, now_ms: int = 0) -> None:
-        """As in Kafka only those that lie above the first segment's base."""
+        """Write the log start offsets; as in Kafka only those above the first segment's base offset."""
         moved = {
             key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset > log.segment_bases[0]
         }
@@ -207,7 +207,7 @@ class LogManager:
         self._write(names.HIGH_WATERMARK_CHECKPOINT, {key: log.high_watermark for key, log in self.logs.items()})
 
     def checkpoint_start_offsets(self) -> None:
-        """Write where logs start, so that what DeleteRecords took away stays away.
+        """Checkpoint the log start offsets, so that deleted records stay deleted after a restart.
 
         Raises:
             StorageError: the disk fails.
@@ -218,17 +218,17 @@ class LogManager:
         replace_file(self.disk, join(self.path, name), write_offset_checkpoint(offsets))
 
     def close(self, *, now_ms: int, broker_epoch: int | None = None) -> None:
-        """Stop cleanly: close every log, write the checkpoints, and the marker last; let go of the lock.
+        """Stop cleanly: close every log, write the checkpoints, then the marker, and release the lock.
 
         Args:
             now_ms: the clock.
             broker_epoch: for the marker (from 3.8 on); None writes an empty one.
 
         Raises:
-            StorageError: the disk fails, or has failed: there is no marker, and the next opening recovers.
+            StorageError: the disk fails, or has failed before; no marker is written, and the next opening recovers.
         """
         try:
-            self._checkpoint_start_offsets()  # before what lies below them is forgotten
+            self._checkpoint_start_offsets()  # before closing the logs removes what lies below them
             for log in self.logs.values():
                 log.close(now_ms=now_ms)
             self.checkpoint_all()
@@ -238,11 +238,11 @@ class LogManager:
             self.abandon()
 
     def abandon(self) -> None:
-        """Let go of everything as it is: the directory counts as not stopped cleanly."""
+        """Close everything without flushing; the directory counts as not stopped cleanly."""
         for log in self.logs.values():
             log.abandon()
         self.is_closed = True
-        self._let_go()
+        self._release_lock()
 
 
 def open_log_directory(
@@ -260,31 +260,31 @@ def open_log_directory(
     ``__cluster_metadata`` is left alone: it belongs to KRaft. So are directories renamed to ``-stray`` and ``-future``.
 
     Args:
-        path: an entry of ``log.dirs``; made where there is none.
+        path: an entry of ``log.dirs``; created if it does not exist.
         now_ms: the clock.
         settings_of: each log's settings, or one for all.
         settings: of the directory.
-        meta: the identity to write where there is none yet, and to be met where there is.
+        meta: the identity to write if the directory has none; otherwise the two must agree.
         disk: this machine's by default.
-        was_clean: of logs of which it is known, whatever the directory's marker says, whether they need no recovery.
+        was_clean: by log, whether it was closed in order, for logs of which this is known apart from the directory's marker.
 
     Raises:
-        LogDirError: another process has the directory open, its identity is another one, or a file cannot be read.
+        LogDirError: another process has the directory open, its identity differs, or a file cannot be read.
         StorageError: the disk fails.
     """
     there = online(disk)
     if there.stat(path) is None:
         there.make_directory(path)
         there.sync_directory(split(path)[0])
-    let_go = there.lock(join(path, names.BROKER_LOCK))
-    if let_go is None:
+    release_lock = there.lock(join(path, names.BROKER_LOCK))
+    if release_lock is None:
         raise LogDirError("another process has this directory open (.lock)", file=path)
     try:
         manager = _manager(path, there, now_ms, _settings_of(settings_of), settings or ManagerSettings(), meta)
-        manager._let_go = let_go
+        manager._release_lock = release_lock
         return _opened(manager, was_clean or {})
     except BaseException:
-        let_go()
+        release_lock()
         raise
 
 
@@ -303,11 +303,11 @@ def _manager(
     settings: ManagerSettings,
     meta: MetaProperties | None,
 ) -> LogManager:
-    """Return the directory without its logs yet; its marker is taken away."""
+    """Return the directory before its logs are opened; its clean-shutdown marker is removed."""
     identity = _identity(disk, path, meta)
     marker = join(path, names.CLEAN_SHUTDOWN)
     was_clean = disk.stat(marker) is not None
-    if was_clean:  # gone before anything changes: a crash while the logs are loaded is an unclean stop (KAFKA-10471)
+    if was_clean:  # removed before anything changes, so that a crash during loading is an unclean stop (KAFKA-10471)
         disk.delete(marker)
         disk.sync_directory(path)
     return LogManager(path, disk, identity, settings, settings_of, was_clean, now_ms)
@@ -338,7 +338,7 @@ def _open_logs(
     for entry, name in _partitions(manager.disk.list_directory(manager.path)):
         key = name.topic_partition
         if name.state == "delete":
-            manager._doomed.append((entry.path, now_ms + settings_of(key).file_delete_delay_ms))
+            manager._to_delete.append((entry.path, now_ms + settings_of(key).file_delete_delay_ms))
         elif not name.state:
             known = tuple((file, values[key]) for file, values in offsets.items() if key in values)
             manager.logs[key] = open_log(
@@ -358,7 +358,7 @@ def _partitions(entries: list[FileInfo]) -> Iterator[tuple[FileInfo, DirectoryNa
 
 
 def _checkpoint(disk: OnlineDisk, path: str, problems: list[LogDirError]) -> dict[TopicPartition, int]:
-    """Read a checkpoint; a corrupt one counts as empty, as in Kafka: more is recovered then."""
+    """Read a checkpoint; as in Kafka a corrupt one is treated as empty, so that more is recovered."""
     if disk.stat(path) is None:
         return {}
     try:
@@ -372,7 +372,7 @@ def _identity(disk: OnlineDisk, path: str, wanted: MetaProperties | None) -> Met
     """Read ``meta.properties`` and compare it with what is wanted; write it where it is missing.
 
     Raises:
-        LogDirError: they differ in a property that both have, or there is none and none is given.
+        LogDirError: they differ in a property that both have, or neither exists.
     """
     file = join(path, names.META_PROPERTIES)
     if disk.stat(file) is None:

@@ -1,7 +1,7 @@
-"""What the leader of a partition knows of each producer, and what it refuses for it (KIP-98, KIP-890).
+"""The state that a partition's leader has of each producer, and the checks based on it (KIP-98, KIP-890).
 
 Kafka's ProducerStateManager with ProducerStateEntry and ProducerAppendInfo. ``prepare`` checks the batches of one
-append and changes nothing; ``commit`` takes over what it found, once the batches are in the log. The last five batches
+append and changes nothing; ``commit`` applies the result once the batches are in the log. The last five batches
 of each producer are remembered, so that a retry is answered and not written twice; a snapshot keeps only the last one.
 """
 
@@ -44,7 +44,7 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """One producer (ProducerStateEntry); a value, so that an append that fails leaves no trace.
+    """One producer (ProducerStateEntry); an immutable value, so that a failed append changes nothing.
 
     Attributes:
         batches: up to five, the latest last; all of ``producer_epoch``.
@@ -65,13 +65,13 @@ class ProducerState(NamedTuple):
         return self.batches[-1].last_sequence if self.batches else NONE
 
     def of_epoch(self, producer_epoch: int) -> ProducerState:
-        """Return the state in an epoch: a new one has no batches."""
+        """Return the state for an epoch; in a new epoch it has no batches."""
         if producer_epoch == self.producer_epoch:
             return self
         return self._replace(producer_epoch=producer_epoch, batches=())
 
     def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:
-        """Return the remembered batch that ``header`` repeats."""
+        """Return the remembered batch of which ``header`` is a duplicate; None if there is none."""
         if header.producer_epoch != self.producer_epoch:
             return None
         last_sequence = header.last_sequence
@@ -118,7 +118,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What an append will change (see ``Producers.commit``); or, with ``duplicate``, that it repeats one."""
+    """The changes of an append, for ``Producers.commit``; or ``duplicate``, the batch that it repeats."""
 
     states: dict[int, ProducerState]
     started: dict[int, int]
@@ -161,7 +161,7 @@ class Producers:
         return (state.entry() for state in self.states.values())
 
     def drop_expired(self, now_ms: int) -> None:
-        """Forget producers that have been idle for too long and have no open transaction."""
+        """Remove producers that have expired and have no open transaction."""
         self.states = {
             producer_id: state
             for producer_id, state in self.states.items()
@@ -169,7 +169,7 @@ class Producers:
         }
 
     def prepare(self, seen: Iterable[Seen], *, origin: str) -> Prepared:
-        """Check the batches of an append as the leader does; a follower takes what its leader took.
+        """Check the batches of an append; what a follower appends was checked by its leader.
 
         Args:
             seen: headers with the offsets that they will have, and the markers of control batches.
@@ -194,7 +194,7 @@ class Producers:
                 for marker in markers:
                     before, ended = _after_marker(before, marker, header.max_timestamp, origin)
                     completed += ended
-                if not markers:  # a transaction that was cleaned away
+                if not markers:  # the cleaner has emptied the control batch
                     continue
                 states[producer_id] = before
             else:
@@ -204,7 +204,7 @@ class Producers:
         return Prepared(states, started, tuple(completed))
 
     def commit(self, prepared: Prepared) -> Iterator[AbortedTransaction]:
-        """Take over what ``prepare`` found; yield the aborted transactions for the transaction index."""
+        """Apply the result of ``prepare``; yield the aborted transactions for the transaction index."""
         self.states |= prepared.states
         self.open |= prepared.started
         for ended in prepared.completed:
@@ -216,11 +216,11 @@ class Producers:
                 yield AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, stable)
 
     def see(self, header: BatchHeader, markers: tuple[Marker, ...]) -> None:
-        """Take a batch into account that is in the log already."""
+        """Update the state with a batch that is in the log already."""
         deque(self.commit(self.prepare([(header, markers)], origin=REPLICATION)), maxlen=0)
 
     def replicated_to(self, high_watermark: int) -> None:
-        """Forget the ended transactions whose marker lies below the high watermark."""
+        """Remove ended transactions whose marker lies below the high watermark from ``unreplicated``."""
         if self.unreplicated:
             self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= high_watermark}
 
@@ -283,7 +283,7 @@ def _check_epoch(state: ProducerState, producer_epoch: int, offset: int, origin:
 
 
 def _check_sequence(state: ProducerState, known: ProducerState, header: BatchHeader) -> None:
-    """Refuse a sequence that does not follow; of a producer that nothing is known of, any is right."""
+    """Refuse a sequence that does not follow the last one; an unknown producer may begin with any."""
     sequence = header.base_sequence
     if header.producer_epoch != state.producer_epoch:
         if sequence != 0 and state.producer_epoch != NONE:

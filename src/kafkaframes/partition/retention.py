@@ -1,7 +1,7 @@
-"""How a log gets shorter: retention at its beginning, truncation at its end (UnifiedLog, LocalLog).
+"""Shorten a log: retention at its beginning, truncation at its end (UnifiedLog, LocalLog).
 
-Files are renamed to ``.deleted`` first and deleted later, so that who has them open reads on. Each order is chosen so
-that a crash leaves no hole: at the beginning the oldest segment goes first, at the end the newest; and the directory
+Files are renamed to ``.deleted`` first and deleted later, so that readers can finish. The order makes sure that a crash
+leaves no hole: at the beginning the oldest segment goes first, at the end the newest; and the directory
 is flushed before anything new is written.
 """
 
@@ -21,7 +21,7 @@ from kafkaframes.partition.state import Deleted, LogState
 
 
 def delete_old_segments(state: LogState, *, now_ms: int) -> int:
-    """Delete the segments that retention lets go, oldest first (UnifiedLog.deleteOldSegments)."""
+    """Delete the segments that retention no longer keeps, oldest first (UnifiedLog.deleteOldSegments)."""
     deletable = _below_start(state)
     if "delete" in state.settings.policies:
         deletable = max(deletable, _too_large(state), _too_old(state, now_ms), key=len)
@@ -39,7 +39,7 @@ def delete_old_segments(state: LogState, *, now_ms: int) -> int:
 
 
 def _candidates(state: LogState) -> Iterable[tuple[LogSegment, int]]:
-    """Yield the segments that lie below the high watermark with where the next begins, but for an empty last one."""
+    """Yield the segments below the high watermark, each with the next one's base offset; not an empty last one."""
     for segment in state.segments:
         after = state.segments.next_base(segment)
         end = state.log_end_offset if after is None else after
@@ -82,9 +82,9 @@ def _too_old(state: LogState, now_ms: int) -> list[LogSegment]:
     return found
 
 
-def _remove(state: LogState, doomed: Iterable[LogSegment], now_ms: int) -> None:
+def _remove(state: LogState, removed: Iterable[LogSegment], now_ms: int) -> None:
     due_ms = now_ms + state.settings.file_delete_delay_ms
-    for segment in doomed:
+    for segment in removed:
         paths = segment.mark_deleted()
         paths += state.snapshots.mark_deleted(segment.base_offset)
         state.segments.remove(segment)
@@ -102,7 +102,7 @@ def remove_deleted_files(state: LogState, *, now_ms: int) -> int:
 
 
 def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
-    """Cut the log's end off (UnifiedLog.truncateTo)."""
+    """Truncate the log (UnifiedLog.truncateTo)."""
     if offset < 0:
         raise OptionError(f"{state.topic_partition}: cannot be cut at offset {offset}")
     if offset >= state.log_end_offset:
@@ -112,9 +112,9 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
         truncate_fully_and_start_at(state, offset, now_ms=now_ms)
         return True
     state.recovery_point = min(state.recovery_point, offset)
-    doomed = state.segments.above(offset)
-    if doomed:  # gone for good before the one below them is cut: there would be a hole
-        _remove(state, reversed(doomed), now_ms)
+    removed = state.segments.above(offset)
+    if removed:  # deleted before the segment below them is truncated, so that a crash leaves no hole
+        _remove(state, reversed(removed), now_ms)
         state.disk.sync_directory(state.directory)
     active = state.segments.active
     active.activate(state.settings)
@@ -131,7 +131,7 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
 
 
 def truncate_fully_and_start_at(state: LogState, offset: int, *, now_ms: int) -> None:
-    """Drop everything (UnifiedLog.truncateFullyAndStartAt)."""
+    """Delete all records and continue at ``offset`` (UnifiedLog.truncateFullyAndStartAt)."""
     for snapshot in tuple(state.snapshots.offsets):
         state.snapshots.remove(snapshot)
     state.snapshots.last = 0
@@ -150,7 +150,7 @@ def truncate_fully_and_start_at(state: LogState, offset: int, *, now_ms: int) ->
 
 
 def reload_producers(state: LogState, *, now_ms: int) -> None:
-    """Bring the producers back to the log's new end: the last snapshot below it, and the batches since."""
+    """Rebuild the producers' state at the new log end: from the last snapshot below it and the batches since."""
     state.snapshots.remove_outside(state.log_start_offset, state.log_end_offset)
     entries: tuple[ProducerEntry, ...] = ()
     at = state.log_start_offset
@@ -159,7 +159,7 @@ def reload_producers(state: LogState, *, now_ms: int) -> None:
         try:
             entries, at = read_producer_snapshot(state.disk.read(path), file=path), offset
             break
-        except LogDirError:  # as at a start: the one before it will do
+        except LogDirError:  # as when a log is opened, the previous snapshot is used
             state.snapshots.remove(offset)
     producers = Producers.of_entries(entries, expiration_ms=state.settings.producer_id_expiration_ms)
     producers.drop_expired(now_ms)

@@ -1,7 +1,7 @@
-"""One segment of a partition's log: its batches, its indexes, when it is full, and how it is cut (LogSegment).
+"""One segment of a partition's log: its batches and indexes, when it is rolled, and how it is truncated (LogSegment).
 
-Only the active segment is written to. Files stay open while the disk has room for them (``files.disk``). A write is
-noted in memory after the disk has taken all of it, so that a segment whose disk failed still reads what it had.
+Only the active segment is written to. Files stay open while the disk has room for them (``files.disk``). The state
+in memory changes after the disk has written everything, so that a segment whose disk fails can still be read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kafkaframes.partition.settings import LARGEST_INT32, LogSettings
 from kafkaframes.partition.stretch import Stretch
 
 DELETED = ".deleted"
-WINDOW_BYTES = 16 << 10  # of headers, read at once: four times what lies between two entries of an index
+WINDOW_BYTES = 16 << 10  # read at once for headers: four times the distance of two index entries
 _KINDS = ("log", "index", "timeindex", "txnindex")
 
 
@@ -84,7 +84,7 @@ class LogSegment:
     # ---------------------------------------------------------------------------------------------- writing
 
     def activate(self, settings: LogSettings, *, is_new: bool = False) -> None:
-        """Open it for appends: its indexes get their full size; a new one is as large as it may become if asked."""
+        """Open the segment for appends: indexes get their full size; with ``preallocate`` so does a new ``.log``."""
         if self._file is None:
             self._file = self._disk.open_file(self.path)
         self.index.allocate(settings.segment_index_bytes)
@@ -117,7 +117,7 @@ class LogSegment:
         self.size_bytes = start + len(data)
 
     def _note(self, batches: Sequence[BatchHeader], position: int, size: int, settings: LogSettings) -> None:
-        """Bring the indexes up to one entry's worth of batches."""
+        """Add the index entries that are due after a batch."""
         largest = self._largest or self.largest
         for header in batches:
             if header.max_timestamp > largest.timestamp:
@@ -133,7 +133,7 @@ class LogSegment:
     def should_roll(
         self, settings: LogSettings, *, size_bytes: int, max_timestamp: int, last_offset: int, now_ms: int
     ) -> bool:
-        """Say whether an append of ``size_bytes`` belongs into a new segment (LogSegment.shouldRoll)."""
+        """Say whether an append of ``size_bytes`` needs a new segment (LogSegment.shouldRoll)."""
         if self.size_bytes > settings.segment_bytes - size_bytes or self.index.is_full or self.time_index.is_full:
             return True
         if last_offset - self.base_offset > LARGEST_INT32:
@@ -146,7 +146,7 @@ class LogSegment:
         return waited_ms > settings.segment_ms - settings.segment_jitter_ms
 
     def close(self) -> None:
-        """End the appends: the time index gets the largest timestamp, and all files the size of what is in them."""
+        """End the appends: add the last time index entry, and trim all files to their content."""
         if self._file is None:
             return
         if self.largest.timestamp >= 0:
@@ -156,7 +156,7 @@ class LogSegment:
         self._file.truncate(self.size_bytes)
 
     def release(self) -> None:
-        """Let go of the files, as they are."""
+        """Close the files without trimming them."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -165,7 +165,7 @@ class LogSegment:
         self.time_index.close()
 
     def flush(self) -> None:
-        """Put all files on the disk."""
+        """Flush all files to the disk."""
         if self._file is not None:
             self._file.fsync()
         else:
@@ -177,7 +177,7 @@ class LogSegment:
         self.txn_index.flush()
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
-        """Note a transaction that a marker in this segment aborted."""
+        """Add a transaction that a marker in this segment aborted to the transaction index."""
         self.txn_index.append(transaction)
 
     def truncate_to(self, offset: int, *, now_ms: int) -> None:
@@ -197,7 +197,7 @@ class LogSegment:
             self.created_ms, self._first_timestamp = now_ms, None
 
     def mark_deleted(self) -> list[str]:
-        """Rename the files to ``.deleted`` and return their new names; readers that have them open go on."""
+        """Rename the files to ``.deleted`` and return their new names; open readers can continue."""
         self.release()
         renamed = []
         for path in self.files:
@@ -213,7 +213,7 @@ class LogSegment:
         return self._reader if self._file is None else self._file.read
 
     def reader(self) -> SegmentReader:
-        """Return what looks around in the segment, with the indexes that are in memory."""
+        """Return a reader of the segment that uses the indexes in memory."""
         found = Segment(LogFile(FileName(self.base_offset, "log"), self.path, self.size_bytes, None))
         reader = SegmentReader(self._disk, found, self.read_at, use_indexes=False)
         reader.offset_index, reader.time_index = self.index.entries, self.time_index.entries
@@ -232,7 +232,9 @@ class LogSegment:
         while answer == MORE:
             start, left = position, self.size_bytes - position
             window = read_at(start, WINDOW_BYTES if left > WINDOW_BYTES else left)
-            if len(window) < min(left, WINDOW_BYTES):  # whoever cut the file is named by the plain walk
+            if len(window) < min(
+                left, WINDOW_BYTES
+            ):  # the file was truncated meanwhile: the plain walk raises the error
                 answer = ODD
                 break
             answer, position, size = find_batch(window, start, self.size_bytes, offset, self.base_offset, entry_offset)
@@ -251,7 +253,7 @@ class LogSegment:
         return None if descriptor is None else Stretch(descriptor, position, size)
 
     def find_batch_plainly(self, offset: int) -> FoundBatch | None:
-        """Find as ``find_batch`` does, header by header: the plain twin, and the way of what is odd."""
+        """Do as ``find_batch``, header by header: its plain twin, which also handles unusual batches."""
         header = self.reader().find_batch(offset)
         return None if header is None else FoundBatch(header.position, header.size, header.position, b"")
 
@@ -259,7 +261,7 @@ class LogSegment:
     def largest(self) -> TimestampOffset:
         """The largest timestamp of all batches, and the last offset of the first batch that has it.
 
-        After a restart it is the time index's last entry, which closing and recovery have made the largest.
+        After a restart it is the last entry of the time index, which closing and recovery set to the largest.
         """
         if self._largest is None:
             self._largest = self.time_index.last_entry
@@ -276,14 +278,14 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """What retention goes by: the largest timestamp, else the file's modification time."""
+        """The time that retention uses: the largest timestamp, or without one the file's modification time."""
         if self.largest.timestamp >= 0:
             return self.largest.timestamp
         found = self._disk.stat(self.path)
         return NO_TIMESTAMP if found is None or found.mtime_ms is None else found.mtime_ms
 
     def modified_ms(self) -> int:
-        """Return when its file was modified last, in milliseconds since 1970, or made, if the disk does not say."""
+        """Return the file's modification time in milliseconds since 1970; its creation time if the disk has none."""
         found = self._disk.stat(self.path)
         return self.created_ms if found is None or found.mtime_ms is None else found.mtime_ms
 

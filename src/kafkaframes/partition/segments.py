@@ -59,14 +59,14 @@ class Segments:
         del self._segments[at], self._bases[at]
 
     def replace(self, old: Iterable[LogSegment], segment: LogSegment) -> None:
-        """Put a segment into the place of neighbours; it has the base offset of the first."""
+        """Replace neighbouring segments by one that has the base offset of the first."""
         gone = set(map(id, old))
         kept = [one for one in self._segments if id(one) not in gone]
         self._segments = sorted([*kept, segment], key=lambda one: one.base_offset)
         self._bases = [one.base_offset for one in self._segments]
 
     def from_floor(self, offset: int) -> list[LogSegment]:
-        """Return the segment that holds ``offset`` and those behind it; all where it lies before the first."""
+        """Return the segment that holds ``offset`` and all later ones; all segments if it lies before the first."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
 
     def above(self, offset: int) -> list[LogSegment]:

@@ -18,11 +18,11 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """How one log rolls, is flushed, and forgets; sizes in bytes, times in milliseconds.
+    """Settings of rolling, flushing, retention and format of one log; sizes in bytes, times in milliseconds.
 
     Attributes:
-        segment_jitter_ms: by how much earlier than ``segment_ms`` a segment is rolled. Kafka draws it for each segment
-            from ``segment.jitter.ms``; here it comes in drawn.
+        segment_jitter_ms: how much earlier than ``segment_ms`` a segment is rolled. Kafka draws a random number up to
+            ``segment.jitter.ms`` for each segment; here the caller passes the drawn number.
         segment_index_bytes: the size at which an index of the active segment is allocated.
         index_per_batch: each batch of an append can get an index entry (KAFKA-806, from 4.1 on); False: each append
             one, with the last offset of all and the position of the first.
@@ -34,10 +34,10 @@ class LogSettings:
         compression_type, compression_level, message_timestamp_type: as in ``AppendSettings``.
         timestamp_before_max_ms, timestamp_after_max_ms: ``message.timestamp.before.max.ms`` and ``...after.max.ms``.
         record_format: the format that a leader writes: 2, or less for a topic of an old ``message.format.version``.
-        on_noncontiguous: what becomes of sets with holes in their offsets: ``kafka``, ``reject``, ``reassign`` (see
-            ``AppendSettings``) or ``keep``: batches are taken with the offsets that they have, as a mirror sends them;
-            only headers and CRCs are looked at, nothing is decompressed.
-        producer_id_expiration_ms: a producer that is idle for so long is forgotten.
+        on_noncontiguous: how sets with holes in their offsets are handled: ``kafka``, ``reject``, ``reassign`` (see
+            ``AppendSettings``) or ``keep``: batches keep their own offsets, as a mirror sends them; only headers
+            and CRCs are checked, nothing is decompressed.
+        producer_id_expiration_ms: after this time without a batch a producer is forgotten.
     """
 
     segment_bytes: int = 1 << 30
@@ -64,7 +64,7 @@ class LogSettings:
     producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS
 
     def __post_init__(self) -> None:
-        """Refuse what no log could work with.
+        """Check the settings.
 
         Raises:
             OptionError: names the setting.
@@ -107,13 +107,13 @@ class LogSettings:
 
     @classmethod
     def from_topic(cls, properties: Mapping[str, str]) -> LogSettings:
-        """Read a topic's settings under Kafka's names; names that no log needs are left alone.
+        """Read a topic's settings under Kafka's names; settings that a log does not need are ignored.
 
         >>> LogSettings.from_topic({"segment.bytes": "1048576", "cleanup.policy": "compact"}).segment_bytes
         1048576
 
         Raises:
-            OptionError: a value is none.
+            OptionError: a value cannot be parsed.
         """
         given: dict[str, int | str | bool] = {}
         for field in fields(cls):

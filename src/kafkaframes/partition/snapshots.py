@@ -55,7 +55,7 @@ class Snapshots:
         return [path + DELETED]
 
     def remove_outside(self, start_offset: int, end_offset: int) -> None:
-        """Delete those at or below the log's start and beyond its end, before producers are loaded again."""
+        """Delete the snapshots at or below the log's start and beyond its end, before producers are loaded again."""
         for offset in [one for one in self.offsets if one > end_offset or one <= start_offset]:
             self.remove(offset)
 

@@ -1,6 +1,6 @@
 """The state of one partition's log: its segments, offsets, producers and epochs, as one value that can change.
 
-``loading`` puts it together, ``PartitionLog`` owns it; appending, fetching, flushing and retention are functions of it.
+``loading`` makes it and ``PartitionLog`` owns it; appending, fetching, flushing and retention are functions of it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Deleted(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class LogState:
-    """Everything that a log knows while it is open.
+    """The state of an open log.
 
     Attributes:
         disk: where its files are.
@@ -41,7 +41,7 @@ class LogState:
         recovery_point: every offset below it is on the disk.
         last_flush_ms: when the log was flushed last, for ``flush.ms``.
         topic_id: as ``partition.metadata`` has it; None where there is none.
-        high_watermark: what consumers may read up to; it moves when the log's owner says so.
+        high_watermark: the offset up to which consumers may read; the log's owner sets it.
         deleted: the files that wait for their deletion.
         is_closed: whether appends are refused.
     """

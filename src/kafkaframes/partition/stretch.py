@@ -1,4 +1,4 @@
-"""Bytes of a segment that were not read: they can go from the file to a socket without passing through memory."""
+"""A range of a segment file that is sent to a socket by the system, without being read into memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafkaframes.wire.parts import Part
 
 
 class Stretch(Part):
-    """A stretch of a file, with a descriptor of its own: it stays readable when the file is renamed or deleted.
+    """A range of a file with a descriptor of its own, so that it stays readable if the file is renamed or deleted.
 
     Attributes:
         descriptor: of the file, open for reading; -1 once closed.
@@ -35,7 +35,7 @@ class Stretch(Part):
         """
         found = self.read(self.size)
         if len(found) < self.size:
-            raise StorageError(f"{self.size} bytes from byte {self.position} on are not there any more")
+            raise StorageError(f"{self.size} bytes from byte {self.position} on are missing: the file was truncated")
         return found
 
     def read(self, size: int) -> bytes:
@@ -47,12 +47,12 @@ class Stretch(Part):
         return os.pread(self.descriptor, min(size, self.size), self.position)
 
     def skip(self, size: int) -> None:
-        """Take ``size`` bytes off its beginning."""
+        """Remove ``size`` bytes from the beginning of the range."""
         self.position += size
         self.size -= size
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1

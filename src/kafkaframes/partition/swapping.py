@@ -1,8 +1,8 @@
-"""Cleaned segments take the place of those that they were made of (LocalLog.replaceSegments).
+"""Replace segments by the cleaned segment that was made of them (LocalLog.replaceSegments).
 
-The new files are whole and on the disk as ``.cleaned``; they become ``.swap``, the old ones ``.deleted``, then the new
-ones get their names. A crash before the first step leaves the old log, after it the new one: recovery goes by the
-suffixes. Who reads an old segment reads on.
+The new files are complete and flushed as ``.cleaned``. They are renamed to ``.swap``, the old ones to ``.deleted``, and
+then the new ones to their final names. After a crash recovery keeps the old log before the first step and the new one
+after it, which the suffixes tell. Readers of an old segment can continue.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def path_of(directory: str, base_offset: int, kind: str) -> str:
 
 
 def replace_segments(state: LogState, old: Sequence[LogSegment], *, now_ms: int) -> None:
-    """Put the ``.cleaned`` segment of the first one's base offset into the place of neighbours that are closed.
+    """Replace neighbouring closed segments by the ``.cleaned`` segment that has the first one's base offset.
 
     Raises:
-        StorageError: the disk fails; the next opening completes it, or takes it back.
+        StorageError: the disk fails; the next opening completes the replacement or undoes it.
     """
     base = old[0].base_offset
     paths = [join(state.directory, segment_file_name(base, kind)) for kind in KINDS]
@@ -37,10 +37,10 @@ def replace_segments(state: LogState, old: Sequence[LogSegment], *, now_ms: int)
     state.disk.sync_directory(state.directory)
     due_ms = now_ms + state.settings.file_delete_delay_ms
     for segment in old:
-        doomed = segment.mark_deleted()
+        removed = segment.mark_deleted()
         if segment.base_offset != base:
-            doomed += state.snapshots.mark_deleted(segment.base_offset)
-        state.deleted += [Deleted(path, due_ms) for path in doomed]
+            removed += state.snapshots.mark_deleted(segment.base_offset)
+        state.deleted += [Deleted(path, due_ms) for path in removed]
     for path in there:
         state.disk.rename(path + SWAP, path)
     state.disk.sync_directory(state.directory)

@@ -236,8 +236,8 @@ def _topic_ids(copies: Mapping[TopicPartition, _Copy], settings: RestoreSettings
         if partition.metadata is not None:
             of_topic.setdefault(partition.metadata.topic_id, partition.directory)
     given = dict(settings.topic_ids)
-    if strangers := given.keys() - {settings.new_name(topic) for topic in found}:
-        raise OptionError(f"a topic id is given for {', '.join(sorted(strangers))}, which is not restored")
+    if unknown := given.keys() - {settings.new_name(topic) for topic in found}:
+        raise OptionError(f"a topic id is given for {', '.join(sorted(unknown))}, which is not restored")
     ids: dict[str, str] = {}
     for topic, said in sorted(found.items()):
         name = settings.new_name(topic)

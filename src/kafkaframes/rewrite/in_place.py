@@ -120,12 +120,12 @@ def broker_lock(directory: Path, *, create: bool = True) -> Iterator[None]:
         yield
         return
     try:
-        let_go = take_lock(str(path), create=create)
+        release = take_lock(str(path), create=create)
     except OSError as error:
         raise LogDirError(f"cannot be opened: {error.strerror}", file=str(path)) from error
-    if let_go is None:
+    if release is None:
         raise LogDirError("a broker has this directory open: stop it first", file=str(path))
     try:
         yield
     finally:
-        let_go()
+        release()

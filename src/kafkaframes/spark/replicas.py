@@ -71,10 +71,10 @@ def merge_chosen(found: FoundLogs, chosen: Sequence[Segment], options: ReadOptio
             by_directory[shown.directory] = Log(view.filesystem, shown)
             segments += [_segment(merged, piece, shown.directory, named[name]) for piece in merged.pieces]
             decisions += merged.decisions
-            _tell_lost(merged, options)
-    told = tuple(by_severity(decisions))
-    _tell(told, options)
-    return OneOfEach(replace(found, by_directory=by_directory), segments, told)
+            _report_lost(merged, options)
+    listed = tuple(by_severity(decisions))
+    _report(listed, options)
+    return OneOfEach(replace(found, by_directory=by_directory), segments, listed)
 
 
 def _directories(chosen: Sequence[Segment]) -> dict[Name, list[str]]:
@@ -90,7 +90,7 @@ def _found(one: Log) -> Found:
     return Found(one.log_directory, one.partition)
 
 
-def _tell(decisions: Sequence[Decision], options: ReadOptions) -> None:
+def _report(decisions: Sequence[Decision], options: ReadOptions) -> None:
     for decision in decisions:
         if decision.check == "undecided" and options.mode == "FAILFAST":
             place = decision.places[0]
@@ -98,7 +98,7 @@ def _tell(decisions: Sequence[Decision], options: ReadOptions) -> None:
         log.log(_LEVELS[decision.severity], "%s", decision)
 
 
-def _tell_lost(merged: Merged, options: ReadOptions) -> None:
+def _report_lost(merged: Merged, options: ReadOptions) -> None:
     for path, damage in merged.lost_chunks():
         if options.mode == "FAILFAST":
             raise damage

@@ -76,15 +76,15 @@ def read_range(work: Range, columns: Sequence[Column], options: TopicOptions) ->
     try:
         yield from rebatch(_batches(consumer, work, columns, options))
     except GeneratorExit:  # a LIMIT was met
-        _let_go(consumer, options)
+        _return_to_pool(consumer, options)
         raise
     except BaseException:
         consumer.close()
         raise
-    _let_go(consumer, options)
+    _return_to_pool(consumer, options)
 
 
-def _let_go(consumer: Consumer, options: TopicOptions) -> None:
+def _return_to_pool(consumer: Consumer, options: TopicOptions) -> None:
     consumer.assign({})
     _pool.give_back(options, consumer)
 

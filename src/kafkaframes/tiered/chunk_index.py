@@ -2,7 +2,7 @@
 
 The plain segment is cut every ``original_chunk_size`` bytes; each piece is compressed and encrypted alone, and the
 results lie one after the other. Nothing is allocated by what a manifest claims: the sizes of a fixed index are
-computed, those of a variable one are as many as its decoded bytes hold.
+computed, a variable index has as many sizes as its decoded bytes hold.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import zstandard
 from kafkaframes.errors import DecodeError
 from kafkaframes.tiered.strict_json import Fields, non_negative, positive, text
 
-MOST_INDEX_BYTES: Final = 10 << 20  # the plugin refuses more, and so do we
+MOST_INDEX_BYTES: Final = 10 << 20  # decompressed; Aiven's plugin refuses more, too
 _INT32: Final = 4
 
 
@@ -131,7 +131,7 @@ def _decompressed(packed: str) -> bytes:
             raise DecodeError(f"the list of sizes has {size} bytes; {MOST_INDEX_BYTES} at most are read")
         return zstandard.ZstdDecompressor().decompress(frame, max_output_size=size, allow_extra_data=False)
     except zstandard.ZstdError as error:
-        raise DecodeError(f"no zstd frame: {error}") from None
+        raise DecodeError(f"not a zstd frame: {error}") from None
 
 
 def unpack_sizes(raw: bytes) -> npt.NDArray[np.int64]:
@@ -145,14 +145,14 @@ def unpack_sizes(raw: bytes) -> npt.NDArray[np.int64]:
     """
     count = _int32(raw, 0)
     if count < 0:
-        raise DecodeError(f"a count of {count}", position=0)
+        raise DecodeError(f"the list announces {count} sizes", position=0)
     if count == 0:
         return _checked(np.zeros(0, np.int64), raw, _INT32)
     if count == 1:
         return _checked(np.array([_int32(raw, _INT32)], np.int64), raw, 2 * _INT32)
     base, width = _int32(raw, _INT32), raw[2 * _INT32] if len(raw) > 2 * _INT32 else 0
     if not 1 <= width <= _INT32:
-        raise DecodeError(f"values of {width} bytes", position=2 * _INT32)
+        raise DecodeError(f"sizes are written in {width} bytes each; 1 to 4 are possible", position=2 * _INT32)
     start = 2 * _INT32 + 1
     end = start + (count - 1) * width
     if end + _INT32 > len(raw):
@@ -175,5 +175,5 @@ def _checked(sizes: npt.NDArray[np.int64], raw: bytes, end: int) -> npt.NDArray[
     if end != len(raw):
         raise DecodeError(f"{len(raw) - end} bytes after the last size", position=end)
     if len(sizes) and int(sizes.min()) <= 0:
-        raise DecodeError(f"a chunk of {int(sizes.min())} bytes")
+        raise DecodeError(f"a chunk of {int(sizes.min())} bytes is impossible")
     return sizes

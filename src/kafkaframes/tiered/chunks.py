@@ -1,7 +1,8 @@
-"""Chunks undone: ranges of a segment in, the ranges of its object that hold them fetched, decrypted and decompressed.
+"""Read ranges of a segment from its object: fetch, decrypt and decompress the chunks that hold them.
 
-A chunk that cannot be undone is a ``DamagedChunkError`` that names the object, the chunk, the byte, and which bytes
-of the segment are lost with it. The bytes that a manifest promises are allocated only as far as stored bytes back them.
+A chunk that cannot be decrypted or decompressed is a ``DamagedChunkError``, which names the object, the chunk, the
+byte, and the bytes of the segment that are lost with it. No more is allocated than the stored bytes can hold,
+whatever the manifest says.
 """
 
 from __future__ import annotations
@@ -20,21 +21,25 @@ from kafkaframes.tiered.manifest import Manifest
 
 IV_BYTES: Final = 12
 TAG_BYTES: Final = 16
-FETCH_BYTES: Final = 16 << 20  # of the object, asked for at once
-KEPT_BYTES: Final = 8 << 20  # undone and kept: batches cross the borders of chunks, and so do windows of headers
-AHEAD_BYTES: Final = 4 << 20  # of the segment, undone before they are asked for
-AHEAD_BLOCKS: Final = 2  # blocks of that size
-LARGEST_AHEAD: Final = 16 << 20  # a larger chunk is not undone before it is asked for: several would be held
-AT_ONCE_BYTES: Final = 64 << 20  # a larger chunk is decompressed piece by piece: its size is only claimed so far
+FETCH_BYTES: Final = 16 << 20  # bytes of the object in one request
+KEPT_BYTES: Final = (
+    8 << 20
+)  # of decompressed chunks that stay in memory: batches and windows of headers cross chunk borders
+AHEAD_BYTES: Final = 4 << 20  # of the segment that are decompressed before they are read
+AHEAD_BLOCKS: Final = 2  # how many blocks of ``AHEAD_BYTES`` are decompressed ahead
+LARGEST_AHEAD: Final = 16 << 20  # larger chunks are not read ahead, because several would be in memory
+AT_ONCE_BYTES: Final = 64 << 20  # larger chunks are decompressed piece by piece: their size is only a claim
 Decrypt = Callable[[bytes | memoryview], bytes]
 
 
-class UndoError(Exception):
-    """A piece cannot be undone, and why; the caller knows which object it is of."""
+class UnreadableError(Exception):
+    """A chunk or an index cannot be decrypted or decompressed; the caller adds the object's name."""
 
 
 def decryptor(key: bytes, aad: bytes) -> Decrypt:
-    """Return what decrypts a chunk or an index: AES-GCM, ``IV | ciphertext | tag``; it raises ``UndoError``.
+    """Return the function that decrypts a chunk or an index (AES-GCM, ``IV | ciphertext | tag``).
+
+    That function raises ``UnreadableError`` where the bytes do not decrypt.
 
     Raises:
         MissingExtraError: ``cryptography`` is not installed.
@@ -48,11 +53,11 @@ def decryptor(key: bytes, aad: bytes) -> Decrypt:
 
     def decrypt(stored: bytes | memoryview) -> bytes:
         if len(stored) < IV_BYTES + TAG_BYTES:
-            raise UndoError(f"{len(stored)} bytes are too few for an encrypted piece")
+            raise UnreadableError(f"{len(stored)} bytes are too few for an encrypted piece")
         try:
             return bytes(cipher.decrypt(bytes(stored[:IV_BYTES]), stored[IV_BYTES:], aad))
         except InvalidTag:
-            raise UndoError("it does not decrypt with the segment's key: its bytes were changed") from None
+            raise UnreadableError("it does not decrypt with the segment's key: its bytes were changed") from None
 
     return decrypt
 
@@ -66,17 +71,17 @@ def decompress(frame: bytes | memoryview, size: int, spare: list[bytearray] | No
         spare: buffers that nobody needs any more; one that is large enough is taken and written to.
 
     Raises:
-        UndoError: it is none, or holds another number of bytes.
+        UnreadableError: ``frame`` is not a zstd frame, or holds another number of bytes.
     """
     try:
         claimed = zstandard.get_frame_parameters(frame).content_size
         if claimed != size:
-            raise UndoError(f"a zstd frame of {claimed} bytes, not {size}")
+            raise UnreadableError(f"a zstd frame of {claimed} bytes, not {size}")
         plain = _at_once(frame, size, spare or []) if size <= AT_ONCE_BYTES else _piece_by_piece(frame, size)
     except zstandard.ZstdError as error:
-        raise UndoError(f"zstd: {error}") from None
+        raise UnreadableError(f"zstd: {error}") from None
     if len(plain) != size:
-        raise UndoError(f"the zstd frame holds {len(plain)} bytes, not {size}")
+        raise UnreadableError(f"the zstd frame holds {len(plain)} bytes, not {size}")
     return plain
 
 
@@ -93,7 +98,7 @@ def _at_once(frame: bytes | memoryview, size: int, spare: list[bytearray]) -> me
     with decompressor.stream_reader(frame, read_across_frames=True) as reader:
         count = reader.readinto(memoryview(buffer)[:size])
         if count == size and reader.read(1):
-            raise UndoError("there are bytes behind the zstd frame")
+            raise UnreadableError("there are bytes behind the zstd frame")
     _idle.append(decompressor)
     return memoryview(buffer)[:count]
 
@@ -114,7 +119,7 @@ def _piece_by_piece(frame: bytes | memoryview, size: int) -> bytes:
 
 
 class ChunkReader:
-    """Reads ranges of a segment from the chunks of its object; close it if it was told to read ahead.
+    """Reads ranges of a segment from the chunks of its object. Close it after ``read_ahead`` was called.
 
     Args:
         read_stored: reads ranges of the object.
@@ -140,13 +145,13 @@ class ChunkReader:
         """Return up to ``length`` bytes of the segment from ``position`` on, all for -1; fewer where it ends.
 
         Raises:
-            DamagedChunkError: a chunk cannot be undone.
+            DamagedChunkError: a chunk cannot be read.
             LogDirError: the object cannot be read.
         """
         return bytes(self.view(position, length))
 
     def view(self, position: int, length: int) -> bytes | memoryview:
-        """Return the same, valid until the next call; raises as a call does."""
+        """Return what a call returns, as a view that is valid until the next call; it raises the same errors."""
         size = self._index.original_file_size
         end = size if length < 0 else min(position + length, size)
         if position >= end:
@@ -169,7 +174,7 @@ class ChunkReader:
         return joined[:at]
 
     def read_ahead(self, end: int) -> None:
-        """Undo chunks before they are asked for, in another thread, up to the segment's byte ``end``.
+        """Decompress chunks before they are read, in another thread, up to the segment's byte ``end``.
 
         Decompression and the kernels that read records both leave the interpreter to others, and a store's answer
         takes its time.
@@ -194,7 +199,7 @@ class ChunkReader:
         return self._kept[chunk]
 
     def _run(self, chunk: int, last: int) -> int:
-        """Return up to which chunk they are fetched together, from ``chunk`` on: no further than ``last``."""
+        """Return the last chunk that is fetched in one request with ``chunk``; at most ``last``."""
         start = self._index.stored_range(chunk)[0]
         most = min(last, chunk + max(FETCH_BYTES // self._index.original_chunk_size, 1) - 1)
         while most > chunk and self._index.stored_range(most)[1] - start > FETCH_BYTES:
@@ -202,7 +207,7 @@ class ChunkReader:
         return most
 
     def _look_ahead(self, chunk: int) -> None:
-        """Have the chunks from ``chunk`` on undone, some at a time, those that are not yet."""
+        """Start to decompress the chunks from ``chunk`` on that are neither in memory nor under way."""
         if self._ahead_to < 0:
             return
         following = self._pending[-1][0].stop if self._pending else chunk
@@ -216,33 +221,33 @@ class ChunkReader:
             following = last + 1
 
     def _fetch(self, chunk: int, last: int) -> dict[int, bytes | memoryview]:
-        """Fetch chunks that lie side by side, and undo them, up to one that cannot be undone."""
+        """Fetch neighbouring chunks and decompress them, up to the first that cannot be read."""
         start, end = self._index.stored_range(chunk)[0], self._index.stored_range(last)[1]
         stored = memoryview(self._read_stored(start, end - start))
-        undone: dict[int, bytes | memoryview] = {}
+        plain: dict[int, bytes | memoryview] = {}
         for one in range(chunk, last + 1):
             begin, stop = self._index.stored_range(one)
             try:
-                undone[one] = self._undone(one, stored[begin - start : stop - start], stop - begin)
-            except UndoError as problem:
-                if undone:  # told when it is asked for itself; the chunks before it are good
+                plain[one] = self._plain_chunk(one, stored[begin - start : stop - start], stop - begin)
+            except UnreadableError as problem:
+                if plain:  # the chunks before it are good; its own error is raised when it is asked for itself
                     break
                 raise self._damage(one, str(problem)) from None
-        return undone
+        return plain
 
-    def _undone(self, chunk: int, stored: memoryview, size: int) -> bytes | memoryview:
+    def _plain_chunk(self, chunk: int, stored: memoryview, size: int) -> bytes | memoryview:
         if len(stored) < size:
-            raise UndoError(f"the object has {len(stored)} of its {size} bytes")
+            raise UnreadableError(f"the object has {len(stored)} of its {size} bytes")
         start, end = self._index.plain_range(chunk)
         piece: bytes | memoryview = stored if self._decrypt is None else self._decrypt(stored)
         plain = decompress(piece, end - start, self._spare) if self._compressed else piece
         if len(plain) != end - start:
-            raise UndoError(f"it holds {len(plain)} bytes, not {end - start}")
+            raise UnreadableError(f"it holds {len(plain)} bytes, not {end - start}")
         return plain
 
     def _damage(self, chunk: int, reason: str) -> DamagedChunkError:
         lost = self._index.plain_range(chunk)
-        text = f"chunk {chunk} of {self._index.count} cannot be undone: {reason}"
+        text = f"chunk {chunk} of {self._index.count} cannot be read: {reason}"
         return DamagedChunkError(text, position=self._index.stored_range(chunk)[0], file=self._file, lost=lost)
 
     def _keep(self, chunks: dict[int, bytes | memoryview], *, wanted: int) -> None:

@@ -2,7 +2,7 @@
 
 A view path (``names.ViewPath``) says itself which objects it is made of, so whoever is handed one, a worker in another
 process for one, reads it with a manifest and the ranges that are wanted. Which segments make up a log is found by
-``view.py``, once; the listings that come of it are kept here, and do not travel.
+``view.py``, once; the resulting listings are kept here and are not pickled with a task.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from kafkaframes.tiered.names import ViewPath
 
 @dataclass(frozen=True)
 class TieredFileSystem:
-    """Answers for view paths; every other path is the inner file system's.
+    """A file system that serves view paths; it passes every other path to the inner file system.
 
     Attributes:
-        inner: who has the objects.
+        inner: the file system that holds the objects.
         list_again: lists a directory of the view in a process that was given only its path (``view.listed_again``).
         key_files: of private RSA keys, ``path`` or ``id=path``; each process that reads opens them.
         listings: what the directories of the view hold.
-        manifests: those that are known, by the path of their objects without suffix.
+        manifests: the manifests that were read so far, by the path of their objects without suffix.
     """
 
     inner: FileSystem
@@ -94,7 +94,7 @@ class TieredFileSystem:
         elif view.is_metadata or view.index:
             yield _of_bytes(_partition_metadata(view) if view.is_metadata else self._index(view, path))
         elif view.is_directory or not view.name.endswith(f".{names.LOG}"):
-            raise LogDirError("no file of a tiered segment", file=path)
+            raise LogDirError("not a file of a tiered segment", file=path)
         else:
             manifest = self.manifest(view.main)
             with self.inner.open(view.object(names.LOG)) as stored:
@@ -113,7 +113,7 @@ class TieredFileSystem:
         """Return the manifest of a segment.
 
         Raises:
-            LogDirError: it is missing, or none.
+            LogDirError: the manifest is missing, or the object is not a manifest.
         """
         if main not in self.manifests:
             file = f"{main}.{names.MANIFEST}"
@@ -125,7 +125,7 @@ class TieredFileSystem:
         """Return what decrypts a segment's chunks and indexes; None where nothing is encrypted.
 
         Raises:
-            LogDirError: no key file that was given opens it.
+            LogDirError: none of the given key files decrypts its data key.
             OptionError, MissingExtraError: see ``keys``.
         """
         if manifest.encryption is None:
@@ -158,7 +158,7 @@ class TieredFileSystem:
             return b""
         decrypt = self.decrypt(manifest, file=file)
         stored = self.inner.read(file, position=place.position, length=place.size)
-        return indexes.undone(stored, manifest, name, decrypt=decrypt, file=file)
+        return indexes.plain_index(stored, manifest, name, decrypt=decrypt, file=file)
 
     def _segment(self, view: ViewPath, manifest: Manifest, stored: ReadAt) -> ReadAt:
         file = view.object(names.LOG)
@@ -168,7 +168,7 @@ class TieredFileSystem:
 
 
 def _bounded(stored: ReadAt, size_bytes: int, file: str) -> ReadAt:
-    """Read an object that is the segment itself, as far as the manifest says that it goes."""
+    """Read an object that is the segment itself, up to the size in the manifest."""
 
     def read_at(position: int, length: int) -> bytes:
         end = size_bytes if length < 0 else min(position + length, size_bytes)
@@ -189,8 +189,8 @@ def _of_bytes(data: bytes) -> ReadAt:
 
 
 def _partition_metadata(view: ViewPath) -> bytes:
-    """Return what ``partition.metadata`` would hold: the topic's id, from the objects' key."""
+    """Return the content of ``partition.metadata``: the topic's id, which is in the objects' key."""
     owner = names.parse_folder(view.main)
     if owner is None:
-        raise LogDirError("no folder of a partition's segments", file=view.main)
+        raise LogDirError("not the folder of a partition's segments", file=view.main)
     return write_partition_metadata(PartitionMetadata(owner[0].topic_id))

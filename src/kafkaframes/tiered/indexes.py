@@ -1,9 +1,9 @@
-"""The indexes object: one range for each index, encrypted alone where the segment is, never compressed."""
+"""The indexes object: each index is one range of it, encrypted by itself if the segment is, and never compressed."""
 
 from __future__ import annotations
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.tiered.chunks import IV_BYTES, TAG_BYTES, Decrypt, UndoError
+from kafkaframes.tiered.chunks import IV_BYTES, TAG_BYTES, Decrypt, UnreadableError
 from kafkaframes.tiered.manifest import Manifest
 
 
@@ -15,7 +15,7 @@ def plain_size(manifest: Manifest, name: str) -> int | None:
     return max(found.size - (IV_BYTES + TAG_BYTES if manifest.encryption else 0), 0)
 
 
-def undone(stored: bytes, manifest: Manifest, name: str, *, decrypt: Decrypt | None, file: str) -> bytes:
+def plain_index(stored: bytes, manifest: Manifest, name: str, *, decrypt: Decrypt | None, file: str) -> bytes:
     """Return an index decrypted and decompressed: the bytes that the broker had.
 
     Args:
@@ -36,5 +36,5 @@ def undone(stored: bytes, manifest: Manifest, name: str, *, decrypt: Decrypt | N
         return stored
     try:
         return decrypt(stored)
-    except UndoError as problem:
+    except UnreadableError as problem:
         raise LogDirError(f"the {name} index: {problem}", position=place.position, file=file) from None

@@ -2,7 +2,7 @@
 
 A segment's AES key is encrypted with RSA-OAEP, SHA3-512 for the label and for MGF1 (RFC 8017, 7.1), a combination that
 ``cryptography`` does not offer: the RSA operation is done on integers here, the PEM file is read by the library. This
-opens old backups on the machine of whoever owns the key; it is no server that strangers could time.
+reads old backups on the machine of the key's owner; it is not a server whose answers an attacker could time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HASH_BYTES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class KeyFile:
-    """A private key: its file, and the key pair id that it is for; without one it is tried on every segment."""
+    """A private key file and the id of its key pair; a key without an id is tried on every segment."""
 
     path: str
     key_id: str | None = None
@@ -64,7 +64,7 @@ def data_key(encryption: Encryption, key_files: Iterable[str], read: Callable[[s
         key = _opened(encryption.wrapped_key, read(one.path), one.path)
         if key is not None and len(key) == AES_KEY_BYTES:
             return key
-    tried = ", ".join(one.path for one in fitting) or "none is for that id"
+    tried = ", ".join(one.path for one in fitting) or "no key file has that id"
     reason = f"encrypted with the key pair {encryption.key_id!r}, which no key file that was given opens ({tried})"
     raise LogDirError(reason, file=file)
 
@@ -78,7 +78,7 @@ def load_private_key(pem: bytes, *, file: str) -> Any:
     """Return the private numbers of an RSA key in PEM (PKCS#8).
 
     Raises:
-        OptionError: it is none: a public key, one of another kind, one that wants a password.
+        OptionError: ``pem`` is not such a key: it is public, of another kind, or needs a password.
         MissingExtraError: ``cryptography`` is not installed.
     """
     try:
@@ -99,7 +99,7 @@ def load_private_key(pem: bytes, *, file: str) -> Any:
 
 
 def unwrap(wrapped: bytes, numbers: Any) -> bytes | None:
-    """Return what an RSA-OAEP ciphertext holds; None where it was made for another key, or is damaged."""
+    """Decrypt an RSA-OAEP ciphertext; return None if it was made for another key, or is damaged."""
     modulus: int = numbers.public_numbers.n
     size = (modulus.bit_length() + 7) // 8
     cipher = int.from_bytes(wrapped, "big")

@@ -1,4 +1,4 @@
-"""Which uploaded segments are the log: leader epochs decide, then each offset is wanted once. Values in, values out.
+"""Choose the uploaded segments that make up a log, by leader epochs, so that each offset occurs once. Pure functions.
 
 After an unclean leader election the segments of the lost history stay in the store. A segment belongs to the log if the
 offsets that it has under each of its leader epochs lie within those that the log has under that epoch; the log's first
@@ -24,9 +24,9 @@ class Chain:
 
     Attributes:
         segments: by start offset; each offset is in one of them, or in none.
-        left_out: why another one is not among them, by segment id.
-        gaps: the offsets between two of them that none has, both inclusive.
-        overlaps: pairs of neighbours that have offsets in common: in one lineage these are the same records.
+        left_out: the reason why a segment was not chosen, by segment id.
+        gaps: ranges of offsets that no segment has, both ends inclusive.
+        overlaps: neighbours that have offsets in common; in one lineage these offsets hold the same records.
     """
 
     segments: list[SegmentMetadata] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Chain:
 
 
 def belongs(segment: SegmentMetadata, epochs: Epochs) -> bool:
-    """Say whether a segment is of the history that the log's leader epochs tell.
+    """Say whether a segment belongs to the history that the log's leader epochs describe.
 
     >>> from kafkaframes.files.names import TopicPartition
     >>> def made(start, end, *epochs):
@@ -58,7 +58,7 @@ def belongs(segment: SegmentMetadata, epochs: Epochs) -> bool:
 
 
 def newest(segments: Iterable[SegmentMetadata]) -> list[SegmentMetadata]:
-    """Return segments, the one first whose leader epochs tell the log's history where no log is at hand to ask."""
+    """Sort segments, the newest first: its leader epochs stand for the log's where no local copy is there."""
 
     def age(one: SegmentMetadata) -> tuple[int, int, int, str]:
         last = one.leader_epochs[-1].leader_epoch if one.leader_epochs else -1
@@ -72,7 +72,7 @@ def chain_of(segments: Sequence[SegmentMetadata], epochs: Epochs) -> Chain:
 
     Args:
         segments: complete uploads.
-        epochs: the log's leader epochs; none where it has none (records older than format 2), and all belong.
+        epochs: the log's leader epochs; if it has none (records older than format 2), every segment belongs to it.
     """
     chain = Chain()
     fitting = []
@@ -95,7 +95,7 @@ def chain_of(segments: Sequence[SegmentMetadata], epochs: Epochs) -> Chain:
 
 
 def _once(segments: Iterable[SegmentMetadata], chain: Chain) -> list[SegmentMetadata]:
-    """Leave out what another segment holds as well; among equals the latest upload stays."""
+    """Leave out segments whose offsets another one has, too; of equal ones the latest upload is kept."""
     kept: list[SegmentMetadata] = []
     ordered = sorted(
         segments, key=lambda one: (one.start_offset, -one.end_offset, -one.event_timestamp_ms, one.segment_id)

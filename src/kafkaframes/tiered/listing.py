@@ -20,7 +20,7 @@ class PartitionFolder:
         topic: its topic's folder, by name.
         partition: its number.
         uploads: by the objects' name without suffix: the objects that are there.
-        named: whether single objects were named, so that nothing is to be left out or missed.
+        named: the user named single objects, so none of them is left out, and no other one is expected.
     """
 
     path: str
@@ -36,7 +36,7 @@ class Store:
 
     Attributes:
         path: the place.
-        filesystem: who has it.
+        filesystem: holds its objects.
     """
 
     path: str
@@ -45,7 +45,9 @@ class Store:
 
 
 def find_store(filesystem: FileSystem, path: str, entries: Iterable[FileInfo]) -> Store | None:
-    """Return what a directory holds as a tiered store: it, its topics or one of these is named; None where it is none.
+    """Return the tiered store under a directory; None if there is none.
+
+    The directory may be the store, the folder of a topic in it, or the folder of a partition.
 
     Args:
         filesystem, path: of the directory.
@@ -88,7 +90,7 @@ def _uploads(entries: Iterable[FileInfo]) -> dict[str, dict[str, FileInfo]]:
 
 
 def named_objects(filesystem: FileSystem, directory: str, given: Iterable[str]) -> Store | None:
-    """Return a store of the uploads alone whose objects were named; None where one is no object's name.
+    """Return a store that consists of the named objects' uploads; None if one is not the name of such an object.
 
     They need not lie in a partition's folder: copied objects are still whole in their manifest.
     """

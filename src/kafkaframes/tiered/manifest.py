@@ -52,7 +52,7 @@ class Encryption:
 
 @dataclass(frozen=True, slots=True)
 class SegmentMetadata:
-    """Whose segment it is, and which part of the log.
+    """The topic partition of a segment, and its part of the log.
 
     Attributes:
         end_offset: of its last record, inclusive.
@@ -107,14 +107,14 @@ def parse_manifest(raw: bytes, *, file: str | None = None) -> Manifest:
     """Read a manifest.
 
     Raises:
-        LogDirError: it is none, or of another version; it names the object and the field.
+        LogDirError: ``raw`` is not a manifest, or one of another version; the error names the object and the field.
     """
     try:
         if len(raw) > MOST_MANIFEST_BYTES:
             raise DecodeError(f"more than {MOST_MANIFEST_BYTES} bytes")
         return _manifest(parse_object(raw))
     except DecodeError as error:
-        reason = f"no manifest of a tiered segment: {error.reason}"
+        reason = f"not the manifest of a tiered segment: {error.reason}"
         raise LogDirError(reason, position=error.position, path=error.path, file=file) from None
 
 
@@ -136,7 +136,7 @@ def _manifest(top: Fields) -> Manifest:
 
 
 def _check_plain(chunks: ChunkIndex) -> None:
-    """The chunks of an object that is the segment itself are as large as they are in the segment."""
+    """Refuse a manifest that transforms nothing and still has other chunk sizes than the segment."""
     if chunks.stored_size != chunks.original_file_size or chunks.stored_size_of(0, 1) != min(
         chunks.original_chunk_size, chunks.original_file_size
     ):
@@ -216,20 +216,20 @@ def _segment_id(value: Any) -> tuple[TopicPartition, str, str]:
 
 def _uuid(value: Any) -> str:
     if not _UUID.fullmatch(text(value)):
-        raise DecodeError(f"{value[:40]!r} is no id")
+        raise DecodeError(f"{value[:40]!r} is not an id")
     return str(value)
 
 
 def _offset(value: Any) -> int:
     if integer(value) < 0:
-        raise DecodeError(f"{value} is no offset")
+        raise DecodeError(f"{value} is not an offset")
     return int(value)
 
 
 def _epochs(value: Any) -> tuple[EpochStart, ...]:
     given = fields(value)
     if not all(_EPOCH.fullmatch(name) and int(name) < 2**31 for name in given.names):
-        raise DecodeError("a leader epoch is no number")
+        raise DecodeError("a leader epoch is not a number")
     found = tuple(EpochStart(int(name), given.take(name, _offset)) for name in sorted(given.names, key=int))
     starts = [one.start_offset for one in found]
     if starts != sorted(starts):

@@ -7,7 +7,7 @@ is put in front as it is and may be part of the first folder's name.
 A *view path* names a file of the log that the objects hold: the object's path without suffix, ``!/``, the
 partition's directory and the file:
 ``.../00000000000000000480-mVWvRq_YR7C8qGZ6g-ieVg!/orders-0/00000000000000000480.log``.
-Whoever is given one can read it, and whoever reads an error message sees the object.
+A worker that is given such a path can read it, and error messages that contain it name the object.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class TopicFolder:
 
 
 def parse_partition(name: str) -> int | None:
-    """Return the number that names a partition's folder; None when it is none.
+    """Return the partition number that a folder is named with; None for any other name.
 
     >>> parse_partition("12"), parse_partition("012"), parse_partition("orders-0")
     (12, None, None)
@@ -112,7 +112,7 @@ def parse_partition(name: str) -> int | None:
 
 
 def parse_folder(path: str) -> tuple[TopicFolder, int] | None:
-    """Return whose segments lie in a folder, by its last two steps; None when it is no partition's.
+    """Return the topic and partition of a folder, from the last two steps of its path; None for other folders.
 
     >>> parse_folder("s3://bucket/backup/orders-Q3VD4Tg3QAOmasRur4PghA/7")[1]
     7
@@ -138,7 +138,7 @@ class ViewPath:
 
     @classmethod
     def parse(cls, path: str) -> ViewPath | None:
-        """Take a path apart; None when it is none of the view.
+        """Take a path apart; None if it is not a view path.
 
         >>> ViewPath.parse("/s/orders-Q3VD4Tg3QAOmasRur4PghA/0!/orders-0").directory
         'orders-0'
@@ -163,12 +163,12 @@ class ViewPath:
 
     @property
     def is_metadata(self) -> bool:
-        """Whether it is ``partition.metadata``, which no object holds: the key does."""
+        """Whether it is ``partition.metadata``, whose content comes from the object's key."""
         return self.name == PARTITION_METADATA
 
     @property
     def index(self) -> str | None:
-        """The name of its bytes in the indexes object; None for a segment and for what is no file of the view."""
+        """The manifest's name for this index; None for a ``.log`` and for other files."""
         return INDEX_OF_FILE.get(self.name) or INDEX_OF_FILE.get(self.name.rpartition(".")[2])
 
     def object(self, suffix: str) -> str:

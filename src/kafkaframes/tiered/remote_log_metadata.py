@@ -1,4 +1,4 @@
-"""Kafka's own record of its remote segments: the topic ``__remote_log_metadata``, replayed.
+"""Replay the topic ``__remote_log_metadata``, in which Kafka notes the state of each remote segment.
 
 All records of one user partition are in one partition of the topic, in order. A segment is announced with its facts,
 then only its state changes: it is part of the log while its last state is ``COPY_SEGMENT_FINISHED``, and its objects
@@ -35,7 +35,8 @@ class MetadataEntry:
     Attributes:
         partition, offset: where it stands in the topic.
         record: what it is, by Kafka's name.
-        topic, topic_id, of_partition: whose segment it speaks of; ``segment_id`` is None where it is a whole partition.
+        topic, topic_id, of_partition: of the segment.
+        segment_id: None where the record is about a whole partition.
         state: of ``STATES`` or ``DELETIONS``.
         facts: the other fields, those of the announcement and the custom metadata.
     """
@@ -53,7 +54,7 @@ class MetadataEntry:
 
 @dataclass(slots=True)
 class RemoteLogMetadata:
-    """What the topic says, replayed.
+    """The result of a replay.
 
     Attributes:
         entries: every record, by its place in the topic.
@@ -80,19 +81,19 @@ class RemoteLogMetadata:
         self.states[entry.segment_id] = entry.state
 
     def knows(self, owner: PartitionId) -> bool:
-        """Whether there is any record of a partition: else the topic, or what is left of it, decides nothing."""
+        """Whether any record is about this partition; otherwise the topic decides nothing about it."""
         return owner in self.segments or owner in self.deleted
 
     def is_valid(self, owner: PartitionId, segment_id: str) -> bool:
-        """Whether a segment is part of the log, lineage aside."""
+        """Whether Kafka counts a segment as uploaded and not deleted; leader epochs are not looked at."""
         return owner not in self.deleted and self.states.get(segment_id) == FINISHED
 
 
 def decode_entry(value: bytes, *, partition: int, offset: int) -> MetadataEntry | None:
-    """Return what a record's value says; None for a record of no consequence (a snapshot's).
+    """Decode a record's value; return None for a record that changes nothing (a snapshot).
 
     Raises:
-        DecodeError: the value is no record of the topic.
+        DecodeError: the value is not a record of this topic.
     """
     record = envelopes.decode_metadata_record(TOPIC, value).value
     name = type(record).spec.name.removesuffix("Record")
@@ -137,7 +138,7 @@ def custom_metadata(raw: bytes) -> dict[str, int | str]:
     {'REMOTE_SIZE': 300}
 
     Raises:
-        DecodeError: the bytes are none; ``position`` is the byte.
+        DecodeError: the bytes are not such a section; ``position`` is the byte.
     """
     found: dict[str, int | str] = {}
     count, position = read_unsigned_varint(raw, 0)
@@ -179,7 +180,7 @@ def replay(directories: Iterable[LogDirectory]) -> RemoteLogMetadata:
         try:
             entry = None if value is None else decode_entry(value, partition=number, offset=offset)
         except DecodeError as error:
-            reason = f"no record of remote segments at offset {offset}: {error}"
+            reason = f"not a record of remote segments at offset {offset}: {error}"
             found.problems.append(LogDirError(reason, file=file))
             continue
         if entry is not None:

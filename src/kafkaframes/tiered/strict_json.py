@@ -1,4 +1,4 @@
-"""JSON from a stranger: one object, each field taken once, by name and type; what is left over is refused."""
+"""Parse untrusted JSON: one object whose fields are taken by name and type; fields that nobody takes are refused."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Fields:
         return self.take(name, parse)
 
     def refuse_others(self) -> None:
-        """See that every field was taken.
+        """Check that every field was taken.
 
         Raises:
-            DecodeError: one was not: it may say how the others are to be understood.
+            DecodeError: a field was not taken; it might change the meaning of the others.
         """
         for name in self._left:
             raise DecodeError("an unknown field", path=(name[:100],))
@@ -58,19 +58,19 @@ def parse_object(raw: bytes) -> Fields:
     """Return the one object that ``raw`` holds.
 
     Raises:
-        DecodeError: it is no JSON (RFC 8259), no object, or names a field twice.
+        DecodeError: ``raw`` is not JSON (RFC 8259), not an object, or names a field twice.
     """
     try:
         value = json.loads(
-            raw.decode("utf-8"), object_pairs_hook=_no_twins, parse_constant=_no_constant, parse_int=_short_integer
+            raw.decode("utf-8"), object_pairs_hook=_unique_fields, parse_constant=_no_constant, parse_int=_short_integer
         )
     except (ValueError, RecursionError) as error:
         position = getattr(error, "pos", getattr(error, "start", None))
-        raise DecodeError(f"no JSON: {str(error)[:200]}", position=position) from None
+        raise DecodeError(f"not JSON: {str(error)[:200]}", position=position) from None
     return fields(value)
 
 
-def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a field is named twice")
@@ -78,7 +78,7 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def _short_integer(text: str) -> int:
@@ -119,7 +119,7 @@ def non_negative(value: Any) -> int:
     """Return a value that has to be a whole number from 0 to 2^31 - 1."""
     number = integer(value)
     if not 0 <= number < 2**31:
-        raise DecodeError(f"{number} is no size")
+        raise DecodeError(f"{number} is not a size")
     return number
 
 

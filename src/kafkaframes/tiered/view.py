@@ -1,8 +1,8 @@
-"""From a store's listing to log directories: manifests are read, the segments of the log chosen, the rest is told.
+"""From a store's listing to log directories: read manifests, choose the segments of the log, report the others.
 
-What decides, as far as it is at hand: Kafka's own topic of remote segments, the leader epochs of a local copy of the
+What decides, as far as it is available: Kafka's own topic of remote segments, the leader epochs of a local copy of the
 partition, its topic id and its log start offset. Without a local copy the history is that of the newest upload. What is
-left out, or contradicts itself, stands in ``problems`` with its object; nothing is guessed.
+left out, or is contradictory, is listed in ``problems`` with its object; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Knowledge:
         return cls(replay(known), copies)
 
     def of_topic(self, topic_partition: TopicPartition, topic_id: str) -> tuple[Partition, ...]:
-        """Return the local copies of a partition, those of a namesake aside."""
+        """Return the local copies of a partition, without those of another topic that has the same name."""
         return tuple(
             one
             for one in self.copies.get(topic_partition, ())
@@ -75,7 +75,7 @@ class Shown:
 
     Attributes:
         uploads: those that can be read, by segment id.
-        notes: what was left out because it is no part of the log, by the objects' name: no damage.
+        notes: uploads that are left out because they are not part of the log, by object name; this is not damage.
     """
 
     folder: PartitionFolder
@@ -90,7 +90,7 @@ def show(store: Store, knowledge: Knowledge, *, key_files: Sequence[str] = ()) -
     """Return a store as a log directory.
 
     Raises:
-        LogDirError: the store cannot be read, or a segment is encrypted and its key is needed to tell the history.
+        LogDirError: the store cannot be read, or a segment's leader epochs are needed and it is encrypted.
     """
     listings: dict[str, tuple[FileInfo, ...]] = {}
     filesystem = TieredFileSystem(store.filesystem, listed_again, tuple(key_files), listings)
@@ -109,10 +109,10 @@ def show(store: Store, knowledge: Knowledge, *, key_files: Sequence[str] = ()) -
 
 
 def _is_former(shown: Shown, decided: Iterable[Shown], knowledge: Knowledge) -> bool:
-    """Say whether a folder is of a topic that was deleted, and made again under its name.
+    """Say whether a folder belongs to a topic that was deleted and created again under its name.
 
-    That is so only if somebody says it: a local copy with the other topic id, or the metadata topic. Else both are
-    shown, and whoever wants one log of them has to choose.
+    Only a local copy with the other topic id, or the metadata topic, proves that. Otherwise both are shown, and
+    the user has to choose one.
     """
     own = shown.folder.topic.topic_id
     namesakes = {one.folder.topic.topic_id for one in decided if one.topic_partition == shown.topic_partition} - {own}
@@ -123,12 +123,12 @@ def _is_former(shown: Shown, decided: Iterable[Shown], knowledge: Knowledge) -> 
 
 
 def view_over(inner: FileSystem, key_files: Sequence[str] = ()) -> TieredFileSystem:
-    """Return what answers for view paths, given who has the objects."""
+    """Return a file system that serves view paths, over the one that holds the objects."""
     return TieredFileSystem(inner, listed_again, tuple(key_files))
 
 
 def listed_again(filesystem: TieredFileSystem, view: ViewPath) -> list[FileInfo]:
-    """Return a partition's listing in a process that has only its path: decided from the store alone."""
+    """List a partition in a process that was given only its path, so from the store alone."""
     entries = filesystem.inner.list_directory(view.main)
     store = find_store(filesystem.inner, view.main, entries)
     if store is None:
@@ -138,7 +138,7 @@ def listed_again(filesystem: TieredFileSystem, view: ViewPath) -> list[FileInfo]
 
 
 def decide(filesystem: TieredFileSystem, folder: PartitionFolder, knowledge: Knowledge) -> Shown:
-    """Say of the uploads of one partition which are its log, and why the others are not.
+    """Decide which uploads of one partition are its log, and why the others are not.
 
     Raises:
         LogDirError: the store cannot be read, or a key is needed that was not given.
@@ -162,7 +162,7 @@ def _upload(filesystem: TieredFileSystem, folder: PartitionFolder, stem: str, ob
     """Return an upload, if it can be a segment.
 
     Raises:
-        LogDirError: it cannot, and why.
+        LogDirError: it cannot be one; the error says why.
     """
     main = join(folder.path, stem)
     if names.MANIFEST not in objects:
@@ -176,7 +176,7 @@ def _upload(filesystem: TieredFileSystem, folder: PartitionFolder, stem: str, ob
 
 
 def _check_identity(manifest: Manifest, folder: PartitionFolder, stem: str, file: str) -> None:
-    """See whether a manifest speaks of the segment that its key names."""
+    """Check that a manifest describes the segment that its key names."""
     own, key = manifest.metadata, ObjectName.parse(f"{stem}.{names.MANIFEST}")
     said = [("base offset", own.start_offset, key and key.base_offset), ("id", own.segment_id, key and key.segment_id)]
     if folder.topic.topic_id:
@@ -207,13 +207,13 @@ def _choose(filesystem: TieredFileSystem, shown: Shown, knowledge: Knowledge) ->
             if not knowledge.metadata.is_valid(owner, segment_id):
                 del candidates[segment_id]
                 shown.notes[split(one.main)[1]] = _state_text(knowledge.metadata, owner, segment_id)
-        _tell_missing(shown, knowledge.metadata, owner)
+        _note_missing(shown, knowledge.metadata, owner)
     segments = [one.manifest.metadata for one in candidates.values()]
     copies = knowledge.of_topic(shown.topic_partition, owner[0])
     shown.chain = chain_of(segments, _epochs(filesystem, shown, candidates, copies))
     for segment_id, reason in shown.chain.left_out.items():
         shown.notes[split(uploads[segment_id].main)[1]] = reason
-    _tell_holes(shown)
+    _note_holes(shown)
 
 
 def _state_text(metadata: RemoteLogMetadata, owner: tuple[str, int], segment_id: str) -> str:
@@ -224,12 +224,12 @@ def _state_text(metadata: RemoteLogMetadata, owner: tuple[str, int], segment_id:
     )
 
 
-def _tell_missing(shown: Shown, metadata: RemoteLogMetadata, owner: tuple[str, int]) -> None:
-    """Tell the segments that Kafka would serve and the store does not have, or that cannot be read."""
+def _note_missing(shown: Shown, metadata: RemoteLogMetadata, owner: tuple[str, int]) -> None:
+    """Note the segments that Kafka would serve and that are missing from the store or unreadable."""
     known = {name.segment_id for stem in shown.folder.uploads if (name := ObjectName.parse(f"{stem}.{names.LOG}"))}
     for segment_id in sorted(metadata.segments.get(owner, ())):
         if metadata.is_valid(owner, segment_id) and segment_id not in known:
-            reason = f"the metadata topic says that segment {segment_id} is here: none of its objects is"
+            reason = f"the metadata topic lists segment {segment_id}, but none of its objects is in the store"
             shown.problems.append(LogDirError(reason, file=shown.folder.path))
 
 
@@ -265,7 +265,7 @@ def _with_later(epochs: Epochs, later: Iterable[EpochStart]) -> Epochs:
     return epochs
 
 
-def _tell_holes(shown: Shown) -> None:
+def _note_holes(shown: Shown) -> None:
     for first, last in shown.chain.gaps:
         reason = f"no segment has the offsets {first} to {last} of {shown.topic_partition}"
         shown.problems.append(LogDirError(reason, file=shown.folder.path))

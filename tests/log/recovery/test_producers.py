@@ -3,7 +3,7 @@
 import pytest
 
 from kafkaframes.files.producer_snapshot import ProducerEntry, read_producer_snapshot, write_producer_snapshot
-from kafkaframes.log.recovery.producers import Manager, Shelf, in_file_order
+from kafkaframes.log.recovery.producers import ProducerLoad, StoredSnapshots, in_file_order
 
 NOW_MS = 1_795_255_143_423
 
@@ -24,24 +24,26 @@ def producer(producer_id: int, timestamp: int = NOW_MS) -> ProducerEntry:
     ],
 )
 def test_stray_snapshots_go(present, bases, left):
-    shelf = Shelf(dict.fromkeys(present, b""), NOW_MS)
-    shelf.remove_stray(bases)
-    assert tuple(sorted(shelf.snapshots)) == left
+    stored = StoredSnapshots(dict.fromkeys(present, b""), NOW_MS)
+    stored.remove_stray(bases)
+    assert tuple(sorted(stored.snapshots)) == left
 
 
 def test_a_corrupt_snapshot_goes_and_an_idle_producer_is_forgotten():
     old = producer(1, NOW_MS - 86_400_000)
-    shelf = Shelf({10: write_producer_snapshot([old, producer(2)]), 20: b"corrupt", 40: b"beyond"}, NOW_MS)
-    manager = Manager(shelf)
-    manager.rebuild([0, 10, 20], start_offset=0, end_offset=30, is_clean=False, replay=lambda base, at: iter(()))
-    assert sorted(shelf.snapshots) == [10, 20, 30]
-    assert [one.producer_id for one in read_producer_snapshot(shelf.snapshots[30])] == [2]
+    stored = StoredSnapshots({10: write_producer_snapshot([old, producer(2)]), 20: b"corrupt", 40: b"beyond"}, NOW_MS)
+    load = ProducerLoad(stored)
+    load.rebuild([0, 10, 20], start_offset=0, end_offset=30, is_clean=False, replay=lambda base, at: iter(()))
+    assert sorted(stored.snapshots) == [10, 20, 30]
+    assert [one.producer_id for one in read_producer_snapshot(stored.snapshots[30])] == [2]
 
 
 def test_a_log_of_an_old_format_gets_empty_snapshots():
-    shelf = Shelf({}, NOW_MS, record_format=1)
-    Manager(shelf).rebuild([0, 10, 20], start_offset=0, end_offset=30, is_clean=False, replay=lambda base, at: iter(()))
-    assert {offset: read_producer_snapshot(raw) for offset, raw in shelf.snapshots.items()} == {10: (), 20: (), 30: ()}
+    stored = StoredSnapshots({}, NOW_MS, record_format=1)
+    ProducerLoad(stored).rebuild(
+        [0, 10, 20], start_offset=0, end_offset=30, is_clean=False, replay=lambda base, at: iter(())
+    )
+    assert {offset: read_producer_snapshot(raw) for offset, raw in stored.snapshots.items()} == {10: (), 20: (), 30: ()}
 
 
 def test_producers_stand_in_the_order_of_a_java_hash_map():

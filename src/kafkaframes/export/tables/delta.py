@@ -322,14 +322,14 @@ def _marked(commit: Commit) -> pa.Schema:
 
 def _statistics(file: DataFile) -> dict[str, Any]:
     """Return what Delta keeps of a file, so that readers can skip it."""
-    told: dict[str, Any] = {"numRecords": file.records, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    facts: dict[str, Any] = {"numRecords": file.records, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for name, (least, greatest, nulls) in file.bounds.items():
         shown = _instant if name == "timestamp" else int
         pair = shown(least), shown(greatest)
         if None not in pair:
-            told["minValues"][name], told["maxValues"][name] = pair
-        told["nullCount"][name] = nulls
-    return told
+            facts["minValues"][name], facts["maxValues"][name] = pair
+        facts["nullCount"][name] = nulls
+    return facts
 
 
 def _instant(microseconds: int) -> str | None:

@@ -280,13 +280,13 @@ class IcebergTable:
 
     def about(self) -> dict[str, Any]:
         """Return what to tell of the table after a run."""
-        told: dict[str, Any] = {"format": "iceberg", "table": self._name}
+        facts: dict[str, Any] = {"format": "iceberg", "table": self._name}
         if self._table is not None:
             snapshot = self._table.current_snapshot()
-            told["location"] = self.root
-            told["metadata"] = self._table.metadata_location
-            told["snapshot"] = None if snapshot is None else snapshot.snapshot_id
-        return told
+            facts["location"] = self.root
+            facts["metadata"] = self._table.metadata_location
+            facts["snapshot"] = None if snapshot is None else snapshot.snapshot_id
+        return facts
 
 
 def _run_of(snapshot: Any) -> str | None:

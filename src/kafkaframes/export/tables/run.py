@@ -218,7 +218,7 @@ class TableExport:
         results = tuple(result for file in self._files for result in file.results)
         state = self._table.read()
         summary = summed_up(results, planned.internal_topics, self._settings.to, seconds)
-        told = {
+        facts = {
             **self._table.about(),
             "commits": self._committer.commits,
             "offsets": nested(state.ends) if state is not None else {},
@@ -227,7 +227,7 @@ class TableExport:
             "doubtful_files": list(self.orphans.doubtful),
         } | ({} if self._dead is None else {"dead_letters": self._dead.about()})
         written = sum(file.size_bytes for file in self._files)
-        return Outcome(summary, len(results), 0, written, results, table=told)
+        return Outcome(summary, len(results), 0, written, results, table=facts)
 
 
 def reached(files: Iterable[DataFile], broken: set[TopicPartition]) -> tuple[dict[TopicPartition, int], list[DataFile]]:

@@ -1,4 +1,4 @@
-"""The files of a partition on paper, while a recovery is planned: what would be done to them, and what is left then.
+"""A draft of a partition's files while a recovery is planned: the planned actions, and the files after them.
 
 ``recovery_plan`` decides; here a decision changes the draft and is noted as an action. Nothing on a disk changes.
 """
@@ -17,7 +17,7 @@ from kafkaframes.files.names import FileName
 from kafkaframes.log.overflow import MOST_OFFSETS, Piece
 from kafkaframes.records.scan import Batches
 
-MOST_HEADERS = 1 << 19  # kept with a plan, 112 bytes each: what follows from them need not be read again
+MOST_HEADERS = 1 << 19  # headers kept with a plan, 112 bytes each, so that they need not be read a second time
 
 
 class Kind(StrEnum):
@@ -37,7 +37,7 @@ class Action:
 
     Attributes:
         kind: what is done.
-        path: to which file, as it is called by then; for a rebuild the ``.log`` whose indexes are made again.
+        path: the file, under its name at that moment; for a rebuild the ``.log`` whose indexes are made again.
         reason: why, in words.
         to: the new path of a rename.
         source: where the bytes are now, if an earlier action renames them; else ``path``.
@@ -63,7 +63,7 @@ class KeptSegment:
         path: where its bytes are now; perhaps a ``.swap`` file.
         name: what the ``.log`` will be called.
         size_bytes: up to which byte it is kept.
-        next_offset: the offset after its last record; -1 where nobody had to know.
+        next_offset: the offset after its last record; -1 where it was not needed.
         is_recovered: whether its batches were checked and its indexes will be rebuilt.
         headers: of its batches, if they were read and are few enough to be kept.
     """
@@ -78,7 +78,7 @@ class KeptSegment:
 
 
 class Rebuild(NamedTuple):
-    """One segment recovered; a segment may be, twice: when it is opened, and because it was not flushed.
+    """The recovery of one segment; it may happen twice: when the segment is opened, and because it was not flushed.
 
     Attributes:
         base_offset: whose batches are walked.
@@ -95,14 +95,14 @@ class Rebuild(NamedTuple):
 
     @classmethod
     def of(cls, segment: KeptSegment, visible: Iterable[KeptSegment], *, is_unflushed: bool = False) -> Rebuild:
-        """Note that a segment is recovered while others are there."""
+        """Return the recovery of a segment while these others are open."""
         seen = tuple((one.base_offset, one.path) for one in visible)
         return cls(segment.base_offset, segment.path, seen, is_unflushed)
 
 
 @dataclass(slots=True)
 class Draft:
-    """The files of a partition while the plan changes them on paper."""
+    """The files of a partition after the actions that are planned so far."""
 
     files: dict[FileName, LogFile]
     actions: list[Action] = field(default_factory=list)
@@ -112,16 +112,16 @@ class Draft:
     splits: dict[str, tuple[Piece, ...]] = field(default_factory=dict)
     pieces: set[int] = field(default_factory=set)
 
-    def delete(self, doomed: Iterable[LogFile], reason: str) -> None:
-        """Note that these files are deleted, and why."""
-        for file in sorted(doomed, key=lambda one: one.path):
+    def delete(self, removed: Iterable[LogFile], reason: str) -> None:
+        """Plan the deletion of files."""
+        for file in sorted(removed, key=lambda one: one.path):
             if self.files.pop(file.name, None) is not None:
                 self.actions.append(Action(Kind.DELETE, file.path, reason))
 
-    def set_aside(self, doomed: Iterable[LogFile], reason: str) -> int:
-        """Rename files to ``.deleted``: a running broker removes them a minute later; return how many bytes of logs."""
+    def set_aside(self, removed: Iterable[LogFile], reason: str) -> int:
+        """Plan to rename files to ``.deleted`` (running brokers remove those later); return the bytes of logs."""
         size_bytes = 0
-        for file in sorted(doomed, key=lambda one: one.path):
+        for file in sorted(removed, key=lambda one: one.path):
             del self.files[file.name]
             path = join(split(file.path)[0], str(file.name))  # a swap has its final name by then
             self.actions.append(Action(Kind.RENAME, path, reason, to=f"{path}.deleted", source=file.path))
@@ -129,7 +129,7 @@ class Draft:
         return size_bytes
 
     def take_apart(self, file: LogFile, pieces: tuple[Piece, ...]) -> None:
-        """Put pieces into the place of a segment: as ``.swap`` files first, as Kafka does, lest a crash lose one."""
+        """Plan to replace a segment by pieces: as ``.swap`` files first, as Kafka does, so that a crash loses none."""
         directory = split(file.path)[0]
         reason = f"its offsets reach more than {MOST_OFFSETS} above its base"
         whole = join(directory, str(file.name))
@@ -154,12 +154,12 @@ class Draft:
         return [file for file in found if file is not None]
 
     def rename(self, file: LogFile, reason: str) -> None:
-        """Give a temporary file its final name."""
+        """Plan to rename a temporary file to its final name."""
         del self.files[file.name]
         final = replace(file.name, temporary="")
         to = file.path.removesuffix(f".{file.name.temporary}")
         self.actions.append(Action(Kind.RENAME, file.path, reason, to=to))
-        self.files[final] = replace(file, name=final)  # the bytes still lie under the old path
+        self.files[final] = replace(file, name=final)  # until the plan is carried out the bytes are at the old path
 
     def with_temporary(self, suffix: str) -> list[LogFile]:
         """Return the files with a suffix behind their kind."""

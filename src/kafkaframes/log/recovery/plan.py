@@ -1,8 +1,8 @@
-"""What a broker will do with a partition at its next start, worked out without changing a byte (Kafka's LogLoader).
+"""Plan what a broker will do with a partition at its next start, without changing anything (Kafka's LogLoader).
 
 ``plan_recovery`` reads the partition as the broker's last stop left it and says which files would be deleted,
-renamed, truncated or rebuilt, and which segments are left, each up to which byte. It decides and changes nothing.
-Kafka's order is kept, because it matters:
+renamed, truncated or rebuilt, and which segments are left, each up to which byte.
+The order is Kafka's, because it matters:
 
 1. ``.deleted`` files go. Of the swap files those at or above the lowest ``.cleaned`` one go with the ``.cleaned``
    files (a split that did not finish); the others take the place of the segments whose offsets they cover. 2.8 lets
@@ -11,8 +11,8 @@ Kafka's order is kept, because it matters:
    recovered, wherever it stands.
 3. After an unclean stop each segment from the one that holds the recovery point on is recovered: batches are walked
    with their CRC, the file ends where the first bad one begins, and if anything was cut off all later segments go.
-   A recovery that comes upon an offset too far above its segment's base begins anew with the segment split in its
-   place (``overflow``).
+   If a recovery meets an offset that is too far above its segment's base, it starts again with that segment split
+   (``overflow``).
 4. A log that ends before its log start offset is emptied.
 
 A flipped bit below the recovery point is therefore not seen, and its records stay.
@@ -49,9 +49,9 @@ class RecoveryPlan:
         partition: as it was found.
         actions: every change, in order.
         segments: what is left, by base offset.
-        doomed: segments that were opened, perhaps recovered, and then set aside as ``.deleted`` files.
-        overwritten: segments that were opened, perhaps recovered, and whose names a swap then took.
-        is_emptied: whether that is all of them, because the log ended before its start.
+        set_aside: segments that were opened, perhaps recovered, and then set aside as ``.deleted`` files.
+        overwritten: segments that were opened, perhaps recovered, and then replaced by a swap of the same name.
+        is_emptied: whether all segments were set aside, because the log ended before its start offset.
         log_start_offset, log_end_offset: of the log afterwards.
         bytes_lost: bytes of ``.log`` files that are cut off or deleted, swapped-out segments aside.
         rebuilds: the segments recovered, in order: producer snapshots and leader epochs depend on it.
@@ -62,7 +62,7 @@ class RecoveryPlan:
     partition: Partition
     actions: tuple[Action, ...] = ()
     segments: tuple[KeptSegment, ...] = ()
-    doomed: tuple[KeptSegment, ...] = ()
+    set_aside: tuple[KeptSegment, ...] = ()
     overwritten: tuple[KeptSegment, ...] = ()
     is_emptied: bool = False
     log_start_offset: int = 0
@@ -82,7 +82,7 @@ def plan_recovery(directory: LogDirectory, partition: Partition, *, semantics: s
         semantics: ``2.8``, ``3.9`` or ``4.x``: whose rules for unfinished swaps.
 
     Raises:
-        LogDirError: a file cannot be read, or it is a swap that a broker of 2.8 would not start with.
+        LogDirError: a file cannot be read, or is a swap with which a broker of 2.8 would not start.
         OptionError: there are no such semantics.
     """
     splits: dict[int, tuple[Piece, ...]] = {}
@@ -94,7 +94,7 @@ def plan_recovery(directory: LogDirectory, partition: Partition, *, semantics: s
 
 
 class _OverflowError(Exception):
-    """A recovery has come upon a segment that is to be split."""
+    """A recovery has met a segment that must be split."""
 
     def __init__(self, base_offset: int, pieces: tuple[Piece, ...]) -> None:
         super().__init__(base_offset)
@@ -108,7 +108,7 @@ def _laid_out(
     splits: Mapping[int, tuple[Piece, ...]],
     rules: SwapRules = SWAP_RULES[REWRITES_OLD],
 ) -> Draft:
-    """Decide which segments the log begins with, and what becomes of all other files."""
+    """Decide which segments are opened, and what happens to all other files."""
     draft = Draft({file.name: file for file in _all_files(partition)})
     rules.settle(filesystem, draft)
     _drop_orphans(draft)
@@ -131,19 +131,19 @@ def _planned(
     opened = Opened(_all_loaded(filesystem, draft, recovery_point if recovers else None))
     rules.complete(filesystem, draft, opened, partial(_recovered_swap, filesystem, draft))
     kept = opened.kept
-    doomed: list[KeptSegment] = []
+    removed: list[KeptSegment] = []
     if recovers:
         unflushed = _unflushed([one.base_offset for one in kept], recovery_point)
-        kept, doomed = _recover_from(filesystem, draft, kept, unflushed, recovery_point)
+        kept, removed = _recover_from(filesystem, draft, kept, unflushed, recovery_point)
     if kept and not kept[-1].is_recovered:
         last = draft.files[FileName(kept[-1].base_offset, "log")]
         kept[-1] = replace(kept[-1], next_offset=next_offset_of(filesystem, last))
-    plan = _settled(draft, partition, kept, [*opened.replaced, *doomed])
+    plan = _settled(draft, partition, kept, [*opened.replaced, *removed])
     return replace(plan, overwritten=opened.overwritten, is_clean=is_clean, view=view)
 
 
 def _all_loaded(filesystem: FileSystem, draft: Draft, recovery_point: int | None) -> list[KeptSegment]:
-    """Open the segments; pieces that will be recovered from the recovery point on are not recovered here."""
+    """Open the segments. Pieces above the recovery point are not recovered here, because they will be later."""
     kept: list[KeptSegment] = []
     bases = draft.bases()
     unflushed = None if recovery_point is None else _unflushed(bases, recovery_point)
@@ -157,10 +157,10 @@ def _all_loaded(filesystem: FileSystem, draft: Draft, recovery_point: int | None
 
 
 def plan_layout(directory: LogDirectory, partition: Partition) -> RecoveryPlan:
-    """Work out which files of ``partition`` count, as ``plan_recovery`` does, and cut nothing.
+    """Decide which files belong to ``partition``, as ``plan_recovery`` does, and truncate nothing.
 
-    Temporary files are settled, indexes without a segment dropped, and segments split whose offsets reach too far;
-    every segment is kept whole, unread.
+    Temporary files are resolved, indexes without a segment dropped, and segments split whose offsets do not fit an
+    index. Every segment is kept whole and is not read.
 
     Raises:
         LogDirError: a file cannot be read.
@@ -195,7 +195,7 @@ class _Walked(NamedTuple):
         end: how many bytes hold batches whose CRC is right and whose offsets fit.
         next_offset: the offset after the last of them.
         headers: theirs, unless there are too many to be kept.
-        overflows: behind them is a batch that is right, but for its offset.
+        overflows: the batch after them is valid, except that its offset does not fit the index.
     """
 
     end: int
@@ -261,9 +261,9 @@ def _segment(draft: Draft, base: int) -> KeptSegment:
 
 
 def _loaded(filesystem: FileSystem, draft: Draft, base: int) -> KeptSegment:
-    """Open a segment; it is recovered at once where an index that Kafka checks is missing or wrong.
+    """Open a segment; it is recovered at once if an index that Kafka checks is missing or wrong.
 
-    So is a piece of one that was flushed: Kafka's has indexes of its own, but none of the aborted transactions.
+    So is a piece of a flushed segment that was split: Kafka gives it new indexes, but no transaction index.
     """
     segment = _segment(draft, base)
     if FileName(base, "index") not in draft.files:
@@ -305,7 +305,7 @@ def _cut_off(draft: Draft, segment: KeptSegment, walked: _Walked, reason: str) -
     draft.actions.append(Action(Kind.REBUILD, final, reason))
     if end < segment.size_bytes:
         lost = segment.size_bytes - end
-        draft.actions.append(Action(Kind.TRUNCATE, final, f"{lost} bytes are no whole batches", size_bytes=end))
+        draft.actions.append(Action(Kind.TRUNCATE, final, f"{lost} bytes are not whole batches", size_bytes=end))
         draft.bytes_lost += lost
     return replace(segment, size_bytes=end, next_offset=walked.next_offset, is_recovered=True, headers=headers)
 
@@ -332,21 +332,21 @@ def _recover_from(
     return kept, []
 
 
-def _delete_segments(draft: Draft, doomed: list[KeptSegment], reason: str) -> None:
-    bases = {segment.base_offset for segment in doomed}
+def _delete_segments(draft: Draft, removed: list[KeptSegment], reason: str) -> None:
+    bases = {segment.base_offset for segment in removed}
     files = [file for name, file in draft.files.items() if name.offset in bases and not name.temporary]
     draft.bytes_lost += draft.set_aside((file for file in files if file.name.kind in names.SEGMENT_KINDS), reason)
     draft.delete((file for file in files if file.name.kind == "snapshot"), reason)
 
 
-def _settled(draft: Draft, partition: Partition, kept: list[KeptSegment], doomed: list[KeptSegment]) -> RecoveryPlan:
-    """Make the log hold at least one segment, and its ends agree."""
+def _settled(draft: Draft, partition: Partition, kept: list[KeptSegment], removed: list[KeptSegment]) -> RecoveryPlan:
+    """Complete the plan: a log has at least one segment, and does not end before its start offset."""
     start = partition.checkpointed.get(names.LOG_START_CHECKPOINT, 0)
     end = kept[-1].next_offset if kept else start
     is_emptied = bool(kept) and end < start
     if is_emptied:
         _delete_segments(draft, kept, f"the log ends at {end}, before its start {start}")
-        kept, doomed = [], doomed + kept  # in this order: a swap is renamed over what it replaced
+        kept, removed = [], removed + kept  # in this order: a swap is renamed over what it replaced
     if not kept:
         name = names.segment_file_name(start, "log")
         path = f"{partition.directory}/{name}"
@@ -356,7 +356,7 @@ def _settled(draft: Draft, partition: Partition, kept: list[KeptSegment], doomed
         partition=partition,
         actions=tuple(draft.actions),
         segments=tuple(kept),
-        doomed=tuple(doomed),
+        set_aside=tuple(removed),
         is_emptied=is_emptied,
         log_start_offset=max(start, kept[0].base_offset),
         log_end_offset=end,

@@ -1,6 +1,6 @@
 """Which producer snapshots a partition has after Kafka has loaded it, and what is in them (KIP-98).
 
-Kafka's ProducerStateManager and UnifiedLog.rebuildProducerState on a shelf of bytes in memory: nothing is written
+Kafka's ProducerStateManager and UnifiedLog.rebuildProducerState, on snapshots in memory: nothing is written
 here. A snapshot is deleted when it lies beyond the offset that is being recovered, or is corrupt, or stray; one is
 taken after each recovered segment, at the last two segments and at the log's end.
 """
@@ -29,11 +29,11 @@ Replay = Callable[[int, int], Iterator[tuple[BatchHeader, tuple[Marker, ...]]]]
 
 
 @dataclass(slots=True)
-class Shelf:
-    """The snapshots of one partition, by the offset that they stand before, and what decides about them.
+class StoredSnapshots:
+    """The snapshots of one partition, and the settings that decide which of them stay.
 
     Attributes:
-        snapshots: offset to the file's bytes.
+        snapshots: the files' bytes, by the offset in their names.
         now_ms: the clock at loading; producers that have been idle for ``expiration_ms`` are forgotten.
         record_format: of the topic; below 2 (``message.format.version``, before 4.0) snapshots are empty.
     """
@@ -44,7 +44,7 @@ class Shelf:
     record_format: int = 2
 
     def remove_stray(self, bases: Iterable[int]) -> None:
-        """Keep the snapshots at segments, and the last of the others if it lies beyond every segment."""
+        """Drop snapshots that belong to no segment, except the last one if it lies beyond every segment."""
         known = set(bases)
         strays = sorted(offset for offset in self.snapshots if offset not in known)
         keep_last = bool(strays) and strays[-1] >= max(known, default=strays[-1])
@@ -53,31 +53,31 @@ class Shelf:
 
 
 @dataclass(slots=True)
-class Manager:
-    """One load of the producers: Kafka makes a new one for every segment that it recovers, and one for the log.
+class ProducerLoad:
+    """A ProducerStateManager. Kafka makes one for every segment that it recovers, and one for the log.
 
     Attributes:
-        shelf: shared by all loads of a partition.
+        stored: the snapshots, shared by all of these of a partition.
         states: every producer's.
-        map_end: the offset up to which ``states`` is true.
+        map_end: the offset up to which ``states`` is complete.
         last_snapshot: the offset of the snapshot that was loaded or taken last.
     """
 
-    shelf: Shelf
+    stored: StoredSnapshots
     states: ProducerStates = field(default_factory=ProducerStates)
     map_end: int = 0
     last_snapshot: int = 0
 
     def take_snapshot(self) -> None:
-        """Write a snapshot at the end of the map, unless nothing came after the last one."""
+        """Write a snapshot at ``map_end``, unless the last one is there already."""
         if self.map_end > self.last_snapshot:
-            self.shelf.snapshots[self.map_end] = write_producer_snapshot(in_file_order(self.states.entries.values()))
+            self.stored.snapshots[self.map_end] = write_producer_snapshot(in_file_order(self.states.entries.values()))
             self.last_snapshot = self.map_end
 
     def rebuild(
         self, bases: Sequence[int], *, start_offset: int, end_offset: int, is_clean: bool, replay: Replay
     ) -> None:
-        """Bring the producers to ``end_offset``, and take the snapshots that Kafka takes on the way.
+        """Update the producers up to ``end_offset``, and take the snapshots that Kafka takes meanwhile.
 
         Args:
             bases: of the segments that are there, ascending.
@@ -87,7 +87,7 @@ class Manager:
             replay: ``replay(base, from_offset)`` yields the batches with a producer of one segment.
         """
         due = [*bases[-2:], end_offset]
-        if self.shelf.record_format < 2 or (not self.shelf.snapshots and is_clean):
+        if self.stored.record_format < 2 or (not self.stored.snapshots and is_clean):
             for offset in due:
                 self.map_end = offset
                 self.take_snapshot()
@@ -111,23 +111,23 @@ class Manager:
                 self.states.see(header, markers)
 
     def _reload(self, start_offset: int, end_offset: int) -> None:
-        for offset in [one for one in self.shelf.snapshots if one > end_offset or one <= start_offset]:
-            del self.shelf.snapshots[offset]
+        for offset in [one for one in self.stored.snapshots if one > end_offset or one <= start_offset]:
+            del self.stored.snapshots[offset]
         if end_offset != self.map_end:
             self.states = ProducerStates()
             self.last_snapshot = self.map_end = self._load(start_offset)
         else:
             self.map_end = max(self.map_end, start_offset)
-            self.last_snapshot = max(self.shelf.snapshots, default=start_offset)
+            self.last_snapshot = max(self.stored.snapshots, default=start_offset)
 
     def _load(self, start_offset: int) -> int:
-        for offset in sorted(self.shelf.snapshots, reverse=True):
+        for offset in sorted(self.stored.snapshots, reverse=True):
             try:
-                self.states = ProducerStates(read_producer_snapshot(self.shelf.snapshots[offset]))
+                self.states = ProducerStates(read_producer_snapshot(self.stored.snapshots[offset]))
             except LogDirError:  # Kafka deletes it and tries the one before
-                del self.shelf.snapshots[offset]
+                del self.stored.snapshots[offset]
                 continue
-            self.states.drop_expired(self.shelf.now_ms, self.shelf.expiration_ms)
+            self.states.drop_expired(self.stored.now_ms, self.stored.expiration_ms)
             return offset
         return start_offset
 
@@ -139,11 +139,11 @@ def _between(bases: Sequence[int], start: int, end: int) -> list[int]:
 
 
 def replay_of(filesystem: FileSystem, segments: dict[int, Segment]) -> Replay:
-    """Return what ``Manager.rebuild`` reads batches with."""
+    """Return the function with which ``ProducerLoad.rebuild`` reads batches."""
 
     def replay(base: int, from_offset: int) -> Iterator[tuple[BatchHeader, tuple[Marker, ...]]]:
         segment = segments.get(base)
-        if segment is None:  # a swap that was cut off again: nothing of it is left
+        if segment is None:  # a swap of which truncation has left nothing
             return
         with filesystem.open(segment.path) as read_at:
             reader = SegmentReader(filesystem, segment, read_at, use_indexes=False)

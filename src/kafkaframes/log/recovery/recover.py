@@ -1,4 +1,4 @@
-"""A recovery carried out: the files of a partition as a broker leaves them after loading it and stopping cleanly.
+"""Carry out a recovery: compute the files of a partition after a broker has loaded it and stopped cleanly.
 
 ``plan_recovery`` decides; ``work_out`` adds what follows from the batches (indexes, producer snapshots, leader
 epochs); ``recover_to`` writes the result into a new directory. The source is only read, so that a crash at any point
@@ -26,7 +26,7 @@ from kafkaframes.files.txn_index import write_txn_index
 from kafkaframes.log.rebuild import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkaframes.log.recovery.draft import Action, KeptSegment, Kind
 from kafkaframes.log.recovery.plan import RecoveryPlan
-from kafkaframes.log.recovery.producers import Manager, Replay, Shelf, replay_of
+from kafkaframes.log.recovery.producers import ProducerLoad, Replay, StoredSnapshots, replay_of
 from kafkaframes.log.transactions import OpenTransactions
 from kafkaframes.records.scan import Batches
 
@@ -61,9 +61,9 @@ class Slice:
     """The beginning, or pieces, of a file that lies elsewhere.
 
     Attributes:
-        path: as the file system is asked.
+        path: of that file.
         size_bytes: up to which byte; None for all.
-        mtime_ms: to be kept, for retention goes by it.
+        mtime_ms: kept, because retention may use it.
         ranges: instead of the beginning, these bytes: (first, after the last) of each piece.
     """
 
@@ -91,16 +91,16 @@ class Recovered:
 
 @dataclass(slots=True)
 class _State:
-    """What goes on from one recovered segment to the next."""
+    """The state that is carried from one recovered segment to the next."""
 
     settings: RecoverySettings
-    shelf: Shelf
+    stored: StoredSnapshots
     epochs: Epochs
     rebuilt: dict[str, RebuiltIndexes] = field(default_factory=dict)
     writes_epochs: bool = False
 
     def set_epochs(self, epochs: Epochs) -> None:
-        """Change the epochs; where nothing ever changes, their file stays as it is."""
+        """Change the epochs; their file is written only if this was called."""
         self.writes_epochs = self.writes_epochs or epochs != self.epochs
         self.epochs = epochs
 
@@ -118,30 +118,34 @@ def work_out(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySett
     """
     filesystem, partition = plan.view or directory.filesystem, plan.partition
     files = after_actions(filesystem, plan)
-    opened = (*plan.overwritten, *plan.doomed, *plan.segments)
+    opened = (*plan.overwritten, *plan.set_aside, *plan.segments)
     segments = {one.path: _segment(one.base_offset, one.path, one.size_bytes) for one in opened}
     headers = {one.path: one.headers for one in opened}
-    state = _State(settings, _shelf(filesystem, files, settings), leader_epochs.loaded(partition.leader_epochs or ()))
-    found = {one.path: one for one in partition.segments} | segments  # one that is replayed early may be cut off later
+    state = _State(
+        settings, _stored_snapshots(filesystem, files, settings), leader_epochs.loaded(partition.leader_epochs or ())
+    )
+    found = {
+        one.path: one for one in partition.segments
+    } | segments  # a segment that is replayed early may be cut off later
     start_checkpoint = partition.checkpointed.get(names.LOG_START_CHECKPOINT, 0)
     for rebuild in plan.rebuilds:
         if rebuild.path in segments:
-            manager = Manager(state.shelf)
-            manager.rebuild(
+            load = ProducerLoad(state.stored)
+            load.rebuild(
                 [base for base, _ in rebuild.visible],
                 start_offset=start_checkpoint,
                 end_offset=rebuild.base_offset,
                 is_clean=False,
                 replay=replay_of(filesystem, {base: found[path] for base, path in rebuild.visible}),
             )
-            epochs = _rebuild(filesystem, segments[rebuild.path], headers[rebuild.path], manager, state).epochs
+            epochs = _rebuild(filesystem, segments[rebuild.path], headers[rebuild.path], load, state).epochs
             if settings.record_format >= 2 and (rebuild.is_unflushed or settings.semantics != BEFORE_HORIZONS):
                 state.set_epochs(leader_epochs.recovered(state.epochs, epochs))
     replay = replay_of(filesystem, {one.base_offset: segments[one.path] for one in plan.segments})
     _set_snapshots_aside(files, plan, state)
     _finish(plan, state, replay, start_checkpoint)
     _put_indexes(filesystem, files, plan, state)
-    _put_snapshots(files, state.shelf)
+    _put_snapshots(files, state.stored)
     _put_epochs(files, plan, state)
     return Recovered(plan, files)
 
@@ -177,8 +181,8 @@ def _mtime(content: bytes | Slice) -> int | None:
     return content.mtime_ms if isinstance(content, Slice) else None
 
 
-def _shelf(filesystem: FileSystem, files: Contents, settings: RecoverySettings) -> Shelf:
-    """Take the snapshots off the files: they are decided about apart, and put back at the end."""
+def _stored_snapshots(filesystem: FileSystem, files: Contents, settings: RecoverySettings) -> StoredSnapshots:
+    """Remove the producer snapshots from the files; those that stay are added again at the end."""
     snapshots: dict[int, bytes] = {}
     for name in list(files):
         parsed = FileName.parse(name)
@@ -186,20 +190,20 @@ def _shelf(filesystem: FileSystem, files: Contents, settings: RecoverySettings) 
             content = files.pop(name)
             snapshots[parsed.offset] = content if isinstance(content, bytes) else filesystem.read(content.path)
     expiration_ms = expiration_of(settings.semantics, settings.producer_id_expiration_ms)
-    return Shelf(snapshots, settings.now_ms, expiration_ms, settings.record_format)
+    return StoredSnapshots(snapshots, settings.now_ms, expiration_ms, settings.record_format)
 
 
 def _rebuild(
     filesystem: FileSystem,
     segment: Segment,
     headers: tuple[Batches, ...] | None,
-    manager: Manager,
+    load: ProducerLoad,
     state: _State,
 ) -> RebuiltIndexes:
-    """Walk one segment; its producers and transactions go on from what was before it."""
+    """Walk one segment, and update the state of producers and transactions with it."""
     settings = state.settings
     follow = OpenTransactions()
-    for entry in manager.states.entries.values():
+    for entry in load.states.entries.values():
         if entry.current_txn_first_offset != _NONE:
             follow.first_offsets[entry.producer_id] = entry.current_txn_first_offset
     found = rebuild_indexes(
@@ -207,31 +211,31 @@ def _rebuild(
         segment,
         index_interval_bytes=settings.index_interval_bytes,
         follow=follow,
-        producers=manager.states,
+        producers=load.states,
         headers=headers,
     )
     state.rebuilt[segment.path] = found
     if settings.record_format >= 2:
-        manager.map_end = found.producers_end
-    manager.take_snapshot()
+        load.map_end = found.producers_end
+    load.take_snapshot()
     return found
 
 
 def _set_snapshots_aside(files: Contents, plan: RecoveryPlan, state: _State) -> None:
-    """Rename the snapshots of segments that were set aside, as far as the broker knew of them when it started.
+    """Rename the snapshots of segments that were set aside, if the broker knew them when it started.
 
-    One is there still, or again, where the recovery of the segment before has just written it anew. Of a log that was
-    emptied the others that it knew are deleted. 2.8 leaves them all to the search for stray ones.
+    Such a snapshot may exist again, because the recovery of the previous segment has written it. For a log that was
+    emptied the other known ones are deleted. 2.8 leaves all of this to its search for stray snapshots.
     """
     if state.settings.semantics == BEFORE_HORIZONS:
         return
     known = {file.name.offset for file in plan.partition.producer_snapshots}
-    for one in plan.doomed:
-        raw = state.shelf.snapshots.pop(one.base_offset, None) if one.base_offset in known else None
+    for one in plan.set_aside:
+        raw = state.stored.snapshots.pop(one.base_offset, None) if one.base_offset in known else None
         if raw is not None:
             files[segment_file_name(one.base_offset, "snapshot") + DELETED] = raw
     for offset in known if plan.is_emptied else ():
-        state.shelf.snapshots.pop(offset, None)
+        state.stored.snapshots.pop(offset, None)
 
 
 def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint: int) -> None:
@@ -242,14 +246,14 @@ def _finish(plan: RecoveryPlan, state: _State, replay: Replay, start_checkpoint:
     epochs = () if plan.is_emptied else state.epochs
     state.writes_epochs |= plan.is_emptied or any(one.start_offset <= start for one in epochs)
     state.set_epochs(leader_epochs.truncated(epochs, start_offset=start, end_offset=end))
-    state.shelf.remove_stray(bases)
-    manager = Manager(state.shelf)
-    manager.rebuild(bases, start_offset=plan.log_start_offset, end_offset=end, is_clean=plan.is_clean, replay=replay)
+    state.stored.remove_stray(bases)
+    load = ProducerLoad(state.stored)
+    load.rebuild(bases, start_offset=plan.log_start_offset, end_offset=end, is_clean=plan.is_clean, replay=replay)
 
 
 def _put_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, state: _State) -> None:
     found = set(files)  # what was replaced, and the swap that replaced it, may both be set aside
-    for one, suffix in [*((one, DELETED) for one in plan.doomed), *((one, "") for one in plan.segments)]:
+    for one, suffix in [*((one, DELETED) for one in plan.set_aside), *((one, "") for one in plan.segments)]:
         if one.path in state.rebuilt:
             _put_rebuilt(files, one.base_offset, suffix, state.rebuilt[one.path], found)
         else:
@@ -262,15 +266,15 @@ def _put_indexes(filesystem: FileSystem, files: Contents, plan: RecoveryPlan, st
 
 
 def _leave_transactions(files: Contents, one: KeptSegment, plan: RecoveryPlan, state: _State) -> None:
-    """Let the transaction index of a segment lie that a swap without one has overwritten: it is the swap's now."""
-    is_doomed = any(other.base_offset == one.base_offset for other in plan.doomed)
-    name = segment_file_name(one.base_offset, "txnindex") + (DELETED if is_doomed else "")
+    """Keep the transaction index of a segment that a swap without one has overwritten: it becomes the swap's."""
+    is_set_aside = any(other.base_offset == one.base_offset for other in plan.set_aside)
+    name = segment_file_name(one.base_offset, "txnindex") + (DELETED if is_set_aside else "")
     if one.path in state.rebuilt and state.rebuilt[one.path].aborted and name not in files:
         files[name] = write_txn_index(state.rebuilt[one.path].aborted)
 
 
 def _trim_active(filesystem: FileSystem, files: Contents, base_offset: int) -> None:
-    """Cut the indexes of the active segment to whole entries, as making room for more of them and closing does."""
+    """Cut the indexes of the active segment to whole entries, as a broker does when it resizes and closes them."""
     for kind, entry in (("index", offset_index.ENTRY), ("timeindex", time_index.ENTRY)):
         name = segment_file_name(base_offset, kind)
         content = files[name]
@@ -288,11 +292,11 @@ def _put_rebuilt(files: Contents, base_offset: int, suffix: str, rebuilt: Rebuil
     if rebuilt.aborted:
         files[txn_index] = write_txn_index(rebuilt.aborted)
     elif txn_index in found:
-        files[txn_index] = b""  # Kafka empties the file and lets it lie
+        files[txn_index] = b""  # Kafka empties the file and does not delete it
 
 
-def _put_snapshots(files: Contents, shelf: Shelf) -> None:
-    for offset, raw in shelf.snapshots.items():
+def _put_snapshots(files: Contents, stored: StoredSnapshots) -> None:
+    for offset, raw in stored.snapshots.items():
         files[segment_file_name(offset, "snapshot")] = raw
 
 
@@ -305,7 +309,7 @@ def _put_epochs(files: Contents, plan: RecoveryPlan, state: _State) -> None:
         state.set_epochs(leader_epochs.assign(state.epochs, new))
     if state.writes_epochs:
         files[names.LEADER_EPOCH_CHECKPOINT] = write_leader_epochs(state.epochs)
-    files.setdefault(names.LEADER_EPOCH_CHECKPOINT, b"")  # a broker makes the file before there is an epoch
+    files.setdefault(names.LEADER_EPOCH_CHECKPOINT, b"")  # a broker creates the file even without an epoch
 
 
 def recover_to(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySettings, target: Path) -> Recovered:
@@ -315,7 +319,7 @@ def recover_to(directory: LogDirectory, plan: RecoveryPlan, settings: RecoverySe
         LogDirError: ``target`` exists, or a file cannot be read or written.
     """
     if target.exists():
-        raise LogDirError("is there already; nothing is overwritten", file=str(target))
+        raise LogDirError("exists already; nothing is overwritten", file=str(target))
     recovered = work_out(directory, plan, settings)
     with atomic.unfinished(target) as unfinished:
         write_files(plan.view or directory.filesystem, recovered.files, unfinished)

@@ -1,9 +1,9 @@
-"""What a recovery makes of the cleaner's unfinished work: ``.deleted``, ``.cleaned`` and ``.swap`` files.
+"""How a recovery resolves the cleaner's unfinished work: ``.deleted``, ``.cleaned`` and ``.swap`` files.
 
-Two rules. In later brokers (LogLoader) a finished swap takes its place before anything is loaded, and what it replaces
-is deleted. In 2.8 (Log) the old segments are loaded first; then each swap is recovered under its own name, the
-segments whose offsets it covers are set aside, and it takes its place. ``SWAP_RULES`` says whose rule is which;
-a rule changes a draft, nothing else.
+There are two rules. In later brokers (LogLoader) a finished swap is renamed before anything is loaded, and the
+segments that it replaces are deleted. In 2.8 (Log) the old segments are loaded first; then each swap is recovered under
+its own name, the segments whose offsets it covers are set aside, and it is renamed. ``SWAP_RULES`` has the rule of each
+generation. A rule only changes a draft.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Opened:
     Attributes:
         kept: in the log, by base offset.
         replaced: set aside for a swap.
-        overwritten: not set aside, because no offset was theirs or the swap's: the swap took their very names.
+        overwritten: not set aside, because they or the swap have no offsets; the swap has replaced their files.
     """
 
     kept: list[KeptSegment]
@@ -43,11 +43,11 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class SwapRules:
-    """How one generation of brokers puts in the files of a cleaning that was not finished.
+    """How one generation of brokers completes a cleaning that was interrupted.
 
     Attributes:
-        settle: with the temporary files, before segments are loaded.
-        complete: with swaps, once segments are loaded.
+        settle: handles temporary files before segments are loaded.
+        complete: handles swaps after segments are loaded.
     """
 
     settle: Callable[[FileSystem, Draft], None]
@@ -55,7 +55,7 @@ class SwapRules:
 
 
 def _settle_before_loading(filesystem: FileSystem, draft: Draft) -> None:
-    """Delete what was to be deleted and what was not finished; let finished swaps take their place."""
+    """Delete files that waited for deletion or are unfinished; rename finished swaps to their final names."""
     draft.delete(draft.with_temporary("deleted"), "was waiting for its deletion")
     cleaned = draft.with_temporary("cleaned")
     lowest = min((file.name.offset for file in cleaned), default=None)
@@ -95,14 +95,14 @@ def _drop_split(filesystem: FileSystem, draft: Draft, first: int) -> None:
         draft.delete(draft.of_segment(below[-1]), f"its split was all but finished: pieces from {first} on are there")
 
 
-def _nothing_is_left(_filesystem: FileSystem, _draft: Draft, _opened: Opened, _recover: Recover) -> None:
-    """Return at once: the swaps were put in before the log was loaded."""
+def _swaps_are_done(_filesystem: FileSystem, _draft: Draft, _opened: Opened, _recover: Recover) -> None:
+    """Do nothing: the swaps were renamed before the log was loaded."""
 
 
-def _settle_but_swaps(_filesystem: FileSystem, draft: Draft) -> None:
+def _settle_except_swaps(_filesystem: FileSystem, draft: Draft) -> None:
     """Delete what was to be deleted and what was not finished; where there is any swap, the old indexes too.
 
-    They go even if the swap goes. The index of a swap whose ``.log`` is not there stays for ever.
+    The indexes are deleted even if the swap is, too. The index of a swap without ``.log`` stays for ever.
     """
     draft.delete(draft.with_temporary("deleted"), "was waiting for its deletion")
     swaps = [file for file in draft.with_temporary("swap") if file.name.kind in names.SEGMENT_KINDS]
@@ -168,8 +168,8 @@ def next_offset_of(filesystem: FileSystem, file: LogFile) -> int:
     return next_offset
 
 
-_BEFORE = SwapRules(_settle_before_loading, _nothing_is_left)
-_AFTER = SwapRules(_settle_but_swaps, _complete_after_loading)
+_BEFORE = SwapRules(_settle_before_loading, _swaps_are_done)
+_AFTER = SwapRules(_settle_except_swaps, _complete_after_loading)
 SWAP_RULES = {BEFORE_HORIZONS: _AFTER, KEEPS_FORMATS: _BEFORE, REWRITES_OLD: _BEFORE}
 
 

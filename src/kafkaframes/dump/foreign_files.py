@@ -1,4 +1,4 @@
-"""Files and directories in a log directory that no broker put there: what a broker makes of them is said."""
+"""Report files and directories in a log directory that no broker creates, and how a broker treats them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _OF_PARTITIONS = frozenset(
 _INDEX_CACHE = "remote-log-index-cache"  # the one directory beside partitions that LogManager leaves out
 
 
-def strangers(directory: LogDirectory) -> Iterator[Finding]:
-    """Yield what is in a log directory, and in its partitions, that a broker would not expect.
+def foreign_files(directory: LogDirectory) -> Iterator[Finding]:
+    """Yield a finding for each entry of a log directory and its partitions that no broker creates.
 
     A broker does not start on a directory that is not named like a partition (``LogManager.loadLogs``,
     ``UnifiedLog.parseTopicPartitionName``); files that it does not know it passes over.
