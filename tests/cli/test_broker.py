@@ -26,7 +26,7 @@ def test_a_setting_comes_over_the_file_and_an_unknown_one_is_named(tmp_path):
 
 
 def test_the_first_lines_say_how_durable_a_record_is(tmp_path):
-    given = {"serve": None, "data_dir": str(tmp_path)}
+    given = {"serve": (), "data_dir": str(tmp_path)}
     assert "gone when it stops" in _banner(Broker(), given, ())[0]
     lines = _banner(Broker(data_dir=str(tmp_path / "own"), durability="fsync"), given, ("zookeeper.connect",))
     assert f"data in {tmp_path}" in lines[0]

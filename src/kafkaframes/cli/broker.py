@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.options import replicas_option, storage_of, store_options, name_links, with_options
+from kafkaframes.cli.options import name_links, replicas_option, storage_of, store_options, with_options
 from kafkaframes.errors import OptionError
 from kafkaframes.files.filesystem import FOLLOW_LINKS
 

@@ -266,7 +266,7 @@ def open_log_directory(
         settings: of the directory.
         meta: the identity to write if the directory has none; otherwise the two must agree.
         disk: this machine's by default.
-        was_clean: by log, whether it was closed in order, for logs of which this is known apart from the directory's marker.
+        was_clean: by log, whether it was closed in order, where this is known apart from the directory's marker.
 
     Raises:
         LogDirError: another process has the directory open, its identity differs, or a file cannot be read.
