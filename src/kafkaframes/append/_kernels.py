@@ -16,7 +16,6 @@ import numpy as np
 from kafkaframes.append._kernels_check import check_batch, check_messages
 from kafkaframes.append._kernels_context import (
     ANEW,
-    ANY_CODEC,
     APPEND_TIME,
     BYTES,
     CAREFUL,
@@ -37,10 +36,10 @@ from kafkaframes.append._kernels_context import (
     ODD,
     OUT_AT,
     OUT_SIZE,
-    TO_CODEC,
     TO_MAGIC,
     TRUSTED,
 )
+from kafkaframes.append._kernels_ordinary import form_of
 from kafkaframes.records._kernels_codecs import decompress_stream, usual_room
 from kafkaframes.records._kernels_scan import (
     AT_MAGIC,
@@ -228,12 +227,10 @@ def take(data, offset, context):
         return _NO
     if size > context[OUT_SIZE]:
         return np.int64(NO_OUT), size, np.int64(0), np.int64(0)
-    magic = load_u8(sent, AT_MAGIC)
-    codec = load_u8(sent, V2_ATTRIBUTES + 1 if magic == 2 else OLD_ATTRIBUTES) & CODEC_MASK
+    magic, codec, target = form_of(sent, context)
     status, content, start, end = _open(sent, header, size, codec, magic, context)
     if status < 0:
         return status, end, np.int64(0), np.int64(0)
-    target = codec if context[TO_CODEC] == ANY_CODEC else context[TO_CODEC]
     if magic == context[TO_MAGIC] and target == codec and (magic != 0 or codec == 0):
         count, largest = _take_in_place(sent, size, magic, codec, content, start, end, offset, context)
         if count:

@@ -11,7 +11,6 @@ Start reading at ``fast_rebuild.py``, not here.
 import numpy as np
 
 from kafkaframes.append._kernels_context import (
-    ANY_CODEC,
     APPEND_TIME,
     BYTES,
     COUNT,
@@ -30,14 +29,13 @@ from kafkaframes.append._kernels_context import (
     OUT_SIZE,
     PLAIN,
     REASSIGN,
-    TO_CODEC,
     TO_MAGIC,
     WRITTEN,
 )
+from kafkaframes.append._kernels_ordinary import form_of
 from kafkaframes.append._kernels_records import can_hold, rewrite_batch, rewrite_messages, room_for
 from kafkaframes.records._kernels_scan import (
     AT_MAGIC,
-    OLD_ATTRIBUTES,
     V2_ATTRIBUTES,
     V2_BASE_SEQUENCE,
     V2_BASE_TIMESTAMP,
@@ -47,7 +45,7 @@ from kafkaframes.records._kernels_scan import (
     V2_PRODUCER_ID,
 )
 from kafkaframes.records._kernels_write import finish_batch, finish_wrapper, wrapper_header_size, write_batch_header
-from kafkaframes.records.layout import CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, ZSTD
+from kafkaframes.records.layout import LOG_APPEND_TIME, TRANSACTIONAL, ZSTD
 from kafkaframes.wire._jit import OUT_INT64S, device, kernel, types
 from kafkaframes.wire._kernels import address_of, copy_bytes, load_i16, load_i32, load_i64, load_u8
 
@@ -99,9 +97,7 @@ def _finish_wrapper(codec, size, offset, context):
 def rewrite(data, offset, context):
     """Write the records of an opened set: (answer, records, largest timestamp, size, bytes that held them)."""
     sent, content, start, end = address_of(data), context[HELD_AT], context[HELD_START], context[HELD_END]
-    magic = load_u8(sent, AT_MAGIC)
-    codec = load_u8(sent, V2_ATTRIBUTES + 1 if magic == 2 else OLD_ATTRIBUTES) & CODEC_MASK
-    target = codec if context[TO_CODEC] == ANY_CODEC else context[TO_CODEC]
+    magic, codec, target = form_of(sent, context)
     if not _can_be_written(sent, magic, codec, target, context):
         return _NO
     from_count = load_i32(sent, V2_COUNT) if magic == 2 else np.int64(0)

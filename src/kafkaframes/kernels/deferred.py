@@ -17,7 +17,7 @@ from typing import Any, Final
 # Without reference counts: the caller owns every array, and each device call would otherwise count its arrays with
 # atomic instructions, which took more than half of the time of index_records (2026-11-21).
 OPTIONS: Final = {"nogil": True, "_nrt": False}
-# What is only called by kernels needs no door for Python.
+# What is only called by kernels needs no wrapper for Python.
 INSIDE: Final = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 # The kernel that a machine-code function stands for, by that function's identity: others are compiled with the former.
 LOADED: Final[dict[int, Any]] = {}

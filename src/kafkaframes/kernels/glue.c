@@ -1,9 +1,14 @@
-/* The door of a unit: Python functions that check their arguments and call compiled kernels without the GIL.
+/* The Python module of a unit (the kernels of one file): a Python function for each kernel, which checks its arguments
+   and calls the machine code without the GIL.
 
-   Built with one generated file, which defines UNIT_KERNELS and UNIT_COUNT, and with the objects of numba's code.
-   Python's stable ABI of 3.11, so that one library serves every later version. Of numpy it uses the first fields of
-   an array and of its dtype, whose places are part of numpy's ABI (numpy/ndarraytypes.h, the same in 1.x and 2.x);
-   the buffer protocol would cost several times what a small kernel takes. */
+   It is compiled together with unit.h, which objects.py writes for each unit (UNIT_KERNELS: the kernels, their
+   arguments and entry functions), and linked with the object file of the kernels. An entry function takes all arguments
+   as an array of 64-bit words: a number is one word, bytes are two (address and size), an array is its address and the
+   length of each dimension.
+
+   It needs Python's stable ABI of 3.11, so that one library serves every later version. Of numpy it uses the first
+   fields of an array and of its dtype, whose places are part of numpy's ABI (numpy/ndarraytypes.h, the same in 1.x and
+   2.x); the buffer protocol would cost several times what a small kernel takes. */
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
@@ -41,6 +46,7 @@ static const char SIZES[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 8, 8};
 
 static PyTypeObject *array_type;
 
+/* Whether a value is an array of the type, dimensions and layout that the kernel was compiled for. */
 static int fits(const struct argument *wanted, PyObject *value) {
     if (Py_TYPE(value) != array_type && !PyType_IsSubtype(Py_TYPE(value), array_type)) {
         return 0;
@@ -53,10 +59,13 @@ static int fits(const struct argument *wanted, PyObject *value) {
            (array->flags & needed) == needed;
 }
 
+/* Raise TypeError about an argument. */
 static int refuse(const struct kernel *kernel, Py_ssize_t index, const char *wanted) {
     PyErr_Format(PyExc_TypeError, "%s(): argument %zd is not %s", kernel->name, index + 1, wanted);
     return -1;
 }
+
+/* The put functions write one argument as words, and move *word behind them; -1 where it was refused. */
 
 static int put_array(const struct kernel *kernel, const struct argument *wanted, Py_ssize_t index, PyObject *value,
                      int64_t **word) {
@@ -108,6 +117,7 @@ static int put_bytes(const struct kernel *kernel, Py_ssize_t index, PyObject *va
     return 0;
 }
 
+/* The letters are those of Argument.what in objects.py. */
 static int put(const struct kernel *kernel, Py_ssize_t index, PyObject *value, int64_t **word) {
     const struct argument *wanted = &kernel->arguments[index];
     switch (wanted->what) {
@@ -124,8 +134,8 @@ static int put(const struct kernel *kernel, Py_ssize_t index, PyObject *value, i
     }
 }
 
-/* What a kernel returns: nothing, one number, or a tuple of them. */
-static PyObject *answer(const struct kernel *kernel, const int64_t *results) {
+/* The result of a kernel as Python has it: None, one number, or a tuple of numbers. */
+static PyObject *result_of(const struct kernel *kernel, const int64_t *results) {
     if (kernel->results < 0) {
         Py_RETURN_NONE;
     }
@@ -142,6 +152,7 @@ static PyObject *answer(const struct kernel *kernel, const int64_t *results) {
     return tuple;
 }
 
+/* What Python calls. The capsule that each function was made with holds its kernel. */
 static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t given) {
     const struct kernel *kernel = PyCapsule_GetPointer(self, NULL);
     int64_t words[UNIT_MOST_WORDS], results[UNIT_MOST_RESULTS];
@@ -163,7 +174,7 @@ static PyObject *call(PyObject *self, PyObject *const *args, Py_ssize_t given) {
     if (failed) {
         return PyErr_Format(PyExc_RuntimeError, "%s() failed", kernel->name);
     }
-    return answer(kernel, results);
+    return result_of(kernel, results);
 }
 
 static PyMethodDef methods[UNIT_COUNT];
@@ -179,6 +190,7 @@ static int add_kernel(PyObject *kernels, int index) {
     return status;
 }
 
+/* Give the module its one attribute, KERNELS: a dict of functions by name. */
 static int fill(PyObject *module) {
     PyObject *numpy = PyImport_ImportModule("numpy");
     array_type = numpy == NULL ? NULL : (PyTypeObject *)PyObject_GetAttrString(numpy, "ndarray");

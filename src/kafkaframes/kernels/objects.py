@@ -1,8 +1,8 @@
 """Compile the kernels of a module to an object file, with numba but without running any of them.
 
-numba translates each function, as it does for a call; what is different is the end: no machine code is made in
-memory, each kernel gets a door that takes its arguments as 64-bit words (``glue.c`` calls it), and LLVM writes one
-object for the target processor, which need not be this machine's.
+numba translates each function to LLVM's language, as it does for a call. Then no machine code is made in memory: each
+kernel gets an *entry function*, which takes all its arguments as an array of 64-bit words (``glue.c`` calls it), and
+LLVM writes one object file for the target processor, which need not be this machine's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,15 @@ _WORD = ir.IntType(64)
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument as ``glue.c`` knows it: what (see there), numpy's kind and size, dimensions, writable, count."""
+    """One argument of a kernel, as ``glue.c`` is told of it.
+
+    Attributes:
+        what: ``i`` a number, ``t`` a truth value, ``b`` bytes, ``a`` an array, ``m`` a tuple of arrays.
+        kind, size: of the array's elements: ``i`` or ``u`` as numpy's kind, and their size in bytes.
+        dimensions: of the array.
+        writable: whether the kernel writes to the array.
+        count: how many arrays the tuple has.
+    """
 
     what: str
     kind: str = "-"
@@ -57,7 +65,14 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One kernel of an object: its name, the symbol of its door, its arguments, -1, 0 or the length of its tuple."""
+    """One kernel of an object file.
+
+    Attributes:
+        name: as Python calls it.
+        symbol: of its entry function.
+        arguments: in their order.
+        results: -1 for none, 0 for one number, else how many numbers its tuple has.
+    """
 
     name: str
     symbol: str
@@ -69,20 +84,20 @@ class Entry:
 def compile_object(kernels: Sequence[Kernel]) -> tuple[bytes, list[Entry]]:
     """Return the object file of some kernels and what is in it.
 
-    The process is good for nothing else afterwards: numba has been told to make no machine code to run.
+    No kernel can be run in this process afterwards: numba has been told to make no machine code.
     """
     chosen, context = target(), cpu_target.target_context
     _prepare(chosen)
     machine = _machine(chosen)
     unit = llvm.parse_assembly(str(context.codegen()._create_empty_module("unit")))
     entries = [_add(unit, context, number, kernel) for number, kernel in enumerate(kernels)]
-    doors = {entry.symbol for entry in entries}
+    entry_functions = {entry.symbol for entry in entries}
     for function in unit.functions:
-        if function.name in doors:
+        if function.name in entry_functions:
             function.visibility = "hidden"
         elif not function.is_declaration:
             function.linkage = llvm.Linkage.internal
-    _refuse_strangers(unit)
+    _refuse_other_libraries(unit)
     for variable in unit.global_variables:
         if not variable.is_declaration:
             variable.linkage = llvm.Linkage.internal
@@ -93,12 +108,12 @@ def compile_object(kernels: Sequence[Kernel]) -> tuple[bytes, list[Entry]]:
     return machine.emit_object(unit), entries
 
 
-def _refuse_strangers(unit: Any) -> None:
+def _refuse_other_libraries(unit: Any) -> None:
     """Raise if the kernels call anything outside them but what the C library has, such as numba's runtime."""
     called = {function.name for function in unit.functions if function.is_declaration}
-    strangers = {name for name in called if not name.startswith("llvm.")} - _C_LIBRARY
-    if strangers:
-        raise TypeError(f"kernels call functions that only numba has: {', '.join(sorted(strangers))}")
+    missing = {name for name in called if not name.startswith("llvm.")} - _C_LIBRARY
+    if missing:
+        raise TypeError(f"kernels call functions that only numba has: {', '.join(sorted(missing))}")
 
 
 def _machine(chosen: Target) -> Any:
@@ -129,7 +144,7 @@ def _prepare(chosen: Target) -> None:
 
 
 def _add(unit: Any, context: Any, number: int, kernel: Kernel) -> Entry:
-    """Compile a kernel, write its door, and link both into ``unit``."""
+    """Compile a kernel, write its entry function, and link both into ``unit``."""
     (signature,) = map(real, kernel.signatures)
     dispatcher = njit(**OPTIONS, **INSIDE)(rehomed(kernel.py_func))
     dispatcher.compile(signature)
@@ -138,16 +153,16 @@ def _add(unit: Any, context: Any, number: int, kernel: Kernel) -> Entry:
         kernel.__name__, f"kafkaframes_{number}", tuple(map(_argument, signature.args)), _results(compiled.signature)
     )
     library = context.codegen().create_library(entry.symbol)
-    door = context.create_module(entry.symbol)
-    _write_door(door, context, entry.symbol, compiled)
-    library.add_ir_module(door)
+    module = context.create_module(entry.symbol)
+    _write_entry_function(module, context, entry.symbol, compiled)
+    library.add_ir_module(module)
     compiled.library._ensure_finalized()
     unit.link_in(library._final_module)
     unit.link_in(compiled.library._final_module.clone())
     return entry
 
 
-def _write_door(module: Any, context: Any, symbol: str, compiled: Any) -> None:
+def _write_entry_function(module: Any, context: Any, symbol: str, compiled: Any) -> None:
     """Write ``int32 symbol(const int64 *words, int64 *results)``, which is 0 unless the kernel failed."""
     pointer = _WORD.as_pointer()
     function = ir.Function(module, ir.FunctionType(ir.IntType(32), [pointer, pointer]), symbol)
@@ -165,7 +180,7 @@ def _write_door(module: Any, context: Any, symbol: str, compiled: Any) -> None:
 
 
 class _Words:
-    """Reads one word after the other."""
+    """The words that an entry function is called with, loaded one after the other."""
 
     def __init__(self, builder: Any, start: Any) -> None:
         self.builder, self.start, self.at = builder, start, 0
@@ -214,7 +229,7 @@ def _argument(kind: Any) -> Argument:
         return Argument("m", *_element(kind.dtype), count=kind.count)
     if kind == types.int64:
         return Argument("i")
-    raise TypeError(f"a kernel takes {kind}, which has no door yet")
+    raise TypeError(f"a kernel takes {kind}, which glue.c cannot hand over")
 
 
 def _element(kind: Any) -> tuple[str, int, int, bool]:
@@ -232,16 +247,16 @@ def _results(signature: Any) -> int:
         return 0
     if isinstance(kind, types.UniTuple) and kind.dtype == types.int64:
         return int(kind.count)
-    raise TypeError(f"a kernel returns {kind}, which has no door yet")
+    raise TypeError(f"a kernel returns {kind}, which glue.c cannot return")
 
 
 def header(entries: Sequence[Entry]) -> str:
     """Return ``unit.h``: what ``glue.c`` must know of the kernels of an object."""
     lines = [
         "#include <stdint.h>",
-        "typedef int32_t (*door)(const int64_t *words, int64_t *results);",
+        "typedef int32_t (*entry)(const int64_t *words, int64_t *results);",
         "struct argument { char what, kind; int size, dimensions, writable, count; const char *words; };",
-        "struct kernel { const char *name; int count, results; const struct argument *arguments; door run; };",
+        "struct kernel { const char *name; int count, results; const struct argument *arguments; entry run; };",
         f"#define UNIT_COUNT {len(entries)}",
         f"#define UNIT_MOST_WORDS {max(1, *(sum(map(len, entry.arguments)) for entry in entries))}",
         f"#define UNIT_MOST_RESULTS {max(1, *(entry.results for entry in entries))}",

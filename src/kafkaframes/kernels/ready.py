@@ -1,7 +1,7 @@
 """Load units that are compiled: shared libraries that need Python and numpy only, and no numba.
 
-``glue.c`` is the door of such a library: it takes numpy arrays and numbers, checks them against the kernel's
-signature and calls the machine code without the GIL.
+``glue.c`` is the part of such a library that Python calls: it takes numpy arrays and numbers, checks them against the
+kernel's signature and calls the machine code without the GIL.
 """
 
 from __future__ import annotations

@@ -172,8 +172,8 @@ def _prefetch(typingctx: Any, address: Any, position: Any) -> Any:
 
 
 @device
-def _null(here, nulls, room, validity):
-    """Note that a value is null; with the first one, that all others are not. Return the nulls."""
+def _mark_null(here, nulls, room, validity):
+    """Clear the validity bit of value ``here``, after setting all ``room`` bits for the first; return the new count."""
     if nulls == 0:
         for byte in range((room >> 3) + 1):
             store_item_8(validity, byte, 0xFF)
@@ -188,7 +188,7 @@ def _append(buf, place, size, exact, here, to, nulls, room, offsets, data, valid
     Unless ``exact``, up to 31 bytes behind it are read; as many are written (the next string overwrites them).
     """
     if size < 0:
-        nulls = _null(here, nulls, room, validity)
+        nulls = _mark_null(here, nulls, room, validity)
     elif exact or size > 256:
         copy_bytes(data, to, buf, place, size)
         to += size

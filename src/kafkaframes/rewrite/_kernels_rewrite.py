@@ -119,8 +119,8 @@ def _open(data, table, row, limit, opened, calls):
 
 
 @device
-def _are_whole(source, table, row, rows, crc_at):
-    """Tell whether the CRCs of a wrapper's messages are right: a new batch has none of them any more."""
+def _inner_crcs_are_right(source, table, row, rows, crc_at):
+    """Tell whether the CRCs of a wrapper's messages are right, which no batch that is written anew would show."""
     if table[MAGIC, row] >= 2 or table[ATTRIBUTES, row] & CODEC_MASK == 0:
         return True
     wrong = 0
@@ -227,7 +227,8 @@ def rewrite_batches(
                     source, start, end, 0, WHOLE_DATA, 0, table, row,
                     0, 0, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
                 )  # fmt: skip
-                rows = rows if status == WHOLE and _are_whole(source, table, row, rows, headers_at) else np.int64(0)
+                if status != WHOLE or not _inner_crcs_are_right(source, table, row, rows, headers_at):
+                    rows = np.int64(0)
             length, room, largest = end - start, out.size - size, np.int64(0)
             append = attributes & APPEND_TIME if table[MAGIC, row] else np.int64(0)
             if rows and action >= BUILD:

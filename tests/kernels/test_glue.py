@@ -1,4 +1,4 @@
-"""The door of a unit (``glue.c``): what it takes and refuses, with kernels that are ready."""
+"""What Python calls of a unit (``glue.c``): what it takes and refuses, with kernels that are ready."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Read ordinary messages of formats 0 and 1 one after the other (numba): the loops that check and that rewrite them.
+"""Read an ordinary set (numba): what the kernels have in common that check one and that write one anew.
 
 Start reading at ``doors.py``, not here.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafkaframes.append._kernels_context import HIGHEST_MS, LOWEST_MS, NEED_KEY, NO_TIMESTAMP
+from kafkaframes.append._kernels_context import ANY_CODEC, HIGHEST_MS, LOWEST_MS, NEED_KEY, NO_TIMESTAMP, TO_CODEC
 from kafkaframes.records._kernels_scan import (
     AT_MAGIC,
     AT_SIZE,
@@ -19,17 +19,57 @@ from kafkaframes.records._kernels_scan import (
     OVERHEAD,
     V0_HEADER,
     V1_HEADER,
+    V2_ATTRIBUTES,
 )
+from kafkaframes.records.layout import CODEC_MASK
 from kafkaframes.wire._jit import device
-from kafkaframes.wire._kernels import crc32_of, load_i8, load_i32, load_i64, load_u8, load_u32
+from kafkaframes.wire._kernels import (
+    OK,
+    crc32_of,
+    load_i8,
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u32,
+    read_varint,
+    read_varlong,
+)
 
+_NO_RECORD = (np.int64(-1), np.int64(0), np.int64(0), np.int64(0))
 _NO = (np.int64(-1), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
+
+
+@device
+def form_of(sent, context):
+    """Return the format of what was sent, its codec, and the codec that the log wants."""
+    magic = load_u8(sent, AT_MAGIC)
+    codec = load_u8(sent, V2_ATTRIBUTES + 1 if magic == 2 else OLD_ATTRIBUTES) & CODEC_MASK
+    return magic, codec, codec if context[TO_CODEC] == ANY_CODEC else context[TO_CODEC]
 
 
 @device
 def is_late(timestamp, context):
     """Tell whether a timestamp is out of the range that the log takes."""
     return timestamp != NO_TIMESTAMP and (timestamp < context[LOWEST_MS] or timestamp > context[HIGHEST_MS])
+
+
+@device
+def read_record_start(source, position, end):
+    """Read what precedes a record's key: (where the record ends, timestamp delta, offset delta, where the key begins).
+
+    Where it ends is -1 if something does not fit.
+    """
+    status, length, position = read_varint(source, position, end)
+    if status != OK or length <= 0 or length > end - position:
+        return _NO_RECORD
+    stop = position + length
+    status, delta, position = read_varlong(source, position + 1, stop)
+    if status != OK:
+        return _NO_RECORD
+    status, offset_delta, position = read_varint(source, position, stop)
+    if status != OK:
+        return _NO_RECORD
+    return np.int64(stop), np.int64(delta), np.int64(offset_delta), np.int64(position)
 
 
 @device

@@ -1,0 +1,307 @@
+"""Two checkouts side by side: is anything slower, and how many files does a value pass through?
+
+Each checkout is measured by processes of its own, in turn, with this script: CPU time (user and system), the least of
+all turns, so that other work on the machine counts little. A *trip* is what one call enters of the package's Python
+files: how many files, and how often one is entered again that had been left.
+
+Run:      python benchmarks/checkouts.py BEFORE [AFTER] [--rounds 6] [--save]
+          (paths of checkouts; AFTER is this one by default)
+Saves:    benchmarks/results/checkouts.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from trips import NOW_MS, RECORDS, SMALL, columns, drain, log_directory, small_log, tasks, trips
+
+HERE = Path(__file__)
+RESULTS = HERE.parent / "results" / "checkouts.md"
+MEBIBYTE = 1 << 20
+TURNS = 7
+Row = tuple[str, float]
+
+
+def least(call: Callable[[], object], *, count: int = 1, turns: int = TURNS) -> float:
+    """Return the microseconds of CPU of one call, the least of some turns of ``count`` calls."""
+    found = float("inf")
+    for _ in range(turns):
+        begun = time.process_time()
+        for _ in range(count):
+            call()
+        found = min(found, (time.process_time() - begun) / count * 1e6)
+    return found
+
+
+def reading(folder: Path) -> Iterator[Row]:
+    """Segments to Arrow."""
+    import kafkaframes
+    from kafkaframes.records.memory import Recycler
+    from kafkaframes.records.sections import read_sections
+    from kafkaframes.spark.reading import read_work
+
+    for codec in ("none", "lz4"):
+        directory = log_directory(folder, codec, codec=codec)
+        path = str(directory / "orders-0" / f"{0:020}.log")
+        yield f"read {RECORDS:,} records, {codec}", least(lambda: drain(kafkaframes.read_records(path)))  # noqa: B023
+        yield f"a Spark task of them, {codec}", least(lambda: drain(read_work(*tasks(directory))))  # noqa: B023
+    small = kafkaframes.build_records(columns(10))
+    memory = Recycler()
+    yield "50 small sections of a fetch to Arrow", least(lambda: read_sections([small] * 50, memory=memory), count=20)
+
+
+def appending(folder: Path) -> Iterator[Row]:
+    """Produced bytes to a log, and back."""
+    from kafkaframes.append import AppendSettings, validate_and_assign
+    from kafkaframes.records.build import build_records
+
+    for name, count, codec, to, calls in (
+        ("3 records", 3, "none", "producer", 2000),
+        ("5,000 records", 5000, "none", "producer", 20),
+        ("5,000 records, LZ4 to gzip", 5000, "lz4", "gzip", 3),
+    ):
+        raw = build_records(columns(count), codec=codec, batch_bytes=1 << 24)
+        settings = AppendSettings(codec=to, now_ms=NOW_MS)
+        call = partial(validate_and_assign, raw, 0, settings)
+        yield f"`validate_and_assign` of {name}", least(call, count=calls)
+    log, batch = small_log(folder / "log"), build_records(SMALL)
+    append = partial(log.append_as_leader, batch, leader_epoch=0, now_ms=NOW_MS)
+    yield "`append_as_leader` of one small batch", least(append, count=300, turns=15)
+    log.update_high_watermark(log.log_end_offset)
+    yield "the same, idempotent", idempotent(log)
+    yield "`PartitionLog.read` of one small batch", least(partial(log.read, 150, max_bytes=150), count=300, turns=15)
+
+
+def idempotent(log: Any) -> float:
+    """Return the microseconds of an append of a producer with an id; the batches are made before."""
+    from kafkaframes.records.build import build_records
+
+    found, count = float("inf"), 300
+    for turn in range(TURNS):
+        fields = {"producer_id": turn, "producer_epoch": 0}
+        ready = iter([build_records(SMALL, base_sequence=number, **fields) for number in range(count)])
+        call = lambda: log.append_as_leader(next(ready), leader_epoch=0, now_ms=NOW_MS)  # noqa: B023, E731
+        found = min(found, least(call, count=count, turns=1))
+    return found
+
+
+def broker(folder: Path) -> Iterator[Row]:
+    """Frames of requests to those of answers, without sockets."""
+    from kafkaframes.broker.assembly import open_broker
+    from kafkaframes.broker.dispatch import Dispatcher
+    from kafkaframes.broker.request import Session
+    from kafkaframes.files.names import TopicPartition
+    from kafkaframes.records.build import build_records
+
+    state = open_broker(data_dir=str(folder / "broker"))
+    for topic in ("small", "large"):
+        state.create_topic(topic, 1)
+    session, files, dispatcher = Session(), file_session(), Dispatcher(state)
+    answer = answering(dispatcher)
+    batch = build_records(SMALL)
+    large = build_records({"value": [bytes(1000)] * 1000, "timestamp": [NOW_MS] * 1000}, batch_bytes=1 << 22)
+    answer(produce_frame("large", large), session)
+    produce, fetch = produce_frame("small", batch), fetch_frame("small", 100, len(batch))
+    for _ in range(200):
+        answer(produce, session)
+    yield "Produce of one small batch, frame to frame", least(lambda: answer(produce, session), count=300, turns=15)
+    yield "Fetch of one small batch, frame to frame", least(lambda: answer(fetch, session), count=300, turns=15)
+    whole = fetch_frame("large", 0, MEBIBYTE)
+    yield "Fetch of 1 MB, frame to what is sent", least(lambda: answer(whole, files), count=30, turns=15)
+    request = dispatcher.request_of(whole, session)
+    body = dispatcher.answer(request)
+    yield "of it encoding and framing", least(lambda: dispatcher.encode(request, body), count=100)
+    state.logs.abandon()
+    memory, names = open_broker(), iter(range(10**6))
+
+    def create() -> None:
+        key = TopicPartition(f"t{next(names)}", 0)
+        memory.logs.create(key, topic_id="AAAAAAAAAAAAAAAAAAAAAQ", now_ms=NOW_MS)
+
+    yield "a partition is made, in memory", least(create, count=20, turns=15)
+
+
+def file_session() -> Any:
+    """Return a session that files are sent on as such, where the checkout knows of it."""
+    from kafkaframes.broker.request import Session
+
+    try:
+        return Session(sends_files=True)
+    except TypeError:
+        return Session()
+
+
+def answering(dispatcher: Any) -> Callable[[bytes, Any], object]:
+    """Return what answers a frame as the broker's server does: the short way first, where there is one."""
+    try:
+        from kafkaframes.broker.short import ShortWay
+    except ImportError:
+        short = None
+    else:
+        short = ShortWay(dispatcher)
+
+    def answer(frame: bytes, session: Any) -> object:
+        found = None if short is None else short(memoryview(frame), session)
+        if found is not None:
+            return found
+        request = dispatcher.request_of(frame, session)
+        return dispatcher.encode(request, dispatcher.answer(request))
+
+    return answer
+
+
+def produce_frame(topic: str, records: bytes) -> bytes:
+    """A request to append one batch, without its size."""
+    from kafkaframes.messages import message
+    from kafkaframes.messages.headers import encode_request
+
+    types = message("ProduceRequest")
+    row = types.PartitionProduceData(index=0, records=records)
+    data = types.TopicProduceData(name=topic, partition_data=[row])
+    return bytes(encode_request(types(acks=-1, timeout_ms=1000, topic_data=[data]), 9, client_id="bench"))
+
+
+def fetch_frame(topic: str, offset: int, size: int) -> bytes:
+    """A request for records, without its size."""
+    from kafkaframes.messages import message
+    from kafkaframes.messages.headers import encode_request
+
+    types = message("FetchRequest")
+    row = types.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=size)
+    topics = [types.FetchTopic(topic=topic, partitions=[row])]
+    return bytes(encode_request(types(max_bytes=1 << 22, session_epoch=-1, topics=topics), 11, client_id="bench"))
+
+
+def rewriting(folder: Path) -> Iterator[Row]:
+    """Whole partitions written anew."""
+    from kafkaframes.cleaner import CleanerSettings, clean_partition
+    from kafkaframes.log.discover import discover
+    from kafkaframes.rewrite import RewriteSettings, convert
+
+    old, numbers = log_directory(folder, "old", codec="gzip", record_format=1), iter(range(1000))
+
+    def rewrite() -> None:
+        convert(str(old), folder / f"new{next(numbers)}", RewriteSettings(record_format=2))
+
+    yield f"`convert`, {RECORDS:,} records of format 1 to format 2", least(rewrite, turns=4)
+    (directory,) = discover([str(log_directory(folder, "dirty", codec="lz4"))])
+
+    def clean() -> None:
+        target = folder / f"clean{next(numbers)}"
+        target.mkdir()
+        clean_partition(directory.filesystem, directory.partitions[0], CleanerSettings(now_ms=NOW_MS * 2), target)
+
+    yield f"`clean_partition` of {RECORDS:,} records", least(clean, turns=4)
+
+
+def starting(folder: Path) -> Iterator[Row]:
+    """Commands as processes: user and system time of each."""
+    directory = log_directory(folder, "started", codec="lz4")
+    segment = directory / "orders-0" / f"{0:020}.log"
+    environment = os.environ | {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    for arguments in ("--help", f"info {directory}", f"verify {directory}", f"dump-log {segment} -c 100"):
+        found = float("inf")
+        for _ in range(4):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            command = [sys.executable, "-m", "kafkaframes", *arguments.split()]
+            subprocess.run(command, env=environment, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            found = min(found, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        yield f"`kafkaframes {arguments.split()[0]}`, the process", found * 1e6
+
+
+PARTS = (reading, appending, broker, rewriting, starting, trips)
+
+
+def measure() -> dict[str, float]:
+    """Measure the checkout that this process imports."""
+    found: dict[str, float] = {}
+    for part in PARTS:
+        with tempfile.TemporaryDirectory() as folder:
+            found.update(part(Path(folder)))
+    return found
+
+
+def measured_in_turn(checkouts: list[Path], rounds: int) -> list[dict[str, float]]:
+    """Return the least of each figure for each checkout."""
+    best: list[dict[str, float]] = [{} for _ in checkouts]
+    for _ in range(rounds):
+        for place, checkout in enumerate(checkouts):
+            environment = os.environ | {"PYTHONPATH": str(checkout / "src")}
+            command = [sys.executable, str(HERE.resolve()), "--measure"]
+            out = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+            for name, figure in json.loads(out.splitlines()[-1]).items():
+                best[place][name] = min(best[place].get(name, figure), figure)
+    return best
+
+
+def commit_of(checkout: Path) -> str:
+    """Return the short name of a checkout's commit."""
+    out = subprocess.run(
+        ["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE, text=True
+    )
+    return out.stdout.strip() or checkout.name
+
+
+def table(before: dict[str, float], after: dict[str, float]) -> list[str]:
+    """Return the rows of the report."""
+    lines = []
+    for name in before:
+        old, new = before[name], after[name]
+        is_count = name.endswith((": files", ": returns"))
+        shown = [f"{one:.0f}" if is_count else time_text(one) for one in (old, new)]
+        lines.append(f"| {name} | {shown[0]} | {shown[1]} | {new / old:.2f} |")
+    return lines
+
+
+def time_text(microseconds: float) -> str:
+    """Return a time with its unit."""
+    return f"{microseconds / 1e3:.1f} ms" if microseconds >= 1000 else f"{microseconds:.1f} us"
+
+
+def main() -> None:
+    """Measure, print, and save if asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkouts", nargs="*", type=Path)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--save", action="store_true")
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.measure:
+        print(json.dumps(measure()))
+        return
+    checkouts = [*given.checkouts, HERE.resolve().parents[1]][:2]
+    before, after = measured_in_turn(checkouts, given.rounds)
+    names = [commit_of(checkout) for checkout in checkouts]
+    lines = [
+        "# Two checkouts side by side",
+        "",
+        f"{date.today()}, {os.cpu_count()} cores shared with other work (load {os.getloadavg()[0]:.1f}), "
+        f"Python {platform.python_version()}. CPU time, the least of {given.rounds} rounds in turn.",
+        f"Before: {names[0]}. After: {names[1]}.",
+        "",
+        "| what | before | after | ratio |",
+        "|---|---|---|---|",
+        *table(before, after),
+    ]
+    print("\n".join(lines))
+    if given.save:
+        RESULTS.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
