@@ -201,7 +201,6 @@ def rewriting(folder: Path) -> Iterator[Row]:
 
     def clean() -> None:
         target = folder / f"clean{next(numbers)}"
-        target.mkdir()
         clean_partition(directory.filesystem, directory.partitions[0], CleanerSettings(now_ms=NOW_MS * 2), target)
 
     yield f"`clean_partition` of {RECORDS:,} records", least(clean, turns=4)

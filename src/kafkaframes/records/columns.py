@@ -139,7 +139,11 @@ def _schema(columns: tuple[str, ...]) -> pa.Schema:
 
 
 class RecordReader:
-    """Iterate over a source's records as ``pa.RecordBatch``es; ``errors`` grows as damage is met."""
+    """Iterate over a source's records as ``pa.RecordBatch``es; ``errors`` grows as damage is met.
+
+    Attributes:
+        end: where (in the source) and why the batches ended; None before they did.
+    """
 
     def __init__(
         self,
@@ -156,6 +160,7 @@ class RecordReader:
         self.options = options.checked()
         self.schema = options.schema
         self.errors: list[ReadError] = [] if errors is None else errors
+        self.end: End | None = None
         self._source = source
         self._memory = Recycler() if memory is None else memory  # one for many readers of small sources
         self._chunks: Chunks | Scanned
@@ -191,15 +196,10 @@ class RecordReader:
     def _checks(self) -> bool:
         return self.options.verify_crc or "crc_ok" in self.options.columns
 
-    @property
-    def end(self) -> End | None:
-        """Where (in the source) and why the batches ended; None before they did."""
-        return self._chunks.end
-
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for chunk in self._chunks:
             yield from self._long(chunk) if self._maker is None else self._short(chunk, self._maker)
-        end = self._chunks.end
+        self.end = end = self._chunks.end
         if end is not None and (end.corrupt or end.status == CUT):
             self._report(ReadError(self._source.name, end.position, None, end.status, end.reason, 0))
 

@@ -221,11 +221,11 @@ class ColumnMaker:
 
     def read(self, chunk: Chunk, skip: npt.NDArray[np.bool_] | None) -> Iterator[Made | Chunk]:
         """Read all batches of a chunk but those in ``skip``; a batch that is too large is given back."""
-        count = len(chunk.batches)
+        table = np.ascontiguousarray(chunk.batches.table)
+        count = table.shape[1]
         kinds: npt.NDArray[np.int8] = np.full(count, WHOLE_DATA, np.int8)
         if skip is not None:
             kinds[skip] = SKIPPED
-        table = np.ascontiguousarray(chunk.batches.table)
         if not self._layout.bytes:  # of a short source, memory for whole pieces would be most of the cost
             likely = chunk.data.size * (_USUAL_RATIO if chunk.batches.codecs.any() else 1)
             self._lay_out(0, min(2 * self._target, max(likely, _FEWEST_BYTES)))
