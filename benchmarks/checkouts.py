@@ -4,8 +4,8 @@ Each checkout is measured by processes of its own, in turn, with this script: CP
 all turns, so that other work on the machine counts little. A *trip* is what one call enters of the package's Python
 files: how many files, and how often one is entered again that had been left.
 
-Run:      python benchmarks/checkouts.py BEFORE [AFTER] [--rounds 6] [--save]
-          (paths of checkouts; AFTER is this one by default)
+Run:      python benchmarks/checkouts.py [BEFORE [AFTER]] [--rounds 6] [--save]
+          (paths of checkouts; AFTER is this one by default, and without BEFORE it is measured alone)
 Saves:    benchmarks/results/checkouts.md
 """
 
@@ -259,7 +259,7 @@ def commit_of(checkout: Path) -> str:
 def table(before: dict[str, float], after: dict[str, float]) -> list[str]:
     """Return the rows of the report."""
     lines = []
-    for name in before:
+    for name in after:
         old, new = before[name], after[name]
         is_count = name.endswith((": files", ": returns"))
         shown = [f"{one:.0f}" if is_count else time_text(one) for one in (old, new)]
@@ -284,8 +284,9 @@ def main() -> None:
         print(json.dumps(measure()))
         return
     checkouts = [*given.checkouts, HERE.resolve().parents[1]][:2]
-    before, after = measured_in_turn(checkouts, given.rounds)
-    names = [commit_of(checkout) for checkout in checkouts]
+    measured = measured_in_turn(checkouts, given.rounds)
+    before, after = measured[0], measured[-1]
+    names = [commit_of(checkout) for checkout in (checkouts[0], checkouts[-1])]
     lines = [
         "# Two checkouts side by side",
         "",
