@@ -22,6 +22,7 @@ from kafkaframes.client import (
 from kafkaframes.client.network import Connection
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import BrokerError, CorruptRecordError, NetworkError
+from kafkaframes.records.limits import budget
 from kafkaframes.records.partitioner import partition_of
 from kafkaframes.spec import catalog, releases
 
@@ -368,3 +369,26 @@ def test_each_request_has_its_own_time_to_be_answered():
             await gone.wait()
 
     asyncio.run(run())
+
+
+def test_what_opens_to_more_than_the_budget_comes_in_several_calls(servers, topic):
+    """Each batch opens to 100 kB from some hundred bytes: all of a fetch at once would be a bomb."""
+    with Producer(servers, compression_type="zstd") as producer:
+        for number in range(12):
+            for _ in range(10):
+                producer.send(topic, bytes(10_000), key=b"%d" % number, partition=0)
+            producer.flush()
+    with Consumer(servers) as consumer, budget(150_000):
+        consumer.assign({TopicPartition(topic, 0): 0})
+        tables = []
+        while sum(table.num_rows for table in tables) < 120:
+            tables.append(consumer.fetch_arrow(5_000, columns=("key", "value")))
+            assert tables[-1].nbytes < 400_000
+        keys = [key for table in tables for key in table["key"].to_pylist()]
+        assert keys == [b"%d" % number for number in range(12) for _ in range(10)]
+        consumer.seek((topic, 0), 0)
+        polled = []
+        while len(polled) < 120:
+            polled += consumer.poll(5_000, max_records=7)
+            assert len(consumer._twin._rest) < 40
+        assert [one.offset for one in polled] == list(range(120))

@@ -10,7 +10,7 @@ import contextlib
 import inspect
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from kafkaframes.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import BrokerError, KafkaframesError, OptionError
 from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions
+from kafkaframes.records.limits import current_budget
 from kafkaframes.records.memory import Recycler
 
 PLACE_COLUMNS: Final = {"topic": pa.string(), "partition": pa.int32()}
@@ -377,7 +378,8 @@ class AsyncConsumer:
             max_bytes: of fetched batches; one answer of a broker is always taken.
 
         Returns:
-            A table, of no rows where nothing came in time.
+            A table, of no rows where nothing came in time. Of batches that open to more than
+            ``kafkaframes.records.limits.current_budget()`` the next call brings the rest.
 
         Raises:
             BrokerError, CorruptRecordError: as ``fetch``.
@@ -385,13 +387,14 @@ class AsyncConsumer:
         inner = [name for name in columns if name not in PLACE_COLUMNS]
         schema = _schema(columns, inner)
         found: list[pa.RecordBatch] = []
-        size = 0
-        while size < max_bytes:
+        size, left = 0, current_budget()
+        while size < max_bytes and left > 0:
             fetched = await self.fetch(0 if found or size else timeout_ms)
             if fetched is None:
                 break
             size += len(fetched.data)
-            for batch in fetched.read(inner, verify_crc=self.settings.check_crcs, memory=self._memory):
+            for batch in self._opened(fetched, inner, left, memory=self._memory):
+                left -= batch.nbytes
                 found.append(_placed(batch, fetched.partition, columns, schema))
         return pa.Table.from_batches(found, schema=schema)
 
@@ -404,10 +407,25 @@ class AsyncConsumer:
             fetched = await self.fetch(left)
             if fetched is None:
                 return []
-            for batch in fetched.read(DEFAULT_COLUMNS, verify_crc=self.settings.check_crcs):
+            for batch in self._opened(fetched, DEFAULT_COLUMNS, current_budget()):
                 self._rest += _records(batch, fetched.partition)
         given, self._rest = self._rest[:most], self._rest[most:]
         return given
+
+    def _opened(
+        self, fetched: Fetched, columns: Sequence[str], room: int, *, memory: Recycler | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield what was fetched until it takes ``room`` bytes; what is behind that will be fetched anew.
+
+        A megabyte of batches may open to gigabytes, and no broker looks.
+        """
+        wanted = columns if "offset" in columns else ("offset", *columns)
+        for batch in fetched.read(wanted, verify_crc=self.settings.check_crcs, memory=memory):
+            yield batch
+            room -= batch.nbytes
+            if room <= 0 and batch.num_rows:
+                self._fetcher.set_position(fetched.partition, batch.column("offset")[-1].as_py() + 1)
+                return
 
     # --------------------------------------------------------------------------------------------------- committing
 
