@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -142,6 +143,22 @@ def test_transactions_of_a_tiered_store_are_read_as_those_of_a_directory(tmp_pat
         assert 0 < len(committed) < len(everything)
         old = [offset for _, offset in fetched(served, "payments", 0, everything[0][0])]
         assert old == [row[0] for row in everything]
+
+
+def test_a_partition_that_cannot_be_read_is_told_and_the_others_are_served(tmp_path):
+    case = TIERED / "zstd-encrypted-transactions"
+    shutil.copytree(case / "store", tmp_path / "store")
+    last = max(tmp_path.glob("store/*/0/*.log"))
+    last.write_bytes(b"!" + last.read_bytes()[1:])
+    options = {"key_files": tuple(map(str, case.glob("*.private.pem")))}
+    with Broker(serve=tmp_path / "store", storage=options) as served:
+        (remark,) = served.remarks
+        assert remark.startswith("error: not served: chunk 0 of 1 cannot be ")
+        assert str(last) in remark
+        (topic,) = ask(served.port, "Metadata", 1, topics=None).topics
+        assert [(row.partition_index, row.leader_id) for row in topic.partitions] == [(0, -1), (1, 1)]
+        rows = read([case / "store"], "payments", **options)[1]
+        assert [(one.offset, one.key, one.value) for one in served.records("payments", 1)] == rows
 
 
 @pytest.fixture

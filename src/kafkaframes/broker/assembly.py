@@ -93,9 +93,14 @@ def open_broker(
         node_id = str(min(nodes.by_id))
         named = {"node.id": node_id, "version": "1", "cluster.id": metadata.cluster_id}
         identity = MetaProperties(named | {"directory.id": text_of_id(uuid4())})  # as Kafka from 3.7 on (KIP-858)
-    was_clean = {} if serve is None else serve.was_clean
     logs = open_log_directory(
-        path, now_ms=clock.now_ms, settings_of=settings_of, meta=identity, disk=there, was_clean=was_clean
+        path,
+        now_ms=clock.now_ms,
+        settings_of=settings_of,
+        meta=identity,
+        disk=there,
+        was_clean={} if serve is None else serve.was_clean,
+        skips_unreadable=serve is not None,
     )
     state = BrokerState(
         clock=clock,
@@ -149,6 +154,10 @@ def _cluster_id(disk: Disk, path: str) -> str | None:
     return read_meta_properties(disk.read(file), file=file).cluster_id
 
 
+def _topic_id(logs: LogManager, keys: list[TopicPartition]) -> str | None:
+    return next((logs.logs[key].topic_id for key in keys if key in logs.logs), None)
+
+
 def adopt_logs(state: BrokerState, logs: LogManager, stored: dict[str, StoredTopic]) -> None:
     """Make topics of the logs that are there; a topic that is not stored is taken as its directories show it.
 
@@ -156,17 +165,17 @@ def adopt_logs(state: BrokerState, logs: LogManager, stored: dict[str, StoredTop
         LogDirError: a partition is missing between others, and the directory would be written to.
     """
     by_topic: dict[str, list[TopicPartition]] = {}
-    for key in sorted(logs.logs):
+    for key in sorted({*logs.logs, *logs.unreadable}):
         by_topic.setdefault(key.topic, []).append(key)
     for name, keys in by_topic.items():
-        missing = sorted(set(range(keys[-1].partition)) - {key.partition for key in keys})
+        missing = sorted(set(range(keys[-1].partition + 1)) - {key.partition for key in keys if key in logs.logs})
         if missing and not state.is_read_only:
             reason = f"topic {name} lacks partitions {missing}: a cluster's directories can be served, not adopted"
             raise LogDirError(reason, file=logs.path)
         known = stored.get(name)
-        text = known.topic_id if known is not None else logs.logs[keys[0]].topic_id
+        text = known.topic_id if known is not None else _topic_id(logs, keys)
         topic = Topic(name, id_of_text(text) if text else state.new_id(), dict(known.configs) if known else {})
-        for key in sorted([*keys, *(TopicPartition(name, index) for index in missing)]):
+        for key in sorted({*keys, *(TopicPartition(name, index) for index in missing)}):
             is_missing = key not in logs.logs  # another broker's: it is listed, and led by nobody
             log = logs.create(key, now_ms=state.clock.now_ms) if is_missing else logs.logs[key]
             log.update_high_watermark(log.log_end_offset)

@@ -230,6 +230,7 @@ class Broker:
             credentials=self._security.credentials(),
             disk_faults=None if self._journal is None else self._disk_faults,
         )
+        self._remarks += tuple(f"error: not served: {one}" for one in self._state.logs.unreadable.values())
         settings = self._settings
         self._server = Server(
             self._dispatcher(self._state),

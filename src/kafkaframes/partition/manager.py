@@ -29,6 +29,7 @@ from kafkaframes.partition.log import PartitionLog
 from kafkaframes.partition.settings import LogSettings
 
 _LONGEST_NAME = 255
+_APART = "unreadable"
 SettingsOf = Callable[[TopicPartition], LogSettings]
 
 
@@ -59,6 +60,7 @@ class LogManager:
         logs: by topic partition; ``create``, ``delete`` and ``close`` change it.
         is_closed: after ``close`` and ``abandon``.
         problems: checkpoints that could not be read and are treated as empty.
+        unreadable: logs that were left out, and why.
     """
 
     path: str
@@ -71,6 +73,7 @@ class LogManager:
     logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
     cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
     problems: tuple[LogDirError, ...] = ()
+    unreadable: dict[TopicPartition, LogDirError] = field(default_factory=dict)
     is_closed: bool = False
     _release_lock: Callable[[], None] = lambda: None
     _to_delete: list[tuple[str, int]] = field(default_factory=list)
@@ -82,7 +85,7 @@ class LogManager:
         return self.disk.failure is not None
 
     def create(self, topic_partition: TopicPartition, *, topic_id: str | None = None, now_ms: int) -> PartitionLog:
-        """Make a new, empty log.
+        """Make a new, empty log; one that stands in for a log that was left out gets a directory apart.
 
         Raises:
             LogDirError: the log exists.
@@ -90,7 +93,8 @@ class LogManager:
             StorageError: the disk fails.
         """
         names.check_topic(topic_partition.topic)
-        directory = join(self.path, str(topic_partition))
+        above = join(self.path, _APART) if topic_partition in self.unreadable else self.path
+        directory = join(above, str(topic_partition))
         settings = self.settings_of(topic_partition)
         log = create_log(directory, settings=settings, now_ms=now_ms, disk=self.disk, topic_id=topic_id)
         self.logs[topic_partition] = log
@@ -254,6 +258,7 @@ def open_log_directory(
     meta: MetaProperties | None = None,
     disk: Disk | None = None,
     was_clean: Mapping[TopicPartition, bool] | None = None,
+    skips_unreadable: bool = False,
 ) -> LogManager:
     """Open a log directory and all its logs; those of an unclean stop are recovered, in place.
 
@@ -267,6 +272,7 @@ def open_log_directory(
         meta: the identity to write if the directory has none; otherwise the two must agree.
         disk: this machine's by default.
         was_clean: by log, whether it was closed in order, where this is known apart from the directory's marker.
+        skips_unreadable: leave out a log that cannot be read, and say so in ``unreadable``; by default none is opened.
 
     Raises:
         LogDirError: another process has the directory open, its identity differs, or a file cannot be read.
@@ -282,7 +288,7 @@ def open_log_directory(
     try:
         manager = _manager(path, there, now_ms, _settings_of(settings_of), settings or ManagerSettings(), meta)
         manager._release_lock = release_lock
-        return _opened(manager, was_clean or {})
+        return _opened(manager, was_clean or {}, skips_unreadable=skips_unreadable)
     except BaseException:
         release_lock()
         raise
@@ -313,12 +319,12 @@ def _manager(
     return LogManager(path, disk, identity, settings, settings_of, was_clean, now_ms)
 
 
-def _opened(manager: LogManager, was_clean: Mapping[TopicPartition, bool]) -> LogManager:
+def _opened(manager: LogManager, was_clean: Mapping[TopicPartition, bool], *, skips_unreadable: bool) -> LogManager:
     problems: list[LogDirError] = []
     paths = {name: join(manager.path, name) for name in names.OFFSET_CHECKPOINTS}
     offsets = {name: _checkpoint(manager.disk, path, problems) for name, path in paths.items()}
     try:
-        _open_logs(manager, offsets, was_clean)
+        _open_logs(manager, offsets, was_clean, skips_unreadable=skips_unreadable)
     except BaseException:
         for log in manager.logs.values():
             log.abandon()
@@ -333,6 +339,8 @@ def _open_logs(
     manager: LogManager,
     offsets: Mapping[str, Mapping[TopicPartition, int]],
     was_clean: Mapping[TopicPartition, bool],
+    *,
+    skips_unreadable: bool,
 ) -> None:
     settings_of, now_ms = manager.settings_of, manager.now_ms
     for entry, name in _partitions(manager.disk.list_directory(manager.path)):
@@ -341,13 +349,18 @@ def _open_logs(
             manager._to_delete.append((entry.path, now_ms + settings_of(key).file_delete_delay_ms))
         elif not name.state:
             known = tuple((file, values[key]) for file, values in offsets.items() if key in values)
-            manager.logs[key] = open_log(
-                entry.path,
-                settings=settings_of(key),
-                now_ms=now_ms,
-                disk=manager.disk,
-                checkpointed=Checkpointed(was_clean.get(key, manager.was_clean), known),
-            )
+            try:
+                manager.logs[key] = open_log(
+                    entry.path,
+                    settings=settings_of(key),
+                    now_ms=now_ms,
+                    disk=manager.disk,
+                    checkpointed=Checkpointed(was_clean.get(key, manager.was_clean), known),
+                )
+            except LogDirError as problem:
+                if not skips_unreadable:
+                    raise
+                manager.unreadable[key] = problem
 
 
 def _partitions(entries: list[FileInfo]) -> Iterator[tuple[FileInfo, DirectoryName]]:

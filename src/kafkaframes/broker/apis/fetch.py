@@ -5,7 +5,7 @@ time is up, or a partition changes.
 
 * v0, v1: format 0; v2, v3: format 1: later formats are converted down, if ``message.downconversion.enable``.
 * Where an older format has nothing of all that was read (control batches at the end of a segment), what follows is
-  read. Kafka 3.9 answers with nothing there (``LazyDownConversionRecords``), and an old consumer asks for ever.
+  read. Kafka 3.9 gives twelve bytes of no batch there (``LazyDownConversionRecords``): an old consumer stands still.
 * Up to v2 an answer is cut at its size, in the middle of a batch; from v3 on the first batch is whole.
 * v4+: read_committed: up to the last stable offset, with the aborted transactions. v5+: log start offsets.
 * v7+: sessions (KIP-227). v9+: leader epochs are checked. v12+: diverging epochs. v13+: topics by id.
