@@ -52,7 +52,7 @@ def ours_in(servers: str, topic: str, data: pa.Array, codec: str) -> int:
 def ours_out(servers: str, topic: str, count: int) -> int:
     """Read to Arrow."""
     seen = 0
-    settings = {"auto_offset_reset": "earliest", "max_partition_fetch_bytes": 4 << 20}
+    settings = {"auto_offset_reset": "earliest", "max_partition_fetch_bytes": 8 << 20}
     with Consumer(servers, **settings) as consumer:
         consumer.assign(consumer.partitions_for(topic))
         while seen < count:

@@ -392,3 +392,20 @@ def test_what_opens_to_more_than_the_budget_comes_in_several_calls(servers, topi
             polled += consumer.poll(5_000, max_records=7)
             assert len(consumer._twin._rest) < 40
         assert [one.offset for one in polled] == list(range(120))
+
+
+def test_committed_offsets_go_by_topic_ids_where_both_sides_can():
+    with Broker() as broker, Admin(broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name="t", num_partitions=2)])
+        places = [TopicPartition("t", 0), TopicPartition("t", 1)]
+        with Consumer(broker.bootstrap_servers, group_id="g", enable_auto_commit=False) as consumer:
+            consumer.assign(dict.fromkeys(places, 0))
+            consumer.partitions_for("t")
+            consumer.commit({places[1]: CommittedOffset(5, metadata="here")})
+            assert consumer.committed(places) == {places[1]: CommittedOffset(5, metadata="here")}
+            asked = broker.journal.requests("OffsetFetch")[-1], broker.journal.requests("OffsetCommit")[-1]
+            assert [call.version for call in asked] == [10, 10]
+            admin.delete_topics(["t"])  # made anew: its id is another, and what was known of it is forgotten
+            admin.create_topics([NewTopic(name="t", num_partitions=2)])
+            assert consumer.committed(places) == {}
+        assert admin.group_offsets("g") == {}

@@ -1,6 +1,7 @@
 """Copies that keep offsets: byte for byte, from real brokers' logs and our own, into a broker and into a directory."""
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from tests.mirror.worlds import fill, logs_of, rows_of, run_mirror, table
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
+from kafkaframes.records.build import build_records
 
 LOGS = Path("tests/data/logs")
 WHOLE = ["kraft-4x-transactions", "zk-0102-v1", "zk-28-mixed"]
@@ -170,3 +172,70 @@ def test_mistakes_are_told(tmp_path):
         run_mirror(LOGS / "zk-0102-v1", LOGS / "zk-0102-v1" / "copy")
     with pytest.raises(LogDirError, match="no such file or directory"):
         run_mirror(tmp_path / "missing", tmp_path / "copy")
+
+
+@pytest.fixture
+def ends_without_records(tmp_path):
+    """A log directory as the cleaner leaves it: nothing is left of the last segments but their last offsets."""
+    source = tmp_path / "cleaned"
+    rows = [{"key": b"k%d" % number, "value": b"v", "timestamp": 1_760_000_000_000} for number in range(50)]
+    for partition, segments in enumerate([{0: build_records(rows), 100: b""}, {70: b""}, {0: b"", 30: b""}]):
+        directory = source / f"t-{partition}"
+        directory.mkdir(parents=True)
+        for base, data in segments.items():
+            (directory / f"{base:020d}.log").write_bytes(data)
+    return source
+
+
+ENDS = {TopicPartition("t", 0): 100, TopicPartition("t", 1): 70, TopicPartition("t", 2): 30}
+
+
+def test_a_log_that_ends_behind_its_last_batch_is_copied_to_its_end_at_once(tmp_path, ends_without_records):
+    begin = time.monotonic()
+    run_mirror(ends_without_records, tmp_path / "copy")
+    with Broker(serve=ends_without_records) as source, Broker() as kept, Broker() as renumbered:
+        run_mirror(source.bootstrap_servers, kept.bootstrap_servers)
+        report = run_mirror(
+            source.bootstrap_servers, renumbered.bootstrap_servers, offsets="reassign", state_dir=str(tmp_path)
+        )
+        assert sum(one.records_written for one in report.partitions) == 50
+        assert {one: end_of(renumbered, one) for one in ENDS} == dict.fromkeys(ENDS, 0) | {TopicPartition("t", 0): 50}
+        assert {one: end_of(kept, one) for one in ENDS} == ENDS
+        rows = rows_of(kept.bootstrap_servers, "t")
+    with Broker(serve=tmp_path / "copy") as copy:
+        assert {one: end_of(copy, one) for one in ENDS} == ENDS
+        assert rows_of(copy.bootstrap_servers, "t") == rows
+    assert len(rows[0]) == 50
+    assert time.monotonic() - begin < 30
+
+
+def end_of(broker, partition):
+    with Admin(broker.bootstrap_servers) as admin:
+        return admin.list_offsets({partition: -1})[partition]
+
+
+def test_a_log_that_ends_with_what_was_aborted(tmp_path):
+    with Broker() as a, Broker() as b, Broker() as c:
+        with Producer(a.bootstrap_servers, transactional_id="t") as producer:
+            for end in (producer.commit_transaction, producer.abort_transaction):
+                producer.begin_transaction()
+                producer.send_arrow(table(20), topic="money")
+                end()
+        begin = time.monotonic()
+        run_mirror(a.bootstrap_servers, b.bootstrap_servers)
+        run_mirror(a.bootstrap_servers, c.bootstrap_servers, offsets="reassign", state_dir=str(tmp_path))
+        assert time.monotonic() - begin < 20
+        assert end_of(b, TopicPartition("money", 0)) == 42
+        assert end_of(c, TopicPartition("money", 0)) == 20
+
+
+def test_a_gap_is_skipped_only_where_nothing_is(ends_without_records):
+    with Broker(serve=ends_without_records) as source, Consumer(source.bootstrap_servers) as consumer:
+        place = TopicPartition("t", 0)
+        consumer.assign({place: 49})
+        assert not consumer.skip_gap(place, 100)
+        assert consumer.position(place) == 49
+        assert consumer.fetch(5_000).next_offset == 50
+        assert not consumer.skip_gap(place, 101)  # the log ends before
+        assert consumer.skip_gap(place, 100)
+        assert consumer.position(place) == 100

@@ -20,6 +20,7 @@ from kafkaframes.client.cluster import ClusterClient, fail
 from kafkaframes.client.consumer_membership import ConsumerMembership
 from kafkaframes.client.fetched import Fetched
 from kafkaframes.client.fetcher import Fetcher
+from kafkaframes.client.gaps import holds_nothing
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.membership import ClassicMembership
 from kafkaframes.client.metadata import TopicPartition
@@ -311,6 +312,27 @@ class AsyncConsumer:
         """Return where each partition ends: the last stable offset under read_committed, else the high watermark."""
         committed = self.settings.isolation_level == "read_committed"
         return await offsets.ends(self._cluster, partitions, LATEST, read_committed=committed)
+
+    async def skip_gap(self, partition: TopicPartition | tuple[str, int], end: int) -> bool:
+        """Go on from ``end`` if the log holds nothing between the position and it, as where its tail was compacted.
+
+        Args:
+            partition: assigned.
+            end: as ``end_offsets`` gives it.
+
+        Returns:
+            Whether the position is at ``end`` or behind it now.
+        """
+        known = self._assigned(partition)
+        at = self.position(known)
+        if at >= end:
+            return True
+        committed = self.settings.isolation_level == "read_committed"
+        if not await holds_nothing(self._cluster, known, at, end, read_committed=committed):
+            return False
+        if self.position(known) == at:  # nothing came meanwhile
+            self.seek(known, end)
+        return True
 
     # ---------------------------------------------------------------------------------------------------- reading
 

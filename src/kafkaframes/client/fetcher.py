@@ -24,7 +24,7 @@ from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.spec.model import NIL_UUID
 
-_BY_ID: Final = 13  # Fetch's first version that names topics by their ids
+BY_ID: Final = 13  # Fetch's first version that names topics by their ids
 _WHOLE_BATCHES: Final = 3  # ... that gives a whole batch however large it is
 _NO_EPOCH: Final = -1
 _OUT_OF_RANGE: Final = 1
@@ -234,12 +234,12 @@ class Fetcher:
             max_bytes=settings.fetch_max_bytes,
             isolation_level=int(settings.isolation_level == "read_committed"),
         )
-        at = connection.version_of(body, most=_BY_ID - 1 if NIL_UUID in ids.values() else None)
+        at = connection.version_of(body, most=BY_ID - 1 if NIL_UUID in ids.values() else None)
         session = self._sessions.setdefault(leader.node_id, FetchSession())
         request = SessionRequest(fetch_session.NO_SESSION, fetch_session.NONE, list(wanted), {})
         if at >= fetch_session.FIRST_VERSION:
-            request = session.next_request(wanted, by_id=at >= _BY_ID)
-        _write_partitions(body, request, wanted, at)
+            request = session.next_request(wanted, by_id=at >= BY_ID)
+        write_partitions(body, request, wanted, at)
         wait_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
         try:
             response = await connection.request(body, version=at, timeout_ms=wait_ms)
@@ -257,7 +257,7 @@ class Fetcher:
         names = {topic_id: name for name, topic_id in ids.items()}
         return [
             (
-                TopicPartition(names.get(topic.topic_id, "") if at >= _BY_ID else topic.topic, one.partition_index),
+                TopicPartition(names.get(topic.topic_id, "") if at >= BY_ID else topic.topic, one.partition_index),
                 one,
                 at,
             )
@@ -344,7 +344,7 @@ async def waited(event: asyncio.Event, timeout_s: float | None) -> None:
             await event.wait()
 
 
-def _write_partitions(body: Any, request: SessionRequest, wanted: dict[TopicPartition, Asked], version: int) -> None:
+def write_partitions(body: Any, request: SessionRequest, wanted: dict[TopicPartition, Asked], version: int) -> None:
     """Put the session, and what is to be told of partitions, into a request."""
     cls = type(body)
     body.session_id, body.session_epoch = request.session_id, request.epoch
@@ -369,4 +369,4 @@ def _write_partitions(body: Any, request: SessionRequest, wanted: dict[TopicPart
 
 def _topic(of: tuple[str, UUID], version: int) -> dict[str, Any]:
     name, topic_id = of
-    return {"topic_id": topic_id} if version >= _BY_ID else {"topic": name}
+    return {"topic_id": topic_id} if version >= BY_ID else {"topic": name}

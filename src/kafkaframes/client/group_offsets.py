@@ -13,6 +13,7 @@ from kafkaframes.spec.model import NIL_UUID
 
 _GROUPS: Final = 8  # OffsetFetch's first version that asks for several groups
 _BY_NAME: Final = 9  # the last versions of OffsetFetch and OffsetCommit that name topics; then they have ids
+_UNKNOWN_TOPIC_ID: Final = 100
 _ALL_TOPICS: Final = 2  # OffsetFetch's first version in which no topics mean all
 _COORDINATOR_MOVED: Final = frozenset({14, 15, 16})
 
@@ -55,15 +56,27 @@ async def committed(
         connection = await cluster.connection(broker)
         cls = cluster.settings.message("OffsetFetchRequest")
         body = cls(require_stable=stable)
-        at = connection.version_of(body, most=_BY_NAME, least=_ALL_TOPICS if wanted is None else 0)
         names = None if wanted is None else _by_topic(wanted)
-        if at >= _GROUPS:
+        ids = {name: cluster.cluster.topic_id(name) for name in names or ()}
+        most = _BY_NAME if names is None or NIL_UUID in ids.values() else None  # all topics: their names are wanted
+        at = connection.version_of(body, most=most, least=_ALL_TOPICS if wanted is None else 0)
+        if at > _BY_NAME:
+            topics = [
+                cls.OffsetFetchRequestTopics(topic_id=ids[name], partition_indexes=all_)
+                for name, all_ in (names or {}).items()
+            ]
+            body.groups = [cls.OffsetFetchRequestGroup(group_id=group_id, topics=topics)]
+        elif at >= _GROUPS:
             body.groups = [cls.OffsetFetchRequestGroup(group_id=group_id, topics=_fetch_topics(cls, "s", names))]
         else:
             body.group_id, body.topics = group_id, _fetch_topics(cls, "", names)
         response = await _asked(cluster, connection, body, at, group_id)
         answer = response.groups[0] if at >= _GROUPS else response
         _check(cluster, group_id, answer.error_code, f"committed offsets of group {group_id}")
+        if at > _BY_NAME:
+            by_id = {topic_id: name for name, topic_id in ids.items()}
+            for topic in answer.topics:
+                topic.name = by_id.get(topic.topic_id, str(topic.topic_id))
         return _found(cluster, group_id, answer.topics)
 
     return await cluster.retried(step)
@@ -73,6 +86,7 @@ def _found(cluster: ClusterClient, group_id: str, topics: Any) -> dict[TopicPart
     found = {}
     for topic in topics:
         for one in topic.partitions:
+            _forget_stale(cluster, topic.name, one.error_code)
             _check(cluster, group_id, one.error_code, f"committed offset of {topic.name}-{one.partition_index}")
             if one.committed_offset >= 0:
                 found[TopicPartition(topic.name, one.partition_index)] = CommittedOffset(
@@ -134,6 +148,7 @@ async def commit(
         for topic in response.topics:
             name = topic.name if at <= _BY_NAME else names.get(topic.topic_id, str(topic.topic_id))
             for one in topic.partitions:
+                _forget_stale(cluster, name, one.error_code)
                 what = f"commit of {name}-{one.partition_index} for group {member.group_id}"
                 _check(cluster, member.group_id, one.error_code, what)
 
@@ -147,6 +162,12 @@ async def _asked(cluster: ClusterClient, connection: Any, body: Message, version
     except NetworkError:
         cluster.forget_coordinator(group_id, GROUP)
         raise
+
+
+def _forget_stale(cluster: ClusterClient, topic: str, number: int) -> None:
+    """Go by the topic's name next time, or by the id that it has now: it was made anew, or this broker lags."""
+    if number == _UNKNOWN_TOPIC_ID:
+        cluster.cluster.topics.pop(topic, None)
 
 
 def _check(cluster: ClusterClient, group_id: str, number: int, what: str) -> None:

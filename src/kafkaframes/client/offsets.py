@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from kafkaframes.client.cluster import ClusterClient, fail
 from kafkaframes.client.metadata import Broker, TopicPartition
 
-LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 _OLD: Final = 0  # the version that answers with a list of offsets
 _LEADER_MOVED: Final = frozenset({3, 5, 6, 74, 75, 76, 100})
 
@@ -29,7 +29,8 @@ async def list_offsets(
 
     Args:
         cluster: whom to ask; leaders are asked side by side.
-        wanted: milliseconds since 1970, or ``LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``.
+        wanted: milliseconds since 1970, or ``LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``, ``EARLIEST_LOCAL`` (the
+            first that is not only in a tiered store).
         read_committed: whether the latest is the last stable offset.
 
     Raises:
@@ -70,7 +71,7 @@ async def _ask(
     connection = await cluster.connection(leader)
     cls = cluster.settings.message("ListOffsetsRequest")
     body = cls(replica_id=-1, isolation_level=int(read_committed))
-    least = {MAX_TIMESTAMP: 7}.get(min(wanted.values()), 0)
+    least = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8}.get(min(wanted.values()), 0)
     at = connection.version_of(body, least=least)
     topics: dict[str, list[Any]] = {}
     for partition, timestamp in wanted.items():

@@ -223,6 +223,10 @@ class Consumer:
         """Return where each partition ends."""
         return self._loop.call(self._twin.end_offsets(partitions))
 
+    def skip_gap(self, partition: TopicPartition | tuple[str, int], end: int) -> bool:
+        """Go on from ``end`` if the log holds nothing before it; see ``AsyncConsumer.skip_gap``."""
+        return self._loop.call(self._twin.skip_gap(partition, end))
+
     def fetch(self, timeout_ms: int | None = 1_000) -> Fetched | None:
         """Return the next partition's batches as bytes."""
         return self._loop.call(self._twin.fetch(timeout_ms))

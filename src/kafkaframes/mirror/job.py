@@ -215,6 +215,8 @@ class _Job:
             if fetched is not None:
                 moved_at = now
                 await self._hand_over(fetched, writer)
+            elif not settings.follow and await self._skip_gaps(consumer):
+                moved_at = now
             elif not settings.follow and now - moved_at > _STALLED_S:
                 raise NetworkError(f"nothing came of {', '.join(map(str, self._missing()))} for {_STALLED_S:.0f} s")
             self._raise_failures()
@@ -225,6 +227,13 @@ class _Job:
                 await self._look_for_topics(admin, goal, consumer, writer, told)
                 topics_at = time.monotonic()
         await asyncio.gather(*self.writing.values())
+
+    async def _skip_gaps(self, consumer: AsyncConsumer) -> bool:
+        """Be done with partitions that end behind their last batch; return whether there were any."""
+        done = [place for place in self._missing() if await consumer.skip_gap(place, self.ends[place])]
+        for place in done:
+            self.reports[place].until_offset = max(self.reports[place].until_offset, self.ends[place])
+        return bool(done)
 
     def _missing(self) -> list[TopicPartition]:
         return [place for place, report in self.reports.items() if report.until_offset < self.ends[place]]
