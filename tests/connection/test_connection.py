@@ -54,6 +54,31 @@ def test_no_memory_is_asked_for_a_size_that_cannot_be():
         reader.next_kept()
 
 
+@given(
+    sizes=st.lists(st.sampled_from([0, 10, 16_000, 40_000, 65_532, 140_000]), max_size=12),
+    steps=st.lists(st.sampled_from([1_000, 20_000, 50_000, 70_000]), min_size=1, max_size=5),
+    taken=st.lists(st.integers(0, 3), min_size=1, max_size=5),
+)
+def test_long_frames_come_out_whole_whatever_waits_in_the_buffer(sizes, steps, taken):
+    """What waits is moved to the front of the same buffer, or of a larger or smaller one."""
+    payloads = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
+    stream, reader, found = b"".join(map(frame, payloads)), FrameBuffer(), []
+    at, turn = 0, 0
+    while at < len(stream):
+        free = reader.get_buffer()
+        count = min(len(free), steps[turn % len(steps)], len(stream) - at)
+        free[:count] = stream[at : at + count]
+        reader.buffer_updated(count)
+        at += count
+        for _ in range(taken[turn % len(taken)]):
+            one = reader.next_frame()
+            found += [] if one is None else [one]
+        turn += 1
+    while (one := reader.next_frame()) is not None:
+        found.append(one)
+    assert (found == payloads, reader.waiting_bytes) == (True, 0)
+
+
 @pytest.mark.parametrize("size", ["80000000", "ffffffff", "00000065"])
 def test_a_size_that_cannot_be_is_refused_at_once(size):
     reader = FrameBuffer(max_bytes=100)

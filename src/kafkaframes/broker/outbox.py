@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from kafkaframes.partition.stretch import Stretch
 from kafkaframes.wire.parts import Part
@@ -47,11 +47,16 @@ class Outbox:
         """How many bytes wait, beside what the system holds."""
         return int(self._transport.get_write_buffer_size()) + sum(map(len, self._queue))
 
-    def send(self, buffers: Iterable[Buffer]) -> None:
+    def send(self, buffers: Sequence[Buffer]) -> None:
         """Send buffers behind all that was given before."""
-        if not self._transport.is_closing():
-            self._queue.extend(buffers)
-            self._go_on()
+        if self._transport.is_closing():
+            return
+        first = buffers[0]
+        if len(buffers) == 1 and type(first) is bytes and not (self._queue or self.is_choked or self.is_ending):
+            self._transport.write(first)  # the usual answer: it needs no queue
+            return
+        self._queue.extend(buffers)
+        self._go_on()
 
     def resume(self) -> None:
         """Go on: the system has taken everything."""

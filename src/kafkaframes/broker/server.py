@@ -233,6 +233,9 @@ class Connection(asyncio.BufferedProtocol):
         if self.transport is None:
             return
         waiting = self._frames.waiting_bytes
+        if not waiting and not self._is_paused:
+            self.frame_began = None
+            return
         self.frame_began = None if not waiting else self.frame_began or self._server.loop.time()
         is_full = waiting >= _READ_AHEAD and bool(self._later or self._is_held or self._is_choked)
         if is_full != self._is_paused:

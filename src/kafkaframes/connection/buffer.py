@@ -68,10 +68,13 @@ class FrameBuffer:
             size = max(size * 2, FIRST_BYTES)
         elif len(waiting) < size >> 3:
             size = max(size >> 1, FIRST_BYTES)
-        buffer = bytearray(size)
-        buffer[: len(waiting)] = waiting
         self._end = len(waiting)
         self._start = 0
+        if size == len(self._buffer):  # a new one of a megabyte costs as much as all else about its bytes
+            self._view[: len(waiting)] = waiting
+            return
+        buffer = bytearray(size)
+        buffer[: len(waiting)] = waiting
         self._buffer, self._view = buffer, memoryview(buffer)
 
     def buffer_updated(self, count: int) -> None:

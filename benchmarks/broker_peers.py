@@ -1,0 +1,351 @@
+"""How fast do records go into and out of brokers, ours and others, and what does it cost them?
+
+One producer and one consumer (confluent-kafka, acks of all, linger 5 ms), one partition; every record has a number, so
+that losses, repetitions and disorder are seen. The brokers take turns, load by load, in one run: compare figures of
+one run only. CPU seconds are the broker's own, from /proc, with all its threads. ``floor`` is no broker: a bare loop
+that receives as many bytes in requests of the same size, computes their CRC-32C, writes them to a file and sends 60
+bytes back; less than that no log can cost here.
+
+Run:      python benchmarks/broker_peers.py [--peer NAME=COMMAND ...] [--rounds 1]
+          COMMAND has {port} and {dir}; it runs in the foreground until SIGTERM. librdkafka's mock is always asked.
+Saves:    benchmarks/results/broker_peers.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import shlex
+import shutil
+import signal
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+
+import google_crc32c
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+RESULTS = Path(__file__).parent / "results" / "broker_peers.md"
+OURS, MOCK, FLOOR = "kafkaframes", "librdkafka's mock", "floor"
+TOPIC = "load"
+TICKS = os.sysconf("SC_CLK_TCK")
+PATIENCE = 90.0
+MOCK_CODE = """
+import sys, time
+from confluent_kafka import Producer
+producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+print(*[f"{one.host}:{one.port}" for one in producer.list_topics(timeout=5).brokers.values()], flush=True)
+time.sleep(3600)
+"""
+
+
+class Load(NamedTuple):
+    """What is sent: so many records of a size, with a codec, in batches of at most so many bytes."""
+
+    count: int
+    size: int
+    codec: str
+    batch_bytes: int
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return f"{self.count:,} x {self.size} B, {self.codec}, batches of {self.batch_bytes:,} B"
+
+
+LOADS = (Load(1_000_000, 100, "none", 1_000_000), Load(1_000_000, 100, "lz4", 1_000_000))
+LOADS += (Load(200_000, 1024, "none", 16_384),)
+
+
+class Measured(NamedTuple):
+    """Megabytes of values in a second, and CPU seconds of the broker; None where it did not get so far."""
+
+    started: float | None = None
+    in_rate: float | None = None
+    in_cpu: float | None = None
+    out_rate: float | None = None
+    out_cpu: float | None = None
+    peak_mb: float | None = None
+
+
+def fields_of(pid: int | str) -> list[str]:
+    """What the system says of a process, from its state on; nothing if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return []
+
+
+def family(pid: int) -> list[int]:
+    """A process and those that it started: some brokers are started by a script."""
+    parents = {int(one.name): fields_of(one.name)[1:2] for one in Path("/proc").iterdir() if one.name.isdigit()}
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == [str(one)]]
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """The CPU time of a broker's processes."""
+    return sum(sum(map(int, fields_of(one)[11:13])) for one in family(pid)) / TICKS
+
+
+def peak_megabytes(pid: int) -> float:
+    """The most memory that was resident at once."""
+    texts = [Path(f"/proc/{one}/status").read_text() for one in family(pid)]
+    return sum(int(text.split("VmHWM:")[1].split()[0]) for text in texts) / 1024
+
+
+def free_port() -> int:
+    """A port that is free now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def first_metadata(port: int, begun: float) -> float:
+    """Seconds until the first answer to Metadata 1."""
+    request = struct.pack(">ihhihi", 14, 3, 1, 1, 0, 0)
+    while time.perf_counter() - begun < PATIENCE:
+        try:
+            with socket.create_connection(("127.0.0.1", port), 1) as client:
+                client.sendall(request)
+                client.settimeout(5)
+                if len(client.recv(8)) >= 4:
+                    return time.perf_counter() - begun
+        except OSError:
+            time.sleep(0.002)
+    raise TimeoutError(f"nobody answers on port {port}")
+
+
+@contextmanager
+def broker(command: str) -> Iterator[tuple[str, int, float]]:
+    """Start a broker; its address, its process and the seconds to its first answer."""
+    port, directory = free_port(), tempfile.mkdtemp()
+    words = shlex.split(command.format(port=port, dir=directory))
+    begun = time.perf_counter()
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield f"127.0.0.1:{port}", process.pid, first_metadata(port, begun)
+    finally:
+        _end(process)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def mock() -> Iterator[tuple[str, int, float]]:
+    """Start librdkafka's mock in a process of its own."""
+    begun = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-c", MOCK_CODE], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        address = process.stdout.readline().strip()
+        yield address, process.pid, first_metadata(int(address.rsplit(":", 1)[1]), begun)
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def at(address: str) -> dict[str, object]:
+    """What every client is told."""
+    return {"bootstrap.servers": address, "broker.address.family": "v4", "log_level": 0}
+
+
+def values_of(size: int) -> list[bytes]:
+    """Values, half of which can be compressed; the number is put before them."""
+    choose, body = random.Random(7), size - 8
+    return [choose.randbytes(body // 2) + b"x" * (body - body // 2) for _ in range(1024)]
+
+
+def produce(address: str, load: Load) -> float:
+    """Send everything; return the seconds until all is acknowledged."""
+    producer = Producer(
+        {
+            **at(address),
+            "acks": "all",
+            "linger.ms": 5,
+            "compression.type": load.codec,
+            "batch.size": load.batch_bytes,
+            "batch.num.messages": 100_000,
+            "queue.buffering.max.messages": 500_000,
+            "queue.buffering.max.kbytes": 1 << 20,
+            "max.in.flight.requests.per.connection": 5,
+            "message.timeout.ms": int(PATIENCE * 1000),
+        }
+    )
+    taken = [0, 0]
+
+    def note(error, _message) -> None:
+        taken[error is not None] += 1
+
+    values, pack, begun = values_of(load.size), struct.Struct(">q").pack, time.perf_counter()
+    for number in range(load.count):
+        while True:
+            try:
+                producer.produce(TOPIC, pack(number) + values[number & 1023], partition=0, on_delivery=note)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if not number & 4095:
+            producer.poll(0)
+    producer.flush(PATIENCE)
+    if taken != [load.count, 0]:
+        raise RuntimeError(f"{taken[0]} of {load.count} records acknowledged")
+    return time.perf_counter() - begun
+
+
+def consume(address: str, load: Load) -> float:
+    """Read everything back, in order and each once; return the seconds."""
+    consumer = Consumer(
+        {
+            **at(address),
+            "group.id": "load",
+            "enable.auto.commit": False,
+            "check.crcs": True,
+            "fetch.message.max.bytes": 10 << 20,
+            "fetch.max.bytes": 50 << 20,
+            "queued.max.messages.kbytes": 1 << 19,
+            "queued.min.messages": 1_000_000,
+            "fetch.queue.backoff.ms": 1,
+        }
+    )
+    unpack, wanted, begun = struct.Struct(">q").unpack_from, 0, time.perf_counter()
+    consumer.assign([TopicPartition(TOPIC, 0, 0)])
+    try:
+        while wanted < load.count:
+            found = consumer.consume(min(20_000, load.count - wanted), 20)
+            if not found:
+                raise RuntimeError(f"{wanted} of {load.count} records read, then none for 20 seconds")
+            for one in found:
+                if one.error() is not None or unpack(one.value())[0] != wanted:
+                    raise RuntimeError(f"record {wanted}: {one.error() or 'another one came'}")
+                wanted += 1
+        return time.perf_counter() - begun
+    finally:
+        consumer.close()
+
+
+def measure(started, load: Load, *, reads: bool) -> Measured:
+    """Run one load against one broker."""
+    with started as (address, pid, seconds):
+        found = Measured(started=seconds)
+        if reads:  # the mock makes the topic when it is asked for
+            admin = AdminClient(at(address))
+            admin.create_topics([NewTopic(TOPIC, 1, 1)], operation_timeout=10)[TOPIC].result(15)
+        megabytes, before = load.count * load.size / 1e6, cpu_seconds(pid)
+        try:
+            rate = megabytes / produce(address, load)
+            middle = cpu_seconds(pid)
+            found = found._replace(in_rate=rate, in_cpu=middle - before, peak_mb=peak_megabytes(pid))
+            if reads:
+                rate = megabytes / consume(address, load)
+                used = cpu_seconds(pid) - middle
+                found = found._replace(out_rate=rate, out_cpu=used, peak_mb=peak_megabytes(pid))
+        except (RuntimeError, KafkaException) as error:
+            print(f"    {error}", flush=True)
+        return found
+
+
+def floor(load: Load) -> Measured:
+    """Receive, check, write and answer without a broker, in a process of its own."""
+    size = min(load.batch_bytes, load.count * load.size)
+    count = load.count * load.size // size
+    with socket.create_server(("127.0.0.1", 0)) as server, tempfile.TemporaryFile() as file:
+        child = os.fork()
+        if child == 0:
+            _send_bytes(server.getsockname()[1], size, count)
+            os._exit(0)
+        client, _ = server.accept()
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        buffer, answer = bytearray(size), bytes(60)
+        view, begun, before = memoryview(buffer), time.perf_counter(), time.process_time()
+        for _ in range(count):
+            have = 0
+            while have < size:
+                have += client.recv_into(view[have:])
+            google_crc32c.value(bytes(buffer))
+            os.write(file.fileno(), view)
+            client.sendall(answer)
+        used, took = time.process_time() - before, time.perf_counter() - begun
+        client.close()
+        os.waitpid(child, 0)
+    return Measured(in_rate=count * size / took / 1e6, in_cpu=used)
+
+
+def _send_bytes(port: int, size: int, count: int) -> None:
+    """Send requests, five at once."""
+    request = os.urandom(size)
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        for number in range(count):
+            client.sendall(request)
+            if number >= 4:
+                client.recv(60, socket.MSG_WAITALL)
+        while client.recv(60):
+            pass
+
+
+def middle_of(found: list[Measured]) -> Measured:
+    """The median of each figure."""
+    columns = ([one for one in column if one is not None] for column in zip(*found, strict=True))
+    return Measured(*(statistics.median(column) if column else None for column in columns))
+
+
+def row_of(name: str, one: Measured) -> str:
+    """A row of a table."""
+    shapes = ("{:.2f} s", "{:.0f} MB/s", "{:.2f} s", "{:.0f} MB/s", "{:.2f} s", "{:.0f} MB")
+    cells = ["-" if value is None else shape.format(value) for shape, value in zip(shapes, one, strict=True)]
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Run, print and save the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
+    parser.add_argument("--rounds", type=int, default=1)
+    given = parser.parse_args()
+    commands = {OURS: f"{sys.executable} -m kafkaframes broker --port {{port}} --data-dir {{dir}}/data"}
+    commands |= dict(one.split("=", 1) for one in given.peer)
+    lines = [
+        "# Brokers under load",
+        "",
+        f"{date.today()}, {os.cpu_count()} cores shared (load {os.getloadavg()[0]:.1f} at the start), Python",
+        f"{platform.python_version()}; median of {given.rounds} rounds, brokers in turn. CPU seconds are the broker's,",
+        "memory is its peak; kafkaframes with `log` durability.",
+    ]
+    for load in LOADS:
+        found: dict[str, list[Measured]] = {name: [] for name in (*commands, MOCK, FLOOR)}
+        for _ in range(given.rounds):
+            for name, command in commands.items():
+                found[name].append(measure(broker(command), load, reads=True))
+                print(row_of(f"{load.name}: {name}", found[name][-1]), flush=True)
+            found[MOCK].append(measure(mock(), load, reads=False))  # it keeps the last 5 MiB only
+            found[FLOOR].append(floor(load))
+        lines += ["", f"## {load.name}", "", "| | first answer | in | CPU in | out | CPU out | memory |"]
+        lines += ["|---|---|---|---|---|---|---|", *(row_of(name, middle_of(ones)) for name, ones in found.items())]
+    lines += ["", f"Load of the machine at the end: {os.getloadavg()[0]:.1f}."]
+    print("\n".join(lines))
+    RESULTS.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
