@@ -5,9 +5,10 @@ import os
 import subprocess
 import sys
 
+import click
 import pytest
 
-from kafkaframes.cli.main import COMMANDS
+from kafkaframes.cli.main import COMMANDS, cli
 
 HEAVY = ("numba", "llvmlite", "numpy", "pyarrow", "pyspark", "cramjam")
 RUN = """
@@ -26,12 +27,23 @@ for line in sys.stdin:
 """
 
 
+def _inner():
+    """Return the commands of commands: analyze records, topics create, ..."""
+    context = click.Context(cli)
+    groups = {name: found for name in COMMANDS if isinstance(found := cli.get_command(context, name), click.Group)}
+    return [(name, one) for name, group in groups.items() for one in group.list_commands(context)]
+
+
+INNER = _inner()
+
+
 @pytest.fixture(scope="module")
 def asked():
     """Ask every command for its help and for what it has not, in one process; who brings something in is told."""
     questions = [["--help"], ["no-such-command"], ["--no-such-option"]]
     questions += [[name, "--help"] for name in COMMANDS]
     questions += [[name, "--no-such-option"] for name in COMMANDS]
+    questions += [[*names, "--help"] for names in INNER]
     questions += [["convert"], ["kernels", "warm", "--help"], ["kernels", "pack"], ["kernels", "path"]]
     text = "".join(json.dumps(question) + "\n" for question in questions)
     command = [sys.executable, "-c", RUN % (HEAVY,)]
@@ -44,6 +56,11 @@ def asked():
 @pytest.mark.parametrize("name", ["", *COMMANDS])
 def test_help_imports_nothing_that_reads_logs(asked, name):
     assert asked[(name, "--help") if name else ("--help",)] == [0, []]
+
+
+@pytest.mark.parametrize("names", INNER, ids=" ".join)
+def test_help_of_a_commands_command_imports_nothing_either(asked, names):
+    assert asked[(*names, "--help")] == [0, []]
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])

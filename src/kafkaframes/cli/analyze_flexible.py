@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import TYPE_CHECKING
 
 import click
 
 from kafkaframes.analysis.audit import api_name
-from kafkaframes.analysis.flexible import Layouts
-from kafkaframes.capture.flexible_cost import Group, measure_flexible, summed
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say
 from kafkaframes.cli.traffic_tasks import measured, spark_option, traffic_tasks
+
+if TYPE_CHECKING:
+    from kafkaframes.analysis.flexible import Layouts
+    from kafkaframes.capture.flexible_cost import Group
 
 
 @click.command("flexible")
@@ -28,6 +31,9 @@ def command(paths: tuple[str, ...], ports: str, as_json: bool, on_spark: bool, j
     and with lengths of two and four bytes and every field in its place; one of the two is what was sent. Blank: bytes
     of authorized operations that nobody asked for, KIP-482's example.
     """
+    from kafkaframes.analysis.flexible import Layouts
+    from kafkaframes.capture.flexible_cost import measure_flexible, summed
+
     tasks, share_bytes = traffic_tasks(paths, ports, jobs)
     parts = measured(measure_flexible, tasks, share_bytes, on_spark=on_spark, jobs=jobs)
     found = summed((one for part in parts for one in part.items()), Layouts)
@@ -40,6 +46,8 @@ def command(paths: tuple[str, ...], ports: str, as_json: bool, on_spark: bool, j
 
 
 def _print(found: dict[Group, Layouts]) -> None:
+    from kafkaframes.analysis.flexible import Layouts
+
     total = Layouts()
     rows = []
     for group, layouts in sorted(found.items()):

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkaframes.analysis.audit import api_name
-from kafkaframes.analysis.kip_636 import FLEXIBLE, INFLEXIBLE, RAISED, Costs, row_of
-from kafkaframes.capture.wire_cost import measure_kip_636
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say
 from kafkaframes.cli.traffic_tasks import measured, spark_option, traffic_tasks
 
-_TITLES = {
-    FLEXIBLE: "Responses of flexible versions, with their errors as tags in place",
-    INFLEXIBLE: "Responses of versions that have no tags: as they are",
-    RAISED: "The same, raised to the newest version with tags",
-}
+if TYPE_CHECKING:
+    from kafkaframes.analysis.kip_636 import Costs
 
 
 @click.command("kip-636")
@@ -37,6 +32,9 @@ def command(
     is checked against the wire (a request log has none, and no records). Break-even is the share of error codes that
     would have to be set for the rewrite to save nothing.
     """
+    from kafkaframes.analysis.kip_636 import Costs, row_of
+    from kafkaframes.capture.wire_cost import measure_kip_636
+
     tasks, share_bytes = traffic_tasks(paths, ports, jobs)
     costs = Costs()
     for found in measured(measure_kip_636, tasks, share_bytes, on_spark=on_spark, jobs=jobs):
@@ -49,7 +47,14 @@ def command(
 
 
 def _print(costs: Costs, *, by_client: bool) -> None:
-    for kind, title in _TITLES.items():
+    from kafkaframes.analysis.kip_636 import FLEXIBLE, INFLEXIBLE, RAISED, Costs
+
+    titles = {
+        FLEXIBLE: "Responses of flexible versions, with their errors as tags in place",
+        INFLEXIBLE: "Responses of versions that have no tags: as they are",
+        RAISED: "The same, raised to the newest version with tags",
+    }
+    for kind, title in titles.items():
         chosen = Costs({group: cost for group, cost in costs.groups.items() if group.kind == kind})
         if not chosen.groups:
             continue

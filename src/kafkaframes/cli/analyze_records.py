@@ -5,18 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from typing import TYPE_CHECKING
 
 import click
 
-from kafkaframes.analysis.records import RecordSizes
 from kafkaframes.capture.files import CAPTURE_NAME, is_traffic
-from kafkaframes.capture.record_cost import FETCHED, PRODUCED, measure_records
-from kafkaframes.capture.traffic import is_request_log
 from kafkaframes.cli.options import opens_batches
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say
 from kafkaframes.cli.traffic_tasks import measured, spark_option, traffic_tasks
 from kafkaframes.errors import OptionError
+
+if TYPE_CHECKING:
+    from kafkaframes.analysis.records import RecordSizes
 
 
 @click.command("records")
@@ -55,6 +56,8 @@ def _is_capture(source: str) -> bool:
     Raises:
         OptionError: a request log.
     """
+    from kafkaframes.capture.traffic import is_request_log
+
     if not is_traffic(source):
         return False
     if os.path.isfile(source) and not CAPTURE_NAME.search(os.path.basename(source)):
@@ -65,6 +68,7 @@ def _is_capture(source: str) -> bool:
 
 
 def _measure_logs(sources: list[str]) -> RecordSizes:
+    from kafkaframes.analysis.records import RecordSizes
     from kafkaframes.files.scan import scan_segment
     from kafkaframes.log.discover import discover
 
@@ -81,6 +85,9 @@ def _measure_logs(sources: list[str]) -> RecordSizes:
 def _measure_captures(
     paths: tuple[str, ...], ports: str, *, on_spark: bool, jobs: int | None
 ) -> dict[str, RecordSizes]:
+    from kafkaframes.analysis.records import RecordSizes
+    from kafkaframes.capture.record_cost import FETCHED, PRODUCED, measure_records
+
     tasks, share_bytes = traffic_tasks(paths, ports, jobs)
     found = {PRODUCED: RecordSizes(), FETCHED: RecordSizes()}
     for part in measured(measure_records, tasks, share_bytes, on_spark=on_spark, jobs=jobs):

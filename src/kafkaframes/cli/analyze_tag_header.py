@@ -11,7 +11,6 @@ import click
 from kafkaframes.analysis import tag_header
 from kafkaframes.analysis.tag_header import DEFAULT_TEXT_BYTES, LENGTHS, SCHEMES, TAGS, MessageSize, TaggedField
 from kafkaframes.cli.tables import print_table
-from kafkaframes.cli.tag_traffic import print_tag_traffic
 from kafkaframes.cli.traffic_tasks import spark_option
 from kafkaframes.errors import OptionError
 from kafkaframes.spec import catalog
@@ -60,6 +59,8 @@ def command(
     no byte), and every field tagged.
     """
     if paths:
+        from kafkaframes.cli.tag_traffic import print_tag_traffic
+
         _refuse(context, _WITHOUT_INPUT, "is for the tables without INPUT")
         print_tag_traffic(paths, ports=ports, on_spark=on_spark, jobs=jobs, as_json=as_json)
         return

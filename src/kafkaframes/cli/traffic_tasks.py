@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
 from kafkaframes.capture.files import find_files
-from kafkaframes.capture.streams import ports_of
-from kafkaframes.capture.wire_cost import Task
 from kafkaframes.cli import workers
 from kafkaframes.errors import OptionError
+
+if TYPE_CHECKING:
+    from kafkaframes.capture.wire_cost import Task
 
 _WORTH_A_TASK: Final = 32 << 20  # in bytes
 _Answer = TypeVar("_Answer")
@@ -33,6 +34,9 @@ def traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) -> tuple
     Raises:
         OptionError: a path cannot be read, or ``ports`` are no numbers.
     """
+    from kafkaframes.capture.streams import ports_of
+    from kafkaframes.capture.wire_cost import Task
+
     files = tuple(find_files(paths))
     try:
         listening = ports_of(ports) if ports else ()
