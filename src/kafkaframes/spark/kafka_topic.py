@@ -27,6 +27,7 @@ from kafkaframes.spark.catalog_tables import comment_of, options_of, without_add
 from kafkaframes.spark.columns import Column, choose_columns, ddl
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.topic_tasks import TopicPiece, read_piece
+from kafkaframes.spark.worker import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +52,9 @@ class KafkaTopicDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the schema of Spark's Kafka source, or of the columns asked for."""
-        return ddl(_chosen(without_added(self._options)), comment_of(self.name(), self._options))
+        columns = _chosen(without_added(self._options))
+        settle()
+        return ddl(columns, comment_of(self.name(), self._options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
@@ -112,6 +115,7 @@ class KafkaTopicReader(DataSourceReader):
             check_order(starts, ends)
             kept = lookups.check_kept(starts)
             pieces: list[InputPartition] = [TopicPiece(work) for work in lookups.ranges(kept, ends)]
+        settle()
         return pieces or [TopicPiece(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

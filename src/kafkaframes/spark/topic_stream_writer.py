@@ -16,6 +16,7 @@ from kafkaframes.errors import OptionError
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.topic_options import TopicWriteOptions
 from kafkaframes.spark.topic_writer import TaskSent, check_columns, send_rows
+from kafkaframes.spark.worker import settle
 
 
 @tells_plainly
@@ -34,7 +35,9 @@ class KafkaTopicStreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send one task's rows, and wait until the brokers have them."""
         context = TaskContext.get()
-        return TaskSent(context.partitionId() if context else 0, send_rows(self.options, iterator))
+        sent = TaskSent(context.partitionId() if context else 0, send_rows(self.options, iterator))
+        settle()
+        return sent
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         """Nothing: the records are there."""

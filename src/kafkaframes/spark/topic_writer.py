@@ -21,6 +21,7 @@ from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.topic_blobs import gathered
 from kafkaframes.spark.topic_options import TopicWriteOptions
+from kafkaframes.spark.worker import settle
 
 _TEXT: Final = ("binary", "string")
 COLUMN_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -78,7 +79,9 @@ class KafkaTopicWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send one task's rows, and wait until the brokers have them."""
         context = TaskContext.get()
-        return TaskSent(context.partitionId() if context else 0, send_rows(self.options, iterator))
+        sent = TaskSent(context.partitionId() if context else 0, send_rows(self.options, iterator))
+        settle()
+        return sent
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Nothing: the records are there."""
