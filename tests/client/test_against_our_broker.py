@@ -409,3 +409,28 @@ def test_committed_offsets_go_by_topic_ids_where_both_sides_can():
             admin.create_topics([NewTopic(name="t", num_partitions=2)])
             assert consumer.committed(places) == {}
         assert admin.group_offsets("g") == {}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "said"),
+    [
+        ("SSL", r"ended the TLS handshake; is this port one for TLS\? \(security.protocol is SSL\)"),
+        ("PLAINTEXT", r"answered nothing yet \(security.protocol is PLAINTEXT; brokers before 0.10 need api_version\)"),
+    ],
+)
+def test_a_port_that_wants_another_protocol_is_told_from_one_that_is_not_there(protocol, said):
+    """Whoever listens there closes the connection at the first bytes, as brokers do that take them for broken."""
+
+    async def hang_up(reader, writer):
+        await reader.read(100)
+        writer.close()
+
+    async def run():
+        async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+            host, port = server.sockets[0].getsockname()
+            settings = ClientSettings(bootstrap_servers=f"{host}:{port}", security_protocol=protocol)
+            with pytest.raises(NetworkError, match=f"{host}:{port} .*{said}"):
+                await Connection.open(host, port, settings)
+            await asyncio.sleep(0.05)
+
+    asyncio.run(run())

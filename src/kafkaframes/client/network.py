@@ -155,7 +155,10 @@ class Connection:
         except ssl.SSLError as error:
             raise NetworkError(f"{where}: TLS failed: {error}") from None
         except (OSError, UnicodeError) as error:  # the latter: no name that DNS knows, such as a..b
-            raise NetworkError(f"{where} cannot be reached: {error}") from None
+            if settings.uses_tls and not str(error):  # asyncio has no words for a peer that ends a handshake
+                protocol = f"security.protocol is {settings.security_protocol}"
+                raise NetworkError(f"{where} ended the TLS handshake; is this port one for TLS? ({protocol})") from None
+            raise NetworkError(f"{where} cannot be reached: {error or type(error).__name__}") from None
 
     @classmethod
     async def _opened(cls, host: str, port: int, settings: ClientSettings, where: str) -> Connection:
@@ -253,7 +256,11 @@ class Connection:
         cls = self._settings.message("ApiVersionsRequest")
         body = cls(client_software_name="kafkaframes", client_software_version=_own_version())
         at = versions.newest(cls.spec.api_key or 0, self._settings.specs)[1]
-        frame = await self.exchange(body, at)
+        try:
+            frame = await self.exchange(body, at)
+        except NetworkError as error:
+            hint = f"security.protocol is {self._settings.security_protocol}; brokers before 0.10 need api_version"
+            raise NetworkError(f"{error}; it has answered nothing yet ({hint})") from None
         if needs_fallback(frame):
             listed = versions.ranges_of_response(frame.body)
             frame = await self.exchange(body, min(at, listed.get(API_VERSIONS, (0, 0))[1]))
