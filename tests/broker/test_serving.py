@@ -117,7 +117,7 @@ def test_a_tiered_store_of_a_real_broker_is_served_from_its_objects(case):
     assert tree(TIERED / case) == before
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [case for case in CASES if "zstd" not in case])
 def test_what_is_only_remote_and_what_is_only_local_are_one_log(case):
     places = [TIERED / case / "local", TIERED / case / "store"]
     keys = tuple(map(str, (TIERED / case).glob("*.private.pem")))
