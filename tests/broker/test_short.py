@@ -432,6 +432,20 @@ def test_a_request_that_comes_again_is_judged_by_what_is_true_now():
     for _ in range(2):
         assert pair.ask(ordinary, session=session)[0]
     assert pair.quick.topics["orders"].partitions[0].log.log_end_offset == 4
+    (known,) = pair.short._repeats._known.values()
+    assert known.asked.topic is pair.quick.topics["orders"]
+
+
+def test_requests_in_turn_are_kept_once_each():
+    pair, session = Pair(), Session()
+    frames = [produce_frame(9, [(name, [(0, batch())])]) for name in ("orders", "stamped")]
+    for _ in range(3):
+        for frame in frames:
+            assert pair.ask(frame, session=session)[0]
+    assert len(pair.short._repeats._known) == 2
+    kept = list(pair.short._repeats._known.values())
+    assert pair.ask(frames[0], session=session)[0]
+    assert [one is two for one, two in zip(kept, pair.short._repeats._known.values(), strict=True)] == [True] * 2
 
 
 def test_what_is_kept_of_requests_is_bounded(monkeypatch):

@@ -72,6 +72,10 @@ class Repeats:
         at = cursor.blob_at
         if len(asked) > 1 or len(asked[0].partitions) > 1 or at > MOST_BYTES or cursor.at != len(frame):
             return
+        session.records_at, key = at, _key(frame, at)
+        known = self._known.get(key)
+        if known is not None and known.asked.topic is asked[0].topic:  # it was another request's turn on the connection
+            return
         ((partition, _),) = asked[0].partitions
         index, tail = partition.index, bytes(frame[cursor.blob_end :])
         before, mark, after = short_produce.around(Done(asked[0], [_TAKEN]), version)
@@ -81,8 +85,7 @@ class Repeats:
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
         bare = asked[0]._replace(partitions=[(partition, b"")])
-        self._known[_key(frame, at)] = Known(bare, index, acks, version, tail, size, before, after)
-        session.records_at = at
+        self._known[key] = Known(bare, index, acks, version, tail, size, before, after)
 
     def take(self, frame: bytes | memoryview, session: Session) -> tuple[Known, Outcome] | None:
         """Append what a request has that came before in other words; None if it is not known, or not ordinary now.
