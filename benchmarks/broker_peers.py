@@ -8,7 +8,7 @@ bytes back; less than that no log can cost here.
 
 Run:      python benchmarks/broker_peers.py [--peer NAME=COMMAND ...] [--rounds 1]
           COMMAND has {port} and {dir}; it runs in the foreground until SIGTERM. librdkafka's mock is always asked.
-Saves:    benchmarks/results/broker_peers.md
+Saves:    benchmarks/results/broker_peers.md; a dash where a broker did not get so far: all records, in order, each once
 """
 
 from __future__ import annotations
