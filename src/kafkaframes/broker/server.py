@@ -7,6 +7,7 @@ the disk yet (``fsync``), the next request waits in the buffer, and no more is r
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from collections.abc import Callable
@@ -354,8 +355,9 @@ class Server:
         """
         for listener, server in tuple(self._listening):
             if node_id in (None, listener.node_id):
-                for socket in server.sockets:
-                    self.loop.remove_reader(socket.fileno())
+                with contextlib.suppress(NotImplementedError):  # loops without readers (Windows)
+                    for socket in server.sockets:
+                        self.loop.remove_reader(socket.fileno())
                 self.loop.call_soon(self.loop.call_soon, server.close)
                 self._listening.remove((listener, server))
         for connection in tuple(self.connections):
