@@ -57,14 +57,6 @@ def test_offsets_timestamps_pieces_and_columns(spark, servers, topic):
         ({"subscribe": "flights", "startingOffsets": "latest", "endingOffsets": "latest"}, "cannot start at latest"),
         ({"subscribe": "flights", "startingOffsets": '{"flights":{"0":1}}'}, "says nothing of flights-1, flights-2"),
         ({"assign": '{"flights":[7]}'}, "no topic partition flights-7"),
-        (
-            {
-                "subscribe": "flights",
-                "startingOffsets": '{"flights":{"0":30,"1":0,"2":9}}',
-                "endingOffsets": '{"flights":{"0":20,"1":5,"2":8}}',
-            },
-            "flights-0 starts at 30, after its end 20, flights-2 starts at 9, after its end 8",
-        ),
     ],
 )
 def test_mistakes_are_said(spark, servers, topic, options, reason):

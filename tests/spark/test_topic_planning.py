@@ -4,8 +4,9 @@ import json
 
 import pyarrow as pa
 import pytest
+from tests.spark.topics import make_anew
 
-from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
+from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.topic_options import TopicOptions
 from kafkaframes.spark.topic_planning import TopicLookups
@@ -16,8 +17,7 @@ NOON_MS = 1_700_000_000_000
 @pytest.fixture(scope="module")
 def filled(servers):
     """Two partitions: a hundred small records, then a hundred large ones, a second apart; and an empty one."""
-    with Admin(servers) as admin:
-        admin.create_topics([NewTopic(name="planned", num_partitions=2)])
+    make_anew(servers, "planned", 2)
     sizes = [10] * 100 + [1000] * 100
     columns = {
         "value": [b"v" * size for size in sizes],
@@ -85,3 +85,16 @@ def test_offsets_that_are_not_there_are_an_error_or_left_out(filled, caplog):
     with lookups(filled, failOnDataLoss="false") as asked:
         assert asked.check_kept({ZERO: 900, ONE: 0}) == {ZERO: 200, ONE: 0}
     assert "what is lost is left out" in caplog.text
+
+
+def test_a_read_that_begins_behind_its_end_is_refused_whatever_is_said_of_lost_data(filled):
+    from kafkaframes.spark.kafka_topic import KafkaTopicReader
+
+    starts = '{"planned": {"0": 30, "1": 0}}'
+    given = {"kafka.bootstrap.servers": filled, "subscribe": "planned", "startingOffsets": starts}
+    for ends, lost in (('{"planned": {"0": 20, "1": 0}}', "true"), ('{"planned": {"0": 29, "1": 0}}', "false")):
+        options = TopicOptions.parse({**given, "endingOffsets": ends, "failOnDataLoss": lost}, is_stream=False)
+        with pytest.raises(OptionError, match=r"planned-0 starts at 30, after its end (20|29): nothing can be"):
+            KafkaTopicReader(options, ()).partitions()
+    nothing = TopicOptions.parse({**given, "endingOffsets": starts}, is_stream=False)
+    assert [piece.work for piece in KafkaTopicReader(nothing, ()).partitions()] == [None]

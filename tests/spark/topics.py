@@ -10,7 +10,8 @@ def make_anew(servers, name, partitions):
     with Admin(servers) as admin:
         if name in admin.list_topics():
             admin.delete_topics([name])
-        admin.create_topics([NewTopic(name=name, num_partitions=partitions)])
+        kept = {"retention.ms": "-1"}  # some timestamps are years old
+        admin.create_topics([NewTopic(name=name, num_partitions=partitions, configs=kept)])
 
 
 def read(spark, servers, **options):
