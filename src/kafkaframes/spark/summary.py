@@ -1,7 +1,7 @@
 """The main job: a log in, Parquet and a summary out. What people run first on their own logs.
 
 One pass reads the records with ``kafka-log`` and writes Parquet; the figures come from that Parquet and from a scan of
-the batches' headers, which decompresses nothing. So the job reads every value of the log once.
+the batches' headers at the same time, which decompresses nothing. So the job reads every value of the log once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from kafkaframes.spark.planning import INTERNAL_TOPICS, select_segments
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_GROUPS = ("topic", "partition", "codec")
 # The bytes that a producer handed over: keys, values, and names and values of headers.
 _PAYLOAD = """
     coalesce(octet_length(key), 0L) + coalesce(octet_length(value), 0L)
@@ -59,15 +61,22 @@ def summarize(
     read = Observation()
     records = _load(spark, where, {**given, "columns": ",".join((*SPARKS_OWN, "headers", "codec"))})
     records = records.observe(read, expr("count(*) AS rows"))
-    records.write.mode("overwrite" if overwrite else "errorifexists").partitionBy("topic").parquet(to)
-    written = spark.read.parquet(to).groupBy("topic", "partition", "codec").agg(*_figures())
-    batches = _load(spark, where, {**given, "table": "batches", "deepIteration": "true"})
-    scanned = batches.groupBy("codec", "control", "error").agg(*_sizes())
+    with ThreadPoolExecutor(1, thread_name_prefix="kafkaframes scan") as pool:  # while Parquet is written
+        scan = pool.submit(_scanned, spark, where, given)
+        records.write.mode("overwrite" if overwrite else "errorifexists").partitionBy("topic").parquet(to)
+        # with the types that were written: of a topic 2024, Spark's look at the folders would make a number
+        written = _dicts(spark.read.schema(records.schema).parquet(to).groupBy(*_GROUPS).agg(*_figures()))
     left_alone = internal_topics_left_alone(ReadOptions.parse({**given, "paths": json.dumps(where)}))
-    summary = _summed_up(_dicts(written), _dicts(scanned), left_alone, to, started)
+    summary = _summed_up(written, scan.result(), left_alone, to, started)
     rows_read = read.get.get("rows", 0)
     check_row_counts(rows_read, summary.records, {}, place=to, outcome="the Parquet is not what the log holds")
     return replace(summary, records_read=rows_read)
+
+
+def _scanned(spark: SparkSession, where: list[str], given: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the sizes of batches by codec, kind and damage, from their headers."""
+    batches = _load(spark, where, {**given, "table": "batches", "deepIteration": "true"})
+    return _dicts(batches.groupBy("codec", "control", "error").agg(*_sizes()))
 
 
 def _load(spark: SparkSession, paths: list[str], options: Mapping[str, str]) -> DataFrame:
