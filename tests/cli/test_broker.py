@@ -37,3 +37,13 @@ def test_the_first_lines_say_how_durable_a_record_is(tmp_path):
 def test_an_address_that_is_none_is_refused_before_anything_listens():
     result = ask("broker", "--port", "0", "--control", "nowhere")
     assert "--control takes PORT or HOST:PORT" in str(result.exception)
+
+
+def test_the_request_log_may_not_lie_in_any_directory_that_is_served(tmp_path):
+    served = [tmp_path / name for name in ("a", "b")]
+    options = [part for one in served for part in ("--serve", str(one))]
+    for one in served:
+        one.mkdir()
+        result = ask("broker", *options, "--request-log", str(one / "requests.log"))
+        assert isinstance(result.exception, OptionError)
+        assert f"lies in the source {one}" in str(result.exception)

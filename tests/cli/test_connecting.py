@@ -16,7 +16,7 @@ def test_an_option_comes_before_the_environment_and_that_before_localhost(monkey
     monkeypatch.setenv(SERVERS, "a:1")
     assert settings_of(None, ()) == {"bootstrap.servers": "a:1"}
     assert settings_of("b:2", ("linger.ms=5",)) == {"bootstrap.servers": "b:2", "linger.ms": "5"}
-    with pytest.raises(OptionError, match=r"-X linger\.ms: KEY=VALUE is wanted"):
+    with pytest.raises(OptionError, match=r"-X linger\.ms: must be KEY=VALUE"):
         settings_of(None, ("linger.ms",))
 
 

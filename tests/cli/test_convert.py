@@ -23,7 +23,7 @@ def test_a_format_is_a_target_too(tmp_path):
     for wrong, said in (
         (("--to", tmp_path / "new"), "give --record-format: v0, v1, v2"),
         (("--to", "v2"), "give --to DIR"),
-        (("--to", "v2", "--to", "a", "--to", "b"), "one --to DIR is wanted, not a, b"),
+        (("--to", "v2", "--to", "a", "--to", "b"), "give --to DIR once, not a, b"),
     ):
         with pytest.raises(OptionError, match=said):
             run("convert", old, *wrong)

@@ -27,7 +27,7 @@ def test_filters_and_options(tmp_path):
         ([SHOP, "--to", "{tmp}/out", "--topic", "order"], "no topic order"),
         ([SHOP, "--to", "{tmp}/out", "-o", "columns=key"], "-o columns: an export takes"),
         ([SHOP, "--to", "{tmp}/out", "-o", "mode"], "NAME=VALUE"),
-        ([SHOP, "--to", "s3://bucket/out"], "a directory is wanted"),
+        ([SHOP, "--to", "s3://bucket/out"], "must be a directory"),
         ([SHOP, "--to", "{tmp}/out", "--from-time", "soon"], "no time"),
         ([SHOP, "--to", "{tmp}"], "holds other files"),
     ],

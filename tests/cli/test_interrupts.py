@@ -99,7 +99,7 @@ def test_a_lost_process_is_told_in_a_line(started, tmp_path):
     os.kill(victim, signal.SIGKILL)
     status, lines = said(process, errors)
     assert status == 2
-    assert [line.split(",")[0] for line in lines] == ["kafkaframes: a process that worked was killed"]
+    assert [line.split(",")[0] for line in lines] == ["kafkaframes: a worker process was killed"]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,4 +10,4 @@ def test_the_commands_help_names_every_way(tmp_path):
     for option in ("--from", "--to", "--topic", "--follow", "--dry-run", "--state", "--skip-damaged", "--json"):
         assert option in said
     wrong = CliRunner().invoke(cli, ["mirror", "--from", "a:1", "--to", "b", "--from-property", "x"])
-    assert "--from-property x: KEY=VALUE is wanted" in str(wrong.exception)
+    assert "--from-property x: must be KEY=VALUE" in str(wrong.exception)

@@ -30,7 +30,7 @@ def test_mistakes_are_told_before_anything_is_read(cluster, tmp_path):  # noqa: 
         ((tmp_path / "nowhere",), "no such file or directory"),
         ((cluster, "-o", tmp_path), "is a directory"),
         ((cluster, "-o", tmp_path / "no" / "page.html"), "its directory does not exist"),
-        ((cluster, "--generated-at", "yesterday"), "a time as"),
+        ((cluster, "--generated-at", "yesterday"), "a time such as"),
     ):
         result = ask(*arguments)
         assert words in str(result.exception), arguments

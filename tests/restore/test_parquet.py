@@ -145,8 +145,8 @@ def test_the_door_and_the_command_see_what_the_source_is(tmp_path):
 @pytest.mark.parametrize(
     ("partitions", "reason"),
     [
-        (pa.array([0.0, 1.5]), "column partition is double; an integer is wanted"),
-        (pa.array(["0", "1"]), "column partition is string; an integer is wanted"),
+        (pa.array([0.0, 1.5]), "column partition is double and must be an integer"),
+        (pa.array(["0", "1"]), "column partition is string and must be an integer"),
         (pa.array([0, 2**31], pa.int64()), "rows of partition 2147483648; partitions are numbered 0 to"),
         (pa.array([0, -1], pa.int64()), "rows of partition -1; partitions are numbered 0 to"),
         (pa.array([0, None], pa.int64()), "rows without a topic or a partition"),

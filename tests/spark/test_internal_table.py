@@ -90,7 +90,7 @@ def test_what_cannot_be_decoded_in_each_mode(broken, caplog):
 
 def test_topics_of_users_are_refused():
     for given in ({"subscribe": frozenset({"ledger", "__consumer_offsets"})}, {"assign": {"ledger": (0,)}}):
-        with pytest.raises(OptionError, match="ledger is none of Kafka's topics"):
+        with pytest.raises(OptionError, match="ledger is not one of Kafka's topics"):
             read(LOG, **given)
     with pytest.raises(OptionError, match="ledger"):
         read(LOG / "ledger-0")

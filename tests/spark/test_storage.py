@@ -34,6 +34,6 @@ def test_one_object_is_stronger_than_single_names():
 
 
 def test_a_value_that_cannot_be_read_is_not_shown():
-    with pytest.raises(OptionError, match="option anon: true or false is wanted") as refused:
+    with pytest.raises(OptionError, match="option anon: must be true or false") as refused:
         split_storage({"anon": "hunter2"})
     assert "hunter2" not in str(refused.value)

@@ -152,7 +152,7 @@ _CHANGES = {
     _text_value: "column value is string and would have to be binary: give it its type back, or export to a new",
     _no_key: "has lost the column key: add it again",
     _as_it_is: "is partitioned by topic, an export by topic, partition",
-    _strict: "column loaded is none of an export and must not be null",
+    _strict: "column loaded is not one of the export's and must not be null",
 }
 _PARTITIONED = {_as_it_is: ["topic"]}
 

@@ -24,7 +24,7 @@ def test_rows_into_a_topic_and_back_as_they_were(spark, servers):
 @pytest.mark.parametrize(
     ("select", "options", "reason"),
     [
-        ("1 AS value", {"topic": "t"}, "column value is int; binary or string is wanted"),
+        ("1 AS value", {"topic": "t"}, "column value is int and must be binary or string"),
         ("'v' AS value", {}, "give the option topic, or a column topic"),
         ("'v' AS value, 1 AS other", {"topic": "t"}, "no column 'other'"),
         ("'v' AS value", {"topic": "t", "tpoic": "x"}, "did you mean topic"),

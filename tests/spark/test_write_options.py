@@ -35,7 +35,7 @@ def test_a_path_is_wanted():
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"key": "binary"}, "a column value is wanted"),
+        ({"key": "binary"}, "a column named value is required"),
         ({"value": "int"}, "column value is binary or string, not int"),
         ({"value": "binary", "partition": "string"}, "column partition is int, not string"),
         ({"value": "binary", "colour": "string"}, "column colour: records have key, value"),

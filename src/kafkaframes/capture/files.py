@@ -158,13 +158,6 @@ class Gunzip:
         return True
 
 
-def is_compressed(path: str) -> bool:
-    """Tell whether a file is compressed."""
-    with open(path, "rb") as file:
-        head = file.read(4)
-    return head.startswith(_GZIP) or head in (_ZSTD, _LZ4)
-
-
 def read_into(file: IO[bytes], view: memoryview, path: str) -> tuple[int, DecodeError | None]:
     """Fill ``view``; return how many bytes came (fewer at the end), and what is wrong with the rest, if anything is."""
     got = 0

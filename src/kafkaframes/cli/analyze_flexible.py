@@ -29,7 +29,7 @@ def command(paths: tuple[str, ...], ports: str, as_json: bool, on_spark: bool, j
 
     INPUT is a capture or a broker's request log. Each message is encoded again, with compact lengths and tag sections,
     and with lengths of two and four bytes and every field in its place; one of the two is what was sent. Blank: bytes
-    of authorized operations that nobody asked for, KIP-482's example.
+    of authorized operations that were not requested, KIP-482's example.
     """
     from kafkaframes.analysis.flexible import Layouts
     from kafkaframes.capture.flexible_cost import measure_flexible, summed

@@ -11,7 +11,12 @@ TEXT, JSON, HTML = "text", "json", "html"
 @click.argument("paths", nargs=-1, required=True, metavar="INPUT...")
 @click.option("--target", required=True, metavar="RELEASE", help="The release to upgrade to: 4.0.1, 4.3, 3.9, ...")
 @click.option(
-    "--format", "kind", type=click.Choice([TEXT, JSON, HTML]), default=TEXT, show_default=True, help="How it is told."
+    "--format",
+    "kind",
+    type=click.Choice([TEXT, JSON, HTML]),
+    default=TEXT,
+    show_default=True,
+    help="The format of the result.",
 )
 @click.option("-o", "--output", metavar="FILE", help="Where it goes; standard output by default.")
 @click.option("--ports", metavar="PORTS", default="", help="On which brokers listen: 9092,9094-9096.")

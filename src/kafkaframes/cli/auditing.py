@@ -1,4 +1,4 @@
-"""What ``audit`` does: count what clients and logs use, and tell what the new release thinks of it."""
+"""What ``audit`` does: count what clients and logs use, and report how it fits the new release."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _ports(text: str) -> tuple[int, ...]:
     try:
         return ports_of(text) if text else ()
     except ValueError:
-        raise OptionError(f"--ports {text}: numbers and ranges are wanted, 9092,9094-9096") from None
+        raise OptionError(f"--ports {text}: must be numbers and ranges, 9092,9094-9096") from None
 
 
 def _write(text: str, output: str | None) -> None:

@@ -99,7 +99,7 @@ def convert(path: str, to: str, target: str, topics: tuple[str, ...], begins: tu
 def _pair(text: str) -> tuple[str, str]:
     old, equals, new = text.partition("=")
     if not (old and equals and new):
-        raise OptionError(f"--topic {text}: OLD=NEW is wanted")
+        raise OptionError(f"--topic {text}: must be OLD=NEW")
     return old, new
 
 
@@ -108,5 +108,5 @@ def _offsets(text: str) -> Offsets:
 
     found = offsets_of(text)
     if found is None:
-        raise OptionError(f'--begins {text}: JSON such as {{"orders": {{"0": 23}}}} is wanted')
+        raise OptionError(f'--begins {text}: must be JSON such as {{"orders": {{"0": 23}}}}')
     return found

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from kafkaframes.cli.connecting import HELP, as_json_option, connecting, pairs_of, print_rows, settings_of
 from kafkaframes.cli.text import say
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.group("configs", context_settings=HELP)

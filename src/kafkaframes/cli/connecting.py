@@ -1,4 +1,4 @@
-"""How every command that talks to a cluster is told where it is: ``-b``, and Kafka's properties by ``-X``."""
+"""The options by which every command finds its cluster: ``-b``, and Kafka's properties by ``-X``."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def place_of(text: str) -> tuple[str, int]:
     ('orders-eu', 3)
 
     Raises:
-        OptionError: it is none.
+        OptionError: it is not one.
     """
     topic, colon, number = text.rpartition(":")
     if not colon or not number.isdecimal() or not topic:
-        raise OptionError(f"no topic partition: {text!r}; TOPIC:PARTITION is wanted")
+        raise OptionError(f"not a topic partition: {text!r}; must be TOPIC:PARTITION")
     return topic, int(number)
 
 
@@ -79,12 +79,12 @@ def pairs_of(texts: Iterable[str], *, option: str = "") -> dict[str, str]:
     """Read KEY=VALUE texts.
 
     Raises:
-        OptionError: one is none.
+        OptionError: one is not of that form.
     """
     found = {}
     for one in texts:
         key, equals, value = one.partition("=")
         if not equals or not key:
-            raise OptionError(f"{option}{one}: KEY=VALUE is wanted")
+            raise OptionError(f"{option}{one}: must be KEY=VALUE")
         found[key] = value
     return found

@@ -76,5 +76,5 @@ def _said(record_format: str | None, given: tuple[str, ...]) -> tuple[str, str |
             raise OptionError(f"give --record-format: {', '.join(rewriting.RECORD_FORMATS)}")
         places.remove(record_format)
     if len(places) > 1:
-        raise OptionError(f"one --to DIR is wanted, not {', '.join(places)}")
+        raise OptionError(f"give --to DIR once, not {', '.join(places)}")
     return record_format, places[0] if places else None

@@ -99,7 +99,7 @@ def _java_advice(spark: tuple[int, int] | None) -> str:
 def check_workers() -> Iterator[Finding]:
     """Would the Python workers of a Spark session run this interpreter?
 
-    ``kafkaframes.spark.session()`` sees to it. A session that somebody else has made runs PYSPARK_PYTHON, or else the
+    ``kafkaframes.spark.session()`` sees to it. A session that was made in another way runs PYSPARK_PYTHON, or else the
     ``python3`` of PATH, which need not be this one, nor have kafkaframes.
     """
     what, chosen = "Spark's workers", os.environ.get("PYSPARK_PYTHON")

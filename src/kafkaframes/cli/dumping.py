@@ -79,7 +79,7 @@ class _Options:
         self.text = TextOptions(**{name: given[name] for name in names if name in given}, decoder=_decoder(given))
 
     def wanted(self, *, control: bool = True, temporary: bool = False) -> Iterator[Wanted]:
-        """Yield the files to print, and what is wanted of each."""
+        """Yield the files to print, and which part of each."""
         options = self.given["storage"]
         found = files.files_to_dump(self.paths, kinds=self.kinds(), temporary=temporary, options=options)
         found = files.selected(found, self.given["topics"], self.given["partitions"])
@@ -159,7 +159,7 @@ def _print_jsonl(options: _Options, out: BinaryIO, report: Report) -> None:
 
 
 def _chunks(options: _Options, report: Report) -> Iterator[tuple[Decoded, Place]]:
-    """Yield what is wanted of every segment, without control records."""
+    """Yield the part of every segment to read, without control records."""
     for wanted in options.wanted(control=False):
         reader = ChunkReader(wanted.file, options.given["max_bytes"])
         place = Place.of(wanted.file.path)

@@ -72,4 +72,4 @@ def _tag(text: str) -> tuple[int, bytes]:
     try:
         return int(number), bytes.fromhex(payload)
     except ValueError as error:
-        raise OptionError(f"--tag {text}: NUMBER=HEX is wanted ({error})") from None
+        raise OptionError(f"--tag {text}: must be NUMBER=HEX ({error})") from None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from kafkaframes.cli.export_forms import FORMATS, TABLE_FORMATS
 from kafkaframes.cli.options import (
     json_option,
     key_options,
@@ -19,11 +20,6 @@ from kafkaframes.cli.options import (
     with_options,
     workers_option,
 )
-
-if TYPE_CHECKING:
-    pass
-
-from kafkaframes.cli.export_forms import FORMATS, TABLE_FORMATS
 
 EXIT_INCOMPLETE = 1
 
@@ -61,8 +57,8 @@ def command(paths: tuple[str, ...], as_json: bool, master: str | None, jobs: int
     A table gets every record exactly once: which offsets it has stands in the commit that brings them. --incremental
     adds what is new; two exporters at once cannot both add the same offsets.
 
-    Exit status: 0 complete and undamaged; 1 damage was met (told on standard error; the rest is exported), or a segment
-    could not be read (then there is no _SUCCESS); 2 nothing could be done.
+    Exit status: 0 complete and undamaged; 1 damage was met (reported on standard error; the rest is exported), or a
+    segment could not be read (then there is no _SUCCESS); 2 nothing could be done.
 
     \b
     kafkaframes export /var/lib/kafka/data --to out

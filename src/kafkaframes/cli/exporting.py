@@ -1,4 +1,4 @@
-"""What ``export`` does: plan, run here or on Spark, and tell what came of it."""
+"""What ``export`` does: plan, run here or on Spark, and report the outcome."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def run(paths: tuple[str, ...], given: dict[str, Any], *, as_json: bool, master:
         raise OptionError("--single-file is for --format parquet, and is written by one process of this machine")
     options = _read_options(paths, given, to_table=to_table)
     settings = _settings(options, given)
-    if not settings.to:
-        raise OptionError("--to is empty: a directory is wanted")
-    if "://" not in settings.to:
+    if not settings.to and given["catalog"] is None:
+        raise OptionError("--to is empty: must be a directory")
+    if settings.to and "://" not in settings.to:
         refuse_inside(Path(settings.to), paths)
     if to_table:
         from kafkaframes.cli.export_table import asked_of_table
@@ -71,7 +71,7 @@ def _planned(options: ReadOptions, given: dict[str, Any]) -> tuple[list[ExportTa
 
 
 def _check_flags(given: dict[str, Any], *, to_table: bool) -> None:
-    """See whether options fit the format.
+    """Check that options fit the format.
 
     Raises:
         OptionError: one is for another format, or none says where to.
@@ -111,7 +111,7 @@ def options_of(given: Iterable[str]) -> dict[str, str]:
     for option in given:
         name, mark, value = option.partition("=")
         if not mark:
-            raise OptionError(f"--option {option}: NAME=VALUE is wanted")
+            raise OptionError(f"--option {option}: must be NAME=VALUE")
         found[name] = value
     return found
 
@@ -120,7 +120,7 @@ def _settings(options: ReadOptions, given: dict[str, Any]) -> Settings:
     """Read what holds for all segments."""
     to = (given["to"] or "").removeprefix("file://")
     if "://" in to and given["form"] in FORMATS:
-        raise OptionError(f"--to {to}: a directory is wanted (a mounted one may be a store): files are renamed in it")
+        raise OptionError(f"--to {to}: must be a directory (a mounted one may be a store): files are renamed in it")
     times = times_of(given)
     keep = Filter(
         from_timestamp=times["from_time"],

@@ -1,4 +1,4 @@
-"""Where a group is to go on: what ``groups reset`` is told, as offsets, the way kafka-consumer-groups has it."""
+"""Turn the options of ``groups reset`` into the offsets from which a group goes on, as kafka-consumer-groups does."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def resets(admin: Admin, wanted: Wanted) -> Offsets:
             raise OptionError("of which topics? --topic TOPIC or --all-topics")
         return found
     if len(wanted.ways) != 1:
-        raise OptionError("one way is wanted: --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by ...")
+        raise OptionError("choose one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by ...")
     places = list(admin.group_offsets(wanted.group)) if wanted.all_topics else []
     places += [one for one in places_of(admin, wanted.topics) if one not in places]
     return found | (_WAYS[wanted.ways[0]](admin, wanted, places) if places else {})
@@ -65,7 +65,7 @@ def places_of(admin: Admin, topics: Iterable[str]) -> list[TopicPartition]:
     """Return the partitions of ``TOPIC`` (all) or ``TOPIC:N,N``.
 
     Raises:
-        OptionError: a number is none.
+        OptionError: one is not a number.
     """
     from kafkaframes.client import TopicPartition
 
@@ -73,7 +73,7 @@ def places_of(admin: Admin, topics: Iterable[str]) -> list[TopicPartition]:
     for text in topics:
         topic, _, numbers = text.partition(":")
         if numbers and not all(one.isdecimal() for one in numbers.split(",")):
-            raise OptionError(f"{text}: TOPIC:N,N is wanted, with numbers of partitions")
+            raise OptionError(f"{text}: must be TOPIC:N,N, with numbers of partitions")
         known = sorted(admin.describe_topics([topic])[topic].partitions)
         found += [TopicPartition(topic, int(one)) for one in (numbers.split(",") if numbers else known)]
     return found
@@ -91,7 +91,7 @@ def _named(admin: Admin, texts: tuple[str, ...]) -> Offsets:
         elif text.isdecimal():
             found[partition] = int(text)
         else:
-            raise OptionError(f"{place}={text}: an offset, earliest or latest is wanted")
+            raise OptionError(f"{place}={text}: must be an offset, earliest or latest")
     return found
 
 
@@ -103,7 +103,7 @@ def _in_file(path: str, group: str) -> Offsets:
         for number, row in enumerate(csv.reader(file), 1):
             *name, topic, partition, offset = row if len(row) in (3, 4) else ("", "", "", "")
             if not (partition.isdecimal() and offset.isdecimal()):
-                raise OptionError(f"{path}: line {number}: group,topic,partition,offset is wanted")
+                raise OptionError(f"{path}: line {number}: must be group,topic,partition,offset")
             if not name or name == [group]:
                 found[TopicPartition(topic, int(partition))] = int(offset)
     return found

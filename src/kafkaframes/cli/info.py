@@ -222,8 +222,8 @@ def command(
     is_unread = any(segment.problem for _, summaries in found for one in summaries for segment in one.segments)
     if as_json:
         for directory, summaries in found:
-            told = {"decisions": [one.as_json() for one in decisions]} if directory.path == ROOT else {}
-            click.echo(json.dumps(_as_json(directory, summaries) | told))
+            extra = {"decisions": [one.as_json() for one in decisions]} if directory.path == ROOT else {}
+            click.echo(json.dumps(_as_json(directory, summaries) | extra))
     else:
         out = console()
         for directory, summaries in found:

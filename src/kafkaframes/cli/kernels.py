@@ -83,7 +83,7 @@ def _folder() -> Path:
 
 
 def _progress(count: int) -> Callable[[workers.Job], None]:
-    """Return what tells of one job after the other, and the seconds since the first began."""
+    """Return a function that reports each finished job with the seconds since the first began."""
     finished, started = 0, time.monotonic()
 
     def tell(job: workers.Job) -> None:

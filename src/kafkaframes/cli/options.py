@@ -20,7 +20,7 @@ def size(text: str) -> int:
     """Read a size in bytes, as Spark's settings write it: 134217728, 128m, 1g.
 
     Raises:
-        click.BadParameter: it is none.
+        click.BadParameter: it is not one.
     """
     try:
         return parse_size(text)
@@ -47,11 +47,11 @@ partition_option = click.option(
 selection_options = (topic_option, partition_option)
 range_options = (
     click.option("--from-offset", type=click.IntRange(0), help="The first offset wanted, of every partition."),
-    click.option("--until-offset", type=click.IntRange(0), help="The first offset not wanted any more."),
+    click.option("--until-offset", type=click.IntRange(0), help="The end: the first offset that is left out."),
     click.option(
-        "--from-time", metavar="TIME", help="The first timestamp wanted: milliseconds, or 2026-01-31T12:00[Z|+hh:mm]."
+        "--from-time", metavar="TIME", help="The first timestamp to take: milliseconds, or 2026-01-31T12:00[Z|+hh:mm]."
     ),
-    click.option("--until-time", metavar="TIME", help="The first timestamp not wanted any more."),
+    click.option("--until-time", metavar="TIME", help="The end: the first timestamp that is left out."),
 )
 key_options = (
     click.option("--key", "keys", multiple=True, help="Only records with this key; repeatable."),

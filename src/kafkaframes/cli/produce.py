@@ -132,7 +132,7 @@ def _line_reader(given: dict[str, Any]) -> Any:
     for one in given["headers"]:
         name, equals, value = one.partition("=")
         if not equals:
-            raise OptionError(f"-H {one}: NAME=VALUE is wanted")
+            raise OptionError(f"-H {one}: must be NAME=VALUE")
         headers.append({"key": name, "value": value.encode()})
     delimiter = None if given["delimiter"] is None else given["delimiter"].encode()
 

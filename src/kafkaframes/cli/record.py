@@ -24,7 +24,7 @@ _WRITE_BUFFER = 8 << 20
 @click.option("--upstream", required=True, metavar="HOST:PORT", help="A broker; the others are found in its answers.")
 @click.option("-o", "--output", required=True, metavar="FILE", help="The pcapng file to write; it must not exist.")
 @click.option(
-    "--seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after so long; by default at Ctrl-C."
+    "--seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after this many seconds; by default at Ctrl-C."
 )
 @click.option("--cert", metavar="PEM", help="Certificate (chain) with which TLS ends here.")
 @click.option("--key", metavar="PEM", help="Its private key, if it is not in the same file.")
@@ -76,7 +76,7 @@ def command(
 
 @contextlib.contextmanager
 def _closing(file: IO[bytes]) -> Iterator[None]:
-    """Close a file whose last bytes may find no room: the recorder has told that by then."""
+    """Close a file whose last bytes may not fit on the disk: the recorder has reported that by then."""
     try:
         yield
     finally:
@@ -106,14 +106,14 @@ def _listen(text: str) -> tuple[str, tuple[int, ...]]:
     except ValueError:
         ports = ()
     if not ports or not 0 <= ports[0] <= ports[-1] <= 65535:
-        raise OptionError(f"--listen {text}: HOST:PORT or HOST:PORT-PORT is wanted")
+        raise OptionError(f"--listen {text}: must be HOST:PORT or HOST:PORT-PORT")
     return host.strip("[]") or "0.0.0.0", ports
 
 
 def _upstream(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) <= 65535:
-        raise OptionError(f"--upstream {text}: HOST:PORT is wanted")
+        raise OptionError(f"--upstream {text}: must be HOST:PORT")
     return host.strip("[]"), int(port)
 
 

@@ -36,7 +36,7 @@ def command(paths: tuple[str, ...], output: str, keep_addresses: bool, keep_clie
     try:
         listening = ports_of(ports) if ports else ()
     except ValueError:
-        raise OptionError(f"--ports {ports}: numbers and ranges are wanted") from None
+        raise OptionError(f"--ports {ports}: must be numbers and ranges") from None
     files = find_files(paths)
     with new_file(target, durable=False) as file:
         done = redact(files, file, ports=listening, keep_addresses=keep_addresses, keep_client_ids=keep_client_ids)

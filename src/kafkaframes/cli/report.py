@@ -39,7 +39,7 @@ def command(**given: Any) -> None:
     Or PATH is recorded traffic (captures, request logs): bytes, latency and errors by API, clients and what an
     upgrade would break, what KIP-636 would save, connections.
 
-    Exit status: 0 when the report was written, whatever damage it tells of; 1 when it was written and something could
+    Exit status: 0 when the report was written, whatever damage it reports; 1 when it was written and something could
     not be read; 2 when there is nothing to report on.
 
     Example: kafkaframes report /var/lib/kafka/data -o report.html

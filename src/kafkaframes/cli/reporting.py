@@ -45,7 +45,7 @@ def _milliseconds(text: str | None) -> int:
     try:
         given = datetime.fromisoformat(text)
     except ValueError as error:
-        raise OptionError(f"--generated-at {text}: a time as 2026-11-21T15:00:00 is wanted") from error
+        raise OptionError(f"--generated-at {text}: must be a time such as 2026-11-21T15:00:00") from error
     return int((given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

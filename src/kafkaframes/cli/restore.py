@@ -142,7 +142,7 @@ def _settings(given: dict[str, Any]) -> RestoreSettings:
 def _pair(text: str) -> tuple[str, str]:
     name, mark, value = text.partition("=")
     if not mark or not name or not value:
-        raise OptionError(f"{text!r}: NAME=VALUE is wanted")
+        raise OptionError(f"{text!r}: must be NAME=VALUE")
     return name, value
 
 

@@ -71,7 +71,7 @@ def command(
 def _pair(option: str) -> tuple[str, str]:
     name, mark, value = option.partition("=")
     if not mark:
-        raise OptionError(f"--option {option}: NAME=VALUE is wanted")
+        raise OptionError(f"--option {option}: must be NAME=VALUE")
     return name, value
 
 

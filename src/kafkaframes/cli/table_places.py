@@ -40,7 +40,7 @@ def places_of(given: Mapping[str, Any], *, sources: Sequence[str]) -> Places:
     """
     form, to = given["to"]
     if not to.rstrip("/"):
-        raise OptionError(f"--to {form} {to!r}: a directory is wanted")
+        raise OptionError(f"--to {form} {to!r}: must be a directory")
     for name in ("catalog", "table"):
         if given[name] is not None and form != "iceberg":
             raise OptionError(f"--{name} is for --to iceberg")

@@ -1,4 +1,4 @@
-"""What ``table`` makes of values: the flags about modes and schemas, and the schema that nobody says."""
+"""What ``table`` makes of values: the flags about modes and schemas, and the schema where none is given."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _schemas(given: Sequence[str], mode: str) -> tuple[bytes | None, dict[int, b
 def _read(path: str, mode: str) -> bytes:
     if mode == PROTOBUF and path.endswith(".proto"):
         raise OptionError(
-            f"--schema {path}: descriptors are wanted: protoc --include_imports --descriptor_set_out=FILE {path}"
+            f"--schema {path}: must be descriptors: protoc --include_imports --descriptor_set_out=FILE {path}"
         )
     try:
         return Path(path).read_bytes()

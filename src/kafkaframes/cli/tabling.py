@@ -64,7 +64,7 @@ def run(sources: tuple[str, ...], given: dict[str, Any]) -> bool:
 
 
 def _are_topics(sources: tuple[str, ...], given: Mapping[str, Any]) -> bool:
-    """Tell whether the sources are topics of a cluster.
+    """Return whether the sources are topics of a cluster.
 
     Raises:
         OptionError: they are neither topics nor paths.

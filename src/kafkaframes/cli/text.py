@@ -1,6 +1,6 @@
 """What every command writes for people: sizes, times, and the text of others, which may try to steer the terminal.
 
-Names of topics and files, ids, and whatever else comes out of a log are somebody else's words. A command prints them
+Names of topics and files, ids, and everything else that comes out of a log are not to be trusted. A command prints them
 ``printable``: no escape sequence reaches the terminal, and no name that is not UTF-8 stops a command.
 """
 

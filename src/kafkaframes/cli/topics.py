@@ -141,7 +141,7 @@ def delete_records(offsets: tuple[str, ...], servers: str | None, properties: tu
     wanted = {}
     for place, text in pairs_of(offsets).items():
         if not text.isdecimal() and text != "latest":
-            raise OptionError(f"{place}={text}: an offset or latest is wanted")
+            raise OptionError(f"{place}={text}: must be an offset or latest")
         wanted[TopicPartition(*place_of(place))] = -1 if text == "latest" else int(text)
     with Admin(**settings_of(servers, properties)) as admin:
         for partition, start in admin.delete_records(wanted).items():

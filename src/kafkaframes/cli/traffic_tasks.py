@@ -29,7 +29,7 @@ def traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) -> tuple
     Args:
         paths: files and folders.
         ports: on which brokers listen, as the option has it; empty: found by what is said there.
-        jobs: the most shares; the cores if not told.
+        jobs: the largest number of shares; by default the number of cores.
 
     Raises:
         OptionError: a path cannot be read, or ``ports`` are no numbers.
@@ -41,7 +41,7 @@ def traffic_tasks(paths: tuple[str, ...], ports: str, jobs: int | None) -> tuple
     try:
         listening = ports_of(ports) if ports else ()
     except ValueError:
-        raise OptionError(f"--ports {ports}: numbers and ranges are wanted") from None
+        raise OptionError(f"--ports {ports}: must be numbers and ranges") from None
     size_bytes = sum(os.path.getsize(path) for path in files)
     shares = max(min(jobs or os.cpu_count() or 1, -(-size_bytes // _WORTH_A_TASK)), 1)
     return [Task(files, share, shares, listening) for share in range(shares)], size_bytes // shares
@@ -56,7 +56,7 @@ def measured(
         function: importable by its name, since processes and Spark's workers call it.
         tasks, share_bytes: of ``traffic_tasks``.
         on_spark: in Spark's workers instead of processes.
-        jobs: the most at once; the cores if not told.
+        jobs: how many run at once at most; by default the number of cores.
     """
     if not on_spark:
         return workers.in_order(function, tasks, size_of=lambda _: share_bytes, workers=jobs, label="measuring")

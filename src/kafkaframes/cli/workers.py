@@ -113,7 +113,7 @@ def _answers_of(last_to_first: list[Future[list[_Answer]]]) -> Iterator[_Answer]
             process.terminate()
             process.join()
         if isinstance(error, BrokenProcessPool):
-            reason = "a process that worked was killed, by somebody or for want of memory: fewer --workers need less"
+            reason = "a worker process was killed, perhaps for lack of memory: fewer --workers need less"
             raise KafkaframesError(reason) from error
         raise
 

@@ -28,8 +28,7 @@ _BY_ID: Final = 13  # Produce's first version that names topics by their ids
 _NEWEST_OF_OLD_TRANSACTIONS: Final = 11
 _ADDS_PARTITIONS: Final = 12  # the first version whose batches a broker adds to transactions by itself (KIP-890)
 _NEWEST_OF_FORMAT: Final = {0: 1, 1: 2}  # later versions carry format 2 only
-_OUT_OF_ORDER, _DUPLICATE, _UNKNOWN_PRODUCER = 45, 46, 59
-_RENUMBERED: Final = frozenset({_OUT_OF_ORDER, _UNKNOWN_PRODUCER})
+_OUT_OF_ORDER, _DUPLICATE = 45, 46
 
 
 @dataclass(slots=True)

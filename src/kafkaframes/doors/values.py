@@ -61,7 +61,7 @@ def read_records(
             its ``.log`` object.
         replicas: ``merge`` makes one log of segments of one partition in several directories
             (docs/many-copies.md); ``all`` reads each file as it is.
-        topics: names or patterns of the topics that are wanted of directories; by default those that are not Kafka's
+        topics: names or patterns of the topics to read from directories; by default those that are not Kafka's
             own.
         follow_links: read what symbolic links in directories lead to; otherwise they are left out.
 
@@ -129,7 +129,7 @@ def read_capture(
         table: ``calls``, ``connections``, ``gaps``, ``packets`` or ``records``.
         columns: of that table; what is not asked for is not decoded.
         api: calls of this API only, with ``request`` and ``response`` as structs instead of JSON.
-        ports: on which brokers listen; by default what is said on a connection tells whether it is Kafka.
+        ports: on which brokers listen; by default the bytes of a connection show whether it is Kafka.
         secrets: show credentials (SASL tokens, SCRAM, HMACs of tokens, passwords in configurations).
 
     Returns:

@@ -65,8 +65,8 @@ def files_to_dump(
 
     Args:
         paths: files, directories, patterns; on a disk or by URL.
-        kinds: which files of a directory are wanted.
-        temporary: whether a directory's ``.deleted``, ``.swap`` and ``.cleaned`` files are wanted too.
+        kinds: the kinds of files to return.
+        temporary: whether a directory's ``.deleted``, ``.swap`` and ``.cleaned`` files are returned too.
         options: of the stores; ``key_files`` of encrypted tiered segments.
 
     Raises:

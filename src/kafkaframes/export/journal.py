@@ -96,7 +96,7 @@ def open_destination(to: str, asked: dict[str, Any], *, overwrite: bool = False)
 
 def _check_is_ours(root: Path) -> None:
     if root.is_dir() and not (root / OWN).is_dir() and any(root.iterdir()):
-        raise OptionError(f"--to {root}: holds other files, and no earlier export")
+        raise OptionError(f"--to {root}: holds other files, but no earlier export")
 
 
 def _lock(descriptor: int, to: str) -> None:

@@ -1,4 +1,7 @@
-"""Run an export: plan what is left, have it done, sum up, and say so with ``_SUCCESS``. Who does it is the caller's."""
+"""Run an export: plan what is left, have it done, sum up, and write ``_SUCCESS``.
+
+The caller chooses where the work runs.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class Outcome:
         exported, resumed: how many segments this run wrote, and how many it found done.
         output_bytes: size of the files.
         results: one a segment, in the order of the plan.
-        table: where the destination is a table: what to tell of it, as JSON values.
+        table: if the destination is a table, facts about it for the user, as JSON values.
     """
 
     summary: Summary
@@ -49,12 +52,12 @@ class Outcome:
 
     @property
     def records_read(self) -> int:
-        """Records read of the segments that are exported, those that were not wanted too."""
+        """How many records were read from the exported segments, including those that were not selected."""
         return sum(result.tally.records_read for result in self.results)
 
     @property
     def fault_count(self) -> int:
-        """How often damage was met."""
+        """How many damaged places were met."""
         return sum(result.fault_count for result in self.results)
 
     def as_json(self) -> dict[str, Any]:
@@ -90,7 +93,7 @@ def export(
     overwrite: bool = False,
     internal_topics: tuple[str, ...] = (),
 ) -> Outcome:
-    """Export segments into ``settings.to``, what an earlier run did aside.
+    """Export segments into ``settings.to``, except those that an earlier run exported.
 
     Args:
         tasks: the segments, partition by partition, by offset.

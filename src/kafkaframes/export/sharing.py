@@ -48,7 +48,7 @@ def done_before(settings: Settings, tasks: Sequence[ExportTask]) -> Done:
     """Return what the journal says of the segments as they are now, where its files are still there.
 
     Raises:
-        OptionError: segments were exported that the log does not have any more, amid others that it has; or they shared
+        OptionError: exported segments between others have left the log; or they shared
             a file with a segment that has changed.
     """
     recorded = _recorded(settings)
@@ -152,7 +152,7 @@ def files_of(tasks: Sequence[ExportTask], done: Done) -> list[FileTasks]:
 
 
 def part_bytes(total: int, most: int) -> int:
-    """Return how much of some work should go together: at most so much, less where that leaves cores without work.
+    """Return how many bytes of work go together: at most ``most``, fewer if cores would be left without work.
 
     >>> part_bytes(10 << 30, 32 << 20) >> 20, part_bytes(100 << 20, 32 << 20) >> 20, part_bytes(1, 32 << 20) >> 20
     (32, 6, 4)
@@ -165,7 +165,7 @@ def _partition(task: ExportTask) -> tuple[str, int, str]:
 
 
 def _fits(before: ExportTask, task: ExportTask, done: Done, room: int, *, is_last: bool) -> bool:
-    """Tell whether a segment goes into the file of its neighbour: those that shared one do so again."""
+    """Return whether a segment goes into its neighbour's file: those that shared one do so again."""
     one, other = done.again.get(before.name), done.again.get(task.name)
     if one is not None or other is not None:
         return one == other

@@ -1,4 +1,4 @@
-"""Export everything into one Parquet file, topic and partition in it: for a backup that somebody takes along.
+"""Export everything into one Parquet file, topic and partition in it: a backup that is easy to carry.
 
 The file is written beside its place and renamed when it is whole. Unlike an export into a directory it cannot go on
 where it was stopped. ``kafkaframes restore`` takes it as it is.

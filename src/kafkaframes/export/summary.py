@@ -35,7 +35,7 @@ class CodecSummary:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What is in the log and not in the output, and why. ``records`` is None where nobody can know it."""
+    """What is in the log and not in the output, and why. ``records`` is None where it cannot be known."""
 
     reason: str
     batches: int

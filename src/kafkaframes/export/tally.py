@@ -1,4 +1,4 @@
-"""Count what one segment held and what of it was written, chunk by chunk, and choose the rows that are wanted."""
+"""Count what one segment held and what of it was written, chunk by chunk, and choose the rows to write."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BEFORE_SIZE = 12
 
 @dataclass(slots=True)
 class Counts:
-    """Some batches and records; sizes are in bytes. ``records`` is None where nobody can know it."""
+    """Some batches and records; sizes are in bytes. ``records`` is None where it cannot be known."""
 
     batches: int = 0
     records: int | None = 0
@@ -76,7 +76,7 @@ class Tally:
         return made
 
     def take(self, batch: pa.RecordBatch, keep: Filter) -> pa.RecordBatch:
-        """Count a chunk with ``SOURCE_COLUMNS``; return the rows of it that are wanted."""
+        """Count a chunk with ``SOURCE_COLUMNS``; return the rows of it to write."""
         self.records_read += batch.num_rows
         control = _flags(batch.column("control"))
         starts = self._starts_of_batches(batch)

@@ -52,7 +52,7 @@ class SegmentResult:
     """What became of one segment.
 
     Attributes:
-        output: the file below the destination, which other segments may share; None where no record was wanted, or the
+        output: the file below the destination, which other segments may share; None if no record was selected, or the
             segment failed.
         output_bytes: the size of the file.
         faults: damage, as text with file and position; the first MOST_FAULTS of ``fault_count``.
@@ -79,7 +79,7 @@ class SegmentResult:
         """Read what ``as_json`` gave.
 
         Raises:
-            KeyError, TypeError, AttributeError: it is none.
+            KeyError, TypeError, AttributeError: it does not describe a result.
         """
         parsed = {"task": ExportTask(**values["task"]), "tally": Tally.from_json(values["tally"])}
         return cls(**(values | parsed))
@@ -119,16 +119,16 @@ def parse_line(values: dict[str, Any]) -> list[SegmentResult]:
     """Read a line of the journal.
 
     Raises:
-        KeyError, TypeError, AttributeError: it is none.
+        KeyError, TypeError, AttributeError: it does not describe a result.
     """
     return [SegmentResult.from_json(one) for one in values.get("segments", [values])]
 
 
 def export_file(tasks: FileTasks, settings: Settings, *, memory: Recycler | None = None) -> list[SegmentResult]:
-    """Export segments of one topic partition into one file. It is there afterwards, whole, or there is none.
+    """Export segments of one topic partition into one file, which appears complete or not at all.
 
-    A segment that cannot be read, or in mode FAILFAST is damaged, is told in ``failed`` and leaves nothing; those that
-    were to share its file then get files of their own.
+    A segment that cannot be read, or in mode FAILFAST is damaged, is reported in ``failed`` and leaves nothing; those
+    that were to share its file then get files of their own.
 
     Raises:
         OptionError: the destination cannot be written.
@@ -199,11 +199,11 @@ def copy_segment(
     memory: Recycler,
     look: Look | None = None,
 ) -> None:
-    """Read what is wanted of a segment and hand it over, batch by batch; count it in ``result``.
+    """Read the selected records of a segment and hand them over batch by batch; count them in ``result``.
 
     Args:
         result: with the task, and otherwise empty.
-        settings: what is wanted.
+        settings: of the export.
         write: gets columns of ``tally.SOURCE_COLUMNS``.
         memory: of all segments of one worker: fresh memory for each small one took twice the time of reading it.
         look: sees the batches of the log first, and says which to leave out unread.

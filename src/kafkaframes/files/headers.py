@@ -68,11 +68,6 @@ class BatchHeader(NamedTuple):
         return self.attributes & layout.CODEC_MASK
 
     @property
-    def is_log_append_time(self) -> bool:
-        """Whether the broker's clock set the timestamps."""
-        return self.magic > 0 and bool(self.attributes & layout.LOG_APPEND_TIME)
-
-    @property
     def is_transactional(self) -> bool:
         """Whether the batch is part of a transaction (data or marker)."""
         return self.magic >= 2 and bool(self.attributes & layout.TRANSACTIONAL)

@@ -16,5 +16,5 @@ def parse_size(text: str) -> int:
     """
     match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
     if match is None or int(match.group(1)) == 0:
-        raise ValueError("a size such as 134217728, 128m or 1g is wanted")
+        raise ValueError("must be a size such as 134217728, 128m or 1g")
     return int(match.group(1)) << (10 * " kmgt".index(match.group(2).lower() or " "))

@@ -22,5 +22,5 @@ def parse_time(text: str) -> int:
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return round(moment.timestamp() * 1000)
     except (ValueError, OverflowError):
-        reason = "milliseconds since 1970, or a date such as 2026-01-31T12:00:00Z, is wanted"
+        reason = "must be milliseconds since 1970, or a date such as 2026-01-31T12:00:00Z"
         raise ValueError(reason) from None

@@ -19,7 +19,6 @@ from kafkaframes.files.checkpoints import (
 from kafkaframes.files.directory import LogDirectory, Partition
 from kafkaframes.files.disk import Disk, OnlineDisk, online, write_whole
 from kafkaframes.files.filesystem import join, split
-from kafkaframes.files.names import TopicPartition
 from kafkaframes.files.segment_reader import open_segment
 from kafkaframes.log.discover import discover_partition
 from kafkaframes.log.overflow import Piece
@@ -308,9 +307,3 @@ def _recovery_point(plan: RecoveryPlan) -> int:
     if plan.is_clean and not plan.actions:
         return plan.log_end_offset
     return min(plan.partition.recovery_point, plan.log_end_offset)
-
-
-def topic_partition_of(directory: str) -> TopicPartition | None:
-    """Return the topic partition that a directory is named after; None for other and for renamed directories."""
-    name = names.DirectoryName.parse(split(directory)[1])
-    return None if name is None or name.state else name.topic_partition

@@ -296,7 +296,3 @@ class LogSegment:
             header = next(iter(self.reader().headers()), None)
             self._first_timestamp = NO_TIMESTAMP if header is None else header.max_timestamp
         return NO_TIMESTAMP if self._first_timestamp is None else self._first_timestamp
-
-    def read_next_offset(self) -> int:
-        """Return the offset after the last batch; the base offset of an empty segment."""
-        return self.reader().next_offset

@@ -26,7 +26,6 @@ _WRITTEN_BLOCK_SIZE = 1 << 16
 _END_MARK = bytes(4)
 # KIP-390: 9 is the default and means the fast compressor; every other level is the high compressor's.
 FAST_LEVEL = 9
-_HIGHEST_LEVEL = 17
 # The densest sequence repeats 255 bytes for one of input.
 _LARGEST_RATIO = 256
 _decompress_frame = lz4.frame.decompress

@@ -30,7 +30,6 @@ __all__ = ["NO_TIMESTAMP", "Blobs", "Rows", "blobs_of", "rows_of"]
 NO_TIMESTAMP = -1
 _COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 _LARGEST_INT64 = 2**63 - 1
-_MISSING = object()
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]

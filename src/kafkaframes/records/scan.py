@@ -20,9 +20,7 @@ import numpy.typing as npt
 from kafkaframes.records import _kernels_scan
 from kafkaframes.records.layout import (
     BATCH_COLUMNS,
-    BATCH_V2,
     CODEC_MASK,
-    CODECS,
     CONTROL,
     LOG_APPEND_TIME,
     PLACE,
@@ -194,18 +192,7 @@ def check_message_crcs(data: Any, places: Ints) -> npt.NDArray[np.int8]:
     return ok
 
 
-def codec_names(attributes: Ints) -> list[str]:
-    """Name each batch's codec; ``unknown`` for the numbers that Kafka does not know."""
-    return [CODECS[number] if number < len(CODECS) else "unknown" for number in (attributes & CODEC_MASK).tolist()]
-
-
 def timestamp_types(magics: Ints, attributes: Ints) -> npt.NDArray[np.int32]:
     """Return -1 (none: format 0), 0 (CreateTime) or 1 (LogAppendTime) for each batch."""
     append = (attributes & LOG_APPEND_TIME) != 0
     return np.where(magics == 0, -1, append).astype(np.int32)
-
-
-def has_whole_header(batches: Batches) -> npt.NDArray[np.bool_]:
-    """Tell for each batch whether it is as long as its format's header."""
-    found: Flags = ~batches.is_v2 | (batches.column("size") >= BATCH_V2.size)
-    return found

@@ -1,1 +1,1 @@
-"""A report of a log: measured in one pass, told as one page that needs no network, or as JSON."""
+"""A report of a log: measured in one pass, and written as one page that needs no network, or as JSON."""

@@ -181,7 +181,7 @@ def _stack(place: int, column: Column, end: float) -> list[Markup]:
 
 
 def share(parts: Sequence[Part], *, text: Text) -> Markup:
-    """Return one bar that is the whole, with a legend that tells each part's share."""
+    """Return one bar that is the whole, with a legend that shows each part's share."""
     whole = sum(part.value for part in parts)
     pieces = [
         tag("span", class_=f"piece {part.color}", style=f"width:{_percent(part.value, whole)}", title=part.tip)

@@ -22,7 +22,7 @@ class Bin(NamedTuple):
 
     low: int
     high: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks a bin
+    count: int  # type: ignore[assignment]  # hides tuple.count, which a bin does not need
 
 
 class Sizes:
@@ -154,7 +154,7 @@ class Times:
         return WIDTHS[self._rung]
 
     def add(self, timestamps: Ints) -> None:
-        """Note the timestamps of records, in milliseconds; a negative one is none."""
+        """Note the timestamps of records, in milliseconds; a negative one means that there is none."""
         known = timestamps[timestamps >= 0] if timestamps.size and timestamps.min() < 0 else timestamps
         self.without += int(timestamps.size - known.size)
         if known.size == 0:

@@ -279,7 +279,7 @@ _NONE_IS_NEGATIVE = frozenset((*_IN_MILLISECONDS, "producer_id", "epoch"))
 
 
 def _with_units(value: Any) -> Any:
-    """Return values of JSON under names that say their units; a timestamp or producer that is none is None, not -1."""
+    """Return values of JSON under names that say their units; a missing timestamp or producer (-1) becomes None."""
     if isinstance(value, list | tuple):
         return [_with_units(one) for one in value]
     if not isinstance(value, dict):

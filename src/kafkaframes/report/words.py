@@ -103,7 +103,7 @@ def ratio_text(raw: int, stored: int) -> str:
 
 
 def time_text(timestamp_ms: int | None) -> str:
-    """Write a time in UTC, or a dash where there is none; what no calendar has is written as the number.
+    """Write a time in UTC, or a dash for a missing one; a time outside the calendar is written as a number.
 
     >>> time_text(1_700_000_000_123), time_text(-1)
     ('2023-11-14 22:13:20', '–')

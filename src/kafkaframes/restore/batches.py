@@ -40,7 +40,7 @@ UNDECODABLE = "in batches that cannot be decoded"
 
 
 class Opened(NamedTuple):
-    """The records of one batch that had to be decoded: those that are wanted.
+    """The selected records of one batch that had to be decoded.
 
     Attributes:
         offsets: as the source has them.
@@ -60,7 +60,7 @@ class Renumbering:
 
     Attributes:
         next_offset: the offset of the next record, where they are reassigned.
-        first_offset: the first that is wanted, as the source has it; not known before its time has been found.
+        first_offset: the first selected one, as the source numbers it; not known before its time has been found.
         end_offset: the first that is not.
         is_done: whether the end has been reached.
         seen_end: the offset after the last batch that was seen, as the source has it.
@@ -82,7 +82,7 @@ class Renumbering:
 
     @property
     def waits_for_time(self) -> bool:
-        """Whether no record has reached the time from which on records are wanted."""
+        """Whether no record has yet reached the first selected time."""
         return self._from_time is not None
 
     def take(self, data: Bytes, batches: Batches) -> Iterator[bytes]:
@@ -100,7 +100,7 @@ class Renumbering:
             yield from self._moved(data, chosen) if self._settings.moves_offsets else self._kept(data, chosen)
 
     def _chosen(self, batches: Batches) -> Batches:
-        """Return the batches that hold wanted offsets, as far as their headers say; only the last may hold others."""
+        """Return the batches that hold selected offsets, as far as their headers say; only the last may hold others."""
         first, last = batches.column("base_offset"), batches.column("last_offset")
         wanted = np.full(len(batches), not self.waits_for_time and not self.is_done)
         wanted &= last >= self.first_offset
@@ -181,7 +181,7 @@ class Renumbering:
         return bytes(out)
 
     def _built(self, batches: Batches, row: int, one: Opened, *, base_offset: int | None = None) -> bytes:
-        """Build a batch of the records that are wanted; ``base_offset``: the header's, where offsets are kept."""
+        """Build a batch of the selected records; ``base_offset``: the header's, where offsets are kept."""
         magic, attributes = (int(batches.column(name)[row]) for name in ("magic", "attributes"))
         fields = BatchFields(timestamp_type=LOG_APPEND_TIME if magic and attributes & APPEND_BIT else CREATE_TIME)
         if magic >= 2:

@@ -67,7 +67,7 @@ def node_files(
     """Yield what makes the directory that of a single KRaft node which has stopped cleanly.
 
     Raises:
-        OptionError: an id is none.
+        OptionError: an id is not valid.
     """
     values = {
         "node.id": str(node.node_id),
@@ -106,7 +106,7 @@ def read_topic_ids(text: str, *, file: str | None = None) -> dict[str, str]:
     {'orders': 'AAAAAAAAAAAAAAAAAAAAAQ'}
 
     Raises:
-        OptionError: a line is neither, or an id is none.
+        OptionError: a line is neither, or an id is not valid.
     """
     found: dict[str, str] = {}
     for line in text.splitlines():

@@ -10,7 +10,7 @@ from kafkaframes.files.names import TopicPartition
 from kafkaframes.log.discover import discover
 from kafkaframes.restore.cluster import Ends, Node, checkpoint_files, node_files, write_all
 from kafkaframes.restore.groups import Commit, CommitKey, Groups, csv_text, write_groups
-from kafkaframes.restore.kraft import TopicLayout, told_numbers
+from kafkaframes.restore.kraft import TopicLayout, registered_numbers
 from kafkaframes.restore.metadata import SourceMetadata, TopicSettings
 from kafkaframes.restore.names import KRAFT
 from kafkaframes.restore.plan import OFFSETS_TOPIC, NewId
@@ -123,12 +123,12 @@ class Completion:
         write_all(directory, node_files(node, layouts, now_ms=self._now_ms, next_producer_id=first_free))
 
     def _numbers(self, logs: Iterable[TopicPartition]) -> dict[str, Sequence[int]]:
-        """Return the partitions that the controller is told of, by topic."""
+        """Return the partitions to register with the controller, by topic."""
         have: dict[str, set[int]] = {}
         for one in logs:
             have.setdefault(one.topic, set()).add(one.partition)
         known = {self._settings.new_name(name): said.partitions for name, said in self._metadata.topics.items()}
-        return {topic: told_numbers(numbers, count=known.get(topic, 0)) for topic, numbers in have.items()}
+        return {topic: registered_numbers(numbers, count=known.get(topic, 0)) for topic, numbers in have.items()}
 
     def _configs(self) -> dict[str, dict[str, str]]:
         """Return each topic's settings: the source's, what keeps a broker from deleting it all, what is asked for."""
@@ -151,7 +151,7 @@ class Completion:
 
 
 def check_ids(directory: Path, topic_ids: Mapping[str, str]) -> None:
-    """See whether every partition says the id that its topic has: a broker puts a log with another id aside.
+    """Check that every partition has the id of its topic: a broker puts a log with another id aside.
 
     Raises:
         LogDirError: one does not, or says none.

@@ -24,13 +24,13 @@ _CONTROL_VERSION: Final = (0).to_bytes(2)
 _TOPIC_RESOURCE: Final = 2
 _NO_LEADER: Final = -1
 _BATCH_BYTES: Final = 1 << 20
-_MOST_TOLD: Final = 10_000  # MAX_PARTITIONS_PER_BATCH of Kafka's ReplicationControlManager
+_MOST_REGISTERED: Final = 10_000  # MAX_PARTITIONS_PER_BATCH of Kafka's ReplicationControlManager
 _VERSIONS: Final = {"PartitionRecord": 1}  # with directories, from metadata.version 3.7 on; the others are at 0
 
 
 @dataclass(frozen=True, slots=True)
 class TopicLayout:
-    """One topic as the controller is told of it.
+    """One topic as it is registered with the controller.
 
     Attributes:
         topic_id: 22 characters of URL-safe base64.
@@ -44,14 +44,14 @@ class TopicLayout:
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
-def told_numbers(have: Collection[int], *, count: int = 0) -> Sequence[int]:
-    """Return the partitions of a topic that a controller is told of, where a log has some of them.
+def registered_numbers(have: Collection[int], *, count: int = 0) -> Sequence[int]:
+    """Return the partition numbers to register with a controller for a topic of which the log has some partitions.
 
-    Kafka numbers a topic's partitions from 0 without a gap, and producers count on it: so the controller is told of the
+    Kafka numbers a topic's partitions from 0 without a gap, and producers count on it: so the restore registers the
     numbers between, and a broker that starts makes their empty logs. Where that would be more than Kafka creates in
-    one request, it is told of those that occur and of no others.
+    one request, it registers those that occur and no others.
 
-    >>> told_numbers({0, 2}), told_numbers({0, 2**31 - 1})
+    >>> registered_numbers({0, 2}), registered_numbers({0, 2**31 - 1})
     (range(0, 3), [0, 2147483647])
 
     Args:
@@ -59,7 +59,7 @@ def told_numbers(have: Collection[int], *, count: int = 0) -> Sequence[int]:
         count: how many the topic had where the log comes from.
     """
     count = max(max(have) + 1, count)
-    return range(count) if count <= _MOST_TOLD else sorted(have)
+    return range(count) if count <= _MOST_REGISTERED else sorted(have)
 
 
 def uuid_of(topic_id: str) -> uuid.UUID:
@@ -69,7 +69,7 @@ def uuid_of(topic_id: str) -> uuid.UUID:
     1
 
     Raises:
-        OptionError: the text is none.
+        OptionError: the text is not one.
     """
     try:
         found = uuid.UUID(bytes=base64.b64decode(topic_id + "==", altchars=b"-_", validate=True))

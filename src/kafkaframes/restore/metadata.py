@@ -34,7 +34,7 @@ class SourceMetadata:
 
     Attributes:
         topics: by name.
-        next_producer_id: the first that no producer has been given; 0 where nobody says.
+        next_producer_id: the first that no producer has been given; 0 if it is not known.
     """
 
     topics: dict[str, TopicSettings] = field(default_factory=dict)

@@ -228,7 +228,7 @@ def _hive() -> Any:
 
 
 def _full(base: str, path: str) -> str:
-    """Return a file's path as ``ds.dataset`` takes it: a store's files are told without the URL's scheme."""
+    """Return a file's path as ``ds.dataset`` takes it: a store's files are named without the URL's scheme."""
     scheme, mark, _ = base.partition("://")
     return f"{scheme}://{path}" if mark else path
 

@@ -215,13 +215,13 @@ class _Restoring:
         return report
 
     def _empty_start(self) -> int:
-        """Return where a log begins of which no record was wanted: kept offsets end where the source's log does."""
+        """Return where a log begins if no record of it was selected: kept offsets end where the source's log does."""
         if self._task.settings.moves_offsets:
             return self._task.settings.start_offset
         return max(self._source_end(), self._chosen.seen_end, self._chosen.first_offset if not self._task.parts else 0)
 
     def _source_end(self) -> int:
-        """Return where the last segment begins, if all of the source was wanted: its log ends there or behind it."""
+        """Return where the last segment begins, if all of the source was selected: its log ends there or behind it."""
         is_all = not self._task.settings.moves_offsets and not self._chosen.is_done and self._task.parts
         return self._task.parts[-1].base_offset if is_all else 0
 

@@ -23,7 +23,7 @@ class RestoreReport:
         groups: what became of the committed offsets; None where none were asked for.
         left_out: directories of the sources that were not restored, with the reason.
         decisions: what was decided where partitions have several copies.
-        held: topics that keep everything (``retention.ms`` is -1) until somebody says otherwise.
+        held: topics that keep everything (``retention.ms`` is -1) until the setting is changed.
         cluster_id: of the new node; empty for an existing cluster.
         done_before: an earlier run of the same job had finished; nothing was done now.
     """

@@ -25,7 +25,7 @@ class RowsWriter:
     """Writes the rows of one partition into its directory, which exists and is empty.
 
     Args:
-        topic_id: for ``partition.metadata``; without it whoever knows the id writes that file.
+        topic_id: for ``partition.metadata``; without it that file is left to the caller.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RowsWriter:
         """Complete the directory and return the report.
 
         Raises:
-            LogDirError: not every wanted row was written, or the disk fails.
+            LogDirError: not every selected row was written, or the disk fails.
         """
         self._write(self._builder.finish())
         writer = self._writer = self._writer or self._opened()
@@ -105,7 +105,7 @@ class RowsWriter:
 
 
 class RowRange:
-    """Which rows of a partition are wanted: from one offset or time on, up to another.
+    """Which rows of a partition are selected: from one offset or time on, up to another.
 
     As for segments, a time stands for the offset of the first record that reaches it.
     """
@@ -116,7 +116,7 @@ class RowRange:
         self._is_done = False
 
     def take(self, table: pa.Table) -> pa.Table:
-        """Return the wanted rows of those that come next."""
+        """Return the selected rows of the next table."""
         if self._is_done:
             return table.slice(0, 0)
         if self._from_time is not None:
@@ -143,7 +143,7 @@ def _first_reaching(table: pa.Table, timestamp_ms: int) -> int | None:
 
 
 def check_columns(schema: pa.Schema, settings: RestoreSettings) -> None:
-    """Refuse a table that is none of records.
+    """Refuse a table that does not hold records.
 
     A number that is no integer (1.5 in a column of doubles) would fall into another partition, or nowhere, without a
     word: so the columns' types are checked, not their values.
@@ -165,7 +165,7 @@ def check_columns(schema: pa.Schema, settings: RestoreSettings) -> None:
         kind = schema.field(name).type
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
         if not pa.types.is_null(plain) and not any(fit(plain) for fit in fits):
-            raise OptionError(f"column {name} is {kind}; {wanted} is wanted: cast it")
+            raise OptionError(f"column {name} is {kind} and must be {wanted}: cast it")
 
 
 _INTEGER = ((pa.types.is_integer,), "an integer")

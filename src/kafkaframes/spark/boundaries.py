@@ -1,6 +1,6 @@
 """Find where a large segment can be cut: places where a batch starts. No pyspark.
 
-The ``.index`` tells such places for nothing: each of its entries is (relative offset, position of a batch). But an
+The ``.index`` shows such places at no cost: each of its entries is (relative offset, position of a batch). But an
 index may be stale or foreign, so an entry counts only if a plausible batch header stands at its position and another
 one, or the end of the file, where that batch ends. If no entry near a wanted place holds, the headers are walked from
 the last place that is known; a store that is asked over a network is not walked, and the segment stays whole.
@@ -28,7 +28,7 @@ _WALKED_BYTES = 1 << 10  # read at once where headers are walked: they lie far a
 def find_boundaries(segment: Segment, wanted: Sequence[int], *, storage: Mapping[str, Any] | None = None) -> list[int]:
     """Return for each wanted position the start of a batch at or after it; positions with none are left out.
 
-    The file may shrink or vanish meanwhile: then there are fewer, and whoever reads the segment will say so.
+    The file may shrink or vanish meanwhile: then there are fewer, and the reader of the segment reports it.
     """
     filesystem = filesystem_for(segment.path, options=storage)
     try:

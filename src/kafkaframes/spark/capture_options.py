@@ -30,19 +30,19 @@ class Option(NamedTuple):
 
 def _boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise ValueError("true or false is wanted")
+        raise ValueError("must be true or false")
     return text.lower() == "true"
 
 
 def _number(text: str) -> int:
     if not text.strip().isdecimal():
-        raise ValueError("a whole number is wanted")
+        raise ValueError("must be a whole number")
     return int(text)
 
 
 def _positive(text: str) -> int:
     if not _number(text):
-        raise ValueError("a number above 0 is wanted")
+        raise ValueError("must be a number above 0")
     return _number(text)
 
 
@@ -52,7 +52,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _table(text: str) -> str:
     if text.lower() not in TABLES:
-        raise ValueError(f"one of {', '.join(TABLES)} is wanted")
+        raise ValueError(f"must be one of {', '.join(TABLES)}")
     return text.lower()
 
 
@@ -60,14 +60,14 @@ OPTIONS: Final = (
     Option("path", str, "captures or request logs: a file, a directory, a pattern"),
     Option("paths", str, "the JSON list that Spark makes of load([...])"),
     Option("table", _table, "calls (default), connections, gaps, packets or records"),
-    Option("columns", _names, "the columns wanted, in this order; what is not asked for is not decoded"),
+    Option("columns", _names, "the columns of the result, in this order; others are not decoded"),
     Option("api", str, "calls of this API only (name or number), with request and response as structs"),
-    Option("ports", ports_of, "on which brokers listen: 9092,9094-9096; by default told by what is said"),
+    Option("ports", ports_of, "on which brokers listen: 9092,9094-9096; by default recognized by their bytes"),
     Option("secrets", _boolean, "true shows credentials: SASL tokens, SCRAM, HMACs, passwords in configs"),
     Option(
         "minPartitions", _positive, "the least number of tasks; by default as many as are worth it, up to the cores"
     ),
-    Option("quietSeconds", _number, "streams: the newest file is read once nobody wrote to it for so long (10)"),
+    Option("quietSeconds", _number, "streams: the newest file is read after this many seconds without a write (10)"),
     Option("waitFiles", _positive, "streams: for how many files a call may wait for its answer and be one row (3)"),
     Option("maxFilesPerTrigger", _positive, "streams: the most files of a micro-batch"),
 )
@@ -139,7 +139,7 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
         try:
             paths += json.loads(given["paths"])
         except (ValueError, TypeError):
-            raise OptionError(f"option paths={given['paths']}: a JSON list of paths is wanted") from None
+            raise OptionError(f"option paths={given['paths']}: must be a JSON list of paths") from None
     if not paths:
         raise OptionError('kafka-capture needs a path: spark.read.format("kafka-capture").load("/captures/x.pcap")')
     return tuple(map(str, paths))
@@ -160,7 +160,7 @@ def plan_works(files: Sequence[str], options: SourceOptions, *, cores: int) -> l
 
 
 def finished_files(options: SourceOptions, *, now: float) -> list[str]:
-    """Return the files that nobody writes to any more: all but the newest, and that one when it has been quiet."""
+    """Return the files that are complete: all but the newest, and that one too when it has been quiet."""
     try:
         files = sorted(find_files(options.paths), key=natural)
     except OptionError:

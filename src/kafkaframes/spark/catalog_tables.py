@@ -95,7 +95,7 @@ def options_of(source: str, options: Mapping[str, str], schema: StructType) -> d
             found = parse_qsl(text, keep_blank_values=True)
             return {name: value for name, value in found if name.lower() not in names} | given
     raise OptionError(
-        f"{source} was not told what to read: Spark hands no options of CREATE TABLE to a query, and a table that was "
+        f"{source} does not know what to read: Spark hands no options of CREATE TABLE to a query, and a table that was "
         "created with a list of columns keeps none; create it without that list, or use "
         f"CREATE TEMPORARY VIEW name USING `{source}` OPTIONS (...)"
     )

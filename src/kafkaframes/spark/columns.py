@@ -140,7 +140,7 @@ def choose_columns(
 ) -> tuple[Column, ...]:
     """Return the columns in the order wanted; by default those of Spark's Kafka source, or all of ``batches``.
 
-    ``source`` adds that column, without which the rows of two copies could not be told apart.
+    ``source`` adds that column, without which the rows of two copies could not be distinguished.
 
     Raises:
         OptionError: a name is unknown or given twice.

@@ -85,7 +85,7 @@ def label_of(segment: Segment) -> str:
 
 
 def _can_hold(task: ExportTask, following: ExportTask | None) -> bool:
-    """Tell whether a segment can hold an offset that is wanted: it ends below where the next one begins."""
+    """Return whether a segment can hold a selected offset: it ends below where the next one begins."""
     if task.first_offset is None or following is None:
         return True
     same_log = (task.topic, task.partition) == (following.topic, following.partition)

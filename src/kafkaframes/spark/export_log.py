@@ -42,7 +42,7 @@ def export_log(
         to: a local directory that is new, empty, or an earlier export.
         format: of the files.
         topics: names or patterns; by default those that are not Kafka's own.
-        from_offset, until_offset: the first offset wanted of every partition, and the first not wanted any more.
+        from_offset, until_offset: the first selected offset of every partition, and the first one after the selection.
         from_timestamp_ms, until_timestamp_ms: likewise timestamps, in milliseconds.
         keys, key_regex: only records with one of these keys, or in whose key this is found.
         headers: whether headers are among the columns.

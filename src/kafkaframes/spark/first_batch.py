@@ -2,7 +2,8 @@
 
 Spark notes in the checkpoint where a micro-batch ends; where it begins is where the one before has ended. The first has
 none before it: Spark asks the source anew. ``latest`` is another place by then, and rows between the two would be lost
-without a word. (Spark's own connector keeps a note of its own, ``sources/0/0``; a source in Python is not told where.)
+without a word. (Spark's own connector keeps a note of its own, ``sources/0/0``; a source in Python does not
+learn its place.)
 """
 
 from __future__ import annotations

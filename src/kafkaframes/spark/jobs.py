@@ -60,7 +60,7 @@ def run_on_spark(
         memory = current_budget()
         return iter(given.mapPartitions(lambda some: _each(function, some, memory)).collect())
     except Exception as error:
-        # Py4JJavaError, which is none of PySpark's own exceptions, carries what a worker raised
+        # Py4JJavaError, which is not one of PySpark's own exceptions, carries what a worker raised
         if (reason := _compat.reason_of(error)) is None or not _is_sparks(error):
             raise
         raise KafkaframesError(reason) from None
@@ -178,7 +178,7 @@ def _session(app_name: str, master: str, handlers: _Handlers) -> SparkSession:
 
 @contextmanager
 def _ended_by_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None]:
-    """Let a signal end the JVM first: whoever waits for its answer would wait until its tasks are done.
+    """Let a signal end the JVM first: a thread that waits for its answer would wait until its tasks are done.
 
     PySpark's own handler asks the JVM to cancel, on the connection that another question was cut off on.
     """
@@ -190,7 +190,7 @@ def _ended_by_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None
 
     def end(number: int, frame: FrameType | None) -> None:
         came.append(number)
-        logging.disable(logging.CRITICAL)  # py4j tells at length that its JVM is gone
+        logging.disable(logging.CRITICAL)  # py4j logs at length that its JVM is gone
         jvm.terminate()
         handlers[number](number, frame)
 

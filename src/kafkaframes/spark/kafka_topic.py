@@ -132,7 +132,7 @@ def _chosen(options: Mapping[str, str]) -> tuple[Column, ...]:
 
 
 def _may_be_stream(options: Mapping[str, str]) -> bool:
-    """Tell whether a stream takes these options; ``schema`` is asked before Spark says which it is."""
+    """Return whether a stream takes these options; ``schema`` is asked before Spark says which it is."""
     return not any(name.lower().startswith("ending") for name in options)
 
 

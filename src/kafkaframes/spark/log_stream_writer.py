@@ -107,7 +107,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         """Remove what attempts of this batch and of those before it left, also those that Spark knows nothing of.
 
         Two queries that write to one path without an option ``checkpointLocation`` meet in a staging directory; the
-        query's id, where a task has told it, keeps them apart.
+        query's id, where a task knows it, keeps them apart.
         """
         mine = next((f"{one.query_id}-" for one in tasks), "")
         prefix = self._staging("").name

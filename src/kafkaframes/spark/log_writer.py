@@ -101,7 +101,7 @@ def _known(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def check_there(runs: Iterable[Run]) -> None:
-    """See that what the tasks wrote can be seen here.
+    """Check that what the tasks wrote is visible on this machine.
 
     Raises:
         LogDirError: workers and driver see different files.

@@ -142,7 +142,7 @@ def _request(data: bytes, mode: str) -> dict[str, Any]:
     }
     row["clientId"] = frame.header.client_id
     row["header"] = json.dumps(frame.header.to_json(frame.header_version))
-    if not isinstance(frame.body, bytes):  # an ApiVersions request of a version that nobody knows
+    if not isinstance(frame.body, bytes):  # an ApiVersions request of an unknown version
         row["name"] = type(frame.body).__name__
         row["body"] = json.dumps(frame.body.to_json(frame.api_version, records="base64"))
     return row

@@ -94,7 +94,7 @@ class ReadOptions:
         """
         latest = self.starting == LATEST if isinstance(self.starting, int) else LATEST in self.starting.values()
         if latest and self.starting_times is None:
-            raise OptionError("startingOffsets: a batch read cannot start at latest (-1): earliest or JSON is wanted")
+            raise OptionError("startingOffsets: a batch read cannot start at latest (-1): must be earliest or JSON")
         return self
 
     @classmethod
@@ -145,7 +145,7 @@ class Option:
 def _text_list(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
-        raise ValueError("a comma separated list of names is wanted")
+        raise ValueError("must be a comma separated list of names")
     return names
 
 
@@ -162,7 +162,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 def _boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise ValueError("true or false is wanted")
+        raise ValueError("must be true or false")
     return text.lower() == "true"
 
 
@@ -171,7 +171,7 @@ def _one_of(names: tuple[str, ...]) -> Callable[[str], str]:
         for name in names:
             if name.lower() == text.lower():
                 return name
-        raise ValueError(f"one of {', '.join(names)} is wanted")
+        raise ValueError(f"must be one of {', '.join(names)}")
 
     return parse
 
@@ -184,7 +184,7 @@ def _timestamp(text: str) -> int:
     """
     found = parse_time(text)
     if not 0 <= found < 10**18:
-        raise ValueError("milliseconds since 1970, or a date such as 2026-01-31T12:00:00Z, is wanted")
+        raise ValueError("must be milliseconds since 1970, or a date such as 2026-01-31T12:00:00Z")
     return found
 
 
@@ -192,14 +192,14 @@ def _timestamps(text: str) -> PartitionOffsets:
     form = 'JSON such as {"topic": {"0": 1763700000000}}, or with dates, {"topic": {"0": "2025-10-09T12:00Z"}},'
     given = _json_object(text, form)
     if not all(isinstance(partitions, dict) for partitions in given.values()):
-        raise ValueError(f"{form} is wanted")
+        raise ValueError(f"must be {form}")
     plain = {
         topic: {name: _timestamp(time) if isinstance(time, str) else time for name, time in partitions.items()}
         for topic, partitions in given.items()
     }
     times = parse_offsets(json.dumps(plain))
     if min(times.values(), default=0) < 0:
-        raise ValueError(f"{form} is wanted, milliseconds since 1970")
+        raise ValueError(f"must be {form}, milliseconds since 1970")
     return times
 
 
@@ -209,7 +209,7 @@ def _positive(text: str) -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise ValueError("a whole number above 0 is wanted")
+        raise ValueError("must be a whole number above 0")
     return number
 
 
@@ -217,9 +217,9 @@ def _json_object(text: str, form: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"{form} is wanted: {error}") from None
+        raise ValueError(f"must be {form}: {error}") from None
     if not isinstance(value, dict) or not value:
-        raise ValueError(f"{form} is wanted")
+        raise ValueError(f"must be {form}")
     return value
 
 
@@ -233,7 +233,7 @@ def parse_assign(text: str) -> dict[str, tuple[int, ...]]:
     assignment = {}
     for topic, partitions in _json_object(text, form).items():
         if not isinstance(partitions, list) or not all(type(p) is int and p >= 0 for p in partitions):
-            raise ValueError(f"{form} is wanted")
+            raise ValueError(f"must be {form}")
         assignment[topic] = tuple(sorted(set(partitions)))
     return assignment
 
@@ -248,10 +248,10 @@ def parse_offsets(text: str) -> dict[tuple[str, int], int]:
     offsets = {}
     for topic, partitions in _json_object(text, form).items():
         if not isinstance(partitions, dict):
-            raise ValueError(f"{form} is wanted")
+            raise ValueError(f"must be {form}")
         for partition, offset in partitions.items():
             if not partition.isdecimal() or type(offset) is not int or offset < EARLIEST:
-                raise ValueError(f"{form} is wanted")
+                raise ValueError(f"must be {form}")
             offsets[topic, int(partition)] = offset
     return offsets
 
@@ -266,7 +266,7 @@ def _ending(text: str) -> int | PartitionOffsets:
     if text.strip().lower() == "latest":
         return LATEST
     if text.strip().lower() == "earliest":
-        raise ValueError("a batch read cannot end at earliest: latest or JSON is wanted")
+        raise ValueError("a batch read cannot end at earliest: must be latest or JSON")
     offsets = parse_offsets(text)
     if EARLIEST in offsets.values():
         raise ValueError("a batch read cannot end at -2 (earliest)")
@@ -332,7 +332,7 @@ _ROWS = (
         "read_uncommitted",
         "read_committed: no record of an aborted transaction, and none from the first open one on",
     ),
-    Option("columns", "columns", _text_list, "", "the columns wanted, in this order; others are not even decoded"),
+    Option("columns", "columns", _text_list, "", "the columns of the result, in this order; others are not decoded"),
     Option("includeHeaders", "include_headers", _boolean, "false", "adds the column headers"),
     Option("includeControlRecords", "include_control", _boolean, "false", "transaction markers become rows too"),
     Option("includeInternalTopics", "include_internal", _boolean, "false", "reads __consumer_offsets and its kind too"),
@@ -424,7 +424,7 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
         except ValueError:
             more = None
         if not isinstance(more, list) or not all(isinstance(path, str) and path for path in more):
-            raise OptionError(f"option paths={given['paths']}: a JSON list of paths is wanted")
+            raise OptionError(f"option paths={given['paths']}: must be a JSON list of paths")
         paths += more
     if not paths:
         raise OptionError('kafka-log needs a path: spark.read.format("kafka-log").load("/var/lib/kafka/data")')

@@ -32,20 +32,20 @@ def tells_plainly(cls: _Class) -> _Class:
 
 def _function(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
-    def told(*given: Any, **named: Any) -> Any:
+    def translated(*given: Any, **named: Any) -> Any:
         with _plain():
             return method(*given, **named)
 
-    return told
+    return translated
 
 
 def _generator(method: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
     @wraps(method)
-    def told(*given: Any, **named: Any) -> Iterator[Any]:
+    def translated(*given: Any, **named: Any) -> Iterator[Any]:
         with _plain():
             yield from method(*given, **named)
 
-    return told
+    return translated
 
 
 @contextmanager

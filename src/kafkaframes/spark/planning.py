@@ -74,7 +74,7 @@ class Slice:
     """Bytes ``start`` to ``end`` of one segment; rows are kept if ``first_offset`` <= offset < ``end_offset``.
 
     ``aborted`` are the transactions whose batches are left out. ``unproven`` says of start and end whether they are
-    what an index said, without a look into the segment: whoever reads it sees whether the index was right.
+    what an index said, without a look into the segment: the reader of it sees whether the index was right.
     """
 
     segment: Segment
@@ -133,7 +133,7 @@ def _internal(chosen: Sequence[Segment], options: ReadOptions) -> list[Segment]:
     kept = [segment for segment in chosen if segment.topic in INTERNAL_TOPICS]
     if users and (options.subscribe is not None or options.assign is not None or not kept):
         raise OptionError(
-            f"decode=internal: {_some(users)} is none of Kafka's topics {', '.join(sorted(INTERNAL_TOPICS))}"
+            f"decode=internal: {_some(users)} is not one of Kafka's topics {', '.join(sorted(INTERNAL_TOPICS))}"
         )
     return kept
 

@@ -1,4 +1,4 @@
-"""Tell how far Spark's running jobs are, for a progress bar: a thread asks Spark, the caller draws."""
+"""Report how far Spark's running jobs are, for a progress bar: a thread asks Spark, the caller draws."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which streaming query a function of ``foreachBatch`` works for: it stays the same for all runs on one checkpoint.
 
 In a classic session Spark says it on the thread that calls the function. Under Spark Connect the function runs in a
-process of the server, and is told no more than the rows and the batch's number; there the query is found by its name
+process of the server, and gets no more than the rows and the batch's number; there the query is found by its name
 among those that run in the session that started it.
 """
 
@@ -21,12 +21,12 @@ _LOCAL_URL = "SPARK_CONNECT_LOCAL_URL"  # that the server gives to its processes
 
 
 def is_connect(spark: Any) -> bool:
-    """Tell whether a session is one of Spark Connect."""
+    """Return whether a session is one of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def asker(spark: SparkSession, query_name: str | None) -> tuple[str | None, Callable[[Any], str]]:
-    """Return the name that the query must have, and what tells its id from the session of a batch.
+    """Return the name that the query must have, and a function that finds its id from the session of a batch.
 
     Args:
         spark: the session that starts the query.

@@ -1,8 +1,8 @@
 """What one task does: it opens the segments of its slices, and gives Arrow batches with Spark's columns. No pyspark.
 
-``records`` does the reading: batches that nobody wants are skipped unread (their offsets lie outside, or they hold
-control records), the others are decompressed and indexed a megabyte at a time, damage is dealt with by the mode, and
-the columns asked for are gathered; no other is touched.
+``records`` does the reading: batches without a selected record are skipped unread (their offsets lie outside, or they
+hold control records), the others are decompressed and indexed a megabyte at a time, damage is dealt with
+by the mode, and the columns asked for are gathered; no other is touched.
 
 Modes
 
@@ -75,18 +75,18 @@ def _read_slice(
         end: End | None = None
         for run in opened.runs(options.mode):
             reader = RecordReader(opened.segment.source, wanted, start=run.start, end=planned)
-            told = 0
+            reported = 0
             for batch in reader:
-                told = _tell(reader.errors, told)
+                reported = _report(reader.errors, reported)
                 yield to_spark(batch, columns, schema, piece.segment)
-            _tell(reader.errors, told)
+            _report(reader.errors, reported)
             end = run.end = reader.end
         if end is not None and end.position < planned:
-            _tell_rest(end, opened.piece)
+            _report_rest(end, opened.piece)
 
 
 def _record_options(opened: OpenSlice, columns: Sequence[Column], options: ReadOptions) -> RecordOptions:
-    """Say in the words of ``records`` what is wanted of a slice."""
+    """Return the options of the room ``records`` for a slice."""
     first, end = opened.piece.first_offset, opened.piece.end_offset
     return RecordOptions(
         columns=source_columns(columns),
@@ -103,14 +103,14 @@ def _record_options(opened: OpenSlice, columns: Sequence[Column], options: ReadO
     )
 
 
-def _tell(errors: list[ReadError], told: int) -> int:
-    for error in errors[told:]:
+def _report(errors: list[ReadError], reported: int) -> int:
+    for error in errors[reported:]:
         log.warning("%s; %d of the batch's records are read", error.as_exception(), error.records)
     return len(errors)
 
 
-def _tell_rest(end: End, piece: Slice) -> None:
-    """Say how much lies behind the last batch; why it is none was told already where Kafka calls it an error."""
+def _report_rest(end: End, piece: Slice) -> None:
+    """Log how many bytes lie behind the last batch; why they are not a batch was reported already if it is an error."""
     rest = piece.end - end.position
     log.warning("%s: %s; %d bytes from byte %d on are not read", piece.segment.path, end.reason, rest, end.position)
 
@@ -134,7 +134,7 @@ class OpenSlice:
     def runs(self, mode: str) -> Iterator[Run]:
         """Yield the runs of the slice: where it was cut meanwhile is an error, a damaged chunk a warning.
 
-        What a run had from other copies is told, when the run was read.
+        After a run was read, the batches that came from other copies are logged.
 
         Raises:
             LogDirError: the file was cut; or, in mode FAILFAST, a chunk of it cannot be undone.
@@ -176,7 +176,7 @@ def open_slice(piece: Slice, options: ReadOptions, *, meter: Meter | None = None
 
 
 def _proven(piece: Slice, read_at: ReadAt) -> Slice:
-    """See whether the index was right about where a slice starts and ends; without it the whole segment is read."""
+    """Check that the index was right about where a slice starts and ends; if not, the whole segment is read."""
     size_bytes = piece.segment.size_bytes
     start, end = piece.start, piece.end
     if piece.unproven[0] and start:

@@ -1,7 +1,7 @@
 """From options to the work of tasks: what needs a look into the log before it can be planned. No pyspark.
 
 * Timestamps become offsets by Kafka's own rules (``log.lookup``), for each topic partition that is chosen.
-* Offsets that the log does not have any more are told from holes: below the log start offset, retention or
+* Offsets that the log does not have any more are distinguished from gaps: below the log start offset, retention or
   DeleteRecords took them, which ``failOnDataLoss`` calls an error; above it compaction took them, which is no loss.
   An offset above the log's end is an error too: such a log was cut, or is another one.
 * ``read_committed`` ends at the last stable offset and leaves aborted transactions out. The headers of the chosen
@@ -100,7 +100,7 @@ def plan_log(options: ReadOptions, *, cores: int) -> ReadPlan:
 def plan_found(found: FoundLogs, options: ReadOptions, *, cores: int) -> ReadPlan:
     """Plan the read of logs that are listed already; raises as ``plan_log``."""
     chosen = select_segments(found.segments, options)
-    _tell_tiered(found, chosen, options)
+    _report_tiered(found, chosen, options)
     if options.replicas == "all":
         parts = [(OneOfEach(found, part), asked) for part, asked in copies_apart(chosen, options)]
     else:
@@ -116,8 +116,8 @@ def plan_found(found: FoundLogs, options: ReadOptions, *, cores: int) -> ReadPla
     return ReadPlan(tuple(works), len({one.path for one in segments}), log_bytes, fetched, decisions)
 
 
-def _tell_tiered(found: FoundLogs, chosen: Iterable[Segment], options: ReadOptions) -> None:
-    """Tell what tiered partitions lack, or contradict: the others of their segments are read.
+def _report_tiered(found: FoundLogs, chosen: Iterable[Segment], options: ReadOptions) -> None:
+    """Log what is missing or contradictory in tiered partitions; their other segments are read.
 
     Raises:
         LogDirError: in mode FAILFAST.
@@ -209,7 +209,7 @@ def end_of(one: Log) -> int:
 
 
 def check_loss(options: ReadOptions, logs: Logs) -> None:
-    """See whether the log still has the offsets that were asked for by number.
+    """Check that the log still has the offsets that were asked for by number.
 
     Raises:
         OptionError: it has lost some; a warning instead with ``failOnDataLoss=false``.
@@ -310,20 +310,20 @@ def _first_reaching(reader: SegmentReader, offset: int, otherwise: int) -> tuple
 def with_aborted(
     slices: list[Slice], chosen: list[Segment], states: Mapping[TopicPartition, TransactionState]
 ) -> list[Slice]:
-    """Tell each slice which aborted transactions can have batches in its segment."""
+    """Give each slice the aborted transactions that can have batches in its segment."""
     following = {
         (before.path, before.start): after.base_offset if after.directory == before.directory else NO_END
         for before, after in pairwise(chosen)
     }
-    told = []
+    completed = []
     for piece in slices:
         state = states.get((piece.segment.topic, piece.segment.partition))
         first, limit = piece.segment.base_offset, following.get((piece.segment.path, piece.segment.start), NO_END)
         aborted: tuple[AbortedTransaction, ...] = ()
         if state is not None:
             aborted = tuple(one for one in state.aborted if one.last_offset > first and one.first_offset < limit)
-        told.append(replace(piece, aborted=aborted))
-    return told
+        completed.append(replace(piece, aborted=aborted))
+    return completed
 
 
 def _light(piece: Slice, options: ReadOptions) -> Slice:

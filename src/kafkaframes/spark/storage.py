@@ -19,7 +19,7 @@ WHOLE = "storageoptions"
 
 def _flag(text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise ValueError("true or false is wanted")
+        raise ValueError("must be true or false")
     return text.lower() == "true"
 
 
@@ -90,5 +90,5 @@ def _whole(text: str) -> dict[str, Any]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise OptionError('option storageOptions: JSON such as {"anon": true} is wanted')
+        raise OptionError('option storageOptions: must be JSON such as {"anon": true}')
     return value

@@ -34,7 +34,7 @@ ALLOWED = "-o failOnDataLoss=false accepts that, and records it in the table"
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is wanted of one topic partition, whatever the table says: NO_START, NO_END for no bound."""
+    """The selected offsets of one topic partition, independent of the table: NO_START, NO_END for no bound."""
 
     first: int
     end: int
@@ -112,7 +112,7 @@ def _end(asked: int, state: TransactionState | None) -> int:
 
 
 def check_same_topic(name: TopicPartition, one: Log, state: TableState | None) -> None:
-    """See whether the table was filled from the topic that the log belongs to.
+    """Check that the table was filled from the topic that the log belongs to.
 
     Raises:
         OptionError: the topic was deleted and made again since: its offsets mean other records.
@@ -130,7 +130,7 @@ def start_of(name: TopicPartition, one: Log, asked: int, end: int | None) -> tup
     """Return the first offset to add, and what the log has lost before it.
 
     Args:
-        asked: the first offset wanted; NO_START for all.
+        asked: the first selected offset; NO_START for all.
         end: what the table says; None where it knows nothing of the partition.
 
     Raises:

@@ -2,7 +2,7 @@
 
 The steps for one micro-batch, all on the driver but the third:
 
-1. ``InitProducerId`` under a transactional id made of the query's id: whoever wrote for this query before is fenced
+1. ``InitProducerId`` under a transactional id made of the query's id: an earlier writer of this query is fenced
    off, what it left open is aborted. It gives the producer id and a new epoch.
 2. The newest marker of this sink is read from ``MARKERS``, a compacted topic. A marker of this batch or a later one
    means that the batch was committed before the query could note it: nothing is written again.
@@ -154,7 +154,7 @@ def _write_transaction(
 
 @contextmanager
 def _opened(options: TopicWriteOptions, transactional_id: str, times: TransactionTime) -> Iterator[Producer]:
-    """Open the driver's producer, which fences off whoever wrote before."""
+    """Open the driver's producer, which fences off an earlier writer."""
     settings = {"transactional_id": transactional_id, "transaction_timeout_ms": times.timeout_ms}
     with ExitStack() as stack:
         try:
@@ -219,9 +219,9 @@ def _send(frame: DataFrame, options: TopicWriteOptions, transactional_id: str, p
     identity = producer.share_transaction()
     count = len(producer.partitions_for(options.topic)) if options.topic else None
     shared = _shared_out(frame.mapInArrow(_packing(options, count), DDL), count)
-    told = "topic string, partition int, task int, stage int, since bigint, records bigint"
+    columns = "topic string, partition int, task int, stage int, since bigint, records bigint"
     with _arrow_batches_are_bounded(frame):
-        written = shared.mapInArrow(_sending(options, transactional_id, identity), told).collect()
+        written = shared.mapInArrow(_sending(options, transactional_id, identity), columns).collect()
     owners: dict[tuple[str, int], int] = {}
     for row in written:
         place = (row["topic"], row["partition"])
@@ -264,7 +264,7 @@ def _shared_out(packed: DataFrame, count: int | None) -> DataFrame:
 
 @contextmanager
 def _arrow_batches_are_bounded(frame: DataFrame) -> Iterator[None]:
-    """See that Spark gives a task few of the large rows at once: by bytes, or before Spark 4.1 by their number."""
+    """Check that Spark gives a task few large rows at once: by bytes, or before Spark 4.1 by their number."""
     conf = frame.sparkSession.conf
     try:
         conf.get("spark.sql.execution.arrow.maxBytesPerBatch")
@@ -327,7 +327,7 @@ class _Counts:
 
 
 def _sending(options: TopicWriteOptions, transactional_id: str, identity: ProducerIdentity) -> Callable[[Rows], Rows]:
-    """Return what a task does: join the transaction, send the batches that came to it, tell what it wrote."""
+    """Return what a task does: join the transaction, send its batches, and return what it wrote."""
 
     def send(blobs: Rows) -> Rows:
         from pyspark import TaskContext

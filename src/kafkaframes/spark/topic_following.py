@@ -95,7 +95,7 @@ class TopicFollower:
         return begins
 
     def _should_wait(self, waiting: int) -> bool:
-        """Tell whether to wait for ``minOffsetsPerTrigger``, ``maxTriggerDelay`` at the longest."""
+        """Return whether to wait for ``minOffsetsPerTrigger``, ``maxTriggerDelay`` at the longest."""
         least = self.options.min_offsets_per_trigger
         if least is None or waiting >= least or not waiting:
             self._waiting_since = None
@@ -141,7 +141,7 @@ class TopicFollower:
         """
         begins = {place: start[place] for place in end if place in start}
         begins |= self._lookups.earliest([place for place in end if place not in start])
-        cut = [place for place in end if begins[place] > end[place]]  # made anew since: ``latest`` has told of it
+        cut = [place for place in end if begins[place] > end[place]]  # created again since: ``latest`` has reported it
         if cut and self.options.fail_on_data_loss:
             raise OptionError(
                 f"topic partition {cut[0]} ends at {end[cut[0]]}, before {begins[cut[0]]}: was it made anew?"

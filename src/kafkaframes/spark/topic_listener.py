@@ -1,7 +1,7 @@
 """A listener that tells how far behind streams of live topics are, and commits their offsets for tools that show lag.
 
 Spark calls a listener after each micro-batch, also after the last one of ``Trigger.AvailableNow``, which a source
-itself is never told of. The calls come on Spark's own thread, so all that asks brokers is done on another one.
+itself never learns of. The calls come on Spark's own thread, so all that asks brokers is done on another one.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class TopicListener(StreamingQueryListener):
             self._events.put(event.progress.json)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Nothing: what was told last still holds."""
+        """Do nothing: what was reported last still holds."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """Note that a query has ended."""
@@ -73,9 +73,9 @@ class TopicListener(StreamingQueryListener):
     # ---------------------------------------------------------------------------------------------------- the thread
 
     def close(self, spark: SparkSession, *, seconds: float = _CLOSE_SECONDS) -> None:
-        """Wait until the queries that have ended are told of, then stop listening.
+        """Wait until the ended queries are reported, then stop listening.
 
-        Spark tells a listener that a query has ended a little after ``awaitTermination`` returns.
+        Spark notifies a listener of the end of a query a little after ``awaitTermination`` returns.
         """
         deadline = time.monotonic() + seconds
         while self._runs and time.monotonic() < deadline and not self._are_active(spark):
@@ -91,8 +91,8 @@ class TopicListener(StreamingQueryListener):
         while (text := self._events.get()) is not None:
             try:
                 self._take(text)
-            except Exception as error:  # a lag that cannot be told is no reason to end the query
-                log.warning("the lag of a stream cannot be told: %s", error)
+            except Exception as error:  # a lag that cannot be found is no reason to end the query
+                log.warning("the lag of a stream cannot be found: %s", error)
         if self._consumer is not None:
             self._consumer.close()
 
@@ -126,7 +126,7 @@ class TopicListener(StreamingQueryListener):
 
 
 def check_client(client: Mapping[str, Any]) -> None:
-    """See that the settings are ones of a client.
+    """Check that the settings are valid for a client.
 
     Raises:
         OptionError: names the setting.

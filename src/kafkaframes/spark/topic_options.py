@@ -93,7 +93,7 @@ class TopicOptions:
             _check_stream(given)
         found = cls(client=_checked_client(client, ConsumerSettings), **values)
         if not is_stream and _starts_at_latest(found):
-            raise OptionError("startingOffsets: a batch read cannot start at latest (-1): earliest or JSON is wanted")
+            raise OptionError("startingOffsets: a batch read cannot start at latest (-1): must be earliest or JSON")
         return found
 
 
@@ -134,7 +134,7 @@ def _starting(text: str) -> int | PartitionOffsets | StartAtGroup:
     if text.strip().lower().startswith(GROUP_PREFIX):
         name = text.strip()[len(GROUP_PREFIX) :].strip()
         if not name:
-            raise ValueError("the name of a group is wanted: group:NAME")
+            raise ValueError("must be the name of a group: group:NAME")
         return StartAtGroup(name)
     return log_options._starting(text)
 
@@ -147,7 +147,7 @@ def _duration_ms(text: str) -> int:
     """
     match = re.fullmatch(r"\s*(\d{1,12})\s*(ms|s|m|min|h|d)?\s*", text)
     if match is None:
-        raise ValueError("a duration such as 900000, 900s or 15m is wanted")
+        raise ValueError("must be a duration such as 900000, 900s or 15m")
     factor = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
     return int(match[1]) * factor[match[2] or "ms"]
 
@@ -182,7 +182,7 @@ _ROWS: Final = (
         "min_offsets_per_trigger",
         _positive,
         "",
-        "streams: wait until so many offsets are there, or maxTriggerDelay is over",
+        "streams: wait until this many new offsets exist, or maxTriggerDelay is over",
     ),
     Option("maxTriggerDelay", "max_trigger_delay_ms", _duration_ms, "15m", "the longest wait for minOffsetsPerTrigger"),
     Option(
@@ -243,7 +243,7 @@ def _names(known: Mapping[str, Option]) -> list[str]:
 def _checked_client(
     client: dict[str, Any], settings: type[ConsumerSettings] | type[ProducerSettings]
 ) -> dict[str, Any]:
-    """See that the client takes its settings.
+    """Check that the client accepts its settings.
 
     Settings of the other side (a producer's of a reader), which Spark's connector passes over, are left out.
     """

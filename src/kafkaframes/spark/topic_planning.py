@@ -41,7 +41,7 @@ class Range:
 
 
 def open_consumer(options: TopicOptions, **settings: object) -> Consumer:
-    """Return a consumer that joins no group and starts where it is told."""
+    """Return a consumer that joins no group and reads from offsets that the caller sets."""
     return Consumer(**{**options.client, **_READER, **settings})
 
 
@@ -199,7 +199,7 @@ class TopicLookups:
 
 
 def check_order(starts: Offsets, ends: Offsets) -> None:
-    """See that a read does not begin behind its end, which would be no rows, and no reason told.
+    """Check that a read does not begin behind its end: it would give no rows without a reason.
 
     Raises:
         OptionError: it does, as Spark's source has it, whatever ``failOnDataLoss`` says.

@@ -47,7 +47,7 @@ class TaskSent(WriterCommitMessage):
 
 
 def check_columns(types: Mapping[str, str], options: TopicWriteOptions) -> None:
-    """See that rows can become records, before any task begins.
+    """Check that rows can become records, before any task begins.
 
     Raises:
         OptionError: ``value`` or a topic is missing; a column is unknown, or of another type.
@@ -56,9 +56,9 @@ def check_columns(types: Mapping[str, str], options: TopicWriteOptions) -> None:
         if name not in COLUMN_TYPES:
             raise OptionError(f"no column {name!r} in a record; there are {', '.join(COLUMN_TYPES)}")
         if kind not in (*COLUMN_TYPES[name], "void"):
-            raise OptionError(f"column {name} is {kind}; {' or '.join(COLUMN_TYPES[name])} is wanted")
+            raise OptionError(f"column {name} is {kind} and must be {' or '.join(COLUMN_TYPES[name])}")
     if "value" not in types:
-        raise OptionError("a column value is wanted")
+        raise OptionError("a column named value is required")
     if "topic" not in types and options.topic is None:
         raise OptionError("no topic: give the option topic, or a column topic")
 

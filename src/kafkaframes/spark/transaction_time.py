@@ -2,11 +2,11 @@
 
 A transaction that is open for longer than its time-out is aborted by the brokers, and its micro-batch fails, each time
 it is written anew. The time-out is asked for when a batch begins; brokers refuse one above their
-``transaction.max.timeout.ms`` (15 minutes, unless they are told otherwise).
+``transaction.max.timeout.ms`` (15 minutes, unless their setting differs).
 
-Who gives ``kafka.transaction.timeout.ms`` has that. Otherwise the first batch, whose time nobody knows, may take as
-long as the brokers allow at all; the ones after it four times the longest of those before, a minute at least: if the
-query dies, readers of committed records wait no longer than this for what it left open.
+With the option ``kafka.transaction.timeout.ms`` it is that. Otherwise the first batch, whose time is not known, may
+take as long as the brokers allow at all; the ones after it four times the longest of those before, a minute at
+least: if the query dies, readers of committed records wait no longer than this for what it left open.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TIMES_THE_LONGEST: Final = 4
 _REMEMBERED: Final = 5
 _TIGHT: Final = 0.5  # of what is allowed; a batch that takes twice the longest before it is nothing rare
 _INVALID_TIMEOUT: Final = 50
-# What a producer is told when brokers have aborted its transaction, by their version and its next request.
+# The errors that a producer gets when brokers have aborted its transaction, by their version and its next request.
 _TRANSACTION_IS_OVER: Final = (
     "PRODUCER_FENCED",
     "INVALID_PRODUCER_EPOCH",
@@ -135,10 +135,10 @@ def limit_of(options: TopicWriteOptions) -> int | None:
 
 
 def is_refused_timeout(error: KafkaframesError) -> bool:
-    """Tell whether the brokers refused a time-out above their limit."""
+    """Return whether the brokers refused a time-out above their limit."""
     return isinstance(error, BrokerError) and error.code is not None and error.code.number == _INVALID_TIMEOUT
 
 
 def is_end_of_transaction(error: Exception) -> bool:
-    """Tell whether a batch failed because its transaction was over; errors of tasks come as Spark's, with our text."""
+    """Return whether a batch failed because its transaction was over; Spark's errors hold the text of a task's."""
     return any(name in str(error) for name in _TRANSACTION_IS_OVER)

@@ -34,20 +34,20 @@ class WriteOption:
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
-        raise ValueError("a number above 0 is wanted")
+        raise ValueError("must be a number above 0")
     return number
 
 
 def _format(text: str) -> int:
     known = {"v0": 0, "v1": 1, "v2": 2, "0": 0, "1": 1, "2": 2}
     if text.lower() not in known:
-        raise ValueError("v2, v1 or v0 is wanted")
+        raise ValueError("must be v2, v1 or v0")
     return known[text.lower()]
 
 
 def _keeps(text: str) -> bool:
     if text.lower() not in ("assign", "keep"):
-        raise ValueError("assign or keep is wanted")
+        raise ValueError("must be assign or keep")
     return text.lower() == "keep"
 
 
@@ -57,7 +57,7 @@ def _ids(text: str) -> dict[str, str]:
     except ValueError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
-        raise ValueError('JSON such as {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"} is wanted')
+        raise ValueError('must be JSON such as {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}')
     return found
 
 
@@ -164,7 +164,7 @@ def check_columns(columns: Mapping[str, str], settings: WriteSettings) -> None:
         if kind not in (*allowed, "void"):
             raise OptionError(f"column {name} is {' or '.join(allowed)}, not {kind}")
     if "value" not in columns:
-        raise OptionError("a column value is wanted; nulls in it are tombstones")
+        raise OptionError("a column named value is required; nulls in it are tombstones")
     if settings.topic is None and "topic" not in columns:
         raise OptionError("no topic: give the option topic, or a column topic")
     if settings.keep_offsets and "offset" not in columns:

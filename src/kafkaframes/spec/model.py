@@ -33,7 +33,6 @@ PRIMITIVES: Mapping[str, int | None] = MappingProxyType(
         "records": None,
     }
 )
-MESSAGE_TYPES = ("request", "response", "header", "metadata", "data", "coordinator-key", "coordinator-value")
 #: Types whose values are framed by an API key and a header.
 RPC_TYPES = ("request", "response")
 

@@ -90,28 +90,28 @@ def _short_integer(text: str) -> int:
 def fields(value: Any) -> Fields:
     """Return a value that has to be an object."""
     if not isinstance(value, dict):
-        raise DecodeError(f"an object is wanted, not {_kind(value)}")
+        raise DecodeError(f"must be an object, not {_kind(value)}")
     return Fields(value)
 
 
 def text(value: Any) -> str:
     """Return a value that has to be a string."""
     if not isinstance(value, str):
-        raise DecodeError(f"a string is wanted, not {_kind(value)}")
+        raise DecodeError(f"must be a string, not {_kind(value)}")
     return value
 
 
 def boolean(value: Any) -> bool:
     """Return a value that has to be true or false."""
     if not isinstance(value, bool):
-        raise DecodeError(f"true or false is wanted, not {_kind(value)}")
+        raise DecodeError(f"must be true or false, not {_kind(value)}")
     return value
 
 
 def integer(value: Any) -> int:
     """Return a value that has to be a whole number of 64 bits."""
     if type(value) is not int or not _INT64[0] <= value <= _INT64[1]:
-        raise DecodeError(f"a whole number is wanted, not {str(value)[:40]}")
+        raise DecodeError(f"must be a whole number, not {str(value)[:40]}")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Whose files are whose, on a disk: a killed run leaves data files that no commit names; the next one removes them.
+"""Locks that show which run owns which data files on a disk, so that the next run removes those of a killed one.
 
 Each run keeps a file ``_kafkaframes/runs/RUN.json`` locked while it writes and commits. The operating system takes the
 lock away with the process, however it ends. A file without a lock belongs to a dead run; its data files (their names
@@ -31,7 +31,7 @@ HasCommitted = Callable[[str, int | None], bool | None]
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """What dead runs left: files that were removed, and files of which nobody can say whether a commit names them."""
+    """What dead runs left: removed files, and files of which it is not known whether a commit names them."""
 
     removed: tuple[str, ...] = ()
     doubtful: tuple[str, ...] = ()

@@ -1,4 +1,7 @@
-"""Make a commit visible, once: again where somebody else was faster, never where nobody knows whether it was made."""
+"""Make a commit visible exactly once.
+
+A commit that lost against another writer is tried again; one whose outcome is not known is never repeated.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ class Committer:
         self._table, self._chosen = table, chosen
 
     def check_settings(self, state: TableState) -> None:
-        """See whether a table holds what this run asks for.
+        """Check that a table holds the records that this run asks for.
 
         Raises:
             OptionError: it does not.
@@ -43,7 +46,7 @@ class Committer:
             )
 
     def make(self, commit: Commit, state: TableState | None) -> None:
-        """Commit, again where somebody else was faster and has not touched these offsets.
+        """Commit; try again if another writer committed first and has not touched these offsets.
 
         Raises:
             OptionError: the offsets do not fit any more.
@@ -71,10 +74,10 @@ class Committer:
         raise OptionError(f"{table.place}: {COMMIT_ATTEMPTS} commits lost against other writers: {reason}")
 
     def _has_landed(self, commit: Commit, since: int | None) -> bool:
-        """Tell whether a commit that ended with an error was made all the same.
+        """Return whether a commit that ended with an error was made all the same.
 
         Raises:
-            OptionError: nobody can say; its files stay.
+            OptionError: it cannot be known; the files of the commit stay.
         """
         try:
             landed = self._table.has_committed(commit.run, since=since)
@@ -99,7 +102,7 @@ class Committer:
 
 
 def _check_files(commit: Commit) -> None:
-    """See whether the data files are there, as far as this machine can see them: a commit must not name others.
+    """Check that the data files exist, as far as this machine can see them: a commit must not name missing files.
 
     Raises:
         OptionError: one is gone, or not whole.

@@ -1,4 +1,4 @@
-"""The table of records that make no row: as they came, with the reason. A table like the other, with end offsets.
+"""The table of records that could not become rows: as they came, with the reason. It has end offsets like any table.
 
 It is committed before the table whose records they are. A run that is killed in between repeats those records; what the
 dead letters' own end offsets say is there already is then left out. A table of dead letters is made when there is one.
@@ -50,7 +50,9 @@ class DeadLetters:
         if state is None:
             return None
         if state.settings is None:
-            raise OptionError(f"{table.place}: is a table, and none of dead letters: --dead-letters names another")
+            raise OptionError(
+                f"{table.place}: is a table, but not one of dead letters: give another with --dead-letters"
+            )
         claims.remove_orphans(table.root, lambda run, since: table.has_committed(run, since=since))
         state = table.read()
         if state is not None and state.ends:
@@ -90,12 +92,12 @@ class DeadLetters:
         discard(paths, keep=self._kept)
 
     def about(self) -> dict[str, Any]:
-        """Return what to tell of the dead letters after a run."""
+        """Return facts about the dead letters of a run, for the user."""
         return {**self._table.about(), "records": self.records}
 
 
 def _remove_empty(root: str) -> None:
-    """Remove what a claim made, where no table came of it."""
+    """Remove the files of a claim if no table was made."""
     if "://" in root:
         return
     for path in (Path(root, claims.RUNS), Path(root, OWN), Path(root)):

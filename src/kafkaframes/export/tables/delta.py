@@ -77,7 +77,7 @@ class DeltaTable:
         return self.root
 
     def read(self) -> TableState | None:
-        """Return what the table says now; None where there is none."""
+        """Return the state of the table now, or None if the table does not exist."""
         library = self._library
         try:
             self._table = library.DeltaTable(self.root)
@@ -147,7 +147,7 @@ class DeltaTable:
         return None
 
     def check(self, columns: pa.Schema) -> None:
-        """See whether the table can take rows with these columns."""
+        """Check that the table can take rows with these columns."""
         if self._table is not None:
             self._missing(columns)
 
@@ -251,7 +251,7 @@ class DeltaTable:
         )
 
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
-        """Tell whether a commit with this name was made after a version; None where the history does not reach back."""
+        """Return whether a commit with this name was made after a version; None if the history is too short."""
         if self.read() is None:
             return False
         oldest = self._table.version() + 1

@@ -94,7 +94,7 @@ class DataFile:
     """What was written.
 
     Attributes:
-        path: of the file; empty where no record was wanted, and so there is none.
+        path: of the file; empty if no record was selected and no file was written.
         results: one for each segment that was looked at; one that failed is the last.
         end_offset: after the last batch that was looked at; None where there was none.
         size_bytes, records: of the file.
@@ -297,7 +297,7 @@ def discard(paths: Iterable[str], *, keep: Iterable[str]) -> None:
 
 
 def remove(path: str) -> None:
-    """Delete a file that no commit names; one that is not there is none."""
+    """Delete a file that no commit names; a missing file is not an error."""
     if "://" not in path:
         Path(path).unlink(missing_ok=True)
         return

@@ -10,7 +10,7 @@ Where things stand:
 Data files are written by tasks and taken over by ``add_files``: without field ids, by the table's name mapping. It
 reads their footers, and wants partition values as columns in the file.
 
-pyiceberg 0.12 commits again on its own when somebody else was faster, on top of whatever is there then: that would add
+pyiceberg 0.12 commits again on its own when another writer was faster, on top of the new state: that would add
 the same offsets twice. So its retries are set to none, on the copy of the metadata that a commit is built from.
 """
 
@@ -83,7 +83,7 @@ def open_catalog(name: str | None, warehouse: str | None) -> Any:
         except Exception as error:  # of each catalog its own: config, HTTP, SQL
             raise OptionError(f"--catalog {name}: {error}") from error
     if warehouse is None or "://" in warehouse:
-        raise OptionError("--to: a directory is wanted, or --catalog NAME: Iceberg needs a catalog beside its files")
+        raise OptionError("--to: give a directory, or --catalog NAME: Iceberg needs a catalog beside its files")
     try:
         from pyiceberg.catalog.sql import SqlCatalog
     except ImportError as error:
@@ -106,7 +106,7 @@ class IcebergTable:
 
     def __init__(self, catalog: Any, name: str = DEFAULT_NAME, *, location: str | None = None) -> None:
         if "." not in name:
-            raise OptionError(f"--table {name}: NAMESPACE.NAME is wanted")
+            raise OptionError(f"--table {name}: must be NAMESPACE.NAME")
         self._catalog, self._name, self._location = catalog, name, location
         self.place = f"table {name}"
         self._table: Any = None
@@ -125,7 +125,7 @@ class IcebergTable:
         return None if self._table is None else self.root
 
     def read(self) -> TableState | None:
-        """Return what the table says now; None where there is none."""
+        """Return the state of the table now, or None if the table does not exist."""
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
         try:
@@ -162,15 +162,15 @@ class IcebergTable:
         note = None if self._is_whole() else parse_note(self._table.properties.get(LAST))
         if note is not None and any(_run_of(snapshot) == note["run"] for snapshot in self._table.metadata.snapshots):
             raise OptionError(
-                f"{self.place}: was set back to a snapshot of which nobody can say any more how far it reaches: "
+                f"{self.place}: was set back to a snapshot whose end offsets are not known any more: "
                 "export to a new table"
             )
         return note
 
     def _is_whole(self) -> bool:
-        """Tell whether the chain of snapshots reaches back to the table's first one.
+        """Return whether the chain of snapshots reaches back to the table's first one.
 
-        Its number tells: an expiry by pyiceberg leaves no id of a parent behind.
+        The snapshot's sequence number shows it: an expiry by pyiceberg leaves no id of a parent behind.
         """
         chain = list(self._chain())
         return not chain or chain[-1].sequence_number == 1
@@ -184,7 +184,7 @@ class IcebergTable:
             snapshot = None if parent is None else self._table.snapshot_by_id(parent)
 
     def check(self, columns: pa.Schema) -> None:
-        """See whether the table can take rows with these columns; one that is to be made will have them."""
+        """Check that the table can take rows with these columns; one that is to be made will have them."""
         self._columns = columns
         if self._table is not None:
             self._missing(columns)
@@ -265,7 +265,7 @@ class IcebergTable:
         return changes.filter(pa.array([_is_due(row, known.get((row["topic"], row["key"]))) for row in rows]))
 
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
-        """Tell whether a commit with this name was made after a snapshot; None where the chain does not reach back."""
+        """Return whether a commit with this name was made after a snapshot; None if the chain ends before."""
         if self.read() is None:
             return False
         for snapshot in self._chain():
@@ -304,7 +304,7 @@ def _spec() -> Any:
 
 
 def _is_due(row: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
-    """Tell whether a change counts beside the row that is there."""
+    """Return whether a change counts beside the row that is there."""
     if known is None or known["partition"] == row["partition"] or known["timestamp"] is None:
         return True
     return row["timestamp"] is not None and bool(row["timestamp"] >= known["timestamp"])

@@ -51,7 +51,7 @@ class ParquetTable:
 
     def __init__(self, root: str) -> None:
         if "://" in root:
-            raise OptionError(f"--to parquet {root}: a directory is wanted; in a store: --to delta, or --to iceberg")
+            raise OptionError(f"--to parquet {root}: must be a directory; in a store: --to delta, or --to iceberg")
         self.root = self.place = root
         self._version: int | None = None
         self._columns: pa.Schema | None = None
@@ -62,7 +62,7 @@ class ParquetTable:
         return self.root
 
     def read(self) -> TableState | None:
-        """Return what the table says now; None where there is none. Files of its newest commit are moved on."""
+        """Return the state of the table, or None if it does not exist; files of its newest commit are moved on."""
         found = sorted(Path(self.root, COMMITS).glob("*.json"))
         if not found:
             self._version = self._columns = None
@@ -92,7 +92,7 @@ class ParquetTable:
         raise OptionError(f"{path}: is no commit of a table of Parquet files")
 
     def check(self, columns: pa.Schema) -> None:
-        """See whether the table can take rows with these columns."""
+        """Check that the table can take rows with these columns."""
         if self._columns is not None:
             missing_columns(self._columns, columns, place=self.place)
 
@@ -143,7 +143,7 @@ class ParquetTable:
                 os.replace(staged, final)
 
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
-        """Tell whether a commit with this name was made after a version."""
+        """Return whether a commit with this name was made after a version."""
         self.read()
         return any(number > (-1 if since is None else since) and found == run for number, found in self._runs())
 

@@ -6,7 +6,8 @@ whatever happens afterwards, and the next run goes on behind it. In each wave
 1. the new offsets are written to data files that no reader sees, by processes or by Spark;
 2. one commit makes them visible and says the new ends; it is made only while the table still says the old ones.
 
-A segment that cannot be read ends its partition's part of the wave: the table never has a hole that nobody accepted.
+A segment that cannot be read ends its partition's part of the wave: the table never
+has a gap that the user did not accept.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class TableExport:
             try:
                 commit = self._commit_of(run, files, planned, state, replaces=replaces)
                 if commit is not None:
-                    if self._dead is not None:  # first: what is bad is told even if the rest is not committed
+                    if self._dead is not None:  # first, so that bad records are kept even if the rest is not committed
                         self._dead.commit(commit, files)
                     self._committer.make(commit, state)
             except OptionError as error:
@@ -280,7 +281,7 @@ def neighbours(tasks: Iterable[ExportTask]) -> Iterator[tuple[ExportTask, ...]]:
 
 
 def waves(tasks: Iterable[ExportTask], most_bytes: int) -> Iterator[list[ExportTask]]:
-    """Cut tasks into parts of so many bytes of log, at least a task each."""
+    """Cut tasks into parts of at most this many bytes of log, with at least one task in each."""
     wave: list[ExportTask] = []
     size_bytes = 0
     for task in tasks:

@@ -1,4 +1,4 @@
-"""Look at the first values of what a table is to be made of: for a schema that nobody says."""
+"""Read the first values of the topics that a table is made from, to derive a schema where none is given."""
 
 from __future__ import annotations
 

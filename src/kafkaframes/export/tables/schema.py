@@ -3,7 +3,7 @@
 * A column that a later run brings and the table lacks is added; it is null in the rows that were there before.
 * A column of ours with another type, one that the table has lost, or one that it has and the run would not fill, is
   refused.
-* A column that somebody else added stays, and is null in new rows; it must allow that.
+* A column that another program added stays, and is null in new rows; it must allow that.
 * A table is partitioned by topic and partition, and stays so.
 """
 
@@ -70,13 +70,13 @@ def _check_can_stay_empty(field: pa.Field, place: str) -> None:
         )
     if not field.nullable:
         raise OptionError(
-            f"{place}: column {field.name} is none of an export and must not be null: make it nullable, or "
+            f"{place}: column {field.name} is not one of the export's and must not be null: make it nullable, or "
             "export to a new table"
         )
 
 
 def check_partitioning(there: tuple[str, ...], *, place: str) -> None:
-    """See whether a table is partitioned as an export does it.
+    """Check that a table is partitioned as an export does it.
 
     Raises:
         OptionError: it is not.

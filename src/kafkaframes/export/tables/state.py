@@ -2,7 +2,8 @@
 
 A table holds, for each topic partition, the records of the log up to an *end offset* (exclusive, as everywhere). The
 ends stand in the commit that brings the records: one cannot be there without the other. ``before`` are the ends that a
-commit builds on. A commit is only made while the table still says them: so nothing is added twice, whoever else writes.
+commit builds on. A commit is only made while the table still has these ends, so that nothing is
+added twice, even if other writers are at work.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class Commit:
         }
 
     def fits(self, state: TableState | None) -> bool:
-        """Tell whether the table still says what this commit builds on."""
+        """Return whether the table still says what this commit builds on."""
         return all((None if state is None else state.end_of(name)) == end for name, end in self.before.items())
 
 
@@ -146,7 +147,7 @@ def nested(values: Mapping[TopicPartition, Any]) -> Nested:
 
 
 def flat(values: Any) -> dict[TopicPartition, int]:
-    """Read what ``nested`` gave; what is none of it is left out."""
+    """Read what ``nested`` gave; names that it could not have made are left out."""
     found = {}
     for topic, partitions in _pairs(values):
         for partition, value in _pairs(partitions):
@@ -160,7 +161,7 @@ def _pairs(values: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def parse_note(value: Any) -> dict[str, Any] | None:
-    """Read a commit's note, which some libraries give back as text; None where it is none."""
+    """Read a commit's note, which some libraries give back as text; None if it is not a note."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

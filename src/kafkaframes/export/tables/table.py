@@ -29,14 +29,14 @@ class Table(Protocol):
         """``root``, as long as the table need not be made to know it."""
 
     def read(self) -> TableState | None:
-        """Return what the table says now; None where there is none.
+        """Return the state of the table now, or None if the table does not exist.
 
         Raises:
             OptionError: another program made it, or it cannot be read.
         """
 
     def check(self, columns: pa.Schema) -> None:
-        """See whether the table, where there is one, can take rows with these columns.
+        """Check that the table, if it exists, can take rows with these columns.
 
         Raises:
             OptionError: it cannot; the message says what to do.
@@ -59,7 +59,7 @@ class Table(Protocol):
         """Put small data files together, where the format's library can."""
 
     def has_committed(self, run: str, *, since: int | None) -> bool | None:
-        """Tell whether a commit with this name was made after a version; None where the table's log does not say."""
+        """Return whether a commit with this name was made after a version; None where the table's log does not say."""
 
     def about(self) -> dict[str, Any]:
         """Return what to tell of the table after a run: JSON values."""

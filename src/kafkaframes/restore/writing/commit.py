@@ -2,7 +2,7 @@
 
 A new log directory is made under another name and renamed (``files/atomic.py``). An existing one that is overwritten
 stays, under another name, until the new one has its place. Into one that is appended to, new segments are moved from a
-directory inside it that is renamed when it is whole: from then on the append counts, and whoever comes next moves what
+directory inside it that is renamed when it is whole: from then on the append counts, and the next run moves what
 a killed commit left there. A broker does not start on a directory in which such an append is half done.
 """
 
@@ -33,7 +33,7 @@ from kafkaframes.restore.cluster import (
     node_files,
     write_all,
 )
-from kafkaframes.restore.kraft import TopicLayout, bootstrap_checkpoint, told_numbers
+from kafkaframes.restore.kraft import TopicLayout, bootstrap_checkpoint, registered_numbers
 from kafkaframes.restore.writing.assembling import PartitionTask, write_partition
 from kafkaframes.restore.writing.runs import Run
 from kafkaframes.restore.writing.settings import WriteSettings
@@ -131,7 +131,7 @@ class Commit:
             return self._behind(top, runs)
 
     def _is_there(self, top: Path) -> bool:
-        """Tell whether this batch of a stream was committed before; what a killed commit left is moved first."""
+        """Return whether this batch of a stream was committed before; what a killed commit left is moved first."""
         if self.batch is None:
             return False
         if (top / COMMITTED).exists():
@@ -246,7 +246,7 @@ class Commit:
         tasks: Sequence[PartitionTask],
         written: Mapping[TopicPartition, WrittenPartition],
     ) -> Iterator[tuple[str, bytes]]:
-        """Yield what tells the controller of new partitions, of a directory on which no node has run yet.
+        """Yield the metadata records that register new partitions, for a directory on which no node has run yet.
 
         Raises:
             LogDirError: one has, and it would take their directories for strays.
@@ -297,7 +297,7 @@ def _continued(task: PartitionTask, partition: Partition, now_ms: int) -> Partit
 def _layouts(
     partitions: Iterable[tuple[TopicPartition, str | None, tuple[EpochStart, ...]]],
 ) -> list[TopicLayout]:
-    """Return topics as a controller is told of them: their logs' records are kept, however old."""
+    """Return topics as they are registered with a controller: their records are kept, however old they are."""
     ids: dict[str, str] = {}
     epochs: dict[str, dict[int, int]] = {}
     for partition, topic_id, found in sorted(partitions, key=lambda one: one[0]):
@@ -307,7 +307,7 @@ def _layouts(
             epochs.setdefault(partition.topic, {})[partition.partition] = latest
     return [
         TopicLayout(
-            name, ids[name], {one: epochs[name].get(one, 0) for one in told_numbers(epochs[name])}, _KEPT_FOR_EVER
+            name, ids[name], {one: epochs[name].get(one, 0) for one in registered_numbers(epochs[name])}, _KEPT_FOR_EVER
         )
         for name in ids
     ]

@@ -45,7 +45,7 @@ class Router:
         """Share out rows.
 
         Raises:
-            EncodeError: a row has no topic, or a partition that is none; ``path`` has its place.
+            EncodeError: a row has no topic, or an invalid partition; ``path`` has its place.
         """
         topics, topic_of = self._topics(rows)
         counts = np.array([self._count(name) for name in topics], np.int64)[topic_of]

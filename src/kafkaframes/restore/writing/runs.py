@@ -58,7 +58,7 @@ class RunWriter:
     """Writes the runs of one task into a directory of its own."""
 
     def __init__(self, directory: Path, settings: WriteSettings, *, task: int) -> None:
-        """``directory``: exists and is empty; whoever made it removes it when the task fails."""
+        """``directory``: exists and is empty; its maker removes it when the task fails."""
         self._directory = directory
         self._settings = settings
         self._task = task

@@ -44,12 +44,12 @@ def read_marks(top: Path) -> dict[str, int]:
     except ValueError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(one, int) for one in found.values()):
-        raise LogDirError('is damaged: JSON such as {"query id": 7} is wanted', file=str(path))
+        raise LogDirError('is damaged: must be JSON such as {"query id": 7}', file=str(path))
     return found
 
 
 def is_committed(top: Path, batch: StreamBatch) -> bool:
-    """Tell whether a batch, or a later one of its query, is in the directory."""
+    """Return whether a batch, or a later one of its query, is in the directory."""
     return read_marks(top).get(batch.query_id, -1) >= batch.batch_id
 
 
