@@ -7,10 +7,10 @@ they must be, timestamps lie in range. The general path (``validator.py``) is th
 import numpy as np
 
 from kafkaframes.append._kernels_context import NEED_KEY, NO_TIMESTAMP
-from kafkaframes.append._kernels_ordinary import is_late, read_message, read_record_start
+from kafkaframes.append._kernels_ordinary import is_late, read_message
 from kafkaframes.records.layout import CODEC_MASK
 from kafkaframes.wire._jit import device
-from kafkaframes.wire._kernels import OK, load_i64, read_varint
+from kafkaframes.wire._kernels import OK, load_i64, read_varint, read_varlong
 
 _NO = (np.int64(0), np.int64(0))
 
@@ -27,8 +27,17 @@ def _skip_bytes(address, position, end):
 @device
 def _skip_record(address, position, end):
     """Read a record's deltas and step over the rest: (fits, timestamp delta, offset delta, key length, position)."""
-    stop, delta, offset_delta, position = read_record_start(address, position, end)
-    if stop < 0:
+    # A record begins here as in ``_kernels_records.rewrite_batch``. One function for both made this loop 10 % slower,
+    # and 40 % where it was inlined: 89 us for 5,000 records became 98 and 122 (2026-11-22, AMD EPYC, CPU time).
+    status, length, position = read_varint(address, position, end)
+    if status != OK or length <= 0 or length > end - position:
+        return 0, 0, 0, 0, position
+    stop = position + length
+    status, delta, position = read_varlong(address, position + 1, stop)
+    if status != OK:
+        return 0, 0, 0, 0, position
+    status, offset_delta, position = read_varint(address, position, stop)
+    if status != OK:
         return 0, 0, 0, 0, position
     fits, key_length, position = _skip_bytes(address, position, stop)
     if not fits:

@@ -24,18 +24,14 @@ from kafkaframes.records._kernels_scan import (
 from kafkaframes.records.layout import CODEC_MASK
 from kafkaframes.wire._jit import device
 from kafkaframes.wire._kernels import (
-    OK,
     crc32_of,
     load_i8,
     load_i32,
     load_i64,
     load_u8,
     load_u32,
-    read_varint,
-    read_varlong,
 )
 
-_NO_RECORD = (np.int64(-1), np.int64(0), np.int64(0), np.int64(0))
 _NO = (np.int64(-1), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
 
 
@@ -51,25 +47,6 @@ def form_of(sent, context):
 def is_late(timestamp, context):
     """Tell whether a timestamp is out of the range that the log takes."""
     return timestamp != NO_TIMESTAMP and (timestamp < context[LOWEST_MS] or timestamp > context[HIGHEST_MS])
-
-
-@device
-def read_record_start(source, position, end):
-    """Read what precedes a record's key: (where the record ends, timestamp delta, offset delta, where the key begins).
-
-    Where it ends is -1 if something does not fit.
-    """
-    status, length, position = read_varint(source, position, end)
-    if status != OK or length <= 0 or length > end - position:
-        return _NO_RECORD
-    stop = position + length
-    status, delta, position = read_varlong(source, position + 1, stop)
-    if status != OK:
-        return _NO_RECORD
-    status, offset_delta, position = read_varint(source, position, stop)
-    if status != OK:
-        return _NO_RECORD
-    return np.int64(stop), np.int64(delta), np.int64(offset_delta), np.int64(position)
 
 
 @device

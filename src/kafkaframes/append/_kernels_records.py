@@ -13,7 +13,7 @@ Start reading at ``fast_rebuild.py``, not here.
 import numpy as np
 
 from kafkaframes.append._kernels_context import APPEND_TIME, NEED_KEY, NO_TIMESTAMP, NOW_MS, TO_MAGIC
-from kafkaframes.append._kernels_ordinary import is_late, read_message, read_record_start
+from kafkaframes.append._kernels_ordinary import is_late, read_message
 from kafkaframes.records._kernels_scan import OLD_LENGTHS, V0_HEADER, V1_HEADER
 from kafkaframes.records._kernels_write import (
     MOST_RECORD_OVERHEAD,
@@ -25,7 +25,7 @@ from kafkaframes.records._kernels_write import (
 )
 from kafkaframes.records.layout import LOG_APPEND_TIME, MIN_RECORD_BYTES
 from kafkaframes.wire._jit import device
-from kafkaframes.wire._kernels import OK, copy_bytes, load_i64, load_u8, read_varint
+from kafkaframes.wire._kernels import OK, copy_bytes, load_i64, load_u8, read_varint, read_varlong
 
 _NO = (np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
 
@@ -116,9 +116,16 @@ def rewrite_batch(source, position, end, count, base_offset, base_timestamp, out
     largest, first, to = np.int64(NO_TIMESTAMP), np.int64(0), np.int64(0)
     contiguous = np.int64(base_offset == 0)
     for number in range(count):
-        stop, delta, offset_delta, position = read_record_start(source, position, end)
+        status, length, position = read_varint(source, position, end)
+        if status != OK or length <= 0 or length > end - position:
+            return _NO
+        stop = position + length
+        status, delta, position = read_varlong(source, position + 1, stop)
+        if status != OK:
+            return _NO
+        status, offset_delta, position = read_varint(source, position, stop)
         timestamp = base_timestamp + delta
-        if stop < 0 or is_late(timestamp, context):
+        if status != OK or is_late(timestamp, context):
             return _NO
         fits, key_at, key_size, position = _read_blob(source, position, stop)
         if not fits or (context[NEED_KEY] and key_size < 0):
