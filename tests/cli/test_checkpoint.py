@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from tests.spark.test_checkpoint import CONNECTOR, checkpoint, first_in_flight  # noqa: F401  fixtures
 
 from kafkaframes.cli.main import cli
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.spark.checkpoint import read_checkpoint, starting_offsets
 
 
@@ -59,3 +59,10 @@ def test_topics_get_other_names_in_a_copy_and_the_original_stays(checkpoint, tmp
     assert {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file()} == before
     delta = next((tmp_path / "to" / "state").rglob("1.delta"))
     assert delta.read_bytes() == (CONNECTOR / delta.relative_to(tmp_path / "to")).read_bytes()
+
+
+@pytest.mark.parametrize("place", ["metadata", "offsets/0"])
+def test_json_that_is_nested_without_end_is_no_traceback(checkpoint, place):  # noqa: F811
+    (checkpoint / place).write_bytes(b"v1\n{}\n" * (place != "metadata") + b"[" * 9000)
+    result = CliRunner().invoke(cli, ["checkpoint", "show", str(checkpoint)])
+    assert result.exception is None or isinstance(result.exception, KafkaframesError)

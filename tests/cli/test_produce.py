@@ -4,7 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.records.partitioner import partitions_of_rows
 
 
 def test_lines_in_and_out_in_kcats_format(run):
@@ -41,3 +42,16 @@ def test_records_in_the_format_of_old_clients(run):
 def test_mistakes_are_one_line(run, command, stdin, reason):
     with pytest.raises(OptionError, match=reason):
         run(command, stdin=stdin)
+
+
+@pytest.mark.parametrize("values", [["x"], [1.5], [True], [[1]], [{"a": 1}]], ids=str)
+def test_a_partition_that_is_no_integer_is_refused_in_words(values):
+    rows = pa.RecordBatch.from_arrays([pa.array(values)], names=["partition"])
+    with pytest.raises(EncodeError, match="is not an integer type"):
+        partitions_of_rows(rows, 3)
+
+
+def test_json_that_is_nested_without_end_is_refused_in_words(run):
+    run("topics create nested --partitions 1")
+    with pytest.raises(OptionError, match="line 1"):
+        run("produce nested --format jsonl", stdin=b"[" * 9000)

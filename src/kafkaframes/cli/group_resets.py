@@ -99,7 +99,7 @@ def _in_file(path: str, group: str) -> Offsets:
     from kafkaframes.client import TopicPartition
 
     found = {}
-    with open(path, newline="", encoding="utf-8") as file:
+    with open(path, newline="", encoding="utf-8", errors="backslashreplace") as file:
         for number, row in enumerate(csv.reader(file), 1):
             *name, topic, partition, offset = row if len(row) in (3, 4) else ("", "", "", "")
             if not (partition.isdecimal() and offset.isdecimal()):

@@ -157,7 +157,7 @@ def _json_row(line: bytes, number: int) -> dict[str, Any]:
             "headers": [{"key": name, "value": _bytes(value)} for name, value in found.get("headers") or ()],
             "timestamp": found.get("timestamp_ms"),
         }
-    except (ValueError, AttributeError, TypeError, binascii.Error) as error:
+    except (ValueError, AttributeError, TypeError, RecursionError, binascii.Error) as error:
         raise OptionError(f"line {number} is no record in JSON (key, value and headers in base64): {error}") from None
 
 

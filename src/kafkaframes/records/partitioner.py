@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkaframes.errors import EncodeError
 from kafkaframes.records import _kernels_partition as kernels
 from kafkaframes.records.rows import Blobs, Int64s, blobs_of
 
@@ -53,10 +54,13 @@ def partitions_of_rows(rows: pa.RecordBatch, count: int) -> tuple[Int64s, int | 
     """Return the partition of each row, and the first row whose own partition is none of ``count``, if there is one.
 
     A row goes where its column ``partition`` says, else where its ``key`` belongs; ``UNASSIGNED`` if it says neither.
+
+    Raises:
+        EncodeError: the column ``partition`` has no integers.
     """
     partitions = np.full(rows.num_rows, UNASSIGNED, np.int64)
     if "partition" in rows.schema.names:
-        given = pc.fill_null(rows.column("partition").cast(pa.int64()), UNASSIGNED)
+        given = pc.fill_null(_int64s(rows.column("partition")), UNASSIGNED)
         partitions = given.to_numpy(zero_copy_only=False).copy()
         wrong = np.flatnonzero((partitions >= count) | (partitions < UNASSIGNED))
         if len(wrong):
@@ -64,3 +68,12 @@ def partitions_of_rows(rows: pa.RecordBatch, count: int) -> tuple[Int64s, int | 
     if "key" in rows.schema.names:
         assign_by_key(blobs_of("key", rows.column("key")), np.full(rows.num_rows, count, np.int64), partitions)
     return partitions, None
+
+
+def _int64s(column: pa.Array) -> pa.Array:
+    if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
+        raise EncodeError(f"{column.type} is not an integer type").within("partition")
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid as error:
+        raise EncodeError(str(error)).within("partition") from None

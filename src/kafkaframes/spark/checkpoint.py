@@ -167,7 +167,7 @@ def _text(path: Path) -> str:
 def _json(path: Path, text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise LogDirError("is damaged: no JSON object", file=str(path))
@@ -194,7 +194,7 @@ def offsets_of(line: str) -> Offsets | None:
     """Return offsets of topics; None where a source has others, or none."""
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or not found:
         return None
@@ -222,7 +222,7 @@ def _operators(state: Path) -> Iterator[str]:
             line = _text(path).partition("\n")[2]
             try:
                 yield str(json.loads(line)["operatorInfo"]["operatorName"])
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 yield "an operator"
 
 
