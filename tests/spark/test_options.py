@@ -140,5 +140,5 @@ def test_times_may_be_dates():
     )
     assert parsed.starting_times == 1_760_011_200_000
     assert parsed.ending_times == {("t", 0): 1_760_011_200_000, ("t", 1): 1_760_011_200_001}
-    with pytest.raises(OptionError, match=r"option startingTimestamp=yesterday: milliseconds since 1970, or a date"):
+    with pytest.raises(OptionError, match=r"option startingTimestamp=yesterday: must be milliseconds since 1970"):
         ReadOptions.parse({"path": "/x", "startingTimestamp": "yesterday"})

@@ -29,7 +29,7 @@ def test_hadoops_names_become_fsspecs_wherever_spark_has_put_them():
 def test_one_object_is_stronger_than_single_names():
     assert split_storage({"key": "a", "storageOptions": '{"key": "b", "x": 1}'})[1] == {"key": "b", "x": 1}
     for text in ("[]", "{", "7"):
-        with pytest.raises(OptionError, match="storageOptions: JSON such as"):
+        with pytest.raises(OptionError, match="storageOptions: must be JSON such as"):
             split_storage({"storageOptions": text})
 
 
