@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date
 from pathlib import Path
 from typing import NamedTuple
@@ -158,12 +158,13 @@ def mock() -> Iterator[tuple[str, int, float]]:
 
 
 def _end(process: subprocess.Popen) -> None:
-    process.terminate()
-    try:
+    """End a broker, and whatever a script that started it leaves behind."""
+    os.killpg(process.pid, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
         process.wait(20)
-    except subprocess.TimeoutExpired:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    process.wait()
 
 
 def at(address: str) -> dict[str, object]:
