@@ -1,6 +1,7 @@
 """Producer, consumer and admin beside the embedded broker."""
 
 import asyncio
+import threading
 import time
 from contextlib import nullcontext
 
@@ -119,6 +120,27 @@ def test_others_join_a_transaction_and_its_end_is_theirs(servers, topic, commits
         driver.commit_transaction() if commits else driver.abort_transaction()
     found = read_all(servers, topic, isolation_level="read_committed")["value"].to_pylist()
     assert sorted(found) == ([b"0", b"1"] if commits else [])
+
+
+def test_who_joins_a_transaction_waits_for_its_coordinator_to_come_back():
+    with Broker(nodes=2) as broker:
+        servers = broker.bootstrap_servers
+        with Admin(servers) as admin:
+            admin.create_topics([NewTopic(name="t", num_partitions=2)])
+        with Producer(servers, transactional_id="shared") as driver:
+            driver.begin_transaction()
+            task = Producer(servers, transactional_id="shared")
+            task.join_transaction(driver.share_transaction())
+            task.send("t", b"0", partition=0).result()
+            for node in (1, 2):  # one of them is the coordinator
+                broker.stop_node(node)
+            back = [threading.Timer(0.3, broker.start_node, [node]) for node in (1, 2)]
+            for one in back:
+                one.start()
+            task.send("t", b"1", partition=1).result()
+            task.close()
+            driver.commit_transaction()
+        assert sorted(read_all(servers, "t", isolation_level="read_committed")["value"].to_pylist()) == [b"0", b"1"]
 
 
 def test_a_record_that_a_fenced_producer_cannot_add_to_its_transaction_is_not_waited_for_in_vain(servers, topic):

@@ -136,21 +136,23 @@ class Transactions:
         Its sequences began at 0 too, so that the broker would take ours for repetitions, and drop them as done.
         Brokers before 3.0 do not tell (KIP-664); who shares a transaction there must see to it alone.
         """
-        broker = await self._cluster.retried(self._coordinator)
-        connection = await self._cluster.connection(broker)
-        if _DESCRIBE_TRANSACTIONS not in connection.ranges:
-            return
         body = self._settings.message("DescribeTransactionsRequest")(
             transactional_ids=[self._settings.transactional_id]
         )
 
         async def step() -> Any:
+            try:
+                connection = await self._cluster.connection(await self._coordinator())
+            except NetworkError:
+                self._forget(None)
+                raise
+            if _DESCRIBE_TRANSACTIONS not in connection.ranges:
+                return []
             (state,) = (await self._ask(body)).transaction_states
             self._check(state.error_code, "asking for the transaction's partitions")
-            return state
+            return state.topics
 
-        state = await self._cluster.retried(step)
-        for topic in state.topics:
+        for topic in await self._cluster.retried(step):
             if topic.topic == partition.topic and partition.partition in topic.partitions:
                 raise BrokerError(f"another one who joined this transaction has written to {partition} already")
 
