@@ -41,6 +41,7 @@ def spark():
     session.stop()
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items):
     """Say what ``--dist loadgroup`` gives to one process together, in the order in which it is to begin.
 
