@@ -1,13 +1,20 @@
 """A task of ``kafka-topic``, read in this process; no JVM."""
 
+import json
+import time
+
 import pyarrow as pa
 import pytest
 
+from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import NetworkError, OptionError
+from kafkaframes.records.build import build_records
 from kafkaframes.spark import topic_reading
+from kafkaframes.spark.arrow import arrow_schema
 from kafkaframes.spark.columns import choose_columns
-from kafkaframes.spark.topic_options import TopicOptions
+from kafkaframes.spark.topic_exactly_once import MARKERS, newest_marker
+from kafkaframes.spark.topic_options import TopicOptions, TopicWriteOptions
 from kafkaframes.spark.topic_planning import Range
 from kafkaframes.spark.topic_reading import read_range
 
@@ -34,9 +41,8 @@ def _own_pool(monkeypatch):
 
 def read(servers, first, end, **options):
     given = {"kafka.bootstrap.servers": servers, "subscribe": "read", **options}
-    return pa.Table.from_batches(
-        read_range(Range("read", 0, first, end), COLUMNS, TopicOptions.parse(given, is_stream=False))
-    )
+    batches = read_range(Range("read", 0, first, end), COLUMNS, TopicOptions.parse(given, is_stream=False))
+    return pa.Table.from_batches(batches, arrow_schema(COLUMNS))
 
 
 def test_a_range_is_read_exactly_and_its_consumer_is_kept_for_the_next(filled):
@@ -60,3 +66,28 @@ def test_records_that_were_deleted_are_an_error_or_left_out(servers, filled, cap
 def test_an_end_that_never_comes_is_an_error_after_the_time_of_the_option(filled):
     with pytest.raises((NetworkError, OptionError)):
         read(filled, 90, 101, **{"kafkaConsumer.pollTimeoutMs": "300"})
+
+
+@pytest.fixture
+def cleaned(tmp_path):
+    """A broker of a log as the cleaner leaves it: it ends at offset 100, and nothing is left behind offset 0."""
+    record = {"key": b"sink", "value": json.dumps({"batchId": 7}).encode(), "timestamp": 1_760_000_000_000}
+    for topic in ("read", MARKERS):
+        directory = tmp_path / f"{topic}-0"
+        directory.mkdir()
+        (directory / f"{0:020d}.log").write_bytes(build_records([record]))
+        (directory / f"{100:020d}.log").write_bytes(b"")
+    with Broker(serve=tmp_path) as broker:
+        yield broker.bootstrap_servers
+
+
+def test_a_range_ends_where_nothing_is_left_before_its_end(cleaned):
+    begin = time.monotonic()
+    assert read(cleaned, 0, 100)["offset"].to_pylist() == [0]
+    assert read(cleaned, 1, 100).num_rows == 0
+    assert time.monotonic() - begin < 60  # kafkaConsumer.pollTimeoutMs is twice that
+
+
+def test_the_newest_marker_is_found_in_a_topic_that_was_compacted(cleaned):
+    options = TopicWriteOptions.parse({"kafka.bootstrap.servers": cleaned, "topic": "t"})
+    assert newest_marker(options, "sink").batch_id == 7

@@ -119,6 +119,8 @@ def _fetches(consumer: Consumer, work: Range, options: TopicOptions) -> Iterator
             deadline = time.monotonic() + options.poll_timeout_ms / 1000
             reached = fetched.next_offset
             yield fetched
+        elif consumer.skip_gap(work.place, work.end):  # the log's last batches were compacted away
+            return
         elif time.monotonic() > deadline:
             raise NetworkError(
                 f"{work.place}: nothing came from offset {reached} on for {options.poll_timeout_ms} ms "
