@@ -185,3 +185,8 @@ def write_varlong(out: bytearray, value: int) -> None:
         EncodeError: ``value`` is no int64.
     """
     _append(out, _zigzag(value, 64))
+
+
+def size_of_varlong(value: int) -> int:
+    """Return how many bytes :func:`write_varlong` appends."""
+    return _size(_zigzag(value, 64))
