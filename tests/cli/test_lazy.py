@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,3 +41,16 @@ def test_a_pipe_that_closes_is_no_error(command):
     words = f'"{sys.executable}" -m kafkaframes {name} "{LOG}" {" ".join(options)} | head -n 1; exit ${{PIPESTATUS[0]}}'
     done = subprocess.run(["bash", "-c", words], capture_output=True, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_broker_whose_last_words_nobody_reads_ends_with_0():
+    """Python itself would end with 120 for what is left in the buffer of a closed pipe."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        for line in process.stderr:
+            if "stops it" in line:
+                break
+        process.stderr.close()
+        process.terminate()
+    assert process.returncode == 0

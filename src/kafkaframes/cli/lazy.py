@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # who reads had enough: `| head`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            _leave_closed_pipes()
             ctx.exit(0)
         except KeyboardInterrupt:
             click.echo("kafkaframes: interrupted", err=True)
@@ -59,3 +60,13 @@ class LazyGroup(click.Group):
         """Write the table's lines, importing nothing."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in self._table.items()])
+
+
+def _leave_closed_pipes() -> None:
+    """Let what is still buffered for a pipe that nobody reads go nowhere: Python would end with status 120 for it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(nowhere, 2)
