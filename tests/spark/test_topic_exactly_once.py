@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.spark.topics import make_anew
 
 import kafkaframes
-from kafkaframes.client import Admin, Consumer, NewTopic, Producer
+from kafkaframes.client import Consumer, Producer
 from kafkaframes.spark.topic_exactly_once import _shared_out
 
 pytestmark = pytest.mark.spark
@@ -22,10 +23,8 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def servers(brokers):
-    with Admin(brokers.bootstrap_servers) as admin:
-        there = [name for name in ("in", "out") if name in admin.list_topics()]
-        admin.delete_topics(there)
-        admin.create_topics([NewTopic(name="in", num_partitions=2), NewTopic(name="out", num_partitions=3)])
+    make_anew(brokers.bootstrap_servers, "in", 2)
+    make_anew(brokers.bootstrap_servers, "out", 3)
     return brokers.bootstrap_servers
 
 

@@ -1,17 +1,34 @@
 """A topic of flights, and how tests read topics with Spark."""
 
+import time
+from contextlib import suppress
+
 from kafkaframes.client import Admin, NewTopic
+from kafkaframes.errors import BrokerError
 
 ROWS = 3_000
 
 
+_EXISTS = 36  # TOPIC_ALREADY_EXISTS
+
+
 def make_anew(servers, name, partitions):
-    """Make a topic; one of that name, of another file's tests on the same cluster, goes first."""
+    """Make a topic; one of that name, of another file's tests on the same cluster, goes first.
+
+    A real cluster's brokers hear of what was made or deleted a little later, so that their lists are not asked.
+    """
+    kept = {"retention.ms": "-1"}  # some timestamps are years old
+    deadline = time.monotonic() + 30
     with Admin(servers) as admin:
-        if name in admin.list_topics():
-            admin.delete_topics([name])
-        kept = {"retention.ms": "-1"}  # some timestamps are years old
-        admin.create_topics([NewTopic(name=name, num_partitions=partitions, configs=kept)])
+        while True:
+            try:
+                admin.create_topics([NewTopic(name=name, num_partitions=partitions, configs=kept)])
+                return
+            except BrokerError as error:
+                if error.code is None or error.code.number != _EXISTS or time.monotonic() > deadline:
+                    raise
+            with suppress(BrokerError):  # it is on its way out already
+                admin.delete_topics([name])
 
 
 def read(spark, servers, **options):
