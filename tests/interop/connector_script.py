@@ -103,6 +103,13 @@ FIXED: list[dict[str, Any]] = [
     {"subscribe": "cut", "startingOffsets": per_partition(150, "cut"), "endingOffsets": per_partition(120, "cut")},
     {"subscribe": "cut", "startingOffsets": per_partition(900, "cut")},
     {"subscribe": "cut", "endingOffsets": per_partition(900, "cut"), "kafkaConsumer.pollTimeoutMs": 2000},
+    {
+        "subscribe": "cut",
+        "endingOffsets": per_partition(900, "cut"),
+        "kafkaConsumer.pollTimeoutMs": 2000,
+        "failOnDataLoss": False,
+    },
+    {"subscribe": "cut", "startingOffsets": per_partition(150, "cut"), "endingOffsets": per_partition(150, "cut")},
     {**ALPHA, "maxOffsetsPerTrigger": 5},
     {**ALPHA, "kafka.group.id": "mine"},
     {**ALPHA, "groupIdPrefix": "mine", "kafka.client.id": "me", "fetchOffset.numRetries": 5},
@@ -155,7 +162,7 @@ def _assigned(name: str) -> str:
 
 # What an error is about, by the words of one or the other; the rest are refused options.
 KINDS = {
-    "it ends before it starts": r"is greater than the resolved end offset|, after its end \d+",
+    "it ends before it starts": r"is greater than the (resolved )?end offset|, after its end \d+",
     "data is lost": r"data may have been lost|failOnDataLoss=false|was to be read|OffsetOutOfRange",
     "no record that late": r"No offset matched|has no record that late",
     "no such topic": r"UnknownTopicOrPartition|UNKNOWN_TOPIC_OR_PARTITION|there is no topic partition",

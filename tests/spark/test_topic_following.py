@@ -38,3 +38,24 @@ def test_a_topic_that_is_made_anew_is_read_from_its_start_or_an_error(servers):
     with pytest.raises(OptionError, match="ends at 20, before 50: was it made anew"):
         strict.plan(read, end)
     strict.close()
+
+
+def test_few_rows_wait_until_the_delay_since_the_last_batch_is_over_the_first_batch_for_nothing(servers):
+    make(servers, "few", 5)
+    now = [0.0]
+    given = {"kafka.bootstrap.servers": servers, "subscribe": "few", "startingOffsets": "earliest"}
+    given |= {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "60s"}
+    one = TopicFollower(TopicOptions.parse(given, is_stream=True), clock=lambda: now[0])
+    place = TopicPartition("few", 0)
+    first = one.latest({place: 0})
+    assert first == {place: 5}
+    with Producer(servers) as producer:
+        producer.send_arrow(pa.table({"value": [b"v"] * 3}), topic="few")
+        now[0] = 59.0
+        assert one.latest(first) == first
+        now[0] = 60.0
+        assert one.latest(first) == {place: 8}
+        producer.send_arrow(pa.table({"value": [b"v"] * 10}), topic="few")
+    now[0] = 61.0
+    assert one.latest({place: 8}) == {place: 18}  # enough of them wait for nothing
+    one.close()

@@ -63,9 +63,18 @@ def test_records_that_were_deleted_are_an_error_or_left_out(servers, filled, cap
     assert "what is lost is left out" in caplog.text
 
 
-def test_an_end_that_never_comes_is_an_error_after_the_time_of_the_option(filled):
-    with pytest.raises((NetworkError, OptionError)):
-        read(filled, 90, 101, **{"kafkaConsumer.pollTimeoutMs": "300"})
+def test_an_end_that_never_comes_is_an_error_after_the_time_of_the_option_or_the_end_that_is_there(filled, caplog):
+    short = {"kafkaConsumer.pollTimeoutMs": "300"}
+    with pytest.raises(OptionError, match=r"ends at 100, and was to be read up to 101: nothing came .*failOnDataLoss"):
+        read(filled, 90, 101, **short)
+    assert read(filled, 90, 101, **short, failOnDataLoss="false")["offset"].to_pylist() == list(range(90, 100))
+    assert "goes on without it" in caplog.text
+
+
+def test_silence_of_a_partition_that_has_more_is_an_error_of_the_network(filled, monkeypatch):
+    monkeypatch.setattr(topic_reading.Consumer, "fetch", lambda *_: None)
+    with pytest.raises(NetworkError, match="nothing came from offset 90 on for 10 ms"):
+        read(filled, 90, 100, **{"kafkaConsumer.pollTimeoutMs": "10"}, failOnDataLoss="false")
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ class TopicFollower:
         self.options = options
         self._lookups = TopicLookups(options)
         self._clock = clock
-        self._waiting_since: float | None = None
+        self._triggered_at: float | None = None  # for minOffsetsPerTrigger; None: not yet in this run
         self._density: dict[TopicPartition, float] = {}
 
     def close(self) -> None:
@@ -95,16 +95,19 @@ class TopicFollower:
         return begins
 
     def _should_wait(self, waiting: int) -> bool:
-        """Return whether to wait for ``minOffsetsPerTrigger``, ``maxTriggerDelay`` at the longest."""
+        """Return whether to wait for ``minOffsetsPerTrigger``: ``maxTriggerDelay`` at the longest since the last batch.
+
+        The first batch of a run waits for nothing, and the time begins anew when it is over, rows or none: as in
+        Spark's connector (``KafkaMicroBatchStream.delayBatch``).
+        """
         least = self.options.min_offsets_per_trigger
-        if least is None or waiting >= least or not waiting:
-            self._waiting_since = None
+        if least is None:
             return False
-        if self._waiting_since is None:
-            self._waiting_since = self._clock()
-        if (self._clock() - self._waiting_since) * 1000 < self.options.max_trigger_delay_ms:
+        now, since = self._clock(), self._triggered_at
+        is_late = since is None or (now - since) * 1000 >= self.options.max_trigger_delay_ms
+        if not is_late and waiting < least:
             return True
-        self._waiting_since = None
+        self._triggered_at = now
         return False
 
     def _limited(self, begins: Offsets, limits: Offsets) -> Offsets:

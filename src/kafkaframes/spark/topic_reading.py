@@ -122,10 +122,20 @@ def _fetches(consumer: Consumer, work: Range, options: TopicOptions) -> Iterator
         elif consumer.skip_gap(work.place, work.end):  # the log's last batches were compacted away
             return
         elif time.monotonic() > deadline:
-            raise NetworkError(
-                f"{work.place}: nothing came from offset {reached} on for {options.poll_timeout_ms} ms "
-                "(kafkaConsumer.pollTimeoutMs)"
-            )
+            _after_silence(consumer, work, reached, options)
+            return
+
+
+def _after_silence(consumer: Consumer, work: Range, reached: int, options: TopicOptions) -> None:
+    """Say why nothing comes any more; return where the log ends before the range, and that is accepted."""
+    last = consumer.end_offsets([work.place])[work.place]
+    silence = f"nothing came from offset {reached} on for {options.poll_timeout_ms} ms (kafkaConsumer.pollTimeoutMs)"
+    if reached < last:
+        raise NetworkError(f"{work.place}: {silence}")
+    problem = f"topic partition {work.place} ends at {last}, and was to be read up to {work.end}: {silence}"
+    if options.fail_on_data_loss:
+        raise OptionError(f"{problem}; failOnDataLoss=false goes on without what is not there")
+    log.warning("%s; the read goes on without it", problem)
 
 
 def _after_loss(consumer: Consumer, work: Range, reached: int, options: TopicOptions) -> int:
