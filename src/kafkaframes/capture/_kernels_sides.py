@@ -195,8 +195,7 @@ def _pass_hole(rows, extents, gaps, settings, cut):
     reason = missing_reason(rows, extents, cut, extent, at)
     record_gap(rows, extents, gaps, cut, at, extents[extent, E_OFFSET] - at, reason, extent)
     cut[C_AT] = extents[extent, E_OFFSET]
-    cut[C_MODE] = LOST
-    cut[C_LOST_FROM] = -1
+    _lose(cut, -1)
     return True
 
 
@@ -218,7 +217,7 @@ def _pass_prefix(rows, extents, gaps, settings, cut, got):
         return False
     record_gap(rows, extents, gaps, cut, at, extents[extent, E_OFFSET] - at, LOST_BYTES, extent)
     cut[C_AT] = extents[extent, E_OFFSET]
-    cut[C_MODE] = LOST
+    _lose(cut, -1)
     return True
 
 
