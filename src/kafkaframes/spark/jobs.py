@@ -11,6 +11,7 @@ import secrets
 import signal
 import subprocess
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -180,24 +181,30 @@ def _session(app_name: str, master: str, handlers: _Handlers) -> SparkSession:
 def _ended_by_signals(spark: SparkSession, handlers: _Handlers) -> Iterator[None]:
     """Let a signal end the JVM first: a thread that waits for its answer would wait until its tasks are done.
 
-    PySpark's own handler asks the JVM to cancel, on the connection that another question was cut off on.
+    PySpark's own handler asks the JVM to cancel, on the connection that another question was cut off on. What PySpark
+    says when its JVM is gone (py4j's log, the server of accumulators, a warning at the stop) is what was asked for.
     """
     jvm = _jvm_of(spark)
     if jvm is None:
         yield
         return
+    accumulators = getattr(spark.sparkContext, "_accumulatorServer", None)
     came: list[int] = []
 
     def end(number: int, frame: FrameType | None) -> None:
         came.append(number)
-        logging.disable(logging.CRITICAL)  # py4j logs at length that its JVM is gone
+        logging.disable(logging.CRITICAL)
+        if accumulators is not None:
+            accumulators.handle_error = _say_nothing
         jvm.terminate()
         handlers[number](number, frame)
 
     for number in handlers:
         signal.signal(number, end)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
+            yield
     except BaseException:
         if came:
             _end(jvm)
@@ -210,6 +217,10 @@ def _jvm_of(spark: SparkSession) -> subprocess.Popen[bytes] | None:
     """Return the JVM that this process has started; none where spark-submit has, which ends it."""
     found: subprocess.Popen[bytes] | None = getattr(getattr(spark.sparkContext, "_gateway", None), "proc", None)
     return found
+
+
+def _say_nothing(request: object, client_address: object) -> None:
+    """Take the place of :meth:`socketserver.BaseServer.handle_error`, which prints a traceback."""
 
 
 def _end(jvm: subprocess.Popen[bytes]) -> None:
