@@ -1,10 +1,13 @@
 """The options of ``kafkaframes broker``; that it runs and stops is in ``test_interrupts_live.py``."""
 
+import os
+import sys
+
 import pytest
 from tests.cli.calling import ask
 
 from kafkaframes.broker import Broker
-from kafkaframes.cli.broker import _address, _banner, _settings
+from kafkaframes.cli.broker import _address, _announce, _banner, _settings
 from kafkaframes.errors import OptionError
 
 
@@ -47,3 +50,13 @@ def test_the_request_log_may_not_lie_in_any_directory_that_is_served(tmp_path):
         result = ask("broker", *options, "--request-log", str(one / "requests.log"))
         assert isinstance(result.exception, OptionError)
         assert f"lies in the source {one}" in str(result.exception)
+
+
+def test_a_broker_whose_lines_nobody_reads_serves_on(monkeypatch):
+    """Who starts one reads its first line, where it listens, and often closes the pipe behind it."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w", encoding="utf-8") as closed:
+        monkeypatch.setattr(sys, "stderr", closed)
+        _announce(Broker(), {"serve": (), "data_dir": None, "storage": {}}, ())
+        print("goes nowhere from now on", file=closed, flush=True)

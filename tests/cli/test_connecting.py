@@ -1,11 +1,15 @@
 """Where a cluster is, as commands are given it, and rows as text and JSON."""
 
 import json
+import socket
+import threading
 
 import pytest
+from tests.cli.calling import ask
 
+from kafkaframes.broker import Broker
 from kafkaframes.cli.connecting import SERVERS, pairs_of, place_of, print_rows, settings_of
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import BrokerError, NetworkError, OptionError
 
 ROWS = [{"topic": "orders", "offset": 7}, {"topic": "t", "offset": None}]
 
@@ -39,3 +43,62 @@ def test_rows_are_aligned_and_a_missing_value_is_empty_or_null(capsys):
     assert json.loads(capsys.readouterr().out) == ROWS
     print_rows([], as_json=False)
     assert capsys.readouterr().out == ""
+
+
+@pytest.fixture
+def refused():
+    """An address at which nobody listens, and at which nobody else can."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+COMMANDS = (
+    "topics list", "topics describe t", "groups list", "configs show topic t", "consume t -e", "produce t",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_refused_port_is_told_at_once_and_not_waited_for_as_long_as_kafkas_clients_do(refused, command):
+    result = ask(*command.split(), "-b", refused, "--timeout", "0.3", stdin=b"")
+    assert isinstance(result.exception, NetworkError)
+    assert f"waiting up to 0.3 s for {refused}" in result.stderr
+    assert "--timeout waits longer" in str(result.exception)
+
+
+def test_who_does_not_answer_at_all_is_waited_for_as_long_as_is_said():
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        result = ask("topics", "list", "-b", where, "--timeout", "1.5")
+    assert isinstance(result.exception, NetworkError)
+    assert f"waiting up to 1.5 s for {where}: no answer yet" in result.stderr
+
+
+def test_a_broker_that_is_being_started_is_waited_for():
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    port = taken.getsockname()[1]
+    broker = Broker(port=port)
+
+    def start() -> None:
+        taken.close()
+        broker.start().create_topic("late")
+
+    starting = threading.Timer(0.5, start)
+    starting.start()
+    try:
+        result = ask("topics", "list", "-b", f"127.0.0.1:{port}", "--timeout", "60")
+    finally:
+        starting.join()
+        broker.stop()
+    assert f"waiting up to 60 s for 127.0.0.1:{port}" in result.stderr
+    assert result.exit_code == 0
+
+
+def test_a_topic_that_nobody_makes_is_told_at_once():
+    with Broker(config={"auto.create.topics.enable": False}) as broker:
+        result = ask("produce", "nowhere", "-b", broker.bootstrap_servers, "--timeout", "0.5", stdin=b"x\n")
+    assert isinstance(result.exception, BrokerError)
+    assert "there is none, and the brokers make none" in str(result.exception)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -11,11 +12,12 @@ from contextlib import contextmanager
 
 import pytest
 from click.testing import CliRunner
-from tests.mirror.worlds import fill, logs_of, rows_of, table
+from tests.mirror.worlds import fill, logs_of, rows_of, run_mirror, table
 
 from kafkaframes.broker import Broker
 from kafkaframes.cli.main import cli
 from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
+from kafkaframes.errors import NetworkError, OptionError
 from kafkaframes.mirror.job import mirror
 from kafkaframes.mirror.settings import MirrorSettings
 
@@ -148,3 +150,18 @@ def test_new_topics_and_commits_are_seen_in_their_intervals():
             done.set()
             thread.join(WAIT_S)
     assert "later" in found["report"].created
+
+
+def test_a_source_that_cannot_be_reached_leaves_nothing_behind(tmp_path):
+    with socket.socket() as refusing:
+        refusing.bind(("127.0.0.1", 0))
+        source = f"127.0.0.1:{refusing.getsockname()[1]}"
+        with pytest.raises(NetworkError, match="cannot be reached"):
+            run_mirror(source, tmp_path / "copy", timeout_s=0.2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_topic_that_the_source_does_not_have_leaves_nothing_behind(tmp_path):
+    with Broker() as broker, pytest.raises(OptionError, match="nowhere"):
+        run_mirror(broker.bootstrap_servers, tmp_path / "copy", topics=("nowhere",))
+    assert list(tmp_path.iterdir()) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.options import name_links, replicas_option, storage_of, store_options, with_options
+from kafkaframes.cli.text import if_anybody_reads
 from kafkaframes.errors import OptionError
 from kafkaframes.files.filesystem import FOLLOW_LINKS
 
@@ -142,7 +142,7 @@ async def _run(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) 
     async with broker:
         _announce(broker, given, unknown)
         await stop.wait()
-        click.echo("stopping", err=True)
+        _tell("stopping")
 
 
 def _run_controlled(broker: Broker, address: tuple[str, int], announce: Callable[[], None]) -> None:
@@ -158,9 +158,9 @@ def _run_controlled(broker: Broker, address: tuple[str, int], announce: Callable
     with broker:
         control = Control(broker, host=host, port=port)
         announce()
-        click.echo(f"  controls on {control.url}", err=True)
+        _tell(f"  controls on {control.url}")
         stop.wait()
-        click.echo("stopping", err=True)
+        _tell("stopping")
         control.close()
 
 
@@ -180,16 +180,22 @@ def _address(text: str, option: str) -> tuple[str, int]:
 
 def _announce(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) -> None:
     """Say where it listens, how durable it is, and how to stop it."""
-    click.echo(f"listening on {broker.bootstrap_servers}", err=True)
+    _tell(f"listening on {broker.bootstrap_servers}")
     if broker.metrics_port is not None:
-        click.echo(f"  metrics on http://{broker.host}:{broker.metrics_port}/metrics", err=True)
+        _tell(f"  metrics on http://{broker.host}:{broker.metrics_port}/metrics")
     if "schema_registry" in given:
-        click.echo(f"  schema registry on {given['schema_registry']}", err=True)
+        _tell(f"  schema registry on {given['schema_registry']}")
     for line in _banner(broker, given, unknown):
-        click.echo(line, err=True)
+        _tell(line)
     if not given["storage"].get(FOLLOW_LINKS):
-        name_links(given["serve"])
-    sys.stderr.flush()
+        with if_anybody_reads():
+            name_links(given["serve"])
+
+
+def _tell(line: str) -> None:
+    """Print a line on standard error; a broker serves on when nobody reads it."""
+    with if_anybody_reads():
+        click.echo(line, err=True)
 
 
 def _banner(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) -> list[str]:

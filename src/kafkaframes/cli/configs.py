@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kafkaframes.cli.connecting import HELP, as_json_option, connecting, pairs_of, print_rows, settings_of
+from kafkaframes.cli.connecting import HELP, as_json_option, connecting, pairs_of, print_rows, reached
 from kafkaframes.cli.text import say
 
 
@@ -21,11 +21,13 @@ def command() -> None:
 @connecting
 @click.option("--all", "everything", is_flag=True, help="Those at their defaults too.")
 @as_json_option
-def show_configs(kind: str, name: str, servers: str | None, properties: tuple[str, ...], **given: Any) -> None:
+def show_configs(
+    kind: str, name: str, servers: str | None, properties: tuple[str, ...], timeout: float, **given: Any
+) -> None:
     """Show the settings of a topic, broker or group."""
     from kafkaframes.client import Admin
 
-    with Admin(**settings_of(servers, properties)) as admin:
+    with Admin(**reached(servers, properties, timeout)) as admin:
         found = admin.describe_configs(kind, name)
     rows = [
         {"name": one.name, "value": one.value, "default": "yes" if one.is_default else ""}
@@ -41,11 +43,11 @@ def show_configs(kind: str, name: str, servers: str | None, properties: tuple[st
 @click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
 @connecting
 def set_configs(
-    kind: str, name: str, changes: tuple[str, ...], servers: str | None, properties: tuple[str, ...]
+    kind: str, name: str, changes: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float
 ) -> None:
     """Change settings and leave the others; KEY= (no value) goes back to the default."""
     from kafkaframes.client import Admin
 
-    with Admin(**settings_of(servers, properties)) as admin:
+    with Admin(**reached(servers, properties, timeout)) as admin:
         admin.alter_configs(kind, name, {key: value or None for key, value in pairs_of(changes).items()})
     say(f"changed {', '.join(pairs_of(changes))} of {kind} {name}")

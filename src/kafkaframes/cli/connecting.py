@@ -1,20 +1,31 @@
-"""The options by which every command finds its cluster: ``-b``, and Kafka's properties by ``-X``."""
+"""The options by which every command finds its cluster: ``-b``, Kafka's properties by ``-X``, and ``--timeout``."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
 
+if TYPE_CHECKING:
+    from kafkaframes.client.settings import ClientSettings
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 as_json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait until a broker of a cluster answers at first.",
+)
 SERVERS = "KAFKA_BOOTSTRAP_SERVERS"
 
 
@@ -34,7 +45,42 @@ def connecting(function: Function) -> Function:
         metavar="HOST:PORT",
         help=f"The cluster; several with commas. Default: ${SERVERS}, or localhost:9092.",
     )
-    return servers(properties(function))
+    return servers(properties(timeout_option(function)))
+
+
+def reached(
+    servers: str | None,
+    properties: tuple[str, ...],
+    timeout: float,
+    *,
+    new_topic: str | None = None,
+    more: Mapping[str, Any] | None = None,
+    kind: type[ClientSettings] | None = None,
+) -> dict[str, Any]:
+    """Return a client's settings once a broker has answered; say on standard error when that has to be waited for.
+
+    Args:
+        servers: as ``-b`` has them.
+        properties: as ``-X`` has them.
+        timeout: in seconds.
+        new_topic: a topic that is written to, and made if the brokers make topics (``auto.create.topics.enable``).
+        more: settings beside those.
+        kind: of a producer or a consumer; by default of an admin.
+
+    Raises:
+        NetworkError: nobody has answered in time.
+        BrokerError: the broker refuses us, or there is no such topic.
+        OptionError: a property that is none, or not of the form KEY=VALUE.
+    """
+    import asyncio
+
+    from kafkaframes.client.reaching import reach
+    from kafkaframes.client.settings import ClientSettings
+
+    settings = settings_of(servers, properties) | dict(more or {})
+    known = (kind or ClientSettings).of(settings)
+    asyncio.run(reach(known, waiting=lambda line: say(line, err=True), timeout_s=timeout, new_topic=new_topic))
+    return settings
 
 
 def settings_of(servers: str | None, properties: tuple[str, ...]) -> dict[str, Any]:

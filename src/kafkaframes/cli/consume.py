@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.connecting import connecting, settings_of
+from kafkaframes.cli.connecting import connecting, reached
 from kafkaframes.cli.text import records_out
 from kafkaframes.errors import OptionError
 
@@ -52,14 +52,15 @@ def command(topic: str, servers: str | None, properties: tuple[str, ...], **give
     kafkaframes consume orders --format jsonl -o s@1760000000000
     """
     from kafkaframes.client import Consumer
+    from kafkaframes.client.settings import ConsumerSettings
     from kafkaframes.dump.kcat import parse_offsets
 
-    settings = settings_of(servers, properties)
-    settings["isolation.level"] = "read_committed" if given["read_committed"] else "read_uncommitted"
+    more = {"isolation.level": "read_committed" if given["read_committed"] else "read_uncommitted"}
     asked = parse_offsets(given["offsets"])
     if given["group"] is not None:
-        settings |= {"group.id": given["group"], "auto.offset.reset": _reset(asked)}
+        more |= {"group.id": given["group"], "auto.offset.reset": _reset(asked)}
     write = None if given["form"] == "arrow" and not given["pattern"] else _writer(given["pattern"], given["form"])
+    settings = reached(servers, properties, given["timeout"], more=more, kind=ConsumerSettings)
     with Consumer(**settings) as consumer:
         tables = _tables(consumer, topic, asked, given)
         if write is None:

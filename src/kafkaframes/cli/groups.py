@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.connecting import HELP, as_json_option, connecting, print_rows, settings_of
+from kafkaframes.cli.connecting import HELP, as_json_option, connecting, print_rows, reached
 from kafkaframes.cli.group_resets import Wanted, resets
 from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
@@ -26,11 +26,11 @@ def command() -> None:
 @command.command("list", context_settings=HELP)
 @connecting
 @as_json_option
-def list_groups(servers: str | None, properties: tuple[str, ...], as_json: bool) -> None:
+def list_groups(servers: str | None, properties: tuple[str, ...], timeout: float, as_json: bool) -> None:
     """List the groups."""
     from kafkaframes.client import Admin
 
-    with Admin(**settings_of(servers, properties)) as admin:
+    with Admin(**reached(servers, properties, timeout)) as admin:
         rows = [
             {"group": one.group_id, "type": one.type, "protocol": one.protocol_type, "state": one.state}
             for one in admin.list_groups()
@@ -44,12 +44,14 @@ def list_groups(servers: str | None, properties: tuple[str, ...], as_json: bool)
 @click.option("--members", is_flag=True, help="The members and how many partitions each reads.")
 @click.option("--state", is_flag=True, help="State, coordinator's protocol and number of members.")
 @as_json_option
-def describe_groups(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], **given: Any) -> None:
+def describe_groups(
+    names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float, **given: Any
+) -> None:
     """Show what groups (all, if none are named) have committed, how far they are behind, and who reads what."""
     from kafkaframes.client import Admin
 
     rows: list[dict[str, Any]] = []
-    with Admin(**settings_of(servers, properties)) as admin:
+    with Admin(**reached(servers, properties, timeout)) as admin:
         for name in names or [one.group_id for one in admin.list_groups()]:
             found = _described(admin, name)
             if given["members"]:
@@ -130,6 +132,7 @@ def reset_group(
     offsets: tuple[str, ...],
     servers: str | None,
     properties: tuple[str, ...],
+    timeout: float,
     dry_run: bool,
     export: bool,
     **given: Any,
@@ -144,7 +147,7 @@ def reset_group(
     from kafkaframes.client import Admin
 
     wanted = Wanted(group=group, offsets=offsets, **given)
-    with Admin(**settings_of(servers, properties)) as admin:
+    with Admin(**reached(servers, properties, timeout)) as admin:
         found = resets(admin, wanted)
         if not found:
             raise OptionError("nothing to reset: name partitions, --topic or --all-topics, and where to")
@@ -161,12 +164,14 @@ def reset_group(
 @click.argument("group")
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC[:N,N]...")
 @connecting
-def delete_offsets(group: str, topics: tuple[str, ...], servers: str | None, properties: tuple[str, ...]) -> None:
+def delete_offsets(
+    group: str, topics: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float
+) -> None:
     """Forget what a group has committed for topics that none of its members reads."""
     from kafkaframes.cli.group_resets import places_of
     from kafkaframes.client import Admin
 
-    with Admin(**settings_of(servers, properties)) as admin:
+    with Admin(**reached(servers, properties, timeout)) as admin:
         committed = admin.group_offsets(group)
         places: list[TopicPartition] = [one for one in places_of(admin, topics) if one in committed]
         admin.delete_group_offsets(group, places)
@@ -178,10 +183,10 @@ def delete_offsets(group: str, topics: tuple[str, ...], servers: str | None, pro
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 @connecting
 @click.confirmation_option(prompt="Delete these groups and their offsets?")
-def delete_groups(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...]) -> None:
+def delete_groups(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float) -> None:
     """Delete groups that have no members."""
     from kafkaframes.client import Admin
 
-    with Admin(**settings_of(servers, properties)) as admin:
+    with Admin(**reached(servers, properties, timeout)) as admin:
         admin.delete_groups(names)
     say(f"deleted {', '.join(names)}")

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from kafkaframes.cli.text import if_anybody_reads
 from kafkaframes.files.names import printable
 
 EXIT_INTERRUPTED = 130
@@ -64,9 +65,6 @@ class LazyGroup(click.Group):
 
 def _leave_closed_pipes() -> None:
     """Let what is still buffered for a pipe that nobody reads go nowhere: Python would end with status 120 for it."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    try:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    with if_anybody_reads():
         sys.stderr.flush()
-    except OSError:
-        os.dup2(nowhere, 2)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import threading
 from io import TextIOWrapper
 from types import FrameType
 
@@ -51,6 +53,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("kafkaframes.cli.doctor", "print what was found on this machine and what to do about it"),
 }
 
+# What the handlers of signals raise.
+_SIGNAL_OF: dict[type[BaseException], int] = {KeyboardInterrupt: signal.SIGINT, SystemExit: signal.SIGTERM}
+_MOMENT_S = 0.01
+
 
 @click.group(cls=LazyGroup, commands_table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="kafkaframes")
@@ -64,6 +70,7 @@ def main() -> None:
     Stopped by Ctrl-C or by ``kill``, a command cleans up after itself, and the exit status is that of a shell.
     """
     signal.signal(signal.SIGTERM, _stop)
+    sys.unraisablehook = _send_again
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a name that is not UTF-8 is no reason to stop
             stream.reconfigure(errors="backslashreplace")
@@ -83,3 +90,18 @@ def main() -> None:
 
 def _stop(number: int, _: FrameType | None) -> None:
     sys.exit(128 + number)
+
+
+def _send_again(ignored: sys.UnraisableHookArgs) -> None:
+    """Send a signal anew, in a moment, whose exception was swallowed.
+
+    Python ignores what is raised in callbacks of weak references, which every import has: a broker that was told to
+    stop while it started went on for ever.
+    """
+    number = next((number for kind, number in _SIGNAL_OF.items() if issubclass(ignored.exc_type, kind)), None)
+    if number is None:
+        sys.__unraisablehook__(ignored)
+        return
+    again = threading.Timer(_MOMENT_S, os.kill, (os.getpid(), number))
+    again.daemon = True
+    again.start()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.connecting import HELP, pairs_of
+from kafkaframes.cli.connecting import HELP, pairs_of, timeout_option
 from kafkaframes.cli.options import json_option
 from kafkaframes.cli.text import say
 
@@ -32,8 +32,9 @@ _STOPPED = 3  # the exit status of a copy that was stopped before it was whole
 @click.option("--skip-damaged", is_flag=True, help="Leave out batches with a wrong CRC instead of stopping.")
 @click.option("--from-property", "source_properties", multiple=True, metavar="KEY=VALUE", help="Of A's client.")
 @click.option("--to-property", "target_properties", multiple=True, metavar="KEY=VALUE", help="Of B's client.")
+@timeout_option
 @json_option
-def command(as_json: bool, **given: Any) -> None:
+def command(as_json: bool, timeout: float, **given: Any) -> None:
     """Copy topics batch by batch, with their settings, partitions and the committed offsets of groups.
 
     Into a broker of kafkaframes or a directory nothing is opened: bytes and offsets stay. Any other broker gives
@@ -51,7 +52,7 @@ def command(as_json: bool, **given: Any) -> None:
 
     for end in ("source_properties", "target_properties"):
         given[end] = pairs_of(given[end], option=f"--{'from' if end[0] == 's' else 'to'}-property ")
-    report = asyncio.run(_run(MirrorSettings(**given)))
+    report = asyncio.run(_run(MirrorSettings(**given, timeout_s=timeout)))
     say(json.dumps(report.to_dict(), indent=2) if as_json else str(report))
     if report.was_stopped:
         raise SystemExit(_STOPPED)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from kafkaframes.cli.connecting import connecting, settings_of
+from kafkaframes.cli.connecting import connecting, reached
 from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
 
@@ -51,10 +51,12 @@ def command(topic: str, file: str | None, servers: str | None, properties: tuple
     kafkaframes produce orders orders.parquet --format parquet
     """
     from kafkaframes.client import Producer
+    from kafkaframes.client.settings import ProducerSettings
 
-    settings = settings_of(servers, properties) | {"compression.type": given["codec"]}
+    more = {"compression.type": given["codec"]}
     if given["record_format"] is not None:
-        settings["record_format"] = given["record_format"]
+        more["record_format"] = given["record_format"]
+    settings = reached(servers, properties, given["timeout"], new_topic=topic, more=more, kind=ProducerSettings)
     count = 0
     with Producer(**settings) as producer:
         for table in _tables(file, given):

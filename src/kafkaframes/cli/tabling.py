@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaframes.cli.connecting import SERVERS, settings_of
+from kafkaframes.cli.connecting import SERVERS, reached
 from kafkaframes.cli.export_table import lines_of
 from kafkaframes.cli.exporting import pool
 from kafkaframes.cli.options import spark_storage
@@ -92,8 +92,8 @@ def _check_source_flags(topics: bool, given: Mapping[str, Any]) -> None:
 def _live(topics: tuple[str, ...], given: Mapping[str, Any]) -> tuple[Plan, Settings]:
     from kafkaframes.client.settings import ConsumerSettings
 
-    client = settings_of(given["servers"], given["properties"]) | {"isolation.level": given["isolation"]}
-    ConsumerSettings.of(client)
+    isolation = {"isolation.level": given["isolation"]}
+    client = reached(given["servers"], given["properties"], given["timeout"], more=isolation, kind=ConsumerSettings)
     return live_plan(topics, client, allow_loss=given["allow_loss"]), Settings("", mode="FAILFAST")
 
 

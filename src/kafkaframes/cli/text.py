@@ -7,8 +7,11 @@ Names of topics and files, ids, and everything else that comes out of a log are 
 from __future__ import annotations
 
 import codecs
+import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import RawIOBase
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 
@@ -24,7 +27,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = [
-    "console", "count_text", "milliseconds", "printable", "records_out", "say", "show", "size_text", "time_text",
+    "console", "count_text", "if_anybody_reads", "milliseconds", "printable", "records_out", "say", "show", "size_text",
+    "time_text",
 ]  # fmt: skip
 _PIPED_WIDTH = 200  # a pipe has no width of its own
 _STEERING = re.compile(r"[^\n\t]+")
@@ -33,6 +37,18 @@ _STEERING = re.compile(r"[^\n\t]+")
 def say(text: object = "", *, err: bool = False) -> None:
     """Print text, each line of it printable."""
     click.echo("\n".join(map(printable, str(text).split("\n"))), err=err)
+
+
+@contextmanager
+def if_anybody_reads() -> Iterator[None]:
+    """Go on where standard error is a pipe that nobody reads any more: from then on it goes nowhere.
+
+    Who has started a broker often reads its first line only, and closes the pipe.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def console(*, stderr: bool = False, width: int = _PIPED_WIDTH) -> Console:

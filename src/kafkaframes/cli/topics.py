@@ -13,7 +13,7 @@ from kafkaframes.cli.connecting import (
     pairs_of,
     place_of,
     print_rows,
-    settings_of,
+    reached,
 )
 from kafkaframes.cli.text import milliseconds, say
 from kafkaframes.errors import OptionError
@@ -30,11 +30,13 @@ def command() -> None:
 @connecting
 @click.option("--internal", is_flag=True, help="Those of Kafka's own too.")
 @as_json_option
-def list_topics(servers: str | None, properties: tuple[str, ...], internal: bool, as_json: bool) -> None:
+def list_topics(
+    servers: str | None, properties: tuple[str, ...], timeout: float, internal: bool, as_json: bool
+) -> None:
     """List the topics, their partitions and ids."""
     from kafkaframes.client import Admin
 
-    with Admin(**settings_of(servers, properties)) as admin:
+    with Admin(**reached(servers, properties, timeout)) as admin:
         found = admin.describe_cluster().topics
         rows = [
             {"topic": one.name, "partitions": len(one.partitions), "id": str(one.topic_id)}
@@ -50,11 +52,13 @@ def list_topics(servers: str | None, properties: tuple[str, ...], internal: bool
 @click.option("--partitions", type=click.IntRange(-1), default=-1, help="Default: the broker's num.partitions.")
 @click.option("--replication-factor", type=click.IntRange(-1), default=-1, help="Default: the broker's.")
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic setting (may be repeated).")
-def create_topics(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], **given: Any) -> None:
+def create_topics(
+    names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float, **given: Any
+) -> None:
     """Create topics."""
     from kafkaframes.client import Admin, NewTopic
 
-    with Admin(**settings_of(servers, properties)) as admin:
+    with Admin(**reached(servers, properties, timeout)) as admin:
         admin.create_topics(
             NewTopic(
                 name=name,
@@ -71,12 +75,14 @@ def create_topics(names: tuple[str, ...], servers: str | None, properties: tuple
 @click.argument("names", nargs=-1, metavar="[TOPIC]...")
 @connecting
 @as_json_option
-def describe_topics(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], as_json: bool) -> None:
+def describe_topics(
+    names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float, as_json: bool
+) -> None:
     """Show partitions, leaders, replicas, and first and last offsets; of all topics if none are named."""
     from kafkaframes.client import EARLIEST, LATEST, Admin, TopicPartition
 
     rows = []
-    with Admin(**settings_of(servers, properties)) as admin:
+    with Admin(**reached(servers, properties, timeout)) as admin:
         for name, topic in admin.describe_topics(names or admin.list_topics()).items():
             places = [TopicPartition(name, number) for number in sorted(topic.partitions)]
             first = admin.list_offsets(dict.fromkeys(places, EARLIEST))
@@ -103,13 +109,13 @@ def describe_topics(names: tuple[str, ...], servers: str | None, properties: tup
 @click.option("--time", "at", default="latest", show_default=True, help="earliest, max-timestamp, a date, or ms.")
 @as_json_option
 def offsets_of_topics(
-    names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], at: str, as_json: bool
+    names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float, at: str, as_json: bool
 ) -> None:
     """Show offsets of partitions by time: the first record at or after it; -1 where there is none."""
     from kafkaframes.client import Admin, TopicPartition
 
     wanted = _SPECIAL[at] if at in _SPECIAL else milliseconds(at)
-    with Admin(**settings_of(servers, properties)) as admin:
+    with Admin(**reached(servers, properties, timeout)) as admin:
         topics = admin.describe_topics(names or admin.list_topics())
         places = [TopicPartition(name, number) for name, one in topics.items() for number in sorted(one.partitions)]
         found = admin.list_offsets(dict.fromkeys(places, wanted))
@@ -121,11 +127,11 @@ def offsets_of_topics(
 @click.argument("name", metavar="TOPIC")
 @connecting
 @click.option("--partitions", type=click.IntRange(1), required=True, help="How many it has afterwards.")
-def alter_topic(name: str, servers: str | None, properties: tuple[str, ...], partitions: int) -> None:
+def alter_topic(name: str, servers: str | None, properties: tuple[str, ...], timeout: float, partitions: int) -> None:
     """Give a topic more partitions; settings are changed with `configs set topic`."""
     from kafkaframes.client import Admin
 
-    with Admin(**settings_of(servers, properties)) as admin:
+    with Admin(**reached(servers, properties, timeout)) as admin:
         admin.create_partitions({name: partitions})
     say(f"{name} has {partitions} partitions")
 
@@ -134,7 +140,7 @@ def alter_topic(name: str, servers: str | None, properties: tuple[str, ...], par
 @click.argument("offsets", nargs=-1, required=True, metavar="TOPIC:PARTITION=OFFSET...")
 @connecting
 @click.confirmation_option(prompt="Delete all records before these offsets?")
-def delete_records(offsets: tuple[str, ...], servers: str | None, properties: tuple[str, ...]) -> None:
+def delete_records(offsets: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float) -> None:
     """Delete the records before an offset, or all with latest."""
     from kafkaframes.client import Admin, TopicPartition
 
@@ -143,7 +149,7 @@ def delete_records(offsets: tuple[str, ...], servers: str | None, properties: tu
         if not text.isdecimal() and text != "latest":
             raise OptionError(f"{place}={text}: must be an offset or latest")
         wanted[TopicPartition(*place_of(place))] = -1 if text == "latest" else int(text)
-    with Admin(**settings_of(servers, properties)) as admin:
+    with Admin(**reached(servers, properties, timeout)) as admin:
         for partition, start in admin.delete_records(wanted).items():
             say(f"{partition} begins at {start}")
 
@@ -152,10 +158,10 @@ def delete_records(offsets: tuple[str, ...], servers: str | None, properties: tu
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 @connecting
 @click.confirmation_option(prompt="Delete these topics and all their records?")
-def delete_topics(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...]) -> None:
+def delete_topics(names: tuple[str, ...], servers: str | None, properties: tuple[str, ...], timeout: float) -> None:
     """Delete topics, records and all."""
     from kafkaframes.client import Admin
 
-    with Admin(**settings_of(servers, properties)) as admin:
+    with Admin(**reached(servers, properties, timeout)) as admin:
         admin.delete_topics(names)
     say(f"deleted {', '.join(names)}")

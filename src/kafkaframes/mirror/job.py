@@ -17,6 +17,7 @@ from uuid import UUID
 
 from kafkaframes.client import EARLIEST, AsyncAdmin, AsyncConsumer, Fetched, TopicPartition
 from kafkaframes.client.cluster import ClusterClient
+from kafkaframes.client.reaching import reach
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import LogDirError, NetworkError, OptionError
 from kafkaframes.files.atomic import refuse_inside
@@ -56,14 +57,9 @@ async def mirror(
     """
     _refuse_writing_to_the_source(settings)
     async with AsyncExitStack() as stack:
-        source = await stack.enter_async_context(opened(settings.source, settings.source_properties, writes=False))
-        target = None
-        if not settings.dry_run or not is_directory(settings.target) or os.path.isdir(settings.target):
-            there = opened(settings.target, settings.target_properties, writes=not settings.dry_run)
-            target = await stack.enter_async_context(there)
         job = _Job(settings, MirrorReport(settings.source, settings.target, is_dry_run=settings.dry_run))
         job.stop, job.say = stop or asyncio.Event(), say or (lambda _: None)
-        return await job.run(stack, source, target)
+        return await job.run(stack)
 
 
 def _refuse_writing_to_the_source(settings: MirrorSettings) -> None:
@@ -84,9 +80,19 @@ class _Job:
     writing: dict[TopicPartition, asyncio.Task[None]] = field(default_factory=dict)
     copied: list[SourceTopic] = field(default_factory=list)
 
-    async def run(self, stack: AsyncExitStack, source: dict[str, Any], target: dict[str, Any] | None) -> MirrorReport:
+    async def run(self, stack: AsyncExitStack) -> MirrorReport:
         settings = self.settings
+        source = await stack.enter_async_context(
+            opened(settings.source, settings.source_properties, self._reached, writes=False)
+        )
         admin = await stack.enter_async_context(AsyncAdmin(**for_admin(source)))
+        told = configs_of_directory(settings.source) if is_directory(settings.source) else {}
+        found = await topics.wanted_topics(admin, settings.topics, told)
+        target = None  # made only now: a source that is not there, or has no such topic, leaves nothing behind
+        if not settings.dry_run or not is_directory(settings.target) or os.path.isdir(settings.target):
+            writes = not settings.dry_run
+            there = opened(settings.target, settings.target_properties, self._reached, writes=writes)
+            target = await stack.enter_async_context(there)
         goal = None if target is None else await stack.enter_async_context(AsyncAdmin(**for_admin(target)))
         keeps = self.report.keeps_offsets = await self._keeps_offsets(goal)
         isolation = "read_uncommitted" if keeps else "read_committed"
@@ -94,8 +100,6 @@ class _Job:
         consumer = AsyncConsumer(**{**reading, **source, "isolation.level": isolation})
         await stack.enter_async_context(consumer)
         writer = None if target is None else self._writer(stack, target, keeps)
-        told = configs_of_directory(settings.source) if is_directory(settings.source) else {}
-        found = await topics.wanted_topics(admin, settings.topics, told)
         await self._begin(found, consumer, goal, writer)
         if goal is None or writer is None or settings.dry_run:
             return self.report
@@ -107,6 +111,11 @@ class _Job:
             await asyncio.gather(*self.writing.values(), return_exceptions=True)
         await self._finish(admin, goal, writer)
         return self.report
+
+    async def _reached(self, client: dict[str, Any]) -> None:
+        """Return when a cluster answers."""
+        known = ClientSettings.of(for_admin(client))
+        await reach(known, waiting=self.say, timeout_s=self.settings.timeout_s)
 
     async def _keeps_offsets(self, goal: AsyncAdmin | None) -> bool:
         if self.settings.offsets == REASSIGN:

@@ -6,7 +6,7 @@ is none, in which nothing expires while the mirror runs.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from typing import Any, Final
@@ -25,14 +25,29 @@ _NOTHING_EXPIRES: Final = {"log.retention.check.interval.ms": _FOR_EVER, "log.cl
 
 
 @asynccontextmanager
-async def opened(place: str, properties: Mapping[str, Any], *, writes: bool) -> AsyncIterator[dict[str, Any]]:
+async def opened(
+    place: str,
+    properties: Mapping[str, Any],
+    reached: Callable[[dict[str, Any]], Awaitable[None]],
+    *,
+    writes: bool,
+) -> AsyncIterator[dict[str, Any]]:
     """Yield a client's settings for one end.
+
+    Args:
+        place: bootstrap servers, or a log directory.
+        properties: of the client, for bootstrap servers.
+        reached: waits until a cluster answers.
+        writes: whether a directory is written to, not only served.
 
     Raises:
         LogDirError: the directory cannot be served or written to.
+        NetworkError: the cluster does not answer.
     """
     if not is_directory(place):
-        yield {**properties, "bootstrap.servers": place}
+        client = {**properties, "bootstrap.servers": place}
+        await reached(client)
+        yield client
         return
     broker = (
         Broker(data_dir=place, journal=False, config=_NOTHING_EXPIRES) if writes else Broker(serve=place, journal=False)

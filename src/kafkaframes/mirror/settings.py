@@ -31,6 +31,7 @@ class MirrorSettings:
         skip_damaged: leave out batches that do not have the CRC of their bytes, instead of stopping.
         state_dir: where the mapping of offsets is kept, for a target that gives offsets of its own.
         source_properties, target_properties: of the clients, under Kafka's names.
+        timeout_s: how many seconds to wait until a broker of each cluster answers at first.
         group_interval_s: with ``follow``, how often committed offsets are copied.
         topic_interval_s: with ``follow``, how often new topics and partitions are looked for.
     """
@@ -47,6 +48,7 @@ class MirrorSettings:
     state_dir: str | None = None
     source_properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
     target_properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    timeout_s: float = 5.0
     group_interval_s: float = 5.0
     topic_interval_s: float = 10.0
 
