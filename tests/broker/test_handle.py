@@ -249,12 +249,12 @@ def test_a_truncated_log_is_told_by_its_epochs():
 def test_metrics_are_served_as_prometheus_text():
     with Broker(metrics_port=0) as broker:
         broker.append("orders", [{"value": b"x"}] * 3)
-        with urllib.request.urlopen(f"http://127.0.0.1:{broker.metrics_port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{broker.metrics_port}/metrics", timeout=60) as answer:
             text = answer.read().decode()
         assert 'kafka_log_log_logendoffset{topic="orders",partition="0"} 3\n' in text
         assert "# TYPE kafka_server_replicamanager_partitioncount gauge\n" in text
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"http://127.0.0.1:{broker.metrics_port}/other", timeout=5)
+            urllib.request.urlopen(f"http://127.0.0.1:{broker.metrics_port}/other", timeout=60)
 
 
 def test_the_request_log_is_kafkas():

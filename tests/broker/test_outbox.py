@@ -54,7 +54,7 @@ def take_all(peer, count):
 
 def connected(broker):
     peer = socket.create_connection((broker.host, broker.port), 5)
-    peer.settimeout(5)
+    peer.settimeout(60)
     return peer
 
 

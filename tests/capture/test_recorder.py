@@ -138,7 +138,7 @@ def test_what_a_full_disk_does_not_take_is_not_passed_on(capfd):
             for _ in range(200):
                 client.sendall(bytes(10_000))
                 time.sleep(0.001)
-        assert one.failed.wait(10)
+        assert one.failed.wait(60)
         time.sleep(0.1)
     assert one.failure.errno == errno.ENOSPC
     assert sum(served) <= len(disk.getvalue())
@@ -225,7 +225,7 @@ def test_a_client_that_speaks_no_tls_is_refused_and_counted(certificate):
             client.sendall(bytes(64))
             with contextlib.suppress(ConnectionResetError):
                 assert client.recv(100)[:1] in (b"", bytes([21]))  # TLS's alert
-            deadline = time.monotonic() + 5
+            deadline = time.monotonic() + 60
             while not one.counts.refused and time.monotonic() < deadline:
                 time.sleep(0.01)
             assert (one.counts.refused, one.counts.connections) == (1, 0)

@@ -13,7 +13,7 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic
 
 EXAMPLES = Path(__file__).parents[1] / "data" / "logs" / "zk-0102-v1"
-SECONDS = 6.0  # until all are at their work, on a machine that has other work, too
+TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 COMMAND = "from kafkaframes.cli.main import main; main()"
 
 
@@ -23,6 +23,18 @@ def bootstrap():
         with Admin(broker.bootstrap_servers) as admin:
             admin.create_topics([NewTopic(name="t", num_partitions=1)])
         yield broker.bootstrap_servers
+
+
+def wait_until_it_waits(process):
+    """Return when the main thread has slept for a second, after it has worked; or has ended, or 100 s are over."""
+    slept = 0
+    for _ in range(1000):
+        if process.poll() is not None or slept >= 10:
+            return
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        worked = (int(fields[11]) + int(fields[12])) * TICK_SECONDS > 0.05
+        slept = slept + 1 if worked and fields[0] == "S" else 0
+        time.sleep(0.1)
 
 
 # command -> its arguments, its exit status, and its last line on standard error
@@ -40,7 +52,7 @@ WAITING = {
 
 @pytest.fixture(scope="module")
 def stopped(bootstrap, tmp_path_factory):
-    """Start every command, have each go on for some seconds, and send Ctrl-C: name -> status, lines on stderr."""
+    """Start every command, wait until each waits for others, and send Ctrl-C: name -> status, lines on stderr."""
     started = {}
     for name, (words, *_) in WAITING.items():
         out = tmp_path_factory.mktemp(name)
@@ -50,8 +62,8 @@ def stopped(bootstrap, tmp_path_factory):
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
     try:
-        time.sleep(SECONDS)
         for process in started.values():
+            wait_until_it_waits(process)
             assert process.poll() is None, process.stderr.read()
             os.killpg(process.pid, signal.SIGINT)
         said = {name: process.communicate(timeout=60)[1] for name, process in started.items()}

@@ -1,7 +1,6 @@
 """What answers without reading a log imports no kernel, no numba, no pyarrow: help, and what was typed wrongly."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -72,11 +71,3 @@ def test_other_mistakes_import_nothing_either(asked):
     for question in (("no-such-command",), ("convert",), ("kernels", "pack")):
         assert asked[question] == [2, []]
     assert asked["kernels", "path"] == [0, []]
-
-
-def test_help_takes_less_than_three_tenths_of_a_second():
-    before = os.times()
-    subprocess.run([sys.executable, "-m", "kafkaframes", "dump-log", "--help"], capture_output=True, check=True)
-    after = os.times()
-    seconds = after.children_user + after.children_system - before.children_user - before.children_system
-    assert seconds < 0.3  # of CPU, as this machine may be busy; measured 0.1

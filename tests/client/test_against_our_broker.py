@@ -386,7 +386,7 @@ def test_each_request_has_its_own_time_to_be_answered():
             for waiting in (connection.request(settings.message("ListGroupsRequest")(), timeout_ms=200), slow):
                 with pytest.raises(NetworkError, match="did not answer ListGroupsRequest in 200 ms"):
                     await waiting
-            assert time.monotonic() - begin < 5
+            assert time.monotonic() - begin < 20  # the slow request alone would wait for 25
             assert not connection.is_usable
             await gone.wait()
 

@@ -206,7 +206,7 @@ def test_a_log_that_ends_behind_its_last_batch_is_copied_to_its_end_at_once(tmp_
         assert {one: end_of(copy, one) for one in ENDS} == ENDS
         assert rows_of(copy.bootstrap_servers, "t") == rows
     assert len(rows[0]) == 50
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < 55  # one wait for what never comes takes 60
 
 
 def end_of(broker, partition):
@@ -224,7 +224,7 @@ def test_a_log_that_ends_with_what_was_aborted(tmp_path):
         begin = time.monotonic()
         run_mirror(a.bootstrap_servers, b.bootstrap_servers)
         run_mirror(a.bootstrap_servers, c.bootstrap_servers, offsets="reassign", state_dir=str(tmp_path))
-        assert time.monotonic() - begin < 20
+        assert time.monotonic() - begin < 55  # one wait for what never comes takes 60
         assert end_of(b, TopicPartition("money", 0)) == 42
         assert end_of(c, TopicPartition("money", 0)) == 20
 
