@@ -18,8 +18,9 @@ from tests.copies.cluster import Batch, write_partition
 
 import kafkaframes
 from kafkaframes.broker import Broker
+from kafkaframes.broker.errors import CODE
 from kafkaframes.client import Consumer, Producer
-from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.errors import BrokerError, LogDirError, OptionError
 from kafkaframes.files.names import TopicPartition, segment_file_name
 from kafkaframes.log.discover import discover
 from kafkaframes.messages import message
@@ -159,6 +160,63 @@ def test_a_partition_that_cannot_be_read_is_told_and_the_others_are_served(tmp_p
         assert [(row.partition_index, row.leader_id) for row in topic.partitions] == [(0, -1), (1, 1)]
         rows = read([case / "store"], "payments", **options)[1]
         assert [(one.offset, one.key, one.value) for one in served.records("payments", 1)] == rows
+
+
+def test_a_size_that_no_batch_has_is_told_as_kafka_does(tmp_path):
+    """A size below a message's is CORRUPT_MESSAGE; one beyond the file's end is the end of the segment: the next one
+    answers (FileLogInputStream, LocalLog.read).
+    """
+    log = [bytearray(Batch(f"b{base}", base, 1, 0).raw()) for base in range(4)]
+    for size, expected in ((5, (CODE["CORRUPT_MESSAGE"], None)), (10_000, (0, 2))):
+        log[1][8:12] = size.to_bytes(4, "big")
+        directory = tmp_path / str(size)
+        write_partition(directory, {0: b"".join(log[:2]), 2: b"".join(log[2:])}, epochs=[(0, 0)], high_watermark=4)
+        for base in (0, 2):
+            for kind in ("index", "timeindex"):
+                (directory / "orders-0" / segment_file_name(base, kind)).write_bytes(b"")
+        (directory / ".kafka_cleanshutdown").write_bytes(b"")
+        with Broker(serve=directory) as served:
+            types = message("FetchRequest")
+            row = types.FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=100_000)
+            answer = ask(served.port, "Fetch", 4, topics=[types.FetchTopic(topic="orders", partitions=[row])])
+            found = answer.responses[0].partitions[0]
+            first = int.from_bytes(found.records[:8], "big") if found.records else None
+            assert (found.error_code, first) == expected
+
+
+def test_a_consumer_is_told_of_bytes_that_cannot_be_read_and_does_not_ask_for_ever(tmp_path):
+    log = [bytearray(Batch(f"b{base}", base, 1, 0).raw()) for base in range(2)]
+    log[0][8:12] = (5).to_bytes(4, "big")
+    write_partition(tmp_path, {0: b"".join(log[:1]), 1: b"".join(log[1:])}, epochs=[(0, 0)], high_watermark=2)
+    for base in (0, 1):
+        for kind in ("index", "timeindex"):
+            (tmp_path / "orders-0" / segment_file_name(base, kind)).write_bytes(b"")
+    (tmp_path / ".kafka_cleanshutdown").write_bytes(b"")
+    with Broker(serve=tmp_path) as served, Consumer(served.bootstrap_servers) as consumer:
+        consumer.assign({TopicPartition("orders", 0): 0})
+        with pytest.raises(BrokerError, match="fetch of orders-0 from offset 0: CORRUPT_MESSAGE"):
+            consumer.poll(30_000)
+
+
+def test_what_a_recovery_drops_is_told(tmp_path):
+    log = [bytearray(Batch(f"b{base}", base, 1, 0).raw()) for base in range(3)]
+    log[1][8:12] = b"\xff" * 4
+    write_partition(tmp_path, {0: b"".join(log)}, epochs=[(0, 0)], high_watermark=3)
+    with Broker(serve=tmp_path) as served:
+        lost, at = len(log[1]) + len(log[2]), len(log[0])
+        (remark,) = served.remarks
+        assert f"error: orders-0: {lost} bytes are not served, from byte {at} of {tmp_path}" in remark
+        assert [row[0] for row in held(served, "orders")[0]] == [0]
+
+
+def test_a_log_that_ends_with_the_largest_offset_is_not_served_and_told(tmp_path):
+    """Nothing could be said of its end: 2^63 is no offset."""
+    last = (2**63 - 1).to_bytes(8, "big") + Batch("last", 0, 1, 0).raw()[8:]
+    write_partition(tmp_path, {0: last}, epochs=[(0, 0)], high_watermark=1)
+    write_partition(tmp_path, {0: Batch("b", 0, 1, 0).raw()}, epochs=[(0, 0)], high_watermark=1, name="other-0")
+    with Broker(serve=tmp_path) as served:
+        assert "the largest offset there is" in served.remarks[0]
+        assert [row[0] for row in held(served, "other")[0]] == [0]
 
 
 @pytest.fixture

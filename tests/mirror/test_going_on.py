@@ -14,10 +14,11 @@ import pytest
 from click.testing import CliRunner
 from tests.mirror.worlds import fill, logs_of, rows_of, run_mirror, table
 
+from kafkaframes import build_records
 from kafkaframes.broker import Broker
 from kafkaframes.cli.main import cli
-from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
-from kafkaframes.errors import NetworkError, OptionError
+from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kafkaframes.errors import CorruptRecordError, NetworkError, OptionError
 from kafkaframes.mirror.job import mirror
 from kafkaframes.mirror.settings import MirrorSettings
 
@@ -165,3 +166,55 @@ def test_a_topic_that_the_source_does_not_have_leaves_nothing_behind(tmp_path):
     with Broker() as broker, pytest.raises(OptionError, match="nowhere"):
         run_mirror(broker.bootstrap_servers, tmp_path / "copy", topics=("nowhere",))
     assert list(tmp_path.iterdir()) == []
+
+
+def damaged(tmp_path, change):
+    """A log directory with a partition of two segments, two batches in each; ``change`` has the list of the batches.
+
+    Its indexes are there and it was stopped cleanly, so that no recovery looks at the batches.
+    """
+    raws = [bytearray(build_records({"value": [b"%d" % one], "timestamp": [1]})) for one in range(4)]
+    for offset, raw in enumerate(raws):
+        raw[:8] = offset.to_bytes(8, "big")
+    change(raws)
+    partition = tmp_path / "log" / "t-0"
+    partition.mkdir(parents=True)
+    for base in (0, 2):
+        (partition / f"{base:020}.log").write_bytes(b"".join(raws[base : base + 2]))
+        (partition / f"{base:020}.index").touch()
+        (partition / f"{base:020}.timeindex").touch()
+    (tmp_path / "log" / ".kafka_cleanshutdown").touch()
+    return tmp_path / "log"
+
+
+def test_what_of_a_directory_cannot_be_read_is_told_and_the_rest_is_copied(tmp_path):
+    lost = []
+
+    def cut(raws):
+        raws[3][8:12] = b"\xff" * 4
+        lost.append(len(raws[3]))
+
+    source = damaged(tmp_path, cut)
+    result = CliRunner().invoke(cli, ["mirror", "--from", str(source), "--to", str(tmp_path / "copy")])
+    assert result.exit_code == 1
+    assert f"error: t-0: {lost[0]} bytes are not served, from byte {lost[0]} of" in result.stdout
+    assert "t-0: copied offsets 0 to 3" in result.stdout
+
+
+@pytest.mark.parametrize("offset", [0, 2**63 - 1], ids=["one that was there", "the largest"])
+def test_offsets_that_go_back_are_told_in_words(tmp_path, offset):
+    def back(raws):
+        raws[1][:8] = offset.to_bytes(8, "big")
+
+    with pytest.raises(CorruptRecordError, match=r"(follows one that ends|ends with offset)"):
+        run_mirror(damaged(tmp_path, back), tmp_path / "copy")
+
+
+def test_a_fetch_that_leads_nowhere_is_an_error_and_not_asked_again_and_again(tmp_path):
+    def back(raws):
+        raws[1][:8] = (-5).to_bytes(8, "big", signed=True)
+
+    with Broker(serve=damaged(tmp_path, back)) as broker, Consumer(broker.bootstrap_servers) as consumer:
+        consumer.assign({TopicPartition("t", 0): 0})
+        with pytest.raises(CorruptRecordError, match="ends with offset -5"):
+            consumer.poll(30_000)

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from tests.partition.builders import NOW_MS, batch, lead, new_log
 from tests.partition.memory_disk import MemoryDisk
 
+from kafkaframes.errors import CorruptRecordError
 from kafkaframes.files.disk import OnlineDisk
 from kafkaframes.partition import segment as module
 from kafkaframes.partition.fetch import LOG_END
-from kafkaframes.partition.segment import LogSegment
+from kafkaframes.partition.segment import FoundBatch, LogSegment
 from kafkaframes.partition.settings import LogSettings
 from kafkaframes.records.build import build_records
 
@@ -38,10 +39,18 @@ def segment_of(raw, entries, *, base_offset=0):
     return segment
 
 
+def outcome(find, offset):
+    """What is found, or where the batches end with an error."""
+    try:
+        return find(offset)
+    except CorruptRecordError as error:
+        return "corrupt", error.position
+
+
 def assert_finds_as_plainly(segment, offset):
-    found, plain = segment.find_batch(offset), segment.find_batch_plainly(offset)
+    found, plain = outcome(segment.find_batch, offset), outcome(segment.find_batch_plainly, offset)
     assert (found and found[:2]) == (plain and plain[:2])
-    if found is not None:
+    if isinstance(found, FoundBatch):
         raw = segment.read_at(0, segment.size_bytes)
         assert found.within(found.size) in (None, raw[found.position : found.position + found.size])
 
@@ -80,6 +89,20 @@ def test_the_kernel_finds_the_batch_that_the_plain_walk_finds(pieces, damage, cu
         segment = segment_of(bytes(raw[: max(len(raw) - cut, 0)]), increasing, base_offset=base_offset)
         for wanted in range(-1, 60, 7):
             assert_finds_as_plainly(segment, wanted)
+
+
+@pytest.mark.parametrize("size", [-1, 0, 5, 13])
+def test_a_size_that_no_batch_has_is_an_error_and_not_the_end(size):
+    """As in Kafka's FileLogInputStream; a size beyond the end of the file is the end of what is whole."""
+    raw = bytearray(batch(1) * 2)
+    at = len(raw) // 2
+    struct.pack_into(">q", raw, at, 1)
+    struct.pack_into(">i", raw, at + 8, size)
+    segment = segment_of(bytes(raw), [])
+    assert outcome(segment.find_batch, 0)[:2] == (0, at)
+    assert outcome(segment.find_batch, 1) == ("corrupt", at)
+    struct.pack_into(">i", raw, at + 8, 1000)
+    assert segment_of(bytes(raw), []).find_batch(1) is None
 
 
 def test_offsets_near_the_largest_are_found_too():

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkaframes.errors import ERROR_CODES, AppendRefusedError, KafkaframesError, OffsetOutOfRangeError, StorageError
+from kafkaframes.errors import (
+    ERROR_CODES,
+    AppendRefusedError,
+    CorruptRecordError,
+    KafkaframesError,
+    OffsetOutOfRangeError,
+    StorageError,
+)
 
 CODE: Final = {code.name: number for number, code in ERROR_CODES.items()}
 NONE: Final = 0
@@ -22,4 +29,6 @@ def code_of(error: KafkaframesError) -> int:
         return CODE["OFFSET_OUT_OF_RANGE"]
     if isinstance(error, StorageError):
         return CODE["KAFKA_STORAGE_ERROR"]
+    if isinstance(error, CorruptRecordError):
+        return CODE["CORRUPT_MESSAGE"]
     return CODE["UNKNOWN_SERVER_ERROR"]

@@ -30,7 +30,7 @@ from kafkaframes.broker.request_log import RequestLog
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.seeding import append_records
 from kafkaframes.broker.server import Connection, Listener, Server
-from kafkaframes.broker.serving import Paths, paths_of, serve_paths
+from kafkaframes.broker.serving import Paths, not_served, paths_of, serve_paths
 from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.short import ShortWay
 from kafkaframes.broker.snapshots import Snapshot, put_snapshot, take_snapshot
@@ -230,7 +230,7 @@ class Broker:
             credentials=self._security.credentials(),
             disk_faults=None if self._journal is None else self._disk_faults,
         )
-        self._remarks += tuple(f"error: not served: {one}" for one in self._state.logs.unreadable.values())
+        self._remarks += not_served(self._state.logs)
         settings = self._settings
         self._server = Server(
             self._dispatcher(self._state),

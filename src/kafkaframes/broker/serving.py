@@ -19,6 +19,7 @@ from kafkaframes.files.filesystem import VIEW_MARK, plain_path
 from kafkaframes.files.names import META_PROPERTIES
 from kafkaframes.log.discover import discover
 from kafkaframes.log.where import filesystem_for
+from kafkaframes.partition import LogManager
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -55,6 +56,21 @@ def serve_paths(paths: Sequence[str], *, replicas: str = MERGE, options: Mapping
     named = {plain_path(path).rstrip("/") for path in paths}
     root_files = (META_PROPERTIES, FILE_NAME)
     return show_as_one(found, named, merge=replicas == MERGE, options=storage, root_files=root_files)
+
+
+def not_served(logs: LogManager) -> tuple[str, ...]:
+    """Say what lies in a log directory and is not served: logs that cannot be read, and what recovery cuts off.
+
+    A broker keeps the batches of a segment up to the first that is not whole, and nothing behind it (LogLoader).
+    """
+    lines = [f"error: not served: {one}" for one in logs.unreadable.values()]
+    for key, log in logs.logs.items():
+        if log.state.bytes_lost:
+            at = log.state.whole_until
+            where = f", from byte {at[1]:,} of {at[0]} on" if at is not None else ""
+            what = f"error: {key}: {log.state.bytes_lost:,} bytes are not served{where}"
+            lines.append(f"{what}: a broker's recovery drops them; kafkaframes repair keeps their whole batches")
+    return tuple(lines)
 
 
 def _is_of_store(directory: LogDirectory) -> bool:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafkaframes.mirror.report import MirrorReport
     from kafkaframes.mirror.settings import MirrorSettings
 
+EXIT_INCOMPLETE = 1  # a part of the directory that was copied could not be read
 _STOPPED = 3  # the exit status of a copy that was stopped before it was whole
 
 
@@ -41,6 +42,9 @@ def command(as_json: bool, timeout: float, **given: Any) -> None:
     offsets of its own; there transactions that were committed go as plain batches, aborted ones and markers not at
     all, and what it would not take (formats 0 and 1, sets with holes) is written anew. Run it again to go on.
 
+    Exit status: 0 everything is there; 1 a part of the directory could not be read; 2 nothing could be done, or it
+    broke off; 3 it was stopped before the end.
+
     \b
     kafkaframes mirror --from old:9092 --to /backup/kafka
     kafkaframes mirror --from /backup/kafka --to new:9092 --state state
@@ -56,6 +60,8 @@ def command(as_json: bool, timeout: float, **given: Any) -> None:
     say(json.dumps(report.to_dict(), indent=2) if as_json else str(report))
     if report.was_stopped:
         raise SystemExit(_STOPPED)
+    if report.not_read:
+        raise SystemExit(EXIT_INCOMPLETE)
 
 
 async def _run(settings: MirrorSettings) -> MirrorReport:

@@ -21,15 +21,17 @@ from kafkaframes.client.fetch_session import Asked, FetchSession, SessionRequest
 from kafkaframes.client.fetched import Fetched, too_large
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import CorruptRecordError, KafkaframesError
 from kafkaframes.spec.model import NIL_UUID
 
 BY_ID: Final = 13  # Fetch's first version that names topics by their ids
 _WHOLE_BATCHES: Final = 3  # ... that gives a whole batch however large it is
 _NO_EPOCH: Final = -1
 _OUT_OF_RANGE: Final = 1
+_CORRUPT: Final = 2  # retriable for a producer; a consumer would ask for the same bytes for ever
 _ASK_AGAIN: Final = frozenset({3, 5, 6, 9, 74, 75, 76, 100, 103})  # leaders moved, topics made anew, replicas behind
 _LARGEST_FETCH: Final = 2**31 - 1
+_LARGEST_OFFSET: Final = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -300,6 +302,11 @@ class Fetcher:
         if not len(fetched.batches):
             self._cut(partition, position, version)
             return
+        if not position.offset < fetched.next_offset <= _LARGEST_OFFSET:  # it would be asked for again and again
+            reason = f"what was fetched from offset {position.offset} on ends with offset {_last_offset(fetched)}"
+            self._raise_later(CorruptRecordError(reason, file=str(partition)))
+            position.not_before = time.monotonic() + self._cluster.backoff_s(5)
+            return
         self._ready.append(fetched)
         self._arrived.set()
 
@@ -323,8 +330,8 @@ class Fetcher:
             self._out_of_range(partition, position.offset)
             return
         if number not in _ASK_AGAIN:
-            error = fail(number, f"fetch of {partition}")
-            if not is_retriable(error):
+            error = fail(number, f"fetch of {partition} from offset {position.offset}")
+            if number == _CORRUPT or not is_retriable(error):
                 self._raise_later(error)
         self._later(partition, position)
 
@@ -332,6 +339,10 @@ class Fetcher:
         position.not_before = time.monotonic() + self._cluster.backoff_s(position.failures)
         position.failures += 1
         self._cluster.cluster.topics.pop(partition.topic, None)
+
+
+def _last_offset(fetched: Fetched) -> int:
+    return int(fetched.batches.column("last_offset")[-1])
 
 
 async def waited(event: asyncio.Event, timeout_s: float | None) -> None:

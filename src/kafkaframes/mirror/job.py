@@ -83,7 +83,7 @@ class _Job:
     async def run(self, stack: AsyncExitStack) -> MirrorReport:
         settings = self.settings
         source = await stack.enter_async_context(
-            opened(settings.source, settings.source_properties, self._reached, writes=False)
+            opened(settings.source, settings.source_properties, self._reached, self._remark, writes=False)
         )
         admin = await stack.enter_async_context(AsyncAdmin(**for_admin(source)))
         told = configs_of_directory(settings.source) if is_directory(settings.source) else {}
@@ -91,7 +91,7 @@ class _Job:
         target = None  # made only now: a source that is not there, or has no such topic, leaves nothing behind
         if not settings.dry_run or not is_directory(settings.target) or os.path.isdir(settings.target):
             writes = not settings.dry_run
-            there = opened(settings.target, settings.target_properties, self._reached, writes=writes)
+            there = opened(settings.target, settings.target_properties, self._reached, self.say, writes=writes)
             target = await stack.enter_async_context(there)
         goal = None if target is None else await stack.enter_async_context(AsyncAdmin(**for_admin(target)))
         keeps = self.report.keeps_offsets = await self._keeps_offsets(goal)
@@ -111,6 +111,12 @@ class _Job:
             await asyncio.gather(*self.writing.values(), return_exceptions=True)
         await self._finish(admin, goal, writer)
         return self.report
+
+    def _remark(self, line: str) -> None:
+        """Take what is to be said of the source's directory: errors go into the report, too."""
+        self.say(line)
+        if line.startswith("error: "):
+            self.report.not_read.append(line)
 
     async def _reached(self, client: dict[str, Any]) -> None:
         """Return when a cluster answers."""

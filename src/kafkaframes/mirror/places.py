@@ -29,6 +29,7 @@ async def opened(
     place: str,
     properties: Mapping[str, Any],
     reached: Callable[[dict[str, Any]], Awaitable[None]],
+    say: Callable[[str], None],
     *,
     writes: bool,
 ) -> AsyncIterator[dict[str, Any]]:
@@ -38,6 +39,7 @@ async def opened(
         place: bootstrap servers, or a log directory.
         properties: of the client, for bootstrap servers.
         reached: waits until a cluster answers.
+        say: takes what a directory holds and its broker does not serve, line by line.
         writes: whether a directory is written to, not only served.
 
     Raises:
@@ -53,6 +55,8 @@ async def opened(
         Broker(data_dir=place, journal=False, config=_NOTHING_EXPIRES) if writes else Broker(serve=place, journal=False)
     )
     async with broker:
+        for remark in broker.remarks:
+            say(remark)
         yield {"bootstrap.servers": broker.bootstrap_servers}
 
 

@@ -75,6 +75,7 @@ class MirrorReport:
         groups: groups whose offsets were copied; ``commits`` how many offsets.
         commits_left: offsets that were not copied, by reason.
         was_stopped: it was told to stop before everything was there.
+        not_read: what the directory that is copied holds and could not be read: a line for each place.
     """
 
     source: str
@@ -88,6 +89,7 @@ class MirrorReport:
     commits: int = 0
     commits_left: Counter[str] = field(default_factory=Counter)
     was_stopped: bool = False
+    not_read: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as values that JSON has."""
@@ -105,6 +107,7 @@ class MirrorReport:
             said.append(f"created: {', '.join(self.created)}")
         said += [f"{topic}: the target does not take {', '.join(names)}" for topic, names in self.configs_left.items()]
         said += [line for one in self.partitions for line in _lines_of(one, self.is_dry_run)]
+        said += self.not_read
         if self.groups or self.commits_left:
             left = "".join(f", {number:,} left out ({reason})" for reason, number in sorted(self.commits_left.items()))
             said.append(f"groups: {self.groups:,}, committed offsets: {self.commits:,}{left}")

@@ -12,6 +12,7 @@ from kafkaframes.client import Fetched
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.raw import takes_sets
+from kafkaframes.errors import CorruptRecordError
 from kafkaframes.mirror.mapping import Mapping, begin_writing, read_mapping
 from kafkaframes.mirror.renumbering import BATCH_BYTES, DAMAGED, damaged_batches, renumber
 from kafkaframes.mirror.report import PartitionReport
@@ -58,6 +59,7 @@ class KeepingWriter:
     async def write(self, fetched: Fetched, report: PartitionReport) -> None:
         """Send the batches that the copy does not have."""
         partition, batches = fetched.partition, fetched.batches
+        _check_order(partition, batches)
         wanted = batches.column("last_offset") >= self._next[partition]
         damaged = damaged_batches(fetched, skip=self.skip_damaged) & wanted
         kept = Batches(batches.table[:, wanted & ~damaged], batches.end)
@@ -109,6 +111,16 @@ class KeepingWriter:
 
     def close(self) -> None:
         """End."""
+
+
+def _check_order(partition: TopicPartition, batches: Batches) -> None:
+    """Refuse batches whose offsets go back: no log can keep them."""
+    last = batches.column("last_offset")
+    wrong = np.flatnonzero(last[1:] <= last[:-1])
+    if len(wrong):
+        before, after = last[wrong[0]], last[wrong[0] + 1]
+        reason = f"a batch that ends with offset {after} follows one that ends with {before}: kafkaframes repair first"
+        raise CorruptRecordError(reason, file=str(partition))
 
 
 @dataclass(slots=True)

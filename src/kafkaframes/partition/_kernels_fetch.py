@@ -43,7 +43,9 @@ def find_batch(window, start, file_size, wanted, base_offset, entry_offset):
             return MORE, start + at, 0
         body = load_i32(data, at + AT_SIZE)
         size = body + OVERHEAD
-        if body < MIN_SIZE or size > left:
+        if body < MIN_SIZE:
+            return ODD, start + at, 0
+        if size > left:
             return ODD if is_first else NONE, start + at, 0
         magic = load_i8(data, at + AT_MAGIC)
         first = load_i64(data, at)

@@ -36,6 +36,8 @@ from kafkaframes.partition.snapshots import Snapshots
 from kafkaframes.partition.state import Deleted, LogState
 from kafkaframes.partition.swapping import CLEANED, SWAP
 
+LARGEST_OFFSET = 2**63 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpointed:
@@ -271,6 +273,10 @@ _ACTIONS = {
 def _opened(disk: OnlineDisk, recovered: Recovered, settings: LogSettings, now_ms: int) -> PartitionLog:
     plan, partition = recovered.plan, recovered.plan.partition
     directory = partition.directory
+    if plan.log_end_offset > LARGEST_OFFSET:
+        raise LogDirError(
+            "its last record has the largest offset there is: none is left for the log's end", file=directory
+        )
     segments = Segments(
         LogSegment(disk, directory, one.base_offset, size_bytes=one.size_bytes, now_ms=now_ms) for one in plan.segments
     )
@@ -290,6 +296,8 @@ def _opened(disk: OnlineDisk, recovered: Recovered, settings: LogSettings, now_m
         recovery_point=_recovery_point(plan),
         last_flush_ms=now_ms,
         topic_id=None if partition.metadata is None else partition.metadata.topic_id,
+        bytes_lost=plan.bytes_lost,
+        whole_until=next(((one.path, one.size_bytes or 0) for one in plan.actions if one.kind is Kind.TRUNCATE), None),
     )
     is_new = any(action.kind is Kind.CREATE for action in plan.actions)
     segments.active.activate(settings, is_new=is_new)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kafkaframes.errors import LogDirError
+from kafkaframes.errors import CorruptRecordError, LogDirError
 from kafkaframes.files.directory import LogFile, Segment
 from kafkaframes.files.disk import DiskFile, OnlineDisk
 from kafkaframes.files.filesystem import ReadAt, join
@@ -254,8 +254,14 @@ class LogSegment:
 
     def find_batch_plainly(self, offset: int) -> FoundBatch | None:
         """Do as ``find_batch``, header by header: its plain twin, which also handles unusual batches."""
-        header = self.reader().find_batch(offset)
-        return None if header is None else FoundBatch(header.position, header.size, header.position, b"")
+        reader = self.reader()
+        walk = reader.headers(reader.start_before(offset))
+        for header in walk:
+            if header.last_offset >= offset:
+                return FoundBatch(header.position, header.size, header.position, b"")
+        if walk.is_corrupt:
+            raise CorruptRecordError(walk.reason, position=walk.position, file=self.path)
+        return None
 
     @property
     def largest(self) -> TimestampOffset:

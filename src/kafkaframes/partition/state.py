@@ -43,6 +43,9 @@ class LogState:
         topic_id: as ``partition.metadata`` has it; None where there is none.
         high_watermark: the offset up to which consumers may read; the log's owner sets it.
         deleted: the files that wait for their deletion.
+        bytes_lost: what the recovery cut off or set aside when the log was opened, because it is no whole batch or
+            lies behind such.
+        whole_until: where that began: a ``.log`` and its first byte that was not kept; None where nothing was cut.
         is_closed: whether appends are refused.
     """
 
@@ -61,6 +64,8 @@ class LogState:
     topic_id: str | None = None
     high_watermark: int = 0
     deleted: list[Deleted] = field(default_factory=list)
+    bytes_lost: int = 0
+    whole_until: tuple[str, int] | None = None
     is_closed: bool = False
     _append: tuple[LogSettings, int, str, AppendSettings] | None = None
 
