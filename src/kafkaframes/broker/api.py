@@ -32,11 +32,12 @@ class Later:
     Completing twice, or after the connection is gone, does nothing.
     """
 
-    __slots__ = ("_abandoned", "_waiting", "answer", "is_done")
+    __slots__ = ("_abandoned", "_waiting", "answer", "error", "is_done")
 
     def __init__(self) -> None:
         self.is_done = False
         self.answer: Message | Encoded | None = None
+        self.error: Exception | None = None
         self._waiting: list[Callable[[Later], None]] = []
         self._abandoned: list[Callable[[], None]] = []
 
@@ -48,6 +49,19 @@ class Later:
         self.answer = answer
         for call in self._waiting:
             call(self)
+
+    def fail(self, error: Exception) -> None:
+        """Give an error instead: the connection is closed, as where a handler fails."""
+        self.error = error
+        self.complete(None)
+
+    def follow(self, answer: Answer) -> None:
+        """Give an answer that may itself come later."""
+        if isinstance(answer, Later):
+            answer.when_complete(lambda other: self.complete(other.answer))
+            self.when_abandoned(answer.abandon)
+        else:
+            self.complete(answer)
 
     def when_complete(self, call: Callable[[Later], None]) -> None:
         """Call ``call`` when the answer is there, at once if it is."""

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from kafkaframes.append import down_convert
-from kafkaframes.broker.api import Later
+from kafkaframes.broker.api import Answer, Later
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.store_reads import when_read
 from kafkaframes.broker.topics import Partition
 from kafkaframes.errors import AppendRefusedError, KafkaframesError
 from kafkaframes.files.txn_index import AbortedTransaction
@@ -219,8 +220,8 @@ class Wait:
 
     def _time_is_up(self) -> None:
         if not self.later.is_done:
-            self._finish(self._attempt(True))
+            self._finish(when_read(self._broker, lambda: self._attempt(True)))
 
-    def _finish(self, answer: Any) -> None:
+    def _finish(self, answer: Answer) -> None:
         self._forget()
-        self.later.complete(answer)
+        self.later.follow(answer)

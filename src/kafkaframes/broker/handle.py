@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -35,7 +36,9 @@ from kafkaframes.broker.settings import BrokerSettings
 from kafkaframes.broker.short import ShortWay
 from kafkaframes.broker.snapshots import Snapshot, put_snapshot, take_snapshot
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState
+from kafkaframes.broker.store_reads import StoreReads
 from kafkaframes.errors import OptionError
+from kafkaframes.files.filesystem import LocalFileSystem
 from kafkaframes.messages.registry import Specs
 from kafkaframes.records.batch import Record
 
@@ -217,6 +220,10 @@ class Broker:
         snapshot, self._snapshot = self._snapshot, None
         served = serve_paths(self._serve, replicas=self._replicas, options=self._storage) if self._serve else None
         self._remarks = () if served is None else served.remarks
+        store = None
+        if served is not None and not isinstance(served.filesystem, LocalFileSystem):
+            store = StoreReads(served.filesystem)
+            served = replace(served, filesystem=store)
         self._state = open_broker(
             disk=None if snapshot is None else put_snapshot(snapshot, self._data_dir),
             data_dir=self._data_dir,
@@ -230,6 +237,7 @@ class Broker:
             credentials=self._security.credentials(),
             disk_faults=None if self._journal is None else self._disk_faults,
         )
+        self._state.store = store
         self._remarks += not_served(self._state.logs)
         settings = self._settings
         self._server = Server(
@@ -240,7 +248,7 @@ class Broker:
             max_connections=settings.number("max.connections"),
             max_idle_seconds=settings.number("connections.max.idle.ms") / 1000,
         )
-        if not self._server.dispatcher.hooks and self._own_specs is None:
+        if not self._server.dispatcher.hooks and self._own_specs is None and store is None:
             self._server.fast = ShortWay(self._server.dispatcher)
         Maintenance(self._state)
         self._clean_later(self._state)
@@ -351,6 +359,8 @@ class Broker:
         await self._server.close()
         await self._stop_cleaning()
         state, self._state, self._server = self._state, None, None
+        if state.store is not None:
+            state.store.close()
         if state.logs.disk.failure is None:
             state.logs.close(now_ms=self._clock.now_ms)
         else:  # the disk has failed, producers were told; what can still be written would be half of the truth
@@ -363,6 +373,8 @@ class Broker:
         await self._server.close()
         await self._stop_cleaning()
         state, self._state, self._server = self._state, None, None
+        if state.store is not None:
+            state.store.close()
         state.logs.abandon()
 
     # ---------------------------------------------------------------------------------------------- questions

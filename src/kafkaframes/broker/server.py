@@ -194,6 +194,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._later is not later:
             return
         self._later = None
+        if later.error is not None:
+            _LOG.error("a handler failed", exc_info=later.error)
+            self.close()
+            return
         out: Buffers = []
         self._take(request, later.answer, out)
         self._send(out)

@@ -20,6 +20,7 @@ from kafkaframes.broker.security.acls import Acl, AclAccess
 from kafkaframes.broker.security.mechanisms import Credentials
 from kafkaframes.broker.security.scram import ScramCredential
 from kafkaframes.broker.settings import BrokerSettings
+from kafkaframes.broker.store_reads import StoreReads
 from kafkaframes.broker.topics import (
     GROUP_OFFSETS,
     INTERNAL_TOPICS,
@@ -87,6 +88,7 @@ class BrokerState:
         groups, transactions, share_groups: the coordinators.
         unflushed: partitions that were appended to since the last group commit (``fsync`` only).
         counters: what is counted for the metrics, by name.
+        store: what is served, if reading it may take long; None for disks of this machine.
         waits: the clock of long polls: real time, whatever a test does with ``clock``.
         new_id: gives topic ids; a test may give its own.
         on_append: called after each append to a partition, for metrics and for tests.
@@ -111,6 +113,7 @@ class BrokerState:
     share_groups: Any = None
     unflushed: set[Partition] = field(default_factory=set)
     counters: Counter[str] = field(default_factory=Counter)
+    store: StoreReads | None = None
     waits: Clock = field(default_factory=Clock)
     new_id: Callable[[], UUID] = uuid4
     on_append: list[Callable[[Partition], None]] = field(default_factory=list)

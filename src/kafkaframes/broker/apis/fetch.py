@@ -36,6 +36,7 @@ from kafkaframes.broker.fetching import (
 from kafkaframes.broker.find import current_leader, endpoints_of, find_topic, led_here
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.broker.store_reads import NotReadYetError, Wanted, when_read
 from kafkaframes.broker.topics import Partition, Topic
 from kafkaframes.messages import Message
 
@@ -45,6 +46,7 @@ _FIRST_BY_ID = 13
 _FIRST_WITH_LEADER = 12
 _FIRST_WITH_ENDPOINTS = 16
 _NO_LIMIT = 2**31 - 1
+_READ_TOGETHER = 16  # partitions of a store
 # Kafka finds these before it reads, and its rows have an empty list of transactions then, and none otherwise.
 _WITHOUT_READING = frozenset(
     {CODE["UNKNOWN_TOPIC_OR_PARTITION"], CODE["UNKNOWN_TOPIC_ID"], CODE["TOPIC_AUTHORIZATION_FAILED"]}
@@ -59,10 +61,12 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         return request.response(error_code=code)
     asked = session.partitions if session is not None else _asked_by(request)
     fetch = Fetch(request, broker, session, asked)
-    answer = fetch.attempt(body.max_wait_ms <= 0 or not asked)
-    if answer is not None:
-        return answer
-    return Wait(broker, fetch.partitions, body.max_wait_ms, fetch.attempt).later
+
+    def answer() -> Answer:
+        found = fetch.attempt(body.max_wait_ms <= 0 or not asked)
+        return found or Wait(broker, fetch.partitions, body.max_wait_ms, fetch.attempt).later
+
+    return when_read(broker, answer)
 
 
 def _asked_by(request: Request) -> OrderedDict[Key, Asked]:
@@ -133,6 +137,7 @@ class Fetch:
 
     def _read_all(self) -> tuple[list[tuple[Key, Asked, Any]], int, bool]:
         rows, size, urgent = [], 0, False
+        missing: list[Wanted] = []
         self.partitions = []
         topics: dict[tuple[str, Any], tuple[Topic | None, int]] = {}
         for key, asked in self._asked.items():
@@ -146,10 +151,18 @@ class Fetch:
                     operation="READ",
                     by_id=self._request.version >= _FIRST_BY_ID,
                 )
-            read, partition = self._read(*topics[name, topic_id], index, asked.fields, size)
+            try:
+                read, partition = self._read(*topics[name, topic_id], index, asked.fields, size)
+            except NotReadYetError as not_read:
+                missing += not_read.wanted
+                if len(missing) >= _READ_TOGETHER:
+                    break
+                continue
             size += len(read.records)
             urgent = urgent or read.error_code != NONE or read.diverging is not None
             rows.append((key, asked, self._row(index, read, partition)))
+        if missing:
+            raise NotReadYetError(*missing)
         return rows, size, urgent
 
     def _read(self, topic: Topic | None, code: int, index: int, asked: Any, size: int) -> tuple[Read, Partition | None]:

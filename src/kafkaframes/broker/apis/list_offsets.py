@@ -20,8 +20,10 @@ from kafkaframes.broker.fetching import READ_COMMITTED
 from kafkaframes.broker.find import find_topic, led_here
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.store_reads import when_read
 from kafkaframes.broker.topics import Partition
 from kafkaframes.errors import KafkaframesError
+from kafkaframes.messages import Message
 from kafkaframes.partition.fetch import EARLIEST, LATEST, MAX_TIMESTAMP
 
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
@@ -31,7 +33,11 @@ _FIRST_WITH_EPOCH = 4
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
-    """Answer for each partition."""
+    """Answer for each partition; a store is asked in threads."""
+    return when_read(broker, lambda: _answer(request, broker))
+
+
+def _answer(request: Request, broker: BrokerState) -> Message:
     topics = []
     for asked in request.body.topics:
         found = find_topic(request, broker, asked.name, operation="DESCRIBE")

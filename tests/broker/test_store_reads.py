@@ -1,0 +1,146 @@
+"""A store that is slow holds up the request that reads it, and nobody else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from tests.broker.test_handle import ask
+from tests.copies.cluster import Batch, write_partition
+
+from kafkaframes.broker import Broker, handle
+from kafkaframes.broker.errors import CODE
+from kafkaframes.client import Consumer
+from kafkaframes.copies.served import Served
+from kafkaframes.errors import LogDirError
+from kafkaframes.files.filesystem import LocalFileSystem, ReadAt
+from kafkaframes.files.names import TopicPartition
+from kafkaframes.messages import message
+
+PATIENCE_S = 60
+
+
+class Store:
+    """A store whose files can be read while ``is_open`` is set; ``asked`` is set by a read that waits for it."""
+
+    def __init__(self) -> None:
+        self.is_open, self.asked = threading.Event(), threading.Event()
+        self.is_open.set()
+        self.fails = False
+        self._files = LocalFileSystem()
+        for name in ("list_directory", "stat", "read", "glob"):
+            setattr(self, name, getattr(self._files, name))
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[ReadAt]:
+        with self._files.open(path) as read_at:
+
+            def slowly(position: int, length: int) -> bytes:
+                if not self.is_open.is_set():
+                    self.asked.set()
+                    assert self.is_open.wait(PATIENCE_S)
+                if self.fails:
+                    raise LogDirError("the store is gone", file=path)
+                return read_at(position, length)
+
+            yield slowly
+
+
+@pytest.fixture
+def store():
+    return Store()
+
+
+@pytest.fixture
+def served(tmp_path, monkeypatch, store):
+    """A broker that serves ``orders-0`` (200 records) and ``orders-1`` of that store."""
+    raws = [Batch(f"b{base}", base, 20, 0).raw() for base in range(0, 200, 20)]
+    write_partition(tmp_path, {0: b"".join(raws[:5]), 100: b"".join(raws[5:])}, epochs=[(0, 0)], high_watermark=200)
+    write_partition(tmp_path, {0: raws[0]}, epochs=[(0, 0)], high_watermark=20, name="orders-1")
+    monkeypatch.setattr(handle, "serve_paths", lambda *_, **__: Served(str(tmp_path), store))
+    with Broker(serve=tmp_path, journal=False) as broker:
+        yield broker
+        store.is_open.set()
+
+
+def fetch(port: int, *partitions: int, version: int = 4, offset: int = 0):
+    types = message("FetchRequest")
+    rows = [types.FetchPartition(partition=one, fetch_offset=offset, partition_max_bytes=100_000) for one in partitions]
+    topics = [types.FetchTopic(topic="orders", partitions=rows)]
+    return ask(port, "Fetch", version, max_bytes=1 << 20, topics=topics).responses[0].partitions
+
+
+def in_thread(call, *arguments):
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.append(call(*arguments)))
+    thread.start()
+    return thread, found
+
+
+def test_others_are_answered_while_a_store_is_read(served, store):
+    expected = [bytes(row.records) for row in fetch(served.port, 0, 1)]
+    store.is_open.clear()
+    thread, found = in_thread(fetch, served.port, 0, 1)
+    assert store.asked.wait(PATIENCE_S)
+    assert [one.name for one in ask(served.port, "Metadata", 1, topics=None).topics] == ["orders"]
+    assert not found
+    store.is_open.set()
+    thread.join(PATIENCE_S)
+    assert [bytes(row.records) for row in found[0]] == expected
+    assert all(expected)
+
+
+def test_a_look_up_by_time_waits_without_holding_up_others(served, store):
+    types = message("ListOffsetsRequest")
+    rows = [types.ListOffsetsPartition(partition_index=0, timestamp=0)]
+
+    def look_up():
+        topics = [types.ListOffsetsTopic(name="orders", partitions=rows)]
+        return ask(served.port, "ListOffsets", 2, replica_id=-1, topics=topics).topics[0].partitions[0].offset
+
+    store.is_open.clear()
+    thread, found = in_thread(look_up)
+    assert store.asked.wait(PATIENCE_S)
+    assert ask(served.port, "Metadata", 1, topics=None).topics
+    store.is_open.set()
+    thread.join(PATIENCE_S)
+    assert found == [0]
+
+
+def test_a_store_that_fails_is_told_and_asked_again_later(served, store):
+    store.fails = True
+    (row,) = fetch(served.port, 0)
+    assert row.error_code == CODE["UNKNOWN_SERVER_ERROR"]
+    store.fails = False
+    (row,) = fetch(served.port, 0)
+    assert row.records
+
+
+def test_a_connection_that_ends_while_a_store_is_read_is_forgotten(served, store):
+    store.is_open.clear()
+    with Consumer(served.bootstrap_servers) as consumer:
+        consumer.assign({TopicPartition("orders", 0): 0})
+        assert consumer.poll(0) == []
+        assert store.asked.wait(PATIENCE_S)
+    served.wait_for(lambda: not served.connections())
+    store.is_open.set()
+    assert fetch(served.port, 0)[0].records
+
+
+def test_sessions_and_long_polls_go_on_over_a_store(served):
+    """A consumer of today: fetch sessions, that must not be advanced twice where a request runs again."""
+    with Consumer(served.bootstrap_servers, fetch_min_bytes=1_000_000, fetch_max_wait_ms=20) as consumer:
+        consumer.assign({TopicPartition("orders", number): 0 for number in (0, 1)})
+        found: dict[int, list[int]] = {0: [], 1: []}
+        while sum(map(len, found.values())) < 220:
+            for row in consumer.poll(PATIENCE_S * 1000):
+                found[row.partition].append(row.offset)
+    assert found == {0: list(range(200)), 1: list(range(20))}
+
+
+def test_what_is_lost_by_conversion_is_counted_once(served):
+    fetch(served.port, 0, version=1)
+    once = served.counters()["down_converted_records"]
+    assert once == 100
