@@ -52,12 +52,13 @@ def reading(folder: Path) -> Iterator[Row]:
     from kafkaframes.records.memory import Recycler
     from kafkaframes.records.sections import read_sections
     from kafkaframes.spark.reading import read_work
+    from kafkaframes.spark.rebatch import rebatch
 
     for codec in ("none", "lz4"):
         directory = log_directory(folder, codec, codec=codec)
         path = str(directory / "orders-0" / f"{0:020}.log")
         yield f"read {RECORDS:,} records, {codec}", least(lambda: drain(kafkaframes.read_records(path)))  # noqa: B023
-        yield f"a Spark task of them, {codec}", least(lambda: drain(read_work(*tasks(directory))))  # noqa: B023
+        yield f"a Spark task of them, {codec}", least(lambda: drain(rebatch(read_work(*tasks(directory)))))  # noqa: B023
     small = kafkaframes.build_records(columns(10))
     memory = Recycler()
     yield "50 small sections of a fetch to Arrow", least(lambda: read_sections([small] * 50, memory=memory), count=20)

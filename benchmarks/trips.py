@@ -74,6 +74,7 @@ def trips(folder: Path) -> Iterator[tuple[str, float]]:
     """What calls enter: of each trip the files, and the returns."""
     from kafkaframes.records.build import build_records
     from kafkaframes.spark.reading import read_work
+    from kafkaframes.spark.rebatch import rebatch
 
     work, wanted, options = tasks(log_directory(folder, "followed", count=1000))
     log, batch = small_log(folder / "trip"), build_records(SMALL)
@@ -89,7 +90,7 @@ def trips(folder: Path) -> Iterator[tuple[str, float]]:
     for _ in range(20):
         append()
     for name, call in (
-        ("a segment to Spark's Arrow batches", lambda: drain(read_work(work[:1], wanted, options))),
+        ("a segment to Spark's Arrow batches", lambda: drain(rebatch(read_work(work[:1], wanted, options)))),
         ("`append_as_leader` of one small batch", append),
         ("a produced batch to the disk, and a fetch of one", there_and_back),
     ):

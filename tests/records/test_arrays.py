@@ -34,3 +34,18 @@ def test_values_without_a_copy_and_without_nulls():
     assert arrays.int64_values(whole.slice(3, 5)).tolist() == [3, 4, 5, 6, 7]
     with pytest.raises(ValueError, match="nulls"):
         arrays.int64_values(pa.array([1, None]))
+
+
+def test_a_time_that_microseconds_cannot_say_is_null():
+    edge = (2**63 - 1) // 1000
+    assert arrays.instants(np.array([edge, edge + 1, -edge - 1, -1])).is_null().to_pylist() == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+def test_times_of_a_log_are_instants_in_microseconds():
+    times = pa.array([-1, 0, 1_700_000_000_123], pa.timestamp("ms")).slice(1)
+    assert arrays.instants_of(times).to_pylist() == times.cast(arrays.INSTANT).to_pylist()

@@ -1,11 +1,10 @@
 """Columns of records in the very types that Spark asks for; no JVM."""
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 import kafkaframes
-from kafkaframes.spark.arrow import arrow_schema, instants, repeated, source_columns, to_spark
+from kafkaframes.spark.arrow import Conversion, arrow_schema, repeated
 from kafkaframes.spark.columns import RECORDS, TABLES, choose_columns
 from kafkaframes.spark.planning import Segment
 
@@ -25,8 +24,9 @@ def test_rows_are_what_the_segment_and_its_records_say():
     raw = kafkaframes.build_records(
         [{"value": b"a", "timestamp": 5, "headers": [("h", b"1")]}, {"value": b"b", "timestamp": 6}], codec="gzip"
     )
-    (batch,) = kafkaframes.read_records(raw, columns=source_columns(columns))
-    made = to_spark(batch, columns, arrow_schema(columns), SEGMENT)
+    conversion = Conversion(columns)
+    (batch,) = kafkaframes.read_records(raw, columns=conversion.sources)
+    made = conversion.batch(batch, SEGMENT)
     made.validate(full=True)
     first, second = made.to_pylist()
     assert (first["topic"], first["partition"], first["offset"], first["codec"]) == ("orders", 3, 0, "gzip")
@@ -35,10 +35,5 @@ def test_rows_are_what_the_segment_and_its_records_say():
 
 
 def test_rows_are_counted_though_no_column_comes_from_a_record():
-    assert source_columns(choose_columns(["topic", "file"])) == ("offset",)
+    assert Conversion(choose_columns(["topic", "file"])).sources == ("offset",)
     assert repeated(RECORDS[2], SEGMENT, 3).to_pylist() == ["orders"] * 3
-
-
-def test_a_time_that_microseconds_cannot_say_is_null():
-    edge = (2**63 - 1) // 1000
-    assert instants(np.array([edge, edge + 1, -edge - 1, -1])).is_null().to_pylist() == [False, True, True, False]

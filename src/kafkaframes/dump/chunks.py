@@ -20,6 +20,7 @@ from kafkaframes.files.names import DirectoryName, printable
 from kafkaframes.records import decode, scan
 from kafkaframes.records.chunks import Chunks
 from kafkaframes.records.decoded import Decoded
+from kafkaframes.records.scan import Bytes, as_array
 
 MOST_LINES = 1 << 18  # records of which lines are made at once
 CHUNK_BYTES = 1 << 20  # the lines of a chunk stay in the CPU caches: 4 MiB were slower by a third
@@ -106,8 +107,8 @@ class _Source(NamedTuple):
     def size_bytes(self) -> int:
         return self.file.size_bytes
 
-    def read(self, position: int, length: int) -> bytes:
-        return self.file.filesystem.read(self.file.path, position=position, length=length)
+    def read(self, position: int, length: int) -> Bytes:
+        return as_array(self.file.filesystem.read(self.file.path, position=position, length=length))
 
 
 @dataclass

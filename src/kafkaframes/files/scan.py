@@ -16,7 +16,7 @@ from kafkaframes.files.filesystem import ReadAt
 from kafkaframes.records.chunks import Chunk, Chunks
 from kafkaframes.records.layout import BATCH_COLUMNS, PLACE
 from kafkaframes.records.reasons import END, MORE
-from kafkaframes.records.scan import CUT, FILE, Batches, Bytes, End, Ints
+from kafkaframes.records.scan import CUT, FILE, Batches, Bytes, End, Ints, as_array
 
 WINDOW_BYTES = 4 << 20
 _NO_BATCHES: Ints = np.empty((len(BATCH_COLUMNS), 0), np.int64)
@@ -92,7 +92,7 @@ class _Source(NamedTuple):
     name: str | None
     damage: None = None
 
-    def read(self, position: int, length: int) -> bytes:
+    def read(self, position: int, length: int) -> Bytes:
         """Return ``length`` bytes from ``position`` on.
 
         Raises:
@@ -101,4 +101,4 @@ class _Source(NamedTuple):
         data = self.read_at(position, length)
         if len(data) < length:
             raise LogDirError(End(0, CUT).reason, position=position + len(data), file=self.name)
-        return data
+        return as_array(data)

@@ -17,6 +17,9 @@ import numpy.typing as npt
 
 from kafkaframes.errors import LogDirError
 
+VANISHED = "has vanished since the read was planned"
+SHORTER = "has become shorter since the read was planned"
+
 
 @dataclass(slots=True)
 class Meter:
@@ -66,20 +69,32 @@ class SegmentFile:
 
 
 @contextmanager
-def open_segment_file(path: str, *, meter: Meter | None = None) -> Iterator[SegmentFile]:
-    """Open a file for reading; ``meter`` counts the bytes that are read.
+def open_segment_file(
+    path: str, *, meter: Meter | None = None, planned_bytes: int | None = None
+) -> Iterator[SegmentFile]:
+    """Open a file for reading.
+
+    Args:
+        path: of the file.
+        meter: counts the bytes that are read.
+        planned_bytes: how many bytes it had when the read was planned; None where it was not looked at before.
 
     Raises:
-        LogDirError: it is missing, forbidden, or not a file.
+        LogDirError: it is missing, forbidden, not a file, or shorter than planned.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
+        if planned_bytes is not None and isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise LogDirError(VANISHED, file=path) from error
         reason = error.strerror if isinstance(error, OSError) else error
         raise LogDirError(f"cannot be read: {reason}", file=path) from error
     try:
         if os.path.isdir(path):
             raise LogDirError("is a directory, not a segment", file=path)
-        yield SegmentFile(path, descriptor, os.fstat(descriptor).st_size, meter or Meter())
+        size_bytes = os.fstat(descriptor).st_size
+        if planned_bytes is not None and size_bytes < planned_bytes:
+            raise LogDirError(SHORTER, file=path)
+        yield SegmentFile(path, descriptor, size_bytes, meter or Meter())
     finally:
         os.close(descriptor)

@@ -15,7 +15,7 @@ from typing import Any
 from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.files.filesystem import FileSystem, LocalFileSystem
 from kafkaframes.files.offset_index import read_offset_index
-from kafkaframes.files.segment_file import Meter, open_segment_file
+from kafkaframes.files.segment_file import SHORTER, VANISHED, Meter, open_segment_file
 from kafkaframes.log.segment_source import ChunkedSegment, StoredSegment, TieredSource, counting
 from kafkaframes.log.where import filesystem_for
 from kafkaframes.records.chunks import Source
@@ -148,9 +148,7 @@ def open_planned_on(
 ) -> Iterator[OpenSegment]:
     """Open a segment as ``open_planned``, of a file system that is known."""
     if isinstance(filesystem, LocalFileSystem):
-        if end is not None:
-            _check_not_cut(filesystem, path, end)
-        with open_segment_file(path, meter=meter) as file:
+        with open_segment_file(path, meter=meter, planned_bytes=end) as file:
             yield OpenSegment(filesystem, path, file)
         return
     found = _check_not_cut(filesystem, path, end or 0)
@@ -171,7 +169,7 @@ def _check_not_cut(filesystem: FileSystem, path: str, end: int) -> int:
     """
     found = filesystem.stat(path)
     if found is None:
-        raise LogDirError("has vanished since the read was planned", file=path)
+        raise LogDirError(VANISHED, file=path)
     if found.size_bytes < end:
-        raise LogDirError("has become shorter since the read was planned", file=path)
+        raise LogDirError(SHORTER, file=path)
     return found.size_bytes

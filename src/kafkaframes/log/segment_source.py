@@ -14,6 +14,7 @@ from kafkaframes.errors import DamagedChunkError, LogDirError
 from kafkaframes.files.filesystem import FileSystem, ReadAt
 from kafkaframes.files.over import FileSystemOver
 from kafkaframes.files.segment_file import Meter
+from kafkaframes.records.scan import Bytes, as_array
 from kafkaframes.tiered.chunks import ChunkReader
 from kafkaframes.tiered.filesystem import TieredFileSystem
 
@@ -64,7 +65,7 @@ class StoredSegment:
     _start: int = 0
     _data: bytes = b""
 
-    def read(self, position: int, length: int) -> bytes | memoryview:
+    def read(self, position: int, length: int) -> Bytes:
         """Return up to ``length`` bytes from ``position`` on; fewer before a damaged chunk.
 
         Raises:
@@ -74,7 +75,7 @@ class StoredSegment:
         if at < 0 or at + length > len(self._data):
             wanted = min(max(length, STORE_BYTES), max(self.size_bytes - position, 0))
             self._start, self._data, at = position, self._fetched(position, wanted), 0
-        return memoryview(self._data)[at : at + length]
+        return as_array(memoryview(self._data)[at : at + length])
 
     def _fetched(self, position: int, wanted: int) -> bytes:
         try:
@@ -101,15 +102,16 @@ class ChunkedSegment:
     read_at: ChunkReader
     damage: DamagedChunkError | None = None
 
-    def read(self, position: int, length: int) -> bytes | memoryview:
+    def read(self, position: int, length: int) -> Bytes:
         """Return up to ``length`` bytes from ``position`` on; fewer before a damaged chunk. Raises as it does there."""
         length = max(min(length, self.size_bytes - position), 0)
         self.read_at.read_ahead(self.size_bytes)
         try:
-            return self.read_at.view(position, length)
+            return as_array(self.read_at.view(position, length))
         except DamagedChunkError as damage:
             self.damage = damage
-            return self.read_at.view(position, damage.lost[0] - position) if position < damage.lost[0] else b""
+            before = max(damage.lost[0] - position, 0)
+            return as_array(self.read_at.view(position, before) if before else b"")
 
 
 TieredSource = StoredSegment | ChunkedSegment

@@ -12,6 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+INSTANT = pa.timestamp("us", tz="UTC")
+_MOST_MILLISECONDS = (2**63 - 1) // 1000
+
 
 def repeated(value: str | int | None, kind: pa.DataType, count: int) -> pa.Array:
     """Return ``count`` times the same: a text, an integer of ``kind``, or null.
@@ -38,6 +41,21 @@ def numbers(values: npt.NDArray[Any], kind: pa.DataType, *, missing: npt.NDArray
     """
     there = None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
     return pa.Array.from_buffers(kind, values.size, [there, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
+    """Return times in UTC microseconds; what they cannot say (from the year 294247 on) is null.
+
+    >>> instants(np.array([1, 2**62])).is_null().to_pylist()
+    [False, True]
+    """
+    beyond = (milliseconds > _MOST_MILLISECONDS) | (milliseconds < -_MOST_MILLISECONDS)
+    return numbers(milliseconds * 1000, INSTANT, missing=beyond if beyond.any() else None)
+
+
+def instants_of(times: pa.Array) -> pa.Array:
+    """Return an array of milliseconds that has no nulls as ``instants``."""
+    return instants(int64_values(times))
 
 
 def int64_values(array: pa.Array) -> npt.NDArray[np.int64]:

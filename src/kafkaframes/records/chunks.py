@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from kafkaframes.records.layout import BATCH_V2, OVERHEAD_BYTES
-from kafkaframes.records.reasons import MORE
-from kafkaframes.records.scan import CUT, Batches, Bytes, End, as_array, scan
+from kafkaframes.records.reasons import FULL, MORE
+from kafkaframes.records.scan import CUT, Batches, Bytes, End, scan
 
 CHUNK_BYTES = 2 << 20
 
@@ -37,7 +37,7 @@ class Source(Protocol):
         """Why the source gives fewer bytes than its size says, where it knows; None where it does not."""
         ...
 
-    def read(self, position: int, length: int) -> bytes | memoryview | Bytes:
+    def read(self, position: int, length: int) -> Bytes:
         """Return up to ``length`` bytes from ``position`` on, fewer at the source's end; valid until the next read."""
         ...
 
@@ -110,7 +110,7 @@ class Chunks:
         limit = self._source.size_bytes if self._limit is None else min(self._limit, self._source.size_bytes)
         base, wanted, is_cut = self._position, self._chunk_bytes, False
         while True:
-            data = as_array(self._source.read(base, min(wanted, max(limit - base, 0))))
+            data = self._source.read(base, min(wanted, max(limit - base, 0)))
             if base + data.size < limit and data.size < wanted:
                 limit, is_cut = base + data.size, self._source.damage is None
             position = 0
@@ -123,15 +123,16 @@ class Chunks:
                     whole=self._whole,
                     allocate=self._allocate,
                 )
-                if len(batches):
+                found, status = batches.table.shape[1], batches.end.status
+                if found:
                     yield Chunk(base, data, batches)
                 position = batches.end.position
-                if not batches.end.goes_on:
-                    is_cut = is_cut and not batches.end.corrupt
-                    self.end = End(base + position, CUT if is_cut else batches.end.status)
-                    return
-                if batches.end.status == MORE:
+                if status == MORE:
                     break
+                if status != FULL:
+                    is_cut = is_cut and not batches.end.corrupt
+                    self.end = End(base + position, CUT if is_cut else status)
+                    return
             wanted = self._chunk_bytes if position else self._size_of_next(data, wanted)
             base += position
 

@@ -38,7 +38,7 @@ from kafkaframes.records.makers import COLUMNS, arrow_column, java_text_array
 from kafkaframes.records.memory import Recycler
 from kafkaframes.records.modes import DROPMALFORMED, FAILFAST, MODES, PERMISSIVE
 from kafkaframes.records.reasons import CRC_MISMATCH
-from kafkaframes.records.scan import CUT, FILE, MEMORY, Batches, End, Ints, as_array
+from kafkaframes.records.scan import DAMAGED_ENDS, FILE, MEMORY, Batches, End, Ints
 
 
 class ReadError(NamedTuple):
@@ -165,7 +165,7 @@ class RecordReader:
         self._memory = Recycler() if memory is None else memory  # one for many readers of small sources
         self._chunks: Chunks | Scanned
         if scanned is not None:
-            self._chunks = Scanned(as_array(source.read(0, source.size_bytes)), scanned)
+            self._chunks = Scanned(source.read(0, source.size_bytes), scanned)
         else:
             self._chunks = Chunks(
                 source,
@@ -200,7 +200,7 @@ class RecordReader:
         for chunk in self._chunks:
             yield from self._long(chunk) if self._maker is None else self._short(chunk, self._maker)
         self.end = end = self._chunks.end
-        if end is not None and (end.corrupt or end.status == CUT):
+        if end is not None and end.status in DAMAGED_ENDS:
             self._report(ReadError(self._source.name, end.position, None, end.status, end.reason, 0))
 
     def _short(self, chunk: Chunk, maker: ColumnMaker) -> Iterator[pa.RecordBatch]:
@@ -294,12 +294,9 @@ class RecordReader:
     def _unwanted(self, chunk: Chunk) -> npt.NDArray[np.bool_] | None:
         """Tell which batches need not even be decompressed."""
         options, batches = self.options, chunk.batches
-        bounded = options.first_offset is not None or options.end_offset is not None
-        if options.control_records and not bounded and options.unwanted is None:
+        if options.control_records and not self._is_bounded and options.unwanted is None:
             return None
-        unwanted: npt.NDArray[np.bool_] = np.zeros(len(batches), np.bool_)
-        if not options.control_records:
-            unwanted |= batches.is_control
+        unwanted = np.zeros(batches.table.shape[1], np.bool_) if options.control_records else batches.is_control
         if options.first_offset is not None:
             unwanted |= batches.column("last_offset") < options.first_offset
         if options.end_offset is not None:  # a wrapper of format 0 or 1 says its last offset only

@@ -21,7 +21,7 @@ from kafkaframes.records._kernels_gather import SLACK_BYTES
 from kafkaframes.records._kernels_index import SKIPPED, WHOLE_DATA
 from kafkaframes.records.chunks import Chunk
 from kafkaframes.records.decoded import Allocate, Problem
-from kafkaframes.records.layout import PLACE
+from kafkaframes.records.layout import CODEC_MASK, PLACE
 from kafkaframes.records.scan import Batches, Bytes, Ints
 
 __all__ = [
@@ -44,14 +44,14 @@ TARGET_BYTES = 1 << 20
 # Larger batches go the long way, which makes no buffers for the worst case.
 MOST_BYTES = 16 << 20
 _MOST_OPENED_BYTES = 64 << 20
-_FIRST_OPENED_BYTES = 1 << 20
+_FEWEST_OPENED_BYTES = 1 << 20
 _BYTES_OF_A_ROW = 16  # where records are smaller, a piece ends before its goal
 _FEWEST_BYTES = 256 << 10
 _USUAL_RATIO = 4  # of compressed batches, at first
 _ALIGNMENT = 64
 _NO_GOAL = 1 << 62
 _NOTHING: Bytes = np.empty(0, np.uint8)
-_POSITION, _SIZE = PLACE["position"], PLACE["size"]
+_POSITION, _SIZE, _ATTRIBUTES = PLACE["position"], PLACE["size"], PLACE["attributes"]
 
 _WANTED = {
     "timestamp_type": kernels.WANT_TYPES,
@@ -211,7 +211,7 @@ class ColumnMaker:
         self._types = types
         self._text = text
         self._ratio = 1.0
-        self._opened: Bytes = allocate(_FIRST_OPENED_BYTES, np.uint8)
+        self._opened = _NOTHING
         self._layout = _NO_LAYOUT
 
     def _lay_out(self, rows: int, size: int) -> None:
@@ -227,7 +227,8 @@ class ColumnMaker:
         if skip is not None:
             kinds[skip] = SKIPPED
         if not self._layout.bytes:  # of a short source, memory for whole pieces would be most of the cost
-            likely = chunk.data.size * (_USUAL_RATIO if chunk.batches.codecs.any() else 1)
+            is_compressed = (table[_ATTRIBUTES] & CODEC_MASK).any()
+            likely = chunk.data.size * (_USUAL_RATIO if is_compressed else 1)
             self._lay_out(0, min(2 * self._target, max(likely, _FEWEST_BYTES)))
         end = int(table[_POSITION, -1] + table[_SIZE, -1])
         state = State(chunk, table, kinds, np.empty((4, count), np.int64), {}, end)
@@ -265,7 +266,7 @@ class ColumnMaker:
                 is_large = True
                 break
             elif why == native.NO_ROOM:
-                self._opened = self._allocate(2 * int(plan[kernels.NEEDED_BYTES]), np.uint8)
+                self._opened = self._allocate(max(2 * int(plan[kernels.NEEDED_BYTES]), _FEWEST_OPENED_BYTES), np.uint8)
             else:
                 block = self._with_more_room(plan)
         numbers = plan.tolist()

@@ -34,6 +34,8 @@ RULES = {MEMORY: 1, FILE: 0}
 CUT = -1
 # Rows of a scan's table: a scan goes on with the next table, so this bounds memory, not logs.
 TABLE_ROWS = 16_384
+# The ends of a scan behind which bytes are lost: where Kafka's iterator ends with an error, and that of a cut source.
+DAMAGED_ENDS = CORRUPT_ENDS | {CUT}
 _FEWEST_BATCH_BYTES = 26
 
 _REASONS = END_REASONS | {CUT: "the file became shorter while it was read"}

@@ -10,14 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from kafkaframes.records import arrays
 from kafkaframes.spark.columns import HEADERS_TYPE, NAMES_TYPE, Column
 from kafkaframes.spark.planning import Segment
-
-_MOST_MILLISECONDS = (2**63 - 1) // 1000
 
 ARROW_TYPES: dict[str, pa.DataType] = {
     NAMES_TYPE: pa.list_(pa.field("element", pa.string())),
@@ -28,7 +25,7 @@ ARROW_TYPES: dict[str, pa.DataType] = {
     "smallint": pa.int16(),
     "int": pa.int32(),
     "bigint": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp": arrays.INSTANT,
     HEADERS_TYPE: pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))),
 }
 # What the segment itself says of all its records.
@@ -45,20 +42,26 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([pa.field(column.name, ARROW_TYPES[column.type]) for column in columns])
 
 
-def source_columns(columns: Sequence[Column]) -> tuple[str, ...]:
-    """Return the columns of ``records`` that these are made from; one at least, since rows are counted by it."""
-    return tuple(column.source for column in columns if column.source) or ("offset",)
+class Conversion:
+    """How batches of the room ``records`` become those that Spark asks for: planned once, for a whole task.
 
+    Attributes:
+        schema: of the batches for Spark.
+        sources: the columns of ``records`` that they are made from; one at least, since rows are counted by it.
+    """
 
-def to_spark(batch: pa.RecordBatch, columns: Sequence[Column], schema: pa.Schema, segment: Segment) -> pa.RecordBatch:
-    """Return the Arrow batch for Spark that has the rows of ``batch``."""
-    arrays = [
-        _CONVERSIONS.get(column.type, _as_it_is)(batch.column(column.source))
-        if column.source
-        else repeated(column, segment, batch.num_rows)
-        for column in columns
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.schema = arrow_schema(columns)
+        self.sources = tuple(column.source for column in columns if column.source) or ("offset",)
+        self._steps = [(column, _CONVERSIONS.get(column.type, _as_it_is)) for column in columns]
+
+    def batch(self, batch: pa.RecordBatch, segment: Segment) -> pa.RecordBatch:
+        """Return the Arrow batch for Spark that has the rows of ``batch``, which are records of ``segment``."""
+        made = [
+            convert(batch.column(column.source)) if column.source else repeated(column, segment, batch.num_rows)
+            for column, convert in self._steps
+        ]
+        return pa.RecordBatch.from_arrays(made, schema=self.schema)
 
 
 def repeated(column: Column, segment: Segment, rows: int) -> pa.Array:
@@ -66,22 +69,8 @@ def repeated(column: Column, segment: Segment, rows: int) -> pa.Array:
     return arrays.repeated(_OF_SEGMENT[column.name](segment), ARROW_TYPES[column.type], rows)
 
 
-def instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
-    """Return timestamps; what no microseconds can say (the year 294247 and later) is null.
-
-    >>> instants(np.array([1, 2**62])).is_null().to_pylist()
-    [False, True]
-    """
-    beyond = (milliseconds > _MOST_MILLISECONDS) | (milliseconds < -_MOST_MILLISECONDS)
-    return arrays.numbers(milliseconds * 1000, ARROW_TYPES["timestamp"], missing=beyond if beyond.any() else None)
-
-
 def _as_it_is(array: pa.Array) -> pa.Array:
     return array
-
-
-def _instants(array: pa.Array) -> pa.Array:
-    return instants(arrays.int64_values(array))
 
 
 def _null_where_empty(array: pa.Array) -> pa.Array:
@@ -93,7 +82,7 @@ def _null_where_empty(array: pa.Array) -> pa.Array:
 
 
 _CONVERSIONS: dict[str, Callable[[pa.Array], pa.Array]] = {
-    "timestamp": _instants,
+    "timestamp": arrays.instants_of,
     "string": lambda array: array.cast(pa.string()),
     HEADERS_TYPE: _null_where_empty,
 }

@@ -15,17 +15,18 @@ import pyarrow as pa
 
 from kafkaframes.files.segment_file import Meter
 from kafkaframes.records import decode
+from kafkaframes.records.arrays import instants
 from kafkaframes.records.chunks import Chunk, Chunks, pieces
 from kafkaframes.records.layout import CONTROL, TRANSACTIONAL
 from kafkaframes.records.makers import codec_array
 from kafkaframes.records.reasons import CRC_MISMATCH
 from kafkaframes.records.scan import FILE, Batches, End, Ints, check_crcs, timestamp_types
-from kafkaframes.spark.arrow import arrow_schema, instants, repeated
+from kafkaframes.spark.arrow import arrow_schema, repeated
 from kafkaframes.spark.columns import Column
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import Slice
 from kafkaframes.spark.reading import OpenSlice, open_slice
-from kafkaframes.spark.rebatch import TARGET_BYTES, rebatch
+from kafkaframes.spark.rebatch import TARGET_BYTES
 
 _GUESSED_RATIO = 4.0  # of compression, for how many batches are opened at once
 
@@ -67,19 +68,20 @@ class Scanned:
 def read_batch_work(
     work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions, *, meter: Meter | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of the slices, in order, as Arrow batches of about 1 MB.
+    """Yield the batches of the slices, in order.
 
     Raises:
         LogDirError: a segment cannot be read.
     """
-    return rebatch(batch for piece in work for batch in _read_slice(piece, columns, options, meter))
+    schema = arrow_schema(columns)
+    for piece in work:
+        yield from _read_slice(piece, columns, schema, options, meter)
 
 
 def _read_slice(
-    piece: Slice, columns: Sequence[Column], options: ReadOptions, meter: Meter | None
+    piece: Slice, columns: Sequence[Column], schema: pa.Schema, options: ReadOptions, meter: Meter | None
 ) -> Iterator[pa.RecordBatch]:
     whole = options.verify_crc or options.deep
-    schema = arrow_schema(columns)
     with open_slice(piece, options, meter=meter) as opened:
         if opened is None:
             return

@@ -18,7 +18,6 @@ from kafkaframes.spark.columns import DECODED, Column, choose_columns
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import Slice
 from kafkaframes.spark.reading import read_work
-from kafkaframes.spark.rebatch import rebatch
 
 _NEEDED = ("topic", "partition", "offset", "control", "key", "value")
 
@@ -26,15 +25,15 @@ _NEEDED = ("topic", "partition", "offset", "control", "key", "value")
 def read_internal_work(
     work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the slices, in order and decoded, as Arrow batches of about 1 MB.
+    """Yield the records of the slices, in order and decoded.
 
     Raises:
         CorruptRecordError: damage, or a record that cannot be decoded, in mode FAILFAST.
         LogDirError: a segment cannot be read.
     """
     plain = [column.name for column in columns if column.name not in (*DECODED, *_NEEDED)]
-    raw = read_work(work, choose_columns((*plain, *_NEEDED)), options)
-    return rebatch(_decoded(batch, columns, options.mode) for batch in raw)
+    for batch in read_work(work, choose_columns((*plain, *_NEEDED)), options):
+        yield _decoded(batch, columns, options.mode)
 
 
 def _decoded(batch: pa.RecordBatch, columns: Sequence[Column], mode: str) -> pa.RecordBatch:

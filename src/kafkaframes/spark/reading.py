@@ -39,11 +39,11 @@ from kafkaframes.records.columns import ReadError, RecordReader
 from kafkaframes.records.columns import ReadOptions as RecordOptions
 from kafkaframes.records.layout import BATCH_V2
 from kafkaframes.records.scan import FILE, Batches, End, Flags
-from kafkaframes.spark.arrow import arrow_schema, source_columns, to_spark
+from kafkaframes.spark.arrow import Conversion
 from kafkaframes.spark.columns import Column
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import NO_END, NO_START, Slice
-from kafkaframes.spark.rebatch import TARGET_BYTES, rebatch
+from kafkaframes.spark.rebatch import TARGET_BYTES
 
 log = logging.getLogger("kafkaframes.spark")
 
@@ -51,7 +51,7 @@ log = logging.getLogger("kafkaframes.spark")
 def read_work(
     work: Iterable[Slice], columns: Sequence[Column], options: ReadOptions, *, meter: Meter | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the slices, in order, as Arrow batches of about 1 MB.
+    """Yield the records of the slices, in order, as Arrow batches of 1 MB or less; none is empty.
 
     Args:
         work, columns, options: of the task.
@@ -61,35 +61,36 @@ def read_work(
         CorruptRecordError: damage, in mode FAILFAST; it names file, position and offset.
         LogDirError: a segment cannot be read.
     """
-    return rebatch(batch for piece in work for batch in _read_slice(piece, columns, options, meter))
+    conversion = Conversion(columns)
+    for piece in work:
+        yield from _read_slice(piece, conversion, options, meter)
 
 
 def _read_slice(
-    piece: Slice, columns: Sequence[Column], options: ReadOptions, meter: Meter | None
+    piece: Slice, conversion: Conversion, options: ReadOptions, meter: Meter | None
 ) -> Iterator[pa.RecordBatch]:
-    schema = arrow_schema(columns)
     with open_slice(piece, options, meter=meter) as opened:
         if opened is None:
             return
-        wanted, planned = _record_options(opened, columns, options), opened.piece.end
+        wanted, planned = _record_options(opened, conversion.sources, options), opened.piece.end
         end: End | None = None
         for run in opened.runs(options.mode):
             reader = RecordReader(opened.segment.source, wanted, start=run.start, end=planned)
             reported = 0
             for batch in reader:
                 reported = _report(reader.errors, reported)
-                yield to_spark(batch, columns, schema, piece.segment)
+                yield conversion.batch(batch, piece.segment)
             _report(reader.errors, reported)
             end = run.end = reader.end
         if end is not None and end.position < planned:
             _report_rest(end, opened.piece)
 
 
-def _record_options(opened: OpenSlice, columns: Sequence[Column], options: ReadOptions) -> RecordOptions:
+def _record_options(opened: OpenSlice, columns: Sequence[str], options: ReadOptions) -> RecordOptions:
     """Return the options of the room ``records`` for a slice."""
     first, end = opened.piece.first_offset, opened.piece.end_offset
     return RecordOptions(
-        columns=source_columns(columns),
+        columns=columns,
         mode=options.mode,
         verify_crc=options.verify_crc,
         budget_bytes=options.budget_bytes,

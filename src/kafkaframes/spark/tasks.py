@@ -11,6 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from kafkaframes.spark.columns import Column
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import Slice
+from kafkaframes.spark.rebatch import rebatch
 from kafkaframes.spark.worker import settle
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class LogPartition(InputPartition):
 
 
 def read_table(work: Sequence[Slice], columns: Sequence[Column], options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one task, of the table that the options ask for."""
+    """Yield the rows of one task, of the table that the options ask for, in Arrow batches of about 1 MB."""
     module, function = _READERS[options.layout]
-    yield from getattr(import_module(module), function)(work, columns, options)
+    yield from rebatch(getattr(import_module(module), function)(work, columns, options))
     settle()

@@ -18,7 +18,7 @@ from kafkaframes.client import Consumer
 from kafkaframes.client.fetched import Fetched
 from kafkaframes.errors import BrokerError, NetworkError, OptionError
 from kafkaframes.records.memory import Recycler
-from kafkaframes.spark.arrow import arrow_schema, source_columns, to_spark
+from kafkaframes.spark.arrow import Conversion
 from kafkaframes.spark.columns import Column
 from kafkaframes.spark.rebatch import rebatch
 from kafkaframes.spark.topic_options import TopicOptions
@@ -92,13 +92,13 @@ def _return_to_pool(consumer: Consumer, options: TopicOptions) -> None:
 def _batches(
     consumer: Consumer, work: Range, columns: Sequence[Column], options: TopicOptions
 ) -> Iterator[pa.RecordBatch]:
-    schema, wanted = arrow_schema(columns), source_columns(columns)
+    conversion = Conversion(columns)
     place = _Place(work.topic, work.partition)
     memory = Recycler()
     consumer.assign({work.place: work.first}, ends={work.place: work.end})
     for fetched in _fetches(consumer, work, options):
-        for batch in fetched.read(wanted, end_offset=work.end, memory=memory):
-            yield to_spark(batch, columns, schema, place)  # type: ignore[arg-type]
+        for batch in fetched.read(conversion.sources, end_offset=work.end, memory=memory):
+            yield conversion.batch(batch, place)  # type: ignore[arg-type]
 
 
 def _fetches(consumer: Consumer, work: Range, options: TopicOptions) -> Iterator[Fetched]:

@@ -21,19 +21,18 @@ import pyarrow.compute as pc
 from kafkaframes.errors import CorruptRecordError, LogDirError, OptionError
 from kafkaframes.export.settings import ExportTask, Settings
 from kafkaframes.export.tables.content import RAW, Content
-from kafkaframes.export.tables.schema import TIMESTAMP
 from kafkaframes.export.tally import Counts
 from kafkaframes.export.task import SegmentResult, check_rows, copy_segment, writing
 from kafkaframes.export.topics import TopicTask, copy_topic
 from kafkaframes.export.writers import Output, row_batch
 from kafkaframes.files.filesystem import join, split
 from kafkaframes.log.transactions import TransactionState
+from kafkaframes.records.arrays import instants_of
 from kafkaframes.records.memory import Recycler, lent_memory
 from kafkaframes.records.scan import Batches
 from kafkaframes.values.columns import REASON
 
 ABORTED = "records of aborted transactions"
-_MOST_MILLISECONDS = (2**63 - 1) // 1000
 MEASURED = ("offset", "timestamp")
 
 
@@ -241,7 +240,7 @@ def table_batch(batch: pa.RecordBatch, *, headers: bool) -> pa.RecordBatch:
     rows = row_batch(batch, headers=headers)
     names = ("offset", "timestamp", "timestampType", "key", "value", "headers")
     columns: dict[str, Any] = {name: rows.column(name) for name in names if name in rows.schema.names}
-    columns["timestamp"] = _microseconds(columns["timestamp"])
+    columns["timestamp"] = instants_of(columns["timestamp"])
     return pa.RecordBatch.from_pydict(columns)
 
 
@@ -254,13 +253,6 @@ def _placed(rows: pa.RecordBatch, name: tuple[str, int]) -> pa.RecordBatch:
         "partition": pa.repeat(pa.scalar(name[1], pa.int32()), rows.num_rows),
     }
     return pa.RecordBatch.from_pydict(columns | {one: rows.column(one) for one in rows.schema.names})
-
-
-def _microseconds(times: pa.Array) -> pa.Array:
-    """Return instants in microseconds; what they cannot say (from the year 294247 on) is null, as in ``kafka-log``."""
-    milliseconds = times.view(pa.int64()).to_numpy()
-    beyond = (milliseconds > _MOST_MILLISECONDS) | (milliseconds < -_MOST_MILLISECONDS)
-    return pa.array(milliseconds * 1000, mask=beyond if beyond.any() else None).view(TIMESTAMP)
 
 
 def _bounds(footer: Any) -> dict[str, tuple[int, int, int]]:
