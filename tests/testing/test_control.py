@@ -161,7 +161,7 @@ def test_groups_and_transactions_over_http(call, broker):
         ("POST", "/faults", {"do": "close", "times": True}, "'times' is int"),
         ("POST", "/faults", [1], "JSON object"),
         ("DELETE", "/faults/7", None, "no number 7"),
-        ("DELETE", "/faults/x", None, "number is wanted"),
+        ("DELETE", "/faults/x", None, "must have a number"),
         ("POST", "/disk-faults", {"do": "error", "name": "EFULL"}, "EFULL"),
         ("GET", "/nothing", None, "nothing at /nothing"),
         ("PUT", "/topics", None, "only GET, POST"),

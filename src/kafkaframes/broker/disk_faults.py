@@ -21,7 +21,7 @@ from kafkaframes.files.disk import Disk, DiskFile, LocalDisk
 from kafkaframes.files.over import FileSystemOver
 
 EFFECTS = ("open", "write", "truncate", "fsync", "rename", "delete", "make_directory", "sync_directory")
-_Write = Callable[[int], None]  # writes the first so many bytes
+_Write = Callable[[int], None]  # writes the first N bytes, given N
 
 
 @dataclass(slots=True, eq=False)

@@ -32,7 +32,7 @@ class Limits(NamedTuple):
         whole_first: the first batch is given though it is too large (v3 and later).
         isolation: one of ``partition.fetch``.
         magic: the newest format that the consumer reads.
-        stretch_bytes: records of so many bytes and more are left in their file, and sent from there; None: never.
+        stretch_bytes: records of at least this many bytes are left in their file, and sent from there; None: never.
     """
 
     max_bytes: int

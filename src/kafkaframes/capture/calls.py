@@ -105,7 +105,7 @@ class Calls:
         self.count = len(calls)
         self._facts = {REQUEST: made.facts_of(self.request), RESPONSE: made.facts_of(self.response)}
         self.errors: dict[int, str] = {}
-        self._tell_missing()
+        self._note_missing()
 
     def side(self, direction: str) -> Ints:
         """Return the rows of frames of requests or responses; -1 for none."""
@@ -141,19 +141,19 @@ class Calls:
             found = np.where(silent, "none", found)
         return list(map(str, found))
 
-    def _tell_missing(self) -> None:
+    def _note_missing(self) -> None:
         for direction in (REQUEST, RESPONSE):
             broken = (self.of(direction, F_FLAGS) & BROKEN) != 0
             missing, size = self.of(direction, F_MISSING), self.of(direction, F_SIZE)
             for row in np.flatnonzero(broken).tolist():
-                self.tell(row, f"{direction}: {missing[row]} of its {size[row]} bytes are not in the capture")
+                self.add_error(row, f"{direction}: {missing[row]} of its {size[row]} bytes are not in the capture")
         for row in np.flatnonzero(self.request < 0).tolist():
-            self.tell(row, "request: not in the capture")
+            self.add_error(row, "request: not in the capture")
         silent = (self.response < 0) & ((self.of(REQUEST, F_FLAGS) & NO_REPLY) == 0)
         for row in np.flatnonzero(silent).tolist():
-            self.tell(row, "response: none in the capture")
+            self.add_error(row, "response: none in the capture")
 
-    def tell(self, row: int, text: str) -> None:
+    def add_error(self, row: int, text: str) -> None:
         """Add to a call's ``_error``."""
         before = self.errors.get(row)
         self.errors[row] = text if before is None else f"{before}; {text}"
@@ -211,7 +211,7 @@ class Calls:
                 bodies.append(found.bodies)
                 places.append(rows)
                 for place, error in found.errors.items():
-                    self.tell(int(rows[place]), error)
+                    self.add_error(int(rows[place]), error)
             out[f"{direction}Header"] = self.spread(headers, places, pa.string())
             out[direction] = self.spread(bodies, places, pa.string())
         return out
@@ -236,7 +236,7 @@ class Calls:
                 parts.append(typed.aligned(decoded.body, decoded.errors, direction))
                 places.append(rows)
                 for place in np.flatnonzero(decoded.errors.is_valid().to_numpy(zero_copy_only=False)).tolist():
-                    self.tell(int(rows[place]), f"{direction}: {decoded.errors[place].as_py()}")
+                    self.add_error(int(rows[place]), f"{direction}: {decoded.errors[place].as_py()}")
         return self.spread(parts, places, kind)
 
     @cached_property
@@ -270,7 +270,7 @@ class Calls:
             found += [codes._replace(rows=rows[codes.rows]) for codes in decoded.error_codes()]
             if not is_read_by_json:
                 for row, place in zip(bad.tolist(), decoded.bad.tolist(), strict=True):
-                    self.tell(row, f"response: {decoded.errors[place].as_py()}")
+                    self.add_error(row, f"response: {decoded.errors[place].as_py()}")
         return error_column(found, valid)
 
     @cached_property
@@ -389,7 +389,7 @@ class Calls:
         for kind, rows in self.kinds_of_calls[1]:
             if kind >= 0 and _api_name(kind >> 16) is None:
                 for row in rows.tolist():
-                    self.tell(row, f"request: Kafka has no API {kind >> 16}")
+                    self.add_error(row, f"request: Kafka has no API {kind >> 16}")
         if not self.errors:
             return pa.nulls(self.count, pa.string())
         return pa.array([self.errors.get(row) for row in range(self.count)], pa.string())

@@ -12,8 +12,8 @@ from kafkaframes.analysis import tag_sections
 from kafkaframes.analysis.flexible import Layouts, measure
 from kafkaframes.analysis.tag_sections import TagSections
 from kafkaframes.capture.bodies import REQUEST, RESPONSE, Decoded, is_known
-from kafkaframes.capture.logged_bodies import with_records
 from kafkaframes.capture.request_log import log_rows
+from kafkaframes.capture.request_log_bodies import with_records
 from kafkaframes.capture.wire_cost import Task, captured_calls, logs_of
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.messages.framed import frame_plan, request_columns, response_columns

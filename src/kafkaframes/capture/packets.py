@@ -150,7 +150,7 @@ class PacketReader:
             buf, filled = self._filled(walk)
             rows, row = self._scanned(walk, buf, filled)
             yield self._window(buf, filled, rows, row, last=False)
-        self._tell_links(walk)
+        self._note_unsupported_links(walk)
 
     def _buffer(self, size: int) -> Bytes:
         """Return a buffer that starts with what is carried over and has ``size`` bytes more, and some spare."""
@@ -283,7 +283,7 @@ class PacketReader:
         kept = table[:count]
         return np.ascontiguousarray(kept[kept[:, DIRECTION] != FRAGMENT])
 
-    def _tell_links(self, walk: _Walk) -> None:
+    def _note_unsupported_links(self, walk: _Walk) -> None:
         for link in walk.container.unsupported_links():
             names = ", ".join(dict.fromkeys(LINK_TYPES.values()))
             called = f" ({OTHER_LINK_TYPES[link]})" if link in OTHER_LINK_TYPES else ""

@@ -34,7 +34,7 @@ class CaptureOptions:
         secrets: whether credentials are shown.
         api: its calls only, with ``request`` and ``response`` as structs (:class:`ApiTypes`).
         share, shares: read the connections that fall to one of several readers of the same files.
-        lead_files: so many of the first files were read before; give what comes after them (a stream).
+        lead_files: how many of the first files were read before; give what comes after them (a stream).
         wait_files: how many files a stream waits for what is not whole or not answered, before it is given so.
         window_bytes: how much of a file is looked at at once.
     """

@@ -8,9 +8,9 @@ from itertools import islice
 import pyarrow as pa
 
 from kafkaframes.capture.files import LOG_NAME, open_bytes
-from kafkaframes.capture.logged_bodies import typed_columns
 from kafkaframes.capture.reader import CaptureBatches, CaptureOptions
 from kafkaframes.capture.request_log import MARK, log_rows
+from kafkaframes.capture.request_log_bodies import typed_columns
 from kafkaframes.capture.tables import batch_of
 from kafkaframes.capture.typed import ApiTypes
 from kafkaframes.errors import OptionError

@@ -13,9 +13,9 @@ from kafkaframes.analysis.kip_636 import FLEXIBLE, INFLEXIBLE, Cost, Costs, Grou
 from kafkaframes.capture.bodies import RESPONSE, Decoded, is_known
 from kafkaframes.capture.calls import CallMaker, Calls
 from kafkaframes.capture.columns import choose
-from kafkaframes.capture.logged_bodies import with_records
 from kafkaframes.capture.packets import Ints, PacketReader
 from kafkaframes.capture.request_log import log_rows
+from kafkaframes.capture.request_log_bodies import with_records
 from kafkaframes.capture.streams import Streams
 from kafkaframes.capture.traffic import is_request_log
 from kafkaframes.errors import KafkaframesError

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkaframes.analysis.audit import api_name
+from kafkaframes.cli.options import json_option_of, ports_option, workers_option
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say
 from kafkaframes.cli.traffic_tasks import measured, spark_option, traffic_tasks
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 
 @click.command("flexible")
 @click.argument("paths", nargs=-1, required=True, metavar="INPUT...")
-@click.option("--ports", default="", metavar="PORTS", help="On which brokers listen: 9092,9094-9096.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, by API, version and direction.")
+@ports_option
+@json_option_of("One JSON object a line, by API, version and direction.")
 @spark_option
-@click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
+@workers_option
 def command(paths: tuple[str, ...], ports: str, as_json: bool, on_spark: bool, jobs: int | None) -> None:
     """Measure KIP-482 on real traffic: the same fields in flexible and in inflexible layout.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.analysis.audit import api_name
+from kafkaframes.cli.options import json_option_of, ports_option, workers_option
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say
 from kafkaframes.cli.traffic_tasks import measured, spark_option, traffic_tasks
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
 
 @click.command("kip-636")
 @click.argument("paths", nargs=-1, required=True, metavar="INPUT...")
-@click.option("--ports", default="", metavar="PORTS", help="On which brokers listen: 9092,9094-9096.")
+@ports_option
 @click.option("--by-client", is_flag=True, help="A line for each client, too.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, by API, version, client and kind.")
+@json_option_of("One JSON object a line, by API, version, client and kind.")
 @spark_option
-@click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
+@workers_option
 def command(
     paths: tuple[str, ...], ports: str, by_client: bool, as_json: bool, on_spark: bool, jobs: int | None
 ) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkaframes.capture.files import CAPTURE_NAME, is_traffic
-from kafkaframes.cli.options import opens_batches
+from kafkaframes.cli.options import json_option_of, opens_batches, ports_option, workers_option
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.text import say
 from kafkaframes.cli.traffic_tasks import measured, spark_option, traffic_tasks
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @click.command("records")
 @click.argument("sources", nargs=-1, required=True, metavar="INPUT...")
-@click.option("--ports", default="", metavar="PORTS", help="On which brokers of a capture listen: 9092,9094-9096.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object for each source: log, produced, fetched.")
+@ports_option
+@json_option_of("One JSON object for each source: log, produced, fetched.")
 @spark_option
-@click.option("--workers", "jobs", type=click.IntRange(1), help="Processes for captures; the cores by default.")
+@workers_option
 @opens_batches
 def command(sources: tuple[str, ...], ports: str, as_json: bool, on_spark: bool, jobs: int | None) -> None:
     """Lay records out in formats 0, 1 and 2, and print the bytes of each field.

@@ -10,6 +10,7 @@ import click
 
 from kafkaframes.analysis import tag_header
 from kafkaframes.analysis.tag_header import DEFAULT_TEXT_BYTES, LENGTHS, SCHEMES, TAGS, MessageSize, TaggedField
+from kafkaframes.cli.options import json_option_of, ports_option, workers_option
 from kafkaframes.cli.tables import print_table
 from kafkaframes.cli.traffic_tasks import spark_option
 from kafkaframes.errors import OptionError
@@ -32,10 +33,10 @@ _WITH_INPUT = {"ports": "--ports", "on_spark": "--spark", "jobs": "--workers"}
     show_default=True,
     help="How long strings and bytes are taken to be; arrays have one element.",
 )
-@click.option("--ports", default="", metavar="PORTS", help="On which brokers listen: 9092,9094-9096.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@ports_option
+@json_option_of("One JSON object a line.")
 @spark_option
-@click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
+@workers_option
 @click.pass_context
 def command(
     context: click.Context,

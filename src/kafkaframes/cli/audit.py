@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from kafkaframes.cli.options import ports_option
+
 TEXT, JSON, HTML = "text", "json", "html"
 
 
@@ -19,7 +21,7 @@ TEXT, JSON, HTML = "text", "json", "html"
     help="The format of the result.",
 )
 @click.option("-o", "--output", metavar="FILE", help="Where it goes; standard output by default.")
-@click.option("--ports", metavar="PORTS", default="", help="On which brokers listen: 9092,9094-9096.")
+@ports_option
 @click.option("-v", "--verbose", is_flag=True, help="What is fine, too.")
 @click.pass_context
 def command(

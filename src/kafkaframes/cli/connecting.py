@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kafkaframes.cli.options import json_option_of
 from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-as_json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
+as_json_option = json_option_of("As JSON.")
 timeout_option = click.option(
     "--timeout",
     type=click.FloatRange(min=0),

@@ -30,7 +30,7 @@ Writer = Callable[[Row], bytes]
 @connecting
 @click.option("-p", "--partition", "partitions", multiple=True, type=click.IntRange(0), help="Only this partition.")
 @click.option("-o", "offsets", multiple=True, default=("beginning",), help="kcat's: beginning, end, N, -N, s@MS, e@MS.")
-@click.option("-c", "count", type=click.IntRange(0), help="So many records at most.")
+@click.option("-c", "count", type=click.IntRange(0), help="At most this many records.")
 @click.option("-e", "--exit", "ends", is_flag=True, help="End at what is the end now. Default: wait for more.")
 @click.option("-f", "pattern", metavar="FORMAT", help=r"kcat's: %t %p %o %T %k %K %s %S %h, \n, \xHH.")
 @click.option(

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 import click
 
 from kafkaframes import __version__
+from kafkaframes.cli.options import json_option_of
 from kafkaframes.records.libraries import LIBRARIES
 from kafkaframes.spark import _compat, java
 
@@ -150,7 +151,7 @@ def examine() -> list[Finding]:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@json_option_of("Print the findings as JSON.")
 @click.option("--only", metavar="WHAT", help="Look at one thing (Java, Spark, zstd); exit 1 unless it is well.")
 def command(as_json: bool, only: str | None) -> None:
     """Print what was found (Python, Java, Spark, codecs, kernel cache) and what to do about what is not right.

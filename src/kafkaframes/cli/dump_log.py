@@ -53,7 +53,7 @@ FORMATS = ("text", "jsonl", "csv", "arrow")
 @click.option("-f", "pattern", metavar="FORMAT", help=r"kcat's format string: %t %p %o %T %k %K %s %S %h, \n, \xHH.")
 @click.option("-J", "envelopes", is_flag=True, help="kcat's JSON envelope, one a line.")
 @click.option("-o", "offsets", multiple=True, metavar="OFFSET", help="kcat's: beginning, end, N, -N, s@MS, e@MS.")
-@click.option("-c", "count", type=click.IntRange(0), help="So many records at most.")
+@click.option("-c", "count", type=click.IntRange(0), help="At most this many records.")
 @with_options(*selection_options, *range_options, *key_options)
 @click.option(
     "--kind",

@@ -123,7 +123,7 @@ def _state_row(name: str, found: GroupDescription | None) -> dict[str, Any]:
 @click.option("--to-current", is_flag=True, help="What is committed: with --export, or to see it.")
 @click.option("--to-offset", type=click.IntRange(0), metavar="OFFSET", help="At most the end, at least the start.")
 @click.option("--to-datetime", metavar="TIME", help="The first record at or after it: 2026-01-31T12:00Z, or ms.")
-@click.option("--shift-by", type=int, metavar="N", help="So many on (or back, -N) from what is committed.")
+@click.option("--shift-by", type=int, metavar="N", help="Move on by N offsets (or back, -N) from what is committed.")
 @click.option("--from-file", metavar="FILE", help="group,topic,partition,offset a line (restore, --export).")
 @click.option("--dry-run", is_flag=True, help="Show where it would be, commit nothing.")
 @click.option("--export", is_flag=True, help="Print group,topic,partition,offset, for --from-file.")

@@ -28,7 +28,13 @@ def size(text: str) -> int:
         raise click.BadParameter(f"{text!r}: {error}") from None
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def json_option_of(help_text: str) -> Callable[[Any], Any]:
+    """Return ``--json`` of a command that prints something else than one object: one a line, or a list of rows."""
+    return click.option("--json", "as_json", is_flag=True, help=help_text)
+
+
+json_option = json_option_of("Print one JSON object.")
+ports_option = click.option("--ports", default="", metavar="PORTS", help="On which brokers listen: 9092,9094-9096.")
 workers_option = click.option("--workers", "jobs", type=click.IntRange(1), help="Processes; the cores by default.")
 master_option = click.option(
     "--master", metavar="URL", help="Run on Spark: local[2], spark://host:7077, ... Default: processes here."

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from kafkaframes.cli.options import ports_option
 from kafkaframes.cli.text import say, size_text
 from kafkaframes.errors import OptionError
 
@@ -15,7 +16,7 @@ from kafkaframes.errors import OptionError
 @click.option("-o", "--output", required=True, metavar="OUT", help="The pcapng file to write; it must not exist.")
 @click.option("--keep-addresses", is_flag=True, help="Leave IP addresses as they are.")
 @click.option("--keep-client-ids", is_flag=True, help="Leave client ids as they are, for an audit by name.")
-@click.option("--ports", default="", metavar="PORTS", help="On which brokers listen: 9092,9094-9096.")
+@ports_option
 def command(paths: tuple[str, ...], output: str, keep_addresses: bool, keep_client_ids: bool, ports: str) -> None:
     """Write a capture without payloads, names and secrets; sizes, versions, times and errors stay.
 

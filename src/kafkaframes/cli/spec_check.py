@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from kafkaframes.cli.options import json_option_of
 from kafkaframes.cli.spec_sources import published
 from kafkaframes.errors import SpecError
 from kafkaframes.spec.changes import SEVERITY, Finding, worst
@@ -22,7 +23,7 @@ _STYLES = {"breaking": "bold red", "note": "yellow", "compatible": "green"}
 @click.command("check")
 @click.argument("old")
 @click.argument("new")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line and finding.")
+@json_option_of("One JSON object a line and finding.")
 @click.option("--level", type=click.Choice(list(SEVERITY)), default="note", show_default=True, help="Least to print.")
 @click.option("--strict", is_flag=True, help="Notes fail too.")
 def command(old: str, new: str, as_json: bool, level: str, strict: bool) -> None:

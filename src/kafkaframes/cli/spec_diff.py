@@ -6,6 +6,7 @@ import json
 
 import click
 
+from kafkaframes.cli.options import json_option_of
 from kafkaframes.cli.spec_named import checked_version, named
 from kafkaframes.spec.render import changes
 
@@ -16,7 +17,7 @@ _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "ye
 @click.argument("name")
 @click.argument("before", type=int)
 @click.argument("after", type=int)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line and change.")
+@json_option_of("One JSON object a line and change.")
 def command(name: str, before: int, after: int, as_json: bool) -> None:
     """Show what is different on the wire in version AFTER against version BEFORE.
 

@@ -6,6 +6,7 @@ import json
 
 import click
 
+from kafkaframes.cli.options import json_option_of
 from kafkaframes.cli.tables import print_table
 from kafkaframes.spec import catalog
 
@@ -13,7 +14,7 @@ from kafkaframes.spec import catalog
 @click.command("list")
 @click.argument("pattern", required=False, default="")
 @click.option("--records", is_flag=True, help="The records of Kafka's own topics and files, not the APIs.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@json_option_of("One JSON object a line.")
 def command(pattern: str, records: bool, as_json: bool) -> None:
     """List what the catalog holds: APIs by key with their versions, or records by module.
 

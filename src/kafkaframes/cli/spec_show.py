@@ -6,21 +6,23 @@ import json
 
 import click
 
+from kafkaframes.cli.options import json_option_of
 from kafkaframes.cli.spec_named import checked_version, named
 from kafkaframes.cli.tables import print_table
 from kafkaframes.spec import catalog
 from kafkaframes.spec.emit import to_text
 from kafkaframes.spec.evolution import fields_of
 from kafkaframes.spec.model import RPC_TYPES, MessageSpec
-from kafkaframes.spec.render import as_json, bnf, default_words, is_telling, rows
+from kafkaframes.spec.render import as_json as layout_as_json
+from kafkaframes.spec.render import bnf, default_words, is_telling, rows
 
 
 @click.command("show")
 @click.argument("name")
 @click.argument("version", type=int, required=False)
 @click.option("--bnf", "as_bnf", is_flag=True, help="The notation of Kafka's protocol guide.")
-@click.option("--json", "json_form", is_flag=True, help="JSON; without a VERSION the spec itself.")
-def command(name: str, version: int | None, as_bnf: bool, json_form: bool) -> None:
+@json_option_of("JSON; without a VERSION the spec itself.")
+def command(name: str, version: int | None, as_bnf: bool, as_json: bool) -> None:
     """Show the wire layout of a message at VERSION, or without one its fields over all versions.
 
     NAME is a message (MetadataResponse), an API (Metadata: its request and its response) or a spec file (Foo.json).
@@ -28,8 +30,10 @@ def command(name: str, version: int | None, as_bnf: bool, json_form: bool) -> No
     for spec in named(name):
         if as_bnf:
             click.echo(bnf(spec, checked_version(spec, version)))
-        elif json_form:
-            click.echo(to_text(spec) if version is None else json.dumps(as_json(spec, checked_version(spec, version))))
+        elif as_json:
+            click.echo(
+                to_text(spec) if version is None else json.dumps(layout_as_json(spec, checked_version(spec, version)))
+            )
         elif version is None:
             _print_all(spec)
         else:

@@ -12,7 +12,7 @@ _SIZE: Final = struct.Struct(">i")
 
 
 def size_prefix(size_bytes: int) -> bytes:
-    """Return what stands before a payload of so many bytes in a frame.
+    """Return what stands before a payload of ``size_bytes`` bytes in a frame.
 
     Raises:
         EncodeError: it has 2 GiB or more.

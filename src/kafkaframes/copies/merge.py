@@ -39,7 +39,7 @@ from kafkaframes.copies.cover import (
 from kafkaframes.copies.decisions import Decision, Place, offsets_text
 from kafkaframes.copies.doubts import without_doubtful
 from kafkaframes.copies.lineage import NO_EPOCH, last_epoch, truncation_offset
-from kafkaframes.copies.pieces import Merged, Piece, Stretch
+from kafkaframes.copies.pieces import Merged, Piece, SegmentRange
 from kafkaframes.errors import LogDirError
 from kafkaframes.files.checkpoints import EpochStart
 from kafkaframes.files.leader_epochs import Epochs, truncated
@@ -413,7 +413,7 @@ class _Merger:
             owner = int(table[OWNER, low])
             if owner == NO_COPY:
                 continue
-            at = Stretch(owner, int(segment[low]), int(position[low]), int(ends[high - 1]))
+            at = SegmentRange(owner, int(segment[low]), int(position[low]), int(ends[high - 1]))
             first, end = int(table[FIRST, low]), int(table[LAST, high - 1]) + 1
             is_clipped = bool(table[CLIPPED, low]) or self._is_cut(owner, int(table[ROW, low]), end)
             yield Piece(at, first, end, is_clipped, tuple(self._alternates(owner, first, end)))
@@ -422,7 +422,7 @@ class _Merger:
         """Say whether a block's bytes hold more offsets than the log has of them (a tail that was cut inside it)."""
         return bool(self.usable[owner].crc[row] == UNKNOWN_CRC) and self.copies[owner].end > end
 
-    def _alternates(self, owner: int, first: int, end: int) -> Iterator[Stretch]:
+    def _alternates(self, owner: int, first: int, end: int) -> Iterator[SegmentRange]:
         """Yield where other copies have the offsets of a piece; in the compacted part perhaps in other batches."""
         for place in self.order:
             if place == owner:
@@ -431,7 +431,7 @@ class _Merger:
             rows = np.flatnonzero((blocks.last >= first) & (blocks.first < end))
             for segment in np.unique(blocks.segment[rows]).tolist():
                 mine = rows[blocks.segment[rows] == segment]
-                yield Stretch(place, segment, int(blocks.position[mine[0]]), int(blocks.ends[mine].max()))
+                yield SegmentRange(place, segment, int(blocks.position[mine[0]]), int(blocks.ends[mine].max()))
 
     # -------------------------------------------------------------------------------------------------- decisions
 

@@ -14,7 +14,7 @@ from kafkaframes.files.names import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class SegmentRange:
     """Bytes ``start`` to ``end`` of a segment of a copy (both by their place): whole batches."""
 
     copy: int
@@ -34,11 +34,11 @@ class Piece:
         alternates: where the other copies have the same offsets, for batches that turn out to be damaged.
     """
 
-    at: Stretch
+    at: SegmentRange
     first_offset: int
     end_offset: int
     is_clipped: bool = False
-    alternates: tuple[Stretch, ...] = ()
+    alternates: tuple[SegmentRange, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -73,7 +73,7 @@ class Merged:
     clean_offset: int | None = None
     decisions: tuple[Decision, ...] = ()
 
-    def segment(self, at: Stretch) -> Segment:
+    def segment(self, at: SegmentRange) -> Segment:
         """Return the segment that a stretch belongs to."""
         return self.copies[at.copy].segments[at.segment]
 

@@ -16,7 +16,7 @@ from typing import Any
 from kafkaframes.copies.decisions import Decision, by_severity
 from kafkaframes.copies.healing import Alternate
 from kafkaframes.copies.one_log import merge_found
-from kafkaframes.copies.pieces import Merged, Piece, Stretch
+from kafkaframes.copies.pieces import Merged, Piece, SegmentRange
 from kafkaframes.copies.reading import Found
 from kafkaframes.copies.view import View
 from kafkaframes.errors import LogDirError
@@ -126,7 +126,7 @@ def _segment(merged: Merged, piece: Piece, directory: str, named: bool) -> Segme
     )
 
 
-def _alternate(merged: Merged, at: Stretch) -> Alternate:
+def _alternate(merged: Merged, at: SegmentRange) -> Alternate:
     return Alternate(merged.segment(at).path, at.start, at.end)
 
 

@@ -331,7 +331,7 @@ def _one_of(name: str, known: Mapping[str, Any]) -> str:
 
 def _index(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise HttpError(HTTPStatus.BAD_REQUEST, f"a number is wanted in the path, not {text[:60]!r}")
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"the path must have a number here, not {text[:60]!r}")
     return int(text)
 
 

@@ -62,7 +62,7 @@ class JsonDecoder:
         if not self._is_object:
             row = {WHOLE: self._readers[WHOLE][1](parsed, "$", extras)}
         elif not isinstance(parsed, dict):
-            raise BadValueError(f"$: {_named(parsed)} where an object is wanted")
+            raise BadValueError(f"$: expected an object, found {_named(parsed)}")
         else:
             row = _fields_of(parsed, self._readers, "$", extras)
             row = {self._names[name]: one for name, one in row.items()}
@@ -190,7 +190,7 @@ _PLAIN: Final[Mapping[str, tuple[pa.DataType, Reader]]] = {
 
 
 def _wrong(value: Any, path: str, wanted: str) -> BadValueError:
-    return BadValueError(f"{path}: {_named(value)} where {wanted} is wanted")
+    return BadValueError(f"{path}: expected {wanted}, found {_named(value)}")
 
 
 def _named(value: Any) -> str:

@@ -50,7 +50,7 @@ class Registry:
     def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise OptionError(f"--registry {_shown(url)}: http://HOST:PORT or https://HOST is wanted")
+            raise OptionError(f"--registry {_shown(url)}: must be http://HOST:PORT or https://HOST")
         self._timeout = timeout
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if parts.username is not None:

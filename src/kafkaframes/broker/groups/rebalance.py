@@ -371,7 +371,7 @@ class Rebalances:
     def _expire_member(self, group: ClassicGroup, member: ClassicMember) -> None:
         if group.members.get(member.member_id) is not member or member.satisfies_heartbeat:
             return
-        self._let_go(group, member)
+        self._remove_member(group, member)
         if group.state in _REBALANCED:
             self._rebalance_or_complete(group)
         elif group.state is GroupState.PREPARING_REBALANCE and group.has_all_joined:
@@ -382,15 +382,15 @@ class Rebalances:
             self._complete(group)
 
     @staticmethod
-    def _let_go(group: ClassicGroup, member: ClassicMember) -> None:
-        """Remove a member; a JoinGroup that it has parked is told to begin anew."""
+    def _remove_member(group: ClassicGroup, member: ClassicMember) -> None:
+        """Remove a member; a JoinGroup of it that waits for its answer is answered UNKNOWN_MEMBER_ID: join anew."""
         member.answer_join(JoinResult(refusal.UNKNOWN_MEMBER_ID, ""))
         group.remove(member.member_id)
 
     # ---------------------------------------------------------------------------------------------- LeaveGroup
 
     def leave(self, group: ClassicGroup, leaving: Sequence[Leaving]) -> list[int]:
-        """Let members go; return an error code for each."""
+        """Remove members; return an error code for each."""
         codes = [self._leave_one(group, one) for one in leaving]
         if refusal.NONE in codes:
             if group.state in _REBALANCED:
@@ -404,10 +404,10 @@ class Rebalances:
             known = group.static_members.get(one.instance_id) if one.instance_id is not None else None
             if known is None:
                 return refusal.UNKNOWN_MEMBER_ID
-            self._let_go(group, group.members[known])
+            self._remove_member(group, group.members[known])
         elif not group.drop_pending(one.member_id):
             try:
-                self._let_go(group, group.check_member(one.member_id, one.instance_id))
+                self._remove_member(group, group.check_member(one.member_id, one.instance_id))
             except RefusedError as refused:
                 return refused.code
         return refusal.NONE

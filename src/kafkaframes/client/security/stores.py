@@ -141,7 +141,7 @@ def _of_jks(store: Store, raw: bytes, key_password: str | None) -> Opened:
     try:
         found = jks.read(raw, store.password)
         if len(found.keys) > 1:
-            raise OptionError(f"has {len(found.keys)} private keys; one is wanted")
+            raise OptionError(f"has {len(found.keys)} private keys; it must have one")
         if not found.keys:
             return Opened(_certificates(found.certificates))
         password = key_password if key_password is not None else store.password

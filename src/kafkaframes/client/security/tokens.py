@@ -114,7 +114,7 @@ def named_provider(name: str) -> Callable[[], Any]:
     """
     module, colon, attribute = name.partition(":")
     if not (colon and module and attribute):
-        raise OptionError(f"sasl.oauthbearer.token.provider={name}: module:function is wanted")
+        raise OptionError(f"sasl.oauthbearer.token.provider={name}: must be module:function")
     try:
         found: Any = importlib.import_module(module)
         for step in attribute.split("."):

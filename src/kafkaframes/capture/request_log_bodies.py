@@ -54,18 +54,18 @@ def _encoded(row: dict[str, Any], key: int, direction: str) -> bytes | None:
     """Return a logged body as bytes; where that cannot be, say so in the row."""
     version = row["apiVersion"]
     if not is_known(key, version, direction):
-        _tell(row, f"{direction}: version {version} is not known")
+        _add_error(row, f"{direction}: version {version} is not known")
         return None
     try:
         body = body_class(key, direction).from_json(with_records(json.loads(row[direction]), None), version)
         data: bytes = body.encode(version)
     except (KafkaframesError, TypeError) as error:
-        _tell(row, f"{direction}: {error}")
+        _add_error(row, f"{direction}: {error}")
         return None
     if (key, direction) in WITH_RECORDS:
-        _tell(row, f"{direction}: a request log has the size of records only")
+        _add_error(row, f"{direction}: a request log has the size of records only")
     return data
 
 
-def _tell(row: dict[str, Any], text: str) -> None:
+def _add_error(row: dict[str, Any], text: str) -> None:
     row["_error"] = text if row["_error"] is None else f"{row['_error']}; {text}"
