@@ -5,6 +5,8 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 DIR ?= ../shared
 export PYTHONPATH := $(CURDIR)/src
+# Where the surroundings forbid compiled Python files, each of the suite's hundreds of processes compiles all sources anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run look test check format agreement bench interop dist fuzz deep soak soak-broker soak-spark clean
