@@ -113,10 +113,10 @@ def test_json_keeps_what_its_schema_does_not_know_and_refuses_other_types():
     assert (row["n"], row["list"], row["any"]) == (3, [1.0, 2.5], '{"b":[1]}')
     assert row["other_fields"] == '{"more":{"x":1}}'
     starts = (
-        "$.n: true or false",
-        "$.n: a number where",
+        "$.n: expected an integer of 64 bits, found true or false",
+        "$.n: expected an integer of 64 bits, found a number",
         "no JSON: NaN",
-        "$: an array where",
+        "$: expected an object, found an array",
         "no JSON",
         "no UTF-8",
         "no JSON",
