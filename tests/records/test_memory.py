@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kafkaframes.records.memory import lent_memory
+from kafkaframes.records.memory import Recycler, lent_memory
 
 
 def test_an_array_that_nobody_looks_at_is_made_again_of_the_same_memory():
@@ -30,3 +30,16 @@ def test_memory_goes_from_one_job_to_the_next_and_never_to_two_at_once():
         pass
     with lent_memory() as after:
         assert after is again
+
+
+def test_a_free_block_serves_what_needs_half_of_it_and_no_less():
+    memory = Recycler(filled=True)
+    for size in (10_000, 9 << 20):
+        address = memory.array(size, np.uint8).ctypes.data
+        assert memory.array(size - size // 4, np.uint8).ctypes.data == address
+        first = memory.array(size - size // 4, np.uint8)
+        other = memory.array(size - size // 4, np.uint8)
+        assert first.ctypes.data == address != other.ctypes.data
+        del first, other
+        assert memory.array(size // 3, np.uint8).ctypes.data != address
+        assert memory.array(2 * size, np.uint8).ctypes.data != address

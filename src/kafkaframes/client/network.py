@@ -354,7 +354,7 @@ async def _token(settings: ClientSettings) -> str:
 
 def _memory() -> Callable[[int], memoryview]:
     """Return what gives memory for large answers: used again once nobody looks at the records that came in it."""
-    blocks = Recycler(kept_bytes=_KEPT_BYTES)
+    blocks = Recycler(kept_bytes=_KEPT_BYTES, filled=True)
     return lambda size: blocks.array(size, np.uint8).data
 
 

@@ -7,6 +7,7 @@ uncompressed batches took 68 ns a record where it had taken 135 (2026-11-21, a b
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import sys
 from collections.abc import Iterator
@@ -47,14 +48,17 @@ class Recycler:
     A block is free when no array, Arrow buffer or anything else refers to it: Python's reference counts say so, for
     numpy lets every view, and Arrow every buffer made from one, hold the block itself. Blocks come in sizes of which
     four make a power of two, and most are never touched to their end: ``kept_bytes`` counts addresses, not memory.
+    Before a block is made, a free one of up to twice its size is taken.
     """
 
-    def __init__(self, *, kept_bytes: int = 512 << 20) -> None:
+    def __init__(self, *, kept_bytes: int = 512 << 20, filled: bool = False) -> None:
+        """Begin with nothing. With ``filled``, arrays are written to their ends: large ones are of huge pages."""
         # To free one large block teaches glibc to keep what is freed after it (its thresholds follow the largest); else
         # the small arrays between the blocks go back to the system, too, and come back as page faults for every chunk.
         np.empty(_TEACHING_BYTES, np.uint8)
         self._blocks: dict[int, list[npt.NDArray[np.uint8]]] = {}
         self._room = kept_bytes
+        self._filled = filled
 
     def array(self, size: int, dtype: Any) -> npt.NDArray[Any]:
         """Return an array of ``size`` elements; its contents are whatever was there."""
@@ -65,20 +69,32 @@ class Recycler:
 
     def _block(self, capacity: int) -> npt.NDArray[np.uint8]:
         blocks = self._blocks.setdefault(capacity, [])
-        for block in blocks:
-            if sys.getrefcount(block) == _UNUSED:
-                return block
-        made = _memory(capacity)
+        found = _free(blocks)
+        if found is not None:
+            return found
+        for size, others in self._blocks.items():  # what a block that is a little smaller than the last would cost anew
+            if capacity < size <= 2 * capacity and (found := _free(others)) is not None:
+                return found
+        made = _memory(capacity, filled=self._filled)
         if capacity <= self._room:
             self._room -= capacity
             blocks.append(made)
         return made
 
 
-def _memory(capacity: int) -> npt.NDArray[np.uint8]:
-    """Return memory of which only what is touched is real."""
+def _free(blocks: list[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8] | None:
+    """Return a block that nobody looks at."""
+    for block in blocks:
+        if sys.getrefcount(block) == _UNUSED:
+            return block
+    return None
+
+
+def _memory(capacity: int, *, filled: bool) -> npt.NDArray[np.uint8]:
+    """Return memory of which only what is touched is real; of huge pages, so about that, if it will be ``filled``."""
     if capacity < _HUGE_BYTES or not hasattr(mmap, "MADV_NOHUGEPAGE"):
         return np.empty(capacity, np.uint8)
     pages = mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    pages.madvise(mmap.MADV_NOHUGEPAGE)
+    with contextlib.suppress(OSError):  # a kernel without huge pages knows neither
+        pages.madvise(mmap.MADV_HUGEPAGE if filled else mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(pages, np.uint8)

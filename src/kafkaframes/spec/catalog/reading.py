@@ -161,16 +161,21 @@ def _api(key: int, request: Entry, response: Entry) -> Api:
     )
 
 
+@cache  # each response asks
+def _apis_by_key_and_name() -> dict[int | str, Api]:
+    return {known: one for one in reversed(apis()) for known in (one.key, one.name)}
+
+
 def api(key_or_name: int | str) -> Api:
     """Return an API by its key or its name (``3``, ``"Metadata"``).
 
     Raises:
         SpecError: there is none.
     """
-    for one in apis():
-        if key_or_name in (one.key, one.name):
-            return one
-    raise SpecError(f"there is no API {key_or_name!r}")
+    try:
+        return _apis_by_key_and_name()[key_or_name]
+    except KeyError:
+        raise SpecError(f"there is no API {key_or_name!r}") from None
 
 
 def records(module: str) -> Iterator[tuple[int, MessageSpec]]:
