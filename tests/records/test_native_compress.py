@@ -10,8 +10,9 @@ from tests.records.guarded import Guarded
 from tests.records.test_codecs import text
 
 from kafkaframes.records import _kernels_compress, _lz4, native_compress
+from kafkaframes.records.build import build_apart
 from kafkaframes.records.codecs import Codec, compress
-from kafkaframes.records.scan import as_array
+from kafkaframes.records.scan import as_array, check_crcs, scan_all
 
 LEVELS = {
     Codec.NONE: [None],
@@ -41,6 +42,15 @@ def test_the_bytes_are_those_of_the_libraries_through_python(codec, level):
     for size in SIZES:
         for data in (text(size), random.Random(size).randbytes(size), bytes(size)):
             assert compressed(codec, data, level) == compress(codec, data, level=level)
+
+
+@pytest.mark.parametrize("size", range(65_500, 65_570))
+def test_lz4_blocks_that_hardly_shrink_are_given_up_where_the_library_does(size):
+    """Around the size of a block, and with as many equal bytes as make a block about as large as it was."""
+    noise = random.Random(size).randbytes(size)
+    for equal in (0, 12, 100, 262, 270):
+        data = noise[: size - equal] + bytes(equal)
+        assert compressed(Codec.LZ4, data) == compress(Codec.LZ4, data)
 
 
 @given(
@@ -94,3 +104,26 @@ def test_callers_have_contexts_of_their_own():
         assert third[_kernels_compress.ZSTD_CONTEXT] not in (one[places[0]], other[places[0]], 0)
     with native_compress.borrowed() as again:
         assert again is other or again is one
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd", "snappy"])
+def test_batches_are_the_same_with_and_without_the_libraries(monkeypatch, codec):
+    for sizes in ([0], [1, 70_000, 3], [500] * 300):
+        rows = {"value": [text(size) for size in sizes], "timestamp": [7] * len(sizes)}
+        short = [list(build_apart(rows, codec=codec, batch_bytes=limit)) for limit in (100, 20_000, 1 << 20)]
+        with monkeypatch.context() as patch:
+            patch.setattr(native_compress, "compress_batch", lambda *_, **__: native_compress.ODD)
+            assert short == [
+                list(build_apart(rows, codec=codec, batch_bytes=limit)) for limit in (100, 20_000, 1 << 20)
+            ]
+        for data, _ in (one for several in short for one in several):
+            assert check_crcs(data, scan_all(data)).all()
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD], ids=str)
+def test_a_batch_without_room_or_header_is_odd(codec):
+    plain = bytes(60)
+    assert native_compress.compress_batch(codec, as_array(plain), TARGET.at_end(5000)) == native_compress.ODD
+    for room in (0, 60, 61, 1000):
+        plain = bytes(61) + text(500)
+        assert native_compress.compress_batch(codec, as_array(plain), TARGET.at_end(room)) == native_compress.ODD

@@ -164,24 +164,32 @@ def _checked_flags(flags: int) -> int:
 
 def compress(data: bytes, level: int | None, magic: int) -> bytes:
     """Return one frame of independent 64 KiB blocks, with format 0's own header checksum for ``magic`` 0."""
+    if level in (None, FAST_LEVEL):
+        return _compress_fast(data, magic)
+    return _compress_high(data, level, magic)
+
+
+def _compress_fast(data: bytes, magic: int) -> bytes:
+    """Let the LZ4 library write the frame: its header is the same but for format 0's checksum."""
+    frame: bytes = lz4.frame.compress(
+        data, compression_level=0, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
+    )
+    if magic > 0:
+        return frame
+    return b"".join((frame[:6], bytes((header_checksum(frame[:6]),)), frame[7:]))
+
+
+def _compress_high(data: bytes, level: int | None, magic: int) -> bytes:
     descriptor = bytes((_VERSION | _INDEPENDENT, 0x40))
     covered = descriptor if magic > 0 else _MAGIC + descriptor
     parts = [_MAGIC, descriptor, bytes((header_checksum(covered),))]
     view = memoryview(data)
     for start in range(0, len(view), _WRITTEN_BLOCK_SIZE):
         plain = view[start : start + _WRITTEN_BLOCK_SIZE]
-        block = _compress_block(plain, FAST_LEVEL if level is None else level)
+        block = lz4.block.compress(plain, mode="high_compression", compression=level, store_size=False)
         if len(block) < len(plain):
             parts += (struct.pack("<I", len(block)), block)
         else:
             parts += (struct.pack("<I", len(plain) | _RAW_BLOCK), bytes(plain))
     parts.append(_END_MARK)
     return b"".join(parts)
-
-
-def _compress_block(plain: memoryview, level: int) -> bytes:
-    if level == FAST_LEVEL:
-        fast: bytes = lz4.block.compress(plain, store_size=False)
-        return fast
-    high: bytes = lz4.block.compress(plain, mode="high_compression", compression=level, store_size=False)
-    return high

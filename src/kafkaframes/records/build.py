@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records import _kernels_build as kernels
+from kafkaframes.records import native_compress
 from kafkaframes.records.codecs import Codec, codec_of, compress
 from kafkaframes.records.fields import (
     CREATE_TIME,
@@ -61,6 +63,7 @@ _OFFSET_0 = bytes(_OFFSET_BYTES)
 _LARGEST_BODY = LARGEST_INT32 - 1024
 _HEADER = struct.Struct(">" + "".join(field.format for field in BATCH_V2.fields))
 Table = np.ndarray[Any, np.dtype[np.int64]]
+Finish = Callable[[memoryview, list[int]], bytes]  # a batch and its row of the table to the bytes that are sent
 # What readers give beside the record itself, and a writer decides anew: our own and Spark's.
 READER_COLUMNS = frozenset((*COLUMNS, "topic", "partition", "timestampType"))
 
@@ -136,12 +139,13 @@ def build_apart(
     _check_rows(rows, 2)
     starts = _split(rows, 2, known, fields, batch_bytes, rows.size + 1)
     table = _table(rows, starts, known, fields)
+    finish = _compressing_v2(known, level)
     for plain, portion in _filled(rows, table, 2, known, fields):
         for batch in portion.tolist():
             start = batch[kernels.POSITION]
             one = plain[start : start + batch[kernels.SIZE]]
             one[:_OFFSET_BYTES] = _OFFSET_0
-            data = bytes(one) if known is Codec.NONE else _compressed_v2(one, batch, 2, known, level)
+            data = bytes(one) if known is Codec.NONE else finish(one, batch)
             yield data, batch[kernels.LAST_OFFSET] - batch[kernels.BASE_OFFSET] + 1
 
 
@@ -410,8 +414,11 @@ def _check_deltas(rows: Rows, table: Table) -> None:
 def _write(rows: Rows, table: Table, magic: int, codec: Codec, level: int | None, fields: BatchFields) -> bytes:
     """Write the batches of ``table``."""
     whole = io.BytesIO()
+    finish = None
+    if codec is not Codec.NONE:
+        finish = _compressing_v2(codec, level) if magic >= 2 else _wrapping(codec, level, magic)
     for plain, portion in _filled(rows, table, magic, codec, fields):
-        whole.writelines(_finished(plain, portion, magic, codec, level))
+        whole.writelines([plain] if finish is None else _finished(plain, portion, finish))
     return whole.getvalue()
 
 
@@ -493,15 +500,11 @@ def _fill_messages(rows: Rows, table: Table, magic: int, codec: Codec, fields: B
     kernels.write_messages(rows.offsets, rows.timestamps, *rows.keys, *rows.values, table, magic, attributes, out)
 
 
-def _finished(plain: memoryview, table: Table, magic: int, codec: Codec, level: int | None) -> Iterator[Any]:
-    """Yield what stands in ``plain``: as it is, or batch after batch compressed."""
-    if codec is Codec.NONE:
-        yield plain
-        return
-    finish = _compressed_v2 if magic >= 2 else _wrapper
+def _finished(plain: memoryview, table: Table, finish: Finish) -> Iterator[bytes]:
+    """Yield what stands in ``plain`` batch after batch, compressed."""
     for batch in table.tolist():
         start = batch[kernels.POSITION]
-        yield finish(plain[start : start + batch[kernels.SIZE]], batch, magic, codec, level)
+        yield finish(plain[start : start + batch[kernels.SIZE]], batch)
 
 
 def _check_sizes(table: Table) -> None:
@@ -512,9 +515,23 @@ def _check_sizes(table: Table) -> None:
         raise EncodeError(f"a batch of {batch[kernels.SIZE]} bytes from this row on: the limit is 2^31 - 1").within(row)
 
 
-def _compressed_v2(plain: memoryview, batch: list[int], magic: int, codec: Codec, level: int | None) -> bytes:
-    """Compress the records behind the header, then set its length and CRC."""
-    return _sealed(bytearray(plain[: BATCH_V2.size]), compress(codec, plain[BATCH_V2.size :], level=level, magic=magic))
+def _compressing_v2(codec: Codec, level: int | None) -> Finish:
+    """Return what compresses the records behind a header, then sets its length and CRC.
+
+    In one kernel and always the same memory where the codec's library lets itself be called, else through Python.
+    """
+    room: Bytes = np.empty(0, np.uint8)
+
+    def finish(plain: memoryview, _batch: list[int]) -> bytes:
+        nonlocal room
+        most = BATCH_V2.size + native_compress.most_compressed(len(plain) - BATCH_V2.size)
+        room = room if len(room) >= most else np.empty(most, np.uint8)
+        size = native_compress.compress_batch(codec, np.frombuffer(plain, np.uint8), room, level=level)
+        if size >= 0:
+            return room[:size].tobytes()
+        return _sealed(bytearray(plain[: BATCH_V2.size]), compress(codec, plain[BATCH_V2.size :], level=level))
+
+    return finish
 
 
 def _sealed(header: bytearray, records: bytes) -> bytes:
@@ -525,7 +542,12 @@ def _sealed(header: bytearray, records: bytes) -> bytes:
     return bytes(header) + records
 
 
-def _wrapper(plain: memoryview, batch: list[int], magic: int, codec: Codec, level: int | None) -> bytes:
+def _wrapping(codec: Codec, level: int | None, magic: int) -> Finish:
+    """Return what makes wrappers of messages."""
+    return partial(_wrapper, magic=magic, codec=codec, level=level)
+
+
+def _wrapper(plain: memoryview, batch: list[int], *, magic: int, codec: Codec, level: int | None) -> bytes:
     """Wrap a compressed set of messages into one: no key, the last offset, the largest timestamp."""
     inner = compress(codec, plain, level=level, magic=magic)
     attributes = codec | batch[kernels.ATTRIBUTES] & TIMESTAMP_TYPE_BIT

@@ -43,8 +43,7 @@ COMPRESSORS = (
         "lz4.block._block",
         "lz4",
         (
-            "LZ4_compress_fast_continue",
-            "LZ4_resetStream",
+            "LZ4_compress_fast_extState",
             "LZ4_createStream",
             "LZ4_compress_HC_continue",
             "LZ4_resetStreamHC",

@@ -24,13 +24,12 @@ from kafkaframes.records.libraries import COMPRESSORS
 from kafkaframes.records.native import ODD
 from kafkaframes.records.scan import Bytes, Ints
 
-__all__ = ["ODD", "borrowed", "compress_into", "most_compressed", "possible"]
+__all__ = ["ODD", "borrowed", "compress_batch", "compress_into", "most_compressed", "possible"]
 
 _PLACES = {
     "ZSTD_compressStream2": kernels.ZSTD_STREAM,
     "ZSTD_CCtx_reset": kernels.ZSTD_RESET,
-    "LZ4_compress_fast_continue": kernels.LZ4_FAST,
-    "LZ4_resetStream": kernels.LZ4_FAST_RESET,
+    "LZ4_compress_fast_extState": kernels.LZ4_FAST,
     "LZ4_compress_HC_continue": kernels.LZ4_HIGH,
     "LZ4_resetStreamHC": kernels.LZ4_HIGH_RESET,
     "libdeflate_deflate_compress": kernels.GZIP_COMPRESS,
@@ -138,3 +137,19 @@ def compress_into(codec: int, payload: Bytes, out: Bytes, *, level: int | None =
     """Write ``payload`` compressed into ``out``, of at least ``most_compressed`` bytes; return the size, or ``ODD``."""
     with borrowed(level) as calls:
         return int(kernels.compress_into(codec, payload, out, calls))
+
+
+def compress_batch(codec: int, plain: Bytes, out: Bytes, *, level: int | None = None) -> int:
+    """Write a batch of format 2 to ``out`` with its records compressed, and with its size and CRC.
+
+    Args:
+        codec: that of the batch's attributes.
+        plain: the batch, its records not compressed.
+        out: of at least ``BATCH_V2.size`` and the ``most_compressed`` bytes of the records.
+        level: of the codec.
+
+    Returns:
+        The batch's size, or ``ODD``.
+    """
+    with borrowed(level) as calls:
+        return int(kernels.compress_batch(codec, plain, out, calls))
