@@ -1,15 +1,18 @@
 """How much CPU does our client take for a record, in and out, beside the clients that PyPI has?
 
-Every client runs in this process, one after the other, against one embedded broker in a process of its own; what counts
-is the CPU time of this process. Ours goes from fetched bytes to Arrow and back, the others to their own objects.
+Every client runs in this process, in turn, against one embedded broker in a process of its own; what counts is the CPU
+time of this process, and of several runs the median with the least and the largest. A ratio is that of two clients in
+one turn. Ours goes from fetched bytes to Arrow and back, the others to their own objects.
 
-Run:  python benchmarks/client.py [--records 400000] [--servers HOST:PORT]
+Run:  python benchmarks/client.py [--records 400000] [--runs 5] [--core 1] [--peers NAME,NAME] [--servers HOST:PORT]
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import statistics
 import subprocess
 import sys
 import time
@@ -21,7 +24,6 @@ import pyarrow as pa
 
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer
 
-RUNS = 3
 SIZES = {"100 B": 100, "1 KiB": 1024}
 
 
@@ -35,14 +37,31 @@ def values(count: int, size: int) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), count, [None, offsets, pa.py_buffer(data)])
 
 
-def cpu_of(work: Callable[[], int]) -> tuple[int, float]:
-    """Return how many records were moved, and the CPU seconds of this process: the least of three runs."""
-    spent = []
-    for _ in range(RUNS):
-        begin = time.process_time()
-        count = work()
-        spent.append(time.process_time() - begin)
-    return count, min(spent)
+def in_turn(works: dict[str, Callable[[], int]], runs: int) -> dict[str, list[tuple[float, float]]]:
+    """Return of each work the CPU seconds of this process and the seconds of a clock, of every run."""
+    spent: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
+    for _ in range(runs):
+        for name, work in works.items():
+            begin, clock = time.process_time(), time.perf_counter()
+            work()
+            spent[name].append((time.process_time() - begin, time.perf_counter() - clock))
+    return spent
+
+
+def told(label: str, count: int, spent: dict[str, list[tuple[float, float]]]) -> str:
+    """Return a line: records of a CPU second and of a second, and how many times as much CPU the others took."""
+    ours = spent.pop("ours")
+    line = f"{label:30} {_spread([count / cpu / 1e6 for cpu, _ in ours])} M rec/CPU s"
+    line += f", {statistics.median(count / clock / 1e6 for _, clock in ours):.2f} M rec/s"
+    for name, theirs in spent.items():
+        ratios = [cpu / own for (cpu, _), (own, _) in zip(theirs, ours, strict=True)]
+        clocks = statistics.median(clock / own for (_, clock), (_, own) in zip(theirs, ours, strict=True))
+        line += f" | {name} {_spread(ratios)}x CPU, {clocks:.1f}x time"
+    return line
+
+
+def _spread(numbers: list[float]) -> str:
+    return f"{statistics.median(numbers):.2f} ({min(numbers):.2f}-{max(numbers):.2f})"
 
 
 def ours_in(servers: str, topic: str, data: pa.Array, codec: str) -> int:
@@ -133,25 +152,21 @@ def kafka_python_out(servers: str, topic: str, count: int) -> int:
 READERS = {"confluent-kafka": confluent_out, "aiokafka": aiokafka_out, "kafka-python": kafka_python_out}
 
 
-def measure(servers: str, name: str, size: int, count: int, codec: str) -> None:
+def measure(servers: str, name: str, size: int, count: int, codec: str, *, runs: int, peers: list[str]) -> None:
     """Print one size and codec."""
     data = values(count, size)
     ours_topic, peers_topic = f"ours-{size}-{codec}", f"peers-{size}-{codec}"
     with Admin(servers) as admin:
         admin.create_topics([NewTopic(name=one, num_partitions=1) for one in (ours_topic, peers_topic)])
-    written, cpu = cpu_of(lambda: ours_in(servers, ours_topic, data, codec))
-    _, peer = cpu_of(lambda: confluent_in(servers, peers_topic, data, codec))
-    print(
-        f"{name} {codec:5} produce from Arrow {written / cpu / 1e6:6.2f} M rec/CPU s  "
-        f" confluent-kafka {peer / cpu:5.1f}x"
-    )
-    ours_out(servers, ours_topic, count)  # kernels, caches
-    read, cpu = cpu_of(lambda: ours_out(servers, ours_topic, count))
-    line = f"{name} {codec:5} consume to Arrow   {read / cpu / 1e6:6.2f} M rec/CPU s  "
-    for peer_name, read_all in READERS.items():
-        _, peer = cpu_of(lambda read_all=read_all: read_all(servers, ours_topic, count))
-        line += f" {peer_name} {peer / cpu:5.1f}x"
-    print(line, flush=True)
+    writers = {"ours": lambda: ours_in(servers, ours_topic, data, codec)}
+    writers["confluent-kafka"] = lambda: confluent_in(servers, peers_topic, data, codec)
+    ours_in(servers, ours_topic, data, codec)  # kernels, caches
+    print(told(f"{name} {codec} produce from Arrow", count, in_turn(writers, runs)), flush=True)
+    readers = {"ours": lambda: ours_out(servers, ours_topic, count)}
+    for peer in peers:
+        readers[peer] = lambda read_all=READERS[peer]: read_all(servers, ours_topic, count)
+    ours_out(servers, ours_topic, count)
+    print(told(f"{name} {codec} consume to Arrow", count, in_turn(readers, runs)), flush=True)
 
 
 def main() -> None:
@@ -159,17 +174,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, default=400_000, help="of 100 bytes; a quarter of 1 KiB")
     parser.add_argument("--servers", help="a cluster; default: the embedded broker in a process of its own")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--core", type=int, help="run on this core only; the broker runs on all")
+    parser.add_argument("--peers", default=",".join(READERS), help="whom to read with beside ours")
     given = parser.parse_args()
     command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0"]
     broker = None if given.servers else subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    print(f"Load of the machine: {os.getloadavg()[0]:.1f}")
     try:
         servers = given.servers
         if broker is not None and broker.stderr is not None:
             servers = broker.stderr.readline().split()[-1]
+        if given.core is not None:
+            os.sched_setaffinity(0, {given.core})
         for name, size in SIZES.items():
             count = given.records if size == 100 else given.records // 4
             for codec in ("none", "lz4"):
-                measure(servers, name, size, count, codec)
+                measure(servers, name, size, count, codec, runs=given.runs, peers=given.peers.split(","))
+        print(f"Load of the machine: {os.getloadavg()[0]:.1f}")
     finally:
         if broker is not None:
             broker.terminate()

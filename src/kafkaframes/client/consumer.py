@@ -11,6 +11,7 @@ import inspect
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -406,8 +407,7 @@ class AsyncConsumer:
         Raises:
             BrokerError, CorruptRecordError: as ``fetch``.
         """
-        inner = [name for name in columns if name not in PLACE_COLUMNS]
-        schema = _schema(columns, inner)
+        inner, schema = _schema(tuple(columns))
         found: list[pa.RecordBatch] = []
         size, left = 0, current_budget()
         while size < max_bytes and left > 0:
@@ -518,9 +518,12 @@ def _partition(given: TopicPartition | tuple[str, int]) -> TopicPartition:
     return given if isinstance(given, TopicPartition) else TopicPartition(*given)
 
 
-def _schema(columns: Sequence[str], inner: Sequence[str]) -> pa.Schema:
-    known = ReadOptions(columns=tuple(inner)).checked().schema
-    return pa.schema([(name, PLACE_COLUMNS.get(name) or known.field(name).type) for name in columns])
+@lru_cache(maxsize=64)
+def _schema(columns: tuple[str, ...]) -> tuple[tuple[str, ...], pa.Schema]:
+    """Return the columns that are the records' own, and the schema of all."""
+    inner = tuple(name for name in columns if name not in PLACE_COLUMNS)
+    known = ReadOptions(columns=inner).checked().schema
+    return inner, pa.schema([(name, PLACE_COLUMNS.get(name) or known.field(name).type) for name in columns])
 
 
 def _placed(

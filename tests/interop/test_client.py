@@ -1,0 +1,106 @@
+"""Our client beside real brokers: every codec in and out, committed offsets by the newest versions, groups."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from kafkaframes.client import Admin, Consumer, NewTopic, Producer
+from kafkaframes.client.network import Connection
+from kafkaframes.errors import BrokerError
+
+TOPIC, ROWS, PATIENCE_S = "t", 5_000, 120
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+TABLE = pa.table(
+    {
+        "key": pa.array([b"%d" % row for row in range(ROWS)]),
+        "value": pa.array([b"word %d and more words %d" % (row % 97, row) for row in range(ROWS)]),
+    }
+)
+NEWEST = {"3.9.1": {("OffsetCommit", 9), ("OffsetFetch", 9)}, "4.3.1": {("OffsetCommit", 10), ("OffsetFetch", 10)}}
+
+
+@pytest.fixture(scope="module")
+def servers(kafka, tmp_path_factory) -> Iterator[str]:
+    """Start a broker whose topic has the table once for each codec."""
+    with kafka(tmp_path_factory.mktemp("kafka"), {"group.initial.rebalance.delay.ms": "0"}) as node:
+        with Admin(node.bootstrap) as admin:
+            admin.create_topics([NewTopic(name=TOPIC, num_partitions=2)])
+        for codec in CODECS:
+            with Producer(node.bootstrap, compression_type=codec, batch_size=50_000) as producer:
+                producer.send_arrow(TABLE, topic=TOPIC)
+        yield node.bootstrap
+
+
+@pytest.fixture
+def asked(monkeypatch) -> set[tuple[str, int]]:
+    """Collect what is asked, by API and version."""
+    found: set[tuple[str, int]] = set()
+    write = Connection._write
+
+    async def noted(self, body, version, wait_ms):
+        found.add((type(body).__name__.removesuffix("Request"), version))
+        return await write(self, body, version, wait_ms)
+
+    monkeypatch.setattr(Connection, "_write", noted)
+    return found
+
+
+def read_all(consumer: Consumer) -> pa.Table:
+    """Read until everything has come."""
+    tables, end = [], time.monotonic() + PATIENCE_S
+    while sum(table.num_rows for table in tables) < ROWS * len(CODECS) and time.monotonic() < end:
+        tables.append(consumer.fetch_arrow(2_000))
+    return pa.concat_tables(tables)
+
+
+def committed(consumer: Consumer) -> dict[str, int]:
+    return {str(place): found.offset for place, found in consumer.committed(consumer.partitions_for(TOPIC)).items()}
+
+
+def test_every_codec_goes_in_and_comes_out_and_offsets_are_kept(kafka, servers, asked):
+    settings = {"group_id": "assigned", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    with Consumer(servers, **settings) as consumer:
+        consumer.assign(consumer.partitions_for(TOPIC))
+        found = read_all(consumer)
+        assert sorted(found["value"].to_pylist()) == sorted(TABLE["value"].to_pylist() * len(CODECS))
+        assert committed(consumer) == {}
+        consumer.commit()
+        kept = committed(consumer)
+    assert sum(kept.values()) == ROWS * len(CODECS)
+    with Consumer(servers, **settings) as consumer:
+        assert committed(consumer) == kept
+    assert {one for one in asked if one[0].startswith("Offset")} == NEWEST[kafka.version]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_reads_everything_and_commits(kafka, servers, protocol):
+    if protocol == "consumer" and kafka.version < "4":
+        pytest.skip("the new protocol is not switched on in 3.9")
+    settings = {"group_id": protocol, "group_protocol": protocol, "auto_offset_reset": "earliest"}
+    with Consumer(servers, **settings) as consumer:
+        consumer.subscribe(TOPIC)
+        assert read_all(consumer).num_rows == ROWS * len(CODECS)
+        consumer.commit()
+        assert sum(committed(consumer).values()) == ROWS * len(CODECS)
+
+
+def test_a_topic_that_is_made_anew_has_no_committed_offsets(servers):
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name="again", num_partitions=1)])
+        with Consumer(servers, group_id="again", enable_auto_commit=False) as consumer:
+            consumer.commit(dict.fromkeys(consumer.partitions_for("again"), 7))
+        admin.delete_topics(["again"])
+        made, end = False, time.monotonic() + PATIENCE_S
+        while not made and time.monotonic() < end:
+            try:
+                admin.create_topics([NewTopic(name="again", num_partitions=1)])
+                made = True
+            except BrokerError:  # it is still being deleted
+                time.sleep(0.2)
+    assert made
+    with Consumer(servers, group_id="again", enable_auto_commit=False) as consumer:
+        assert consumer.committed(consumer.partitions_for("again")) == {}
