@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from kafkaframes.client.fetched import Fetched
 from kafkaframes.errors import BrokerError, OptionError
+from kafkaframes.records.limits import current_budget
 
 
 def test_json_lines_are_what_they_were(run):
@@ -26,3 +28,19 @@ def test_mistakes_are_one_line(run):
         run("consume nothere -e")
     with pytest.raises(OptionError, match="unknown '%q'"):
         run("consume t -e -f %q")
+
+
+def test_a_budget_holds_where_fetched_batches_are_opened(run, monkeypatch):
+    """They are opened on the client's own thread."""
+    seen = []
+    read = Fetched.read
+
+    def noting(self, *given, **named):
+        seen.append(current_budget())
+        return read(self, *given, **named)
+
+    monkeypatch.setattr(Fetched, "read", noting)
+    run("topics create budget")
+    run("produce budget", stdin=b"a\n")
+    assert run("consume budget -e --budget 3m").stdout == "a\n"
+    assert set(seen) == {3 << 20}

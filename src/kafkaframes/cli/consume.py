@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaframes.cli.connecting import connecting, reached
+from kafkaframes.cli.options import opens_batches
 from kafkaframes.cli.text import records_out
 from kafkaframes.errors import OptionError
 
@@ -43,6 +44,7 @@ Writer = Callable[[Row], bytes]
 )
 @click.option("-g", "--group", metavar="GROUP", help="As a member of a group, which goes on where it was.")
 @click.option("--read-committed", is_flag=True, help="No record of an aborted or open transaction.")
+@opens_batches
 def command(topic: str, servers: str | None, properties: tuple[str, ...], **given: Any) -> None:
     """Print the records of TOPIC.
 

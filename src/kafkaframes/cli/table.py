@@ -8,7 +8,15 @@ from typing import Any
 import click
 
 from kafkaframes.cli.connecting import HELP, connecting
-from kafkaframes.cli.options import json_option, master_option, reads, topic_option, with_options, workers_option
+from kafkaframes.cli.options import (
+    json_option,
+    master_option,
+    opens_batches,
+    reads,
+    topic_option,
+    with_options,
+    workers_option,
+)
 
 MODES = ("raw", "json", "avro", "protobuf", "latest")
 VALUES = ("raw", "json", "avro", "protobuf")
@@ -51,6 +59,7 @@ EXIT_INCOMPLETE = 1
 @click.option("--option", "-o", "options", multiple=True, metavar="NAME=VALUE", help="LOGDIR: an option of kafka-log.")
 @connecting
 @with_options(master_option, workers_option, json_option)
+@opens_batches
 @reads("sources")
 def command(sources: tuple[str, ...], **given: Any) -> None:
     """Write the records of live topics or of log directories into a table; run again, it goes on where it was.
