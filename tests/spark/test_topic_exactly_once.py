@@ -16,7 +16,6 @@ from tests.spark.topics import make_anew
 
 import kafkaframes
 from kafkaframes.client import Consumer, Producer
-from kafkaframes.spark.topic_exactly_once import _shared_out
 
 pytestmark = pytest.mark.spark
 
@@ -140,13 +139,3 @@ def descendants_of(top: int) -> set[int]:
             found.add(one)
             waiting.append(one)
     return found
-
-
-def test_the_batches_of_a_topic_are_shared_out_evenly_between_cores(spark):
-    packed = spark.range(40).selectExpr("'t' AS topic", "CAST(id % 4 AS int) AS partition")
-    shared = _shared_out(packed, 4).selectExpr("partition", "spark_partition_id() AS task").distinct()
-    cores = spark.sparkContext.defaultParallelism
-    assert sorted((row.partition, row.task) for row in shared.collect()) == [(n, n % cores) for n in range(4)]
-    several = packed.selectExpr("concat('t', partition % 2) AS topic", "partition")
-    tasks = _shared_out(several, None).selectExpr("topic", "partition", "spark_partition_id()").distinct()
-    assert tasks.count() == 4

@@ -5,6 +5,8 @@ The driver's half and the tasks' half run in one process here, over the embedded
 
 import logging
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -13,11 +15,14 @@ from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, Consumer, NewTopic
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.spark import topic_exactly_once as sink
+from kafkaframes.spark.exactly_once_task import Work, write_rows
+from kafkaframes.spark.sequence_ledger import Ledger
+from kafkaframes.spark.sequence_server import LeaseServer
 from kafkaframes.spark.topic_options import TopicWriteOptions
 from kafkaframes.spark.transaction_time import Marker, TransactionTime
 
 ROWS = pa.record_batch({"key": [b"k%d" % n for n in range(60)], "value": [b"v%d" % n for n in range(60)]})
-APIS = ("InitProducerId", "CreateTopics", "ListOffsets", "Fetch", "Metadata", "Produce", "EndTxn")
+APIS = ("InitProducerId", "CreateTopics", "ListOffsets", "Fetch", "Metadata", "AddPartitionsToTxn", "Produce", "EndTxn")
 STEPS = ("before", "half", "sent", "committed")
 
 
@@ -33,29 +38,40 @@ def options(brokers, request):
     return TopicWriteOptions.parse({"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": name})
 
 
-def tasks(options, identifier, identity, rows=ROWS):
-    """Do what Spark's tasks do: build batches, then send them."""
-    blobs = sink._packing(options, 3)(iter([rows]))
-    return sum(sum(done["records"].to_pylist()) for done in sink._sending(options, identifier, identity)(blobs))
-
-
 def write(options, batch_id, monkeypatch, *, killed="", times=None, slowly=0.0):
     """Write a micro-batch; ``killed``: at which step the driver is; ``slowly``: how long the transaction stays open."""
+    new_sink(options, monkeypatch, killed=killed, times=times, slowly=slowly).write(None, batch_id)
+
+
+def new_sink(options, monkeypatch, *, killed="", times=None, slowly=0.0):
+    """Make what a run of a query has, with tasks that are threads here."""
 
     def send(_, options, identifier, producer):
         if killed == "before":
             raise KilledError
-        identity = producer.share_transaction()
-        rows = ROWS.slice(0, 30) if killed == "half" else ROWS
-        count = tasks(options, identifier, identity, rows)
+        ledger = Ledger(sink._now_ms)
+        with LeaseServer(ledger, producer.add_to_transaction, listen="127.0.0.1", host="127.0.0.1") as server:
+            work = Work(options, identifier, producer.share_transaction(), server.door)
+            told = in_two_tasks(work, ROWS.slice(0, 30) if killed == "half" else ROWS)
         if killed in ("half", "sent"):
             raise KilledError
         time.sleep(slowly)
-        return sink.Sent(count, sink._now_ms())
+        return sink.Sent(ledger.settle(told), ledger.since_ms)
 
-    monkeypatch.setattr(sink, "_send", send)
-    monkeypatch.setattr(sink, "_abort", lambda _: None)
-    sink._write(None, options, f"sink-of-{options.topic}", batch_id, times or TransactionTime())
+    monkeypatch.setattr(sink, "send", send)
+    monkeypatch.setattr(sink.Sink, "_fence_off", lambda _: None)
+    return sink.Sink(options, f"sink-of-{options.topic}", times=times or TransactionTime())
+
+
+def in_two_tasks(work, rows):
+    """Do what Spark's tasks do, two at a time, which write to the same partitions; return what they tell."""
+    half = rows.num_rows // 2
+    with ThreadPoolExecutor(2) as pool:
+        done = [pool.submit(write_rows, work, n, iter([rows.slice(n * half, half)])) for n in range(2)]
+    told = Counter()
+    for one in done:
+        told.update(one.result())
+    return told
 
 
 def committed(options):

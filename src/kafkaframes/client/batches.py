@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -45,6 +45,18 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int
     timestamp: int
+
+
+class Numbered(NamedTuple):
+    """Built batches of format 2 for one partition, and the sequence of their first record.
+
+    Attributes:
+        batches: each at base offset 0, with the count of its offsets, as ``build_apart`` gives them.
+    """
+
+    partition: TopicPartition
+    first_sequence: int
+    batches: Sequence[tuple[bytes, int]]
 
 
 @dataclass(slots=True, eq=False)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.client.batches import NOT_STAMPED, Batch, Producer, RecordMetadata, Stamp, split
+from kafkaframes.client.batches import NOT_STAMPED, Batch, Numbered, Producer, RecordMetadata, Stamp, split
 from kafkaframes.client.cluster import ClusterClient, fail
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.sender import PRODUCE, Sender
@@ -268,6 +268,30 @@ class AsyncProducer:
         batches = [await self._put(partition, piece, count) for piece, count in split(data)]
         return [base for base, _ in await asyncio.gather(*(batch.done for batch in batches))]
 
+    async def send_numbered(self, parts: Iterable[Numbered]) -> None:
+        """Write built batches in a transaction that this producer has joined, under sequences given to it; wait.
+
+        Those who join one transaction may write to one partition so, one after the other: whoever shares it gives out
+        the sequences, the next ones only when these have been acknowledged, and adds the partitions
+        (``add_to_transaction``).
+
+        Raises:
+            OptionError: no transaction was joined; batches for a partition are under way.
+            BrokerError, NetworkError: the first batch that was refused; others may have been written.
+        """
+        if not self.transactions.has_joined:
+            raise OptionError("sequences are given to those who have joined a transaction: join_transaction first")
+        await self.start()
+        batches: list[Batch] = []
+        for place, first_sequence, built in parts:
+            self._sender.set_sequence(place, first_sequence)
+            for data, count in built:
+                await self._sender.room(len(data))
+                batches.append(self._queued(place, data, count))
+        for result in await asyncio.gather(*(batch.done for batch in batches), return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+
     async def _routed(self, table: Any, topic: str | None) -> list[tuple[TopicPartition, pa.RecordBatch]]:
         rows = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
         if topic is None and "topic" not in rows.schema.names:
@@ -338,6 +362,9 @@ class AsyncProducer:
     async def _put(self, place: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
         await self._sender.room(len(data))
         await self.transactions.before_batch(place)
+        return self._queued(place, data, count, stamp)
+
+    def _queued(self, place: TopicPartition, data: bytes, count: int, stamp: Stamp = NOT_STAMPED) -> Batch:
         done: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
         batch = Batch(place, data, count, time.monotonic(), done, stamp)
         self._sender.put(batch)
@@ -365,6 +392,10 @@ class AsyncProducer:
     def share_transaction(self) -> Producer:
         """Return what others need to join the transaction that is open; committing it commits what they wrote, too."""
         return self.transactions.share()
+
+    async def add_to_transaction(self, partitions: Iterable[TopicPartition]) -> None:
+        """Add partitions to the transaction that is open, for those who have joined it (``send_numbered``)."""
+        await self.transactions.add(partitions)
 
     async def join_transaction(self, producer: Producer) -> None:
         """Write in a transaction that another producer of the same ``transactional_id`` has begun, and will end.

@@ -19,7 +19,7 @@ from kafkaframes.client.batches import NO_PRODUCER_ID, NOT_STAMPED, Batch, Produ
 from kafkaframes.client.cluster import ClusterClient, fail, is_retriable
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.settings import ProducerSettings
-from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, error_code
+from kafkaframes.errors import BrokerError, KafkaframesError, NetworkError, OptionError, error_code
 from kafkaframes.records.build import next_sequence
 from kafkaframes.spec.model import NIL_UUID
 
@@ -122,6 +122,17 @@ class Sender:
         queue = self._queues.get(partition, Queue())
         waiting = sum(batch.count for batch in queue.waiting if not batch.is_numbered)
         return Stamp(self.producer, next_sequence(queue.next_sequence, waiting), self.transactional)
+
+    def set_sequence(self, partition: TopicPartition, sequence: int) -> None:
+        """Number the next batch of a partition from ``sequence`` on.
+
+        Raises:
+            OptionError: some of its batches wait or are under way.
+        """
+        queue = self._queues.setdefault(partition, Queue())
+        if queue.waiting or queue.in_flight:
+            raise OptionError(f"batches for {partition} are under way: their sequences must have an end first")
+        queue.next_sequence = sequence
 
     async def flush(self) -> None:
         """Wait until everything that was put has an answer, good or bad."""

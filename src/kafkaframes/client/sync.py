@@ -13,8 +13,8 @@ from typing import Any, Self
 import pyarrow as pa
 
 from kafkaframes.client.admin import AsyncAdmin, ConfigEntry, GroupDescription, ListedGroup, NewTopic
+from kafkaframes.client.batches import Numbered, RecordMetadata
 from kafkaframes.client.batches import Producer as ProducerIdentity
-from kafkaframes.client.batches import RecordMetadata
 from kafkaframes.client.consumer import AsyncConsumer, ConsumerRecord
 from kafkaframes.client.fetched import Fetched
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
@@ -95,6 +95,10 @@ class Producer:
         """Write whole batches and wait; see ``AsyncProducer.send_batches``."""
         return self._loop.call(self._twin.send_batches(partition, data))
 
+    def send_numbered(self, parts: Iterable[Numbered]) -> None:
+        """Write built batches under sequences given to them; see ``AsyncProducer.send_numbered``."""
+        self._loop.call(self._twin.send_numbered(parts))
+
     def flush(self) -> None:
         """Wait until everything that was sent has an answer."""
         self._loop.call(self._twin.flush())
@@ -111,6 +115,10 @@ class Producer:
     def share_transaction(self) -> ProducerIdentity:
         """Return what others need to join the transaction that is open."""
         return self._twin.share_transaction()
+
+    def add_to_transaction(self, partitions: Iterable[TopicPartition]) -> None:
+        """Add partitions to the transaction for those who have joined it; see ``AsyncProducer.add_to_transaction``."""
+        self._loop.call(self._twin.add_to_transaction(partitions))
 
     def join_transaction(self, producer: ProducerIdentity) -> None:
         """Write in a transaction that another has begun; see ``AsyncProducer.join_transaction``."""

@@ -8,7 +8,7 @@ share is of the older form.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kafkaframes.client.batches import Producer
@@ -26,6 +26,7 @@ _NEWEST_OF_FORM: Final = {
 _DESCRIBE_TRANSACTIONS: Final = 65
 _FORM_OF_BROKERS: Final = "transaction.version"  # the feature that tells
 _KNOWS_EPOCHS: Final = 3  # InitProducerId's first version that takes an id and epoch and raises the epoch (KIP-360)
+_NOT_ATTEMPTED: Final = 55  # of the partitions beside one that could not be added
 _COORDINATOR_MOVED: Final = frozenset({14, 15, 16})
 _FENCED: Final = frozenset({47, 90, 53})  # INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, TRANSACTIONAL_ID_AUTHORIZATION
 
@@ -120,15 +121,23 @@ class Transactions:
             return
         if not self._is_open:
             raise OptionError("a producer with transactional_id writes in transactions only: begin_transaction first")
-        if partition in self._added:
-            return
-        if self._form > 1:
-            self._added.add(partition)
-            return
-        if self.has_joined:
+        if self.has_joined and partition not in self._added:
             await self._refuse_what_another_writes(partition)
-        await self._add(partition)
-        self._added.add(partition)
+        await self.add([partition])
+
+    async def add(self, partitions: Iterable[TopicPartition]) -> None:
+        """Add partitions to the transaction that is open, those at once that are not in it yet.
+
+        Raises:
+            OptionError: none is open.
+            BrokerError: this producer was fenced off, or there is no such partition.
+        """
+        if not self._is_open:
+            raise OptionError("no transaction is open")
+        new = [one for one in partitions if one not in self._added]
+        if new and self._form == 1:
+            await self._add(new)
+        self._added.update(new)
 
     async def _refuse_what_another_writes(self, partition: TopicPartition) -> None:
         """Raise where another one who joined this transaction has written to a partition.
@@ -156,22 +165,30 @@ class Transactions:
             if topic.topic == partition.topic and partition.partition in topic.partitions:
                 raise BrokerError(f"another one who joined this transaction has written to {partition} already")
 
-    async def _add(self, partition: TopicPartition) -> None:
+    async def _add(self, partitions: list[TopicPartition]) -> None:
         cls = self._settings.message("AddPartitionsToTxnRequest")
         producer_id, epoch = self._sender.producer
-        topic = cls.AddPartitionsToTxnTopic(name=partition.topic, partitions=[partition.partition])
+        topics: dict[str, list[int]] = {}
+        for partition in partitions:
+            topics.setdefault(partition.topic, []).append(partition.partition)
         body = cls(
             v3_and_below_transactional_id=self._settings.transactional_id,
             v3_and_below_producer_id=producer_id,
             v3_and_below_producer_epoch=epoch,
-            v3_and_below_topics=[topic],
+            v3_and_below_topics=[
+                cls.AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()
+            ],
         )
 
         async def step() -> None:
             response = await self._ask(body)
-            for one in response.results_by_topic_v3_and_below:
-                for result in one.results_by_partition:
-                    self._check(result.partition_error_code, f"adding {partition} to the transaction")
+            results = [
+                (result.partition_error_code, f"adding {one.name}-{result.partition_index} to the transaction")
+                for one in response.results_by_topic_v3_and_below
+                for result in one.results_by_partition
+            ]
+            for number, what in sorted(results, key=lambda one: one[0] == _NOT_ATTEMPTED):
+                self._check(number, what)
 
         await self._cluster.retried(step)
 

@@ -105,6 +105,7 @@ class TopicWriteOptions:
     topic: str | None = None
     delivery: str = "at-least-once"
     sink: str = "sink"
+    driver_port: int = 0
     include_headers: bool = field(default=False)
 
     @classmethod
@@ -152,6 +153,13 @@ def _duration_ms(text: str) -> int:
     return int(match[1]) * factor[match[2] or "ms"]
 
 
+def _port(text: str) -> int:
+    if not 0 <= (port := int(text)) <= _LAST_PORT:
+        raise ValueError(f"must be from 0 to {_LAST_PORT}")
+    return port
+
+
+_LAST_PORT: Final = 65_535
 _positive, _boolean, _one_of = log_options._positive, log_options._boolean, log_options._one_of
 _LOG = log_options.OPTIONS
 _ROWS: Final = (
@@ -208,6 +216,13 @@ _WRITE_ROWS: Final = (
         "exactly-once: a write is one Kafka transaction, which commits when all of Spark's tasks have succeeded",
     ),
     Option("sink", "sink", str, "sink", "exactly-once: names this sink among several of one query"),
+    Option(
+        "driverPort",
+        "driver_port",
+        _port,
+        "0",
+        "exactly-once: the port at which the driver answers its tasks, each micro-batch anew; 0: any that is free",
+    ),
     Option("recordFormat", "record_format", int, "", "0, 1 or 2, for old brokers and their readers"),
     Option("messageFormat", "record_format", int, "", "the same, under the name that brokers' settings have"),
     Option("includeHeaders", "include_headers", _boolean, "false", "taken for Spark's sake: headers are written"),

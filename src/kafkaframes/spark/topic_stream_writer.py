@@ -26,7 +26,7 @@ class KafkaTopicStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: TopicWriteOptions, types: Mapping[str, str]) -> None:
         if options.delivery == "exactly-once":
             raise OptionError(
-                "exactly-once needs rows that are shared out by topic partition: "
+                "exactly-once needs a driver that holds the transaction while tasks write: "
                 "kafkaframes.spark.write_topic(df, checkpoint=..., ...) does that"
             )
         check_columns(types, options)

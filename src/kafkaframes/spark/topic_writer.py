@@ -19,8 +19,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from kafkaframes.client import Producer
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.spark.plain_errors import tells_plainly
-from kafkaframes.spark.topic_blobs import gathered
 from kafkaframes.spark.topic_options import TopicWriteOptions
+from kafkaframes.spark.topic_packing import gathered
 from kafkaframes.spark.worker import settle
 
 _TEXT: Final = ("binary", "string")

@@ -1,4 +1,4 @@
-"""Rows as finished batches: every row once, in its partition, in order, in blobs of a bounded size. No Spark."""
+"""Rows as finished batches: every row once, in its partition, in order, in batches of a bounded size. No Spark."""
 
 from collections import Counter
 
@@ -9,8 +9,7 @@ import pytest
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records.batch import read_values
 from kafkaframes.records.partitioner import partition_of
-from kafkaframes.spark import topic_blobs
-from kafkaframes.spark.topic_blobs import SCHEMA, Format, Packer, gathered
+from kafkaframes.spark.topic_packing import Format, Packer, gathered
 
 NOW = 5_000
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -23,14 +22,14 @@ def packer(topic="t", *, codec="lz4", batch_bytes=2_000, max_bytes=1 << 20, turn
 
 
 def packed(rows, **given):
-    """Return what is in the blobs: topic, partition, and the records in order."""
+    """Return what is in the batches: topic, partition, and the records in order."""
     found = []
-    for blobs in packer(**given).pack([rows] if isinstance(rows, pa.RecordBatch) else rows):
-        assert blobs.schema == SCHEMA
-        for row in blobs.to_pylist():
-            records = [record for batch in read_values(row["data"]) for record in batch.records]
-            assert len(records) == row["records"]
-            found.append((row["topic"], row["partition"], records))
+    for parts in packer(**given).pack([rows] if isinstance(rows, pa.RecordBatch) else rows):
+        assert len({part.place for part in parts}) == len(parts)
+        for part in parts:
+            records = [one for data, _ in part.batches for batch in read_values(data) for one in batch.records]
+            assert len(records) == part.records
+            found.append((part.place.topic, part.place.partition, records))
     return found
 
 
@@ -78,14 +77,14 @@ def test_rows_without_a_key_stay_together_and_move_on():
     assert one[1] == 6 % 4
 
 
-def test_blobs_are_bounded_and_batches_whole(monkeypatch):
-    monkeypatch.setattr(topic_blobs, "BLOB_BYTES", 10_000)
+def test_batches_are_bounded_and_each_is_whole():
     value = pa.array(np.random.default_rng(1).bytes(3_000 * 100)[n * 100 : n * 100 + 100] for n in range(3_000))
     given = pa.record_batch({"value": value, "partition": pa.array([2] * 3_000, pa.int32())})
-    blobs = [row for batch in packer(codec="none").pack([given]) for row in batch.to_pylist()]
-    assert len(blobs) > 20
-    assert max(len(row["data"]) for row in blobs) <= 10_000
-    assert sum(row["records"] for row in blobs) == 3_000
+    ((part,),) = packer(codec="none", batch_bytes=10_000).pack([given])
+    assert len(part.batches) > 20
+    assert max(len(data) for data, _ in part.batches) <= 10_000
+    assert all(batch.base_offset == 0 for data, _ in part.batches for batch in read_values(data))
+    assert part.records == 3_000
 
 
 @pytest.mark.parametrize(

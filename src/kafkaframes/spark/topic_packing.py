@@ -1,9 +1,7 @@
-"""Rows become finished batches where they are, and batches travel: what makes writing exactly once cheap. No pyspark.
+"""Rows become finished batches, partition by partition, before anything is asked for or sent. No pyspark.
 
-In one transaction each topic partition is written by one task, so rows that lie elsewhere have to come to it. They come
-as **batches**: built and compressed by the task that has the rows, some hundred kilobytes in one row of bytes, so that
-neither the JVM nor the shuffle handles records. The task that sends them only puts producer id, epoch and sequence into
-their headers (``Producer.send_batches``).
+What costs time, building and compressing, is done while other tasks may be writing to the same partitions; a lease is
+held only while finished batches are sent (``sequence_ledger.py``). Sequences are put into their headers then.
 """
 
 from __future__ import annotations
@@ -15,18 +13,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkaframes.client import TopicPartition
 from kafkaframes.errors import EncodeError, OptionError
-from kafkaframes.records.build import build_records
+from kafkaframes.records.build import build_apart
 from kafkaframes.records.partitioner import partitions_of_rows
-from kafkaframes.records.scan import scan_all
 
-GATHER_BYTES: Final = 16 << 20  # of rows, before they are built: batches of few rows compress badly
-BLOB_BYTES: Final = 1 << 20
-SCHEMA: Final = pa.schema(
-    [("topic", pa.string()), ("partition", pa.int32()), ("records", pa.int64()), ("data", pa.binary())]
-)
-DDL: Final = "topic string, partition int, records bigint, data binary"
+GATHER_BYTES: Final = 8 << 20  # of rows, before they are built: batches of few rows compress badly
 _RECORD: Final = ("key", "value", "headers", "timestamp")
+
+
+class Packed(NamedTuple):
+    """Finished batches for one partition, each with the count of its records."""
+
+    place: TopicPartition
+    batches: list[tuple[bytes, int]]
+
+    @property
+    def records(self) -> int:
+        """How many records they hold."""
+        return sum(count for _, count in self.batches)
 
 
 class Format(NamedTuple):
@@ -58,8 +63,10 @@ class Packer:
         self._now_ms = now_ms
         self._turn = turn
 
-    def pack(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield batches of ``SCHEMA`` for rows in the columns of ``kafka-topic``.
+    def pack(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Packed]]:
+        """Yield finished batches for rows in the columns of ``kafka-topic``: what can be sent at once.
+
+        No partition comes twice in one list.
 
         Raises:
             EncodeError: a row without a topic, or one that no batch can hold.
@@ -67,16 +74,16 @@ class Packer:
         """
         for rows in gathered(batches, GATHER_BYTES):
             if self._topic is not None:
-                yield from self._of_topic(self._topic, rows)
+                yield list(self._of_topic(self._topic, rows))
                 continue
             names = rows.column("topic")
             if names.null_count:
                 row = pc.index(names.is_null(), True).as_py()
                 raise EncodeError("no topic: give the option topic, or a column topic without nulls").within(row)
-            for name in pc.unique(names).to_pylist():
-                yield from self._of_topic(name, rows.filter(pc.equal(names, name)))
+            topics = pc.unique(names).to_pylist()
+            yield [part for name in topics for part in self._of_topic(name, rows.filter(pc.equal(names, name)))]
 
-    def _of_topic(self, topic: str, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _of_topic(self, topic: str, rows: pa.RecordBatch) -> Iterator[Packed]:
         partitions = self._partitions(topic, rows)
         kept = _recorded(rows, self._now_ms())
         order = np.argsort(partitions, kind="stable")
@@ -84,10 +91,7 @@ class Packer:
         for first, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             whole = end - first == len(order)
             mine = kept if whole else kept.take(pa.array(order[first:end]))
-            data = build_records(
-                mine, codec=self._form.codec, level=self._form.level, batch_bytes=self._form.batch_bytes
-            )
-            yield from self._blobs(topic, int(partitions[order[first]]), data)
+            yield self._packed(TopicPartition(topic, int(partitions[order[first]])), mine)
 
     def _partitions(self, topic: str, rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
         count = self._counts_of(topic)
@@ -100,27 +104,15 @@ class Packer:
             self._turn += 1
         return partitions
 
-    def _blobs(self, topic: str, partition: int, data: bytes) -> Iterator[pa.RecordBatch]:
-        """Cut built batches into rows of about ``BLOB_BYTES``."""
-        batches = scan_all(data)
-        position, size, base, last = (
-            batches.column(name) for name in ("position", "size", "base_offset", "last_offset")
-        )
-        if len(size) and int(size.max()) > self._form.max_bytes:
+    def _packed(self, place: TopicPartition, rows: pa.RecordBatch) -> Packed:
+        form = self._form
+        batches = list(build_apart(rows, codec=form.codec, level=form.level, batch_bytes=form.batch_bytes))
+        largest = max(len(data) for data, _ in batches)
+        if largest > form.max_bytes:
             raise EncodeError(
-                f"a record for {topic}-{partition} makes a batch of {int(size.max())} bytes; "
-                f"kafka.max.request.size is {self._form.max_bytes}"
+                f"a record for {place} makes a batch of {largest} bytes; kafka.max.request.size is {form.max_bytes}"
             )
-        first = 0
-        while first < len(size):
-            end = first + max(int(np.searchsorted(np.cumsum(size[first:]), BLOB_BYTES, "right")), 1)
-            begins, ends = int(position[first]), int(position[end - 1] + size[end - 1])
-            records = int((last[first:end] - base[first:end] + 1).sum())
-            columns = [[topic], [partition], [records], [data[begins:ends]]]
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
-            )
-            first = end
+        return Packed(place, batches)
 
 
 def gathered(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -162,4 +154,4 @@ def _milliseconds(rows: pa.RecordBatch, now_ms: int) -> pa.Array:
     return pa.array(np.floor_divide(micros.to_numpy(zero_copy_only=False), 1000))
 
 
-__all__ = ["BLOB_BYTES", "DDL", "GATHER_BYTES", "SCHEMA", "Format", "Packer", "gathered"]
+__all__ = ["GATHER_BYTES", "Format", "Packed", "Packer", "gathered"]

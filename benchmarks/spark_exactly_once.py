@@ -1,0 +1,122 @@
+"""Writing exactly once beside at least once: the same stream, topic to topic, one session, ``local[2]``.
+
+Each side is a streaming query over the same topic, with micro-batches of ``--megabytes``; both run in turn, from the
+beginning each time. What counts is the median over micro-batches, the first of each query left out, of Spark's own
+``triggerExecution``, and the CPU seconds (user and system) of Spark's processes for a query, without the broker. Ratios
+are exactly once over at least once. The broker is ours, in a process of its own, or any other by ``--servers``.
+
+    python benchmarks/spark_exactly_once.py [--sizes 100,1024,10240] [--codec lz4] [--megabytes 30] [--batches 4]
+        [--rounds 3] [--few] [--servers HOST:PORT]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import statistics
+import sys
+import tempfile
+import uuid
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.spark_topic import PARTITIONS, Tree, fill, own_broker
+
+import kafkaframes
+from kafkaframes.client import Admin, NewTopic
+
+SIDES = ("at least once", "exactly once")
+FEW = 40  # records of the smallest micro-batches
+
+
+def run(spark, servers: str, source: str, codec: str, per_batch: int, side: str) -> list[int]:
+    """Write all of a topic into a new one; return how many milliseconds each micro-batch took."""
+    target = f"w-{uuid.uuid4().hex[:8]}"
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name=target, num_partitions=PARTITIONS)])
+    stream = spark.readStream.format("kafka-topic").option("kafka.bootstrap.servers", servers)
+    stream = stream.options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=str(per_batch))
+    frame = stream.load().select("key", "value")
+    options = {"kafka.bootstrap.servers": servers, "kafka.compression.type": codec, "topic": target}
+    with tempfile.TemporaryDirectory(prefix="kf-bench-") as checkpoint:
+        if side == "exactly once":
+            query = kafkaframes.spark.write_topic(frame, options, checkpoint=checkpoint, trigger={"availableNow": True})
+        else:
+            writer = frame.writeStream.format("kafka-topic").options(**options).option("checkpointLocation", checkpoint)
+            query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        took = [one.durationMs["triggerExecution"] for one in query.recentProgress if one.numInputRows]
+    with Admin(servers) as admin:
+        admin.delete_topics([target])
+    return took[1:]
+
+
+def compare(spark, servers: str, tree: Tree, source: str, codec: str, per_batch: int, rounds: int) -> dict:
+    """Run both sides in turn; return the median milliseconds of a micro-batch and CPU seconds of a query, of each."""
+    times, cpu = {side: [] for side in SIDES}, {side: [] for side in SIDES}
+    for turn in range(rounds + 1):
+        for side in SIDES:
+            before = tree.seconds()
+            took = run(spark, servers, source, codec, per_batch, side)
+            if turn:  # the first of each warms up
+                times[side] += took
+                cpu[side].append(tree.seconds() - before)
+    return {side: (statistics.median(times[side]), statistics.median(cpu[side])) for side in SIDES}
+
+
+def main() -> None:
+    """Print a line for each size."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default="100,1024,10240")
+    parser.add_argument("--codec", default="lz4")
+    parser.add_argument("--megabytes", type=int, default=30)
+    parser.add_argument("--batches", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--few", action="store_true", help=f"also micro-batches of {FEW} records")
+    parser.add_argument("--servers")
+    given = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kf-bench-")))
+        servers, broker = given.servers, None
+        if servers is None:
+            servers, broker = stack.enter_context(own_broker(folder))
+        config = {"spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
+        spark = kafkaframes.spark.session("benchmark", master="local[2]", memory="2g", config=config)
+        stack.callback(spark.stop)
+        kafkaframes.spark.register(spark)
+        spark.sparkContext.setLogLevel("ERROR")
+        print("| bytes | records | at least once ms | exactly once ms | wall | CPU | load |", flush=True)
+        print("|---" * 7 + "|", flush=True)
+        for size in map(int, given.sizes.split(",")):
+            topic, count = fill(servers, size, given.codec, given.megabytes * given.batches)
+            for per_batch in [count // given.batches, *([FEW] if given.few else [])]:
+                if per_batch == FEW:
+                    topic, _ = fill_few(servers, topic)
+                found = compare(spark, servers, Tree(broker), topic, given.codec, per_batch, given.rounds)
+                (least, least_cpu), (exactly, exactly_cpu) = (found[side] for side in SIDES)
+                print(
+                    f"| {size} | {per_batch:,} | {least:.0f} | {exactly:.0f} | {exactly / least:.2f} "
+                    f"| {exactly_cpu / least_cpu:.2f} | {os.getloadavg()[0]:.1f} |",
+                    flush=True,
+                )
+
+
+def fill_few(servers: str, like: str) -> tuple[str, int]:
+    """Make a topic for a dozen micro-batches of few records."""
+    import pyarrow as pa
+
+    from kafkaframes.client import Producer
+
+    name = f"{like}-few"
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name=name, num_partitions=PARTITIONS)])
+    at = pa.array([n % PARTITIONS for n in range(FEW * 12)], pa.int32())
+    with Producer(servers) as producer:
+        producer.send_arrow(pa.table({"value": [b"v"] * len(at), "partition": at}), topic=name)
+    return name, len(at)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""What one Spark task does in a write exactly once: build batches, lease their partitions from the driver, send them.
+
+While some batches are sent, by a thread of its own, the next are built. A task without rows asks for nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import chain
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from kafkaframes.client import Producer, TopicPartition
+from kafkaframes.client.batches import Numbered
+from kafkaframes.client.batches import Producer as ProducerIdentity
+from kafkaframes.client.settings import ProducerSettings
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.spark.sequence_server import Door, Leases
+from kafkaframes.spark.topic_options import TopicWriteOptions
+from kafkaframes.spark.topic_packing import Format, Packed, Packer
+from kafkaframes.spark.topic_writer import DEFAULT_BATCH, open_producer
+from kafkaframes.spark.worker import settle
+
+COLUMNS: Final = "topic string, partition int, records bigint"
+Rows = Iterator[pa.RecordBatch]
+Counts = dict[TopicPartition, int]
+
+
+class Work(NamedTuple):
+    """What each task is given.
+
+    Attributes:
+        identity: the producer id and epoch of the transaction.
+        door: where sequences are leased.
+    """
+
+    options: TopicWriteOptions
+    transactional_id: str
+    identity: ProducerIdentity
+    door: Door
+
+
+def writing(work: Work) -> Callable[[Rows], Rows]:
+    """Return the function of the tasks: rows in, how many records they have written to each partition out."""
+
+    def write(rows: Rows) -> Rows:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        task = context.partitionId() if context else 0
+        if context is not None and context.attemptNumber():
+            raise KafkaframesError(
+                f"task {task} failed and would be repeated: its rows may be in the transaction already, so the whole "
+                "batch fails and is written anew"
+            )
+        counts = write_rows(work, task, rows)
+        settle()
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array([place.topic for place in counts], pa.string()),
+                pa.array([place.partition for place in counts], pa.int32()),
+                pa.array(list(counts.values()), pa.int64()),
+            ],
+            names=["topic", "partition", "records"],
+        )
+
+    return write
+
+
+def write_rows(work: Work, task: int, rows: Rows) -> Counts:
+    """Write rows in the transaction; return how many records each partition has acknowledged.
+
+    Raises:
+        KafkaframesError: the driver is gone, or says that the batch has failed.
+        BrokerError, NetworkError: a broker did not take something; the transaction must not be committed.
+        EncodeError, OptionError: a row cannot be written.
+    """
+    counts: Counts = {}
+    batches = (one for one in rows if one.num_rows)
+    first = next(batches, None)
+    if first is None:
+        return counts
+    with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="kafkaframes send"))
+        leases = Leases(work.door, task)
+        stack.callback(leases.close)
+        producer = open_producer(work.options, transactional_id=work.transactional_id)
+        stack.callback(producer.close, flush=False)
+        producer.join_transaction(work.identity)
+        under_way: Future[None] | None = None
+        for parts in _packer(work.options, producer, task).pack(chain([first], batches)):
+            if under_way is not None:
+                under_way.result()
+            under_way = pool.submit(_send, producer, leases, parts)
+            for part in parts:
+                counts[part.place] = counts.get(part.place, 0) + part.records
+        if under_way is not None:
+            under_way.result()
+        leases.end()
+    return counts
+
+
+def _send(producer: Producer, leases: Leases, parts: list[Packed]) -> None:
+    """Send finished batches, to each partition when it is this task's turn there."""
+    waiting = {part.place: part for part in parts}
+    wrote: list[TopicPartition] = []
+    while waiting:
+        got = leases.take({place: part.records for place, part in waiting.items()}, wrote)
+        producer.send_numbered([Numbered(place, first, waiting.pop(place).batches) for place, first in got.items()])
+        wrote = list(got)
+    leases.give_back(wrote)
+
+
+def _packer(options: TopicWriteOptions, producer: Producer, task: int) -> Packer:
+    settings = ProducerSettings.of(options.client)
+    batch_bytes = settings.batch_size if "batch.size" in options.client else DEFAULT_BATCH
+    form = Format(settings.compression_type, settings.compression_level, batch_bytes, settings.max_request_size)
+    known: dict[str, int] = {}
+
+    def count_of(topic: str) -> int:
+        if topic not in known:
+            known[topic] = len(producer.partitions_for(topic))  # makes one that is not there
+        return known[topic]
+
+    return Packer(options.topic, count_of, form, now_ms=lambda: time.time_ns() // 1_000_000, turn=task)

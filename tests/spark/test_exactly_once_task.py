@@ -1,0 +1,182 @@
+"""Tasks of one transaction that write to the same partitions, are killed, or come late. No Spark, real brokers."""
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kafkaframes.errors import BrokerError, EncodeError, KafkaframesError
+from kafkaframes.spark import topic_exactly_once as sink
+from kafkaframes.spark.exactly_once_task import Work, write_rows
+from kafkaframes.spark.sequence_ledger import Ledger
+from kafkaframes.spark.sequence_server import LeaseServer
+from kafkaframes.spark.topic_options import TopicWriteOptions
+from kafkaframes.spark.transaction_time import TransactionTime
+
+TASK = """
+import pickle, sys
+import pyarrow as pa
+from kafkaframes.spark.exactly_once_task import write_rows
+work, rows = pickle.load(sys.stdin.buffer)
+write_rows(work, 0, iter([rows]))
+"""
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Broker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def options(broker, request):
+    name = "".join(one if one.isalnum() else "-" for one in request.node.name)
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name=name, num_partitions=3)])
+    return TopicWriteOptions.parse({"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": name})
+
+
+def rows(task, first, count=40):
+    return pa.record_batch(
+        {"value": [b"%d-%d" % (task, n) for n in range(first, first + count)], "partition": thirds(count)}
+    )
+
+
+def thirds(count):
+    return pa.array([n % 3 for n in range(count)], pa.int32())
+
+
+@contextmanager
+def transaction(options):
+    """Begin one as the driver does; give the producer, the ledger and what tasks are given."""
+    producer = Producer(**options.client, transactional_id=options.topic)
+    ledger = Ledger(sink._now_ms)
+    with (
+        producer,
+        LeaseServer(ledger, producer.add_to_transaction, listen="127.0.0.1", host="127.0.0.1") as server,
+    ):
+        producer.begin_transaction()
+        yield producer, ledger, Work(options, options.topic, producer.share_transaction(), server.door)
+
+
+def committed(options):
+    with Consumer(**options.client, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+        partitions = consumer.partitions_for(options.topic)
+        consumer.assign(partitions)
+        ends, found = consumer.end_offsets(partitions), []
+        while any(consumer.position(one) < end for one, end in ends.items()):
+            table = consumer.fetch_arrow(1_000, columns=("partition", "value"))
+            found += zip(table["partition"].to_pylist(), table["value"].to_pylist(), strict=True)
+        return found
+
+
+def test_many_tasks_write_to_the_same_partitions_each_row_once_and_in_its_tasks_order(options, monkeypatch):
+    monkeypatch.setattr("kafkaframes.spark.topic_packing.GATHER_BYTES", 1)  # each round has a lease of its own
+    given = {task: [rows(task, first) for first in range(0, 200, 40)] for task in range(4)}
+    with transaction(options) as (producer, ledger, work):
+        with ThreadPoolExecutor(4) as pool:
+            done = [pool.submit(write_rows, work, task, iter(batches)) for task, batches in given.items()]
+        told = sum((Counter(one.result()) for one in done), Counter())
+        assert ledger.settle(told) == 800
+        producer.commit_transaction()
+    found = committed(options)
+    assert sorted(value for _, value in found) == sorted(b"%d-%d" % (t, n) for t in range(4) for n in range(200))
+    for task, partition in [(t, p) for t in range(4) for p in range(3)]:
+        mine = [value for at, value in found if at == partition and value.startswith(b"%d-" % task)]
+        numbers = [int(value.partition(b"-")[2]) for value in mine]
+        assert numbers == sorted(numbers)
+
+
+def test_a_task_that_is_killed_while_it_holds_a_lease(broker, options):
+    reached, killed = threading.Event(), threading.Event()
+
+    def hold(_):
+        reached.set()
+        return killed.wait(60)
+
+    with (
+        transaction(options) as (_, ledger, work),
+        broker.on("Produce", topic=options.topic, where=hold).once(),
+        subprocess.Popen([sys.executable, "-c", TASK], stdin=subprocess.PIPE, env=with_sources()) as task,
+    ):
+        task.stdin.write(pickle.dumps((work, rows(0, 0))))
+        task.stdin.flush()
+        assert reached.wait(60)
+        task.kill()
+        task.wait(60)
+        killed.set()
+    with pytest.raises(KafkaframesError, match=r"task 0 was lost while it wrote to .*: nobody knows how much is there"):
+        ledger.settle({})
+    written_anew(options)
+
+
+def test_a_task_that_goes_on_after_its_batch_was_ended_is_refused(options):
+    """As when the driver is gone, and another has begun: what is late gets into no transaction."""
+    with transaction(options) as (_, _, work):
+        write_rows(work, 0, iter([rows(0, 0)]))
+        new_sink(options)._fence_off()
+        with pytest.raises(BrokerError, match=r"PRODUCER_FENCED|INVALID_PRODUCER_EPOCH|INVALID_TXN_STATE"):
+            write_rows(work, 1, iter([rows(1, 0)]))
+    written_anew(options)
+
+
+def test_rows_that_cannot_be_written_fail_the_batch_and_leave_nothing_waiting(options):
+    wrong = pa.record_batch({"value": [b"v"], "topic": pa.array([None], pa.string())})
+    several = TopicWriteOptions.parse({**{f"kafka.{name}": value for name, value in options.client.items()}})
+    with transaction(options) as (_, ledger, work):
+        before = threading.active_count()
+        with pytest.raises(EncodeError, match="no topic"):
+            write_rows(work._replace(options=several), 0, iter([wrong]))
+        assert threading.active_count() <= before
+    with pytest.raises(KafkaframesError, match="task 0 was lost before"):
+        ledger.settle({})
+
+
+def test_a_task_without_rows_asks_nobody(options):
+    work = Work(options, "t", None, None)
+    assert write_rows(work, 0, iter([rows(0, 0, 0)])) == {}
+
+
+def test_the_marker_of_the_batch_before_is_known_unless_another_was_there(options, monkeypatch):
+    asked = []
+    newest = sink.newest_marker
+    monkeypatch.setattr(sink, "newest_marker", lambda *given: asked.append(1) or newest(*given))
+    monkeypatch.setattr(sink, "send", lambda *given: (given[-1].share_transaction(), sink.Sent(0, sink._now_ms()))[1])
+    one, other = new_sink(options), new_sink(options)
+    for batch_id in range(3):
+        one.write(None, batch_id)
+    assert len(asked) == 1
+    other.write(None, 3)
+    one.write(None, 4)
+    assert len(asked) == 3
+    one.write(None, 4)  # was committed, and is not written again
+    assert len(asked) == 3
+    one.write(None, 5)  # the time before has used up an epoch: somebody else may have been there
+    assert len(asked) == 4
+
+
+def new_sink(options):
+    return sink.Sink(options, options.topic, times=TransactionTime())
+
+
+def written_anew(options):
+    """Write a batch as the next attempt does; see that it alone is there."""
+    with transaction(options) as (producer, ledger, work):
+        told = write_rows(work, 0, iter([rows(9, 0)]))
+        ledger.settle(told)
+        producer.commit_transaction()
+    assert sorted(value for _, value in committed(options)) == sorted(b"9-%d" % n for n in range(40))
+    assert set(told) == {TopicPartition(options.topic, n) for n in range(3)}
+
+
+def with_sources():
+    return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
