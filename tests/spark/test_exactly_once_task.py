@@ -8,15 +8,18 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pyarrow as pa
+import pyspark
 import pytest
+from tests.spark.topics import committed
 
 from kafkaframes.broker import Broker
-from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kafkaframes.client import Admin, NewTopic, Producer, TopicPartition
 from kafkaframes.errors import BrokerError, EncodeError, KafkaframesError
 from kafkaframes.spark import topic_exactly_once as sink
-from kafkaframes.spark.exactly_once_task import Work, write_rows
+from kafkaframes.spark.exactly_once_task import Work, write_rows, writing
 from kafkaframes.spark.sequence_ledger import Ledger
 from kafkaframes.spark.sequence_server import LeaseServer
 from kafkaframes.spark.topic_options import TopicWriteOptions
@@ -25,6 +28,7 @@ from kafkaframes.spark.transaction_time import TransactionTime
 TASK = """
 import pickle, sys
 import pyarrow as pa
+import pyspark
 from kafkaframes.spark.exactly_once_task import write_rows
 work, rows = pickle.load(sys.stdin.buffer)
 write_rows(work, 0, iter([rows]))
@@ -66,17 +70,6 @@ def transaction(options):
     ):
         producer.begin_transaction()
         yield producer, ledger, Work(options, options.topic, producer.share_transaction(), server.door)
-
-
-def committed(options):
-    with Consumer(**options.client, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
-        partitions = consumer.partitions_for(options.topic)
-        consumer.assign(partitions)
-        ends, found = consumer.end_offsets(partitions), []
-        while any(consumer.position(one) < end for one, end in ends.items()):
-            table = consumer.fetch_arrow(1_000, columns=("partition", "value"))
-            found += zip(table["partition"].to_pylist(), table["value"].to_pylist(), strict=True)
-        return found
 
 
 def test_many_tasks_write_to_the_same_partitions_each_row_once_and_in_its_tasks_order(options, monkeypatch):
@@ -180,3 +173,28 @@ def written_anew(options):
 
 def with_sources():
     return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+@pytest.mark.parametrize(
+    ("conf", "place"),
+    [
+        ({"spark.master": "local[2]", "spark.driver.host": "example"}, ("127.0.0.1", "127.0.0.1")),
+        ({"spark.master": "local"}, ("127.0.0.1", "127.0.0.1")),
+        ({"spark.master": "local-cluster[2,1,1024]", "spark.driver.host": "10.0.0.7"}, ("10.0.0.7", "10.0.0.7")),
+        ({"spark.master": "yarn", "spark.driver.host": "[fd00::7]"}, ("fd00::7", "fd00::7")),
+        (
+            {"spark.master": "spark://m:7077", "spark.driver.host": "out", "spark.driver.bindAddress": "0.0.0.0"},
+            ("0.0.0.0", "out"),
+        ),
+    ],
+)
+def test_the_driver_listens_where_sparks_own_listens(conf, place):
+    assert sink._place_of_driver(SimpleNamespace(conf=conf)) == place
+
+
+def test_a_second_attempt_writes_nothing_whichever_it_is(monkeypatch):
+    """A retry, or the copy that speculation starts: both count as attempt 1."""
+    again = SimpleNamespace(get=lambda: SimpleNamespace(partitionId=lambda: 3, attemptNumber=lambda: 1))
+    monkeypatch.setattr(pyspark, "TaskContext", again)
+    with pytest.raises(KafkaframesError, match="task 3 failed and would be repeated"):
+        next(writing(None)(iter([rows(0, 0)])))

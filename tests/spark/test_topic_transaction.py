@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
+from tests.spark.topics import committed
 
 from kafkaframes.broker import Broker
-from kafkaframes.client import Admin, Consumer, NewTopic
+from kafkaframes.client import Admin, NewTopic
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.spark import topic_exactly_once as sink
 from kafkaframes.spark.exactly_once_task import Work, write_rows
@@ -74,14 +75,8 @@ def in_two_tasks(work, rows):
     return told
 
 
-def committed(options):
-    with Consumer(**options.client, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
-        partitions = consumer.partitions_for(options.topic)
-        consumer.assign(partitions)
-        ends, found = consumer.end_offsets(partitions), []
-        while any(consumer.position(one) < end for one, end in ends.items()):
-            found += consumer.fetch_arrow(1_000, columns=("value",))["value"].to_pylist()
-        return sorted(found)
+def values(options):
+    return sorted(value for _, value in committed(options))
 
 
 WANTED = sorted(ROWS.column("value").to_pylist())
@@ -91,7 +86,7 @@ WANTED = sorted(ROWS.column("value").to_pylist())
 def test_an_answer_that_is_lost_after_its_request_was_carried_out(brokers, options, monkeypatch, api):
     with brokers.on(api).once().drop_reply() as rule:
         write(options, 0, monkeypatch)
-    assert committed(options) == WANTED
+    assert values(options) == WANTED
     assert rule.seen or api == "CreateTopics"  # the topic of markers is made once
 
 
@@ -102,11 +97,11 @@ def test_a_driver_that_is_killed_and_writes_the_batch_again(options, monkeypatch
     else:
         with pytest.raises(KilledError):
             write(options, 0, monkeypatch, killed=step)
-        assert committed(options) == []
+        assert values(options) == []
     write(options, 0, monkeypatch)
-    assert committed(options) == WANTED
+    assert values(options) == WANTED
     write(options, 1, monkeypatch)
-    assert committed(options) == sorted([*WANTED, *WANTED])
+    assert values(options) == sorted([*WANTED, *WANTED])
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +127,9 @@ def test_a_batch_that_takes_longer_than_brokers_allow_says_so(impatient, monkeyp
     assert "micro-batch 0: of the micro-batches before this one the longest was open for 1 s" in caplog.text
     assert "its transaction could be open for 2 s: nothing of it is to be seen" in str(caught.value)
     assert "transaction.max.timeout.ms" in str(caught.value)
-    assert committed(options) == []
+    assert values(options) == []
     write(options, 0, monkeypatch, times=times)
-    assert committed(options) == WANTED
+    assert values(options) == WANTED
 
 
 def test_the_marker_tells_the_next_run_how_long_the_last_batch_took(options, monkeypatch, caplog):

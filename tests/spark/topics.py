@@ -3,7 +3,7 @@
 import time
 from contextlib import suppress
 
-from kafkaframes.client import Admin, NewTopic
+from kafkaframes.client import Admin, Consumer, NewTopic
 from kafkaframes.errors import BrokerError
 
 ROWS = 3_000
@@ -34,3 +34,15 @@ def make_anew(servers, name, partitions):
 def read(spark, servers, **options):
     reader = spark.read.format("kafka-topic").option("kafka.bootstrap.servers", servers)
     return reader.options(**options).load()
+
+
+def committed(options):
+    """Return partition and value of each record that a reader of committed ones sees in the topic of a write."""
+    with Consumer(**options.client, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+        partitions = consumer.partitions_for(options.topic)
+        consumer.assign(partitions)
+        ends, found = consumer.end_offsets(partitions), []
+        while any(consumer.position(one) < end for one, end in ends.items()):
+            table = consumer.fetch_arrow(1_000, columns=("partition", "value"))
+            found += zip(table["partition"].to_pylist(), table["value"].to_pylist(), strict=True)
+        return found
