@@ -6,8 +6,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.messages.borders import find
 
-from kafkaframes.errors import EncodeError
+from kafkaframes.errors import DecodeError, EncodeError
+from kafkaframes.messages import message
 from kafkaframes.messages.columns import decode_columns, encode_columns
 from kafkaframes.messages.plan import MessagePlan, plan_message
 from kafkaframes.spec import catalog
@@ -98,3 +100,47 @@ class TestEncode:
 @given(st.sampled_from(CASES), st.lists(st.binary(max_size=80), max_size=4), st.sampled_from(["reference", "strict"]))
 def test_any_bytes_give_valid_arrays(case: tuple[str, int], messages: list[bytes], mode: str) -> None:
     decode_columns(plan_of(*case), messages, mode=mode).validate(full=True)
+
+
+def test_a_negative_number_of_tagged_fields_is_refused_as_kafka_does_since_4_4():
+    """Readers before 4.4 took it for none; strict refuses a varint of that form anyway."""
+    request = message("FetchRequest")
+    for version in (12, request.spec.latest_stable_version):
+        good = request(max_wait_ms=1).encode(version)
+        for count in (b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x08"):
+            bad = good[:-1] + count
+            with pytest.raises(DecodeError, match="negative number of tagged fields") as caught:
+                request.decode(bad, version)
+            rows = request.decode_columns([good, bad, good], version)
+            assert rows.field("_error").to_pylist() == [None, str(caught.value), None]
+            for fast in (True, False):
+                rows = decode_columns(request.codec(version).plan, [bad], specialised=fast)
+                assert "negative number of tagged fields" in rows[0]["_error"].as_py()
+
+
+class TestFieldsOfOtherVersions:
+    fetch = message("FetchRequest")  # since 15 with a tagged struct, ReplicaState
+
+    def test_a_struct_at_its_defaults_is_written_at_a_version_without_it(self):
+        values = [self.fetch(max_wait_ms=wait) for wait in range(3)]
+        columns = self.fetch.decode_columns([value.encode(15) for value in values], 15)
+        assert self.fetch.encode_columns(columns, 14).to_pylist() == [value.encode(14) for value in values]
+
+    def test_and_one_that_says_something_is_refused(self):
+        values = [self.fetch(), self.fetch(replica_state=self.fetch.ReplicaState(replica_id=3))]
+        columns = self.fetch.decode_columns([value.encode(15) for value in values], 15)
+        with pytest.raises(EncodeError, match="row 1, field replicaState: not the default"):
+            self.fetch.encode_columns(columns, 14)
+        with pytest.raises(EncodeError, match="not the default"):
+            values[1].encode(14)
+
+    @pytest.mark.parametrize("value", [None, {"myString": "a"}, {"myInt": 1}, {"_unknown_tags": [(1, b"")]}])
+    def test_null_is_refused_where_it_is_a_value_and_not_the_default(self, value):
+        cls = find("NullableStructMessage")
+        row = {"nullableStruct2": {"myString": "x", "myInt": 1}, "nullableStruct4": value}
+        if value and "_unknown_tags" in value:
+            row["nullableStruct4"] = {"_unknown_tags": [{"tag": 1, "data": b""}]}
+        with pytest.raises(EncodeError, match="field nullableStruct4: not the default"):
+            cls.encode_columns(pa.array([row]), 0)
+        row["nullableStruct4"] = {"myString": "", "myInt": 0}
+        assert cls.encode_columns(pa.array([row]), 0)[0].as_py() == bytes.fromhex("ff00017800000001")

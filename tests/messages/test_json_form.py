@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 
 import pytest
 
@@ -70,3 +71,25 @@ def test_records_of_internal_topics_show_them():
     opened = open_record("__consumer_offsets", key, b"\x00\x04" + VALUE(unknown_tags=[(17, b"x")]).encode(4))
     assert opened.error is None
     assert '"_unknownTags":[{"tag":17,"data":"eA=="}]' in opened.value
+
+
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN"])
+def test_numbers_that_json_does_not_have_are_texts_as_kafka_writes_them(number):
+    form = message("ClientQuotaRecord")(value=float(number)).to_json(0)
+    assert form["value"] == number
+    json.dumps(form, allow_nan=False)
+    assert repr(message("ClientQuotaRecord").from_json(form, 0).value) == repr(float(number))
+
+
+@pytest.mark.parametrize(("given", "taken"), [(127, 127), (128, 0), (255, 127), (256, -128), (-128, -128)])
+def test_an_int8_is_read_as_kafkas_converter_reads_it(given, taken):
+    form = message("DescribeConfigsRequest")().to_json(1)
+    form["resources"] = [{"resourceType": given, "resourceName": "", "configurationKeys": None}]
+    assert message("DescribeConfigsRequest").from_json(form, 1).resources[0].resource_type == taken
+
+
+def test_an_int8_above_256_is_refused():
+    form = message("DescribeConfigsRequest")().to_json(1)
+    form["resources"] = [{"resourceType": 257, "resourceName": "", "configurationKeys": None}]
+    with pytest.raises(EncodeError, match=r"257 is no int8"):
+        message("DescribeConfigsRequest").from_json(form, 1)

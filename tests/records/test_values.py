@@ -57,3 +57,31 @@ def test_a_compressed_message_starts_at_its_first_offset_even_where_that_record_
     (found,) = batch.read_values(bytes(wrapper))
     assert (found.records, found.damage.status, found.damage.reached) == ((), reasons.UNREADABLE_FIELD, 1)
     assert found.base_offset == (2 + 57 - 9 if magic == 1 and wrapper_offset else 2)
+
+
+def plain(magic: int, offset: int, *, flip: bool) -> bytes:
+    raw = bytearray(build_records({"offset": [offset], "key": [b"k"], "value": [b"v"]}, record_format=magic))
+    raw[-1] ^= flip
+    return bytes(raw)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4"])
+@pytest.mark.parametrize("flips", [(False, True), (True, False)])
+def test_a_plain_message_beside_compressed_ones_has_its_own_crc_judged(magic, codec, flips):
+    """Behind a section that was decompressed its size stood before it no more: the size before it was another's."""
+    wrapper = build_records({"offset": [0, 1], "value": [b"a", b"b"]}, record_format=magic, codec=codec)
+    raw = wrapper + plain(magic, 5, flip=flips[0]) + wrapper + plain(magic, 6, flip=flips[1])
+    found = [[record.crc_ok for record in one.records] for one in batch.read_values(raw)]
+    assert found == [[True, True], [not flips[0]], [True, True], [not flips[1]]]
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4, 7])
+def test_of_an_empty_batch_the_lenient_reader_reads_nothing_as_kafkas_does(codec):
+    raw = bytearray(build_records({"offset": [0], "value": [b"a"]}))
+    raw[22] = codec
+    raw[57:61] = bytes(4)  # recordsCount
+    (strict,), (lenient,) = batch.read_values(bytes(raw)), batch.read_values(bytes(raw), lenient=True)
+    assert (strict.damage is None) == (codec == 4)  # Kafka's own zstd gives these bytes no error either
+    assert lenient.damage is None
+    assert lenient.records == ()

@@ -169,22 +169,10 @@ class Gatherer:
         """Judge a field that the version lacks: ignorable, or at its default."""
         if field.ignorable:
             return
-        differs = live & (_valid(array) if field.default is None else ~self.equals(array, field))
+        differs = live & ~_at_default(array, field)
         since = "no valid version has it" if field.first_version is None else f"the first is {field.first_version}"
         reason = f"not the default, and version {self.program.plan.version} lacks this field; {since}"
         self.refuse(differs, level, path, reason)
-
-    def equals(self, array: pa.Array, field: AbsentField) -> Array:
-        """Return which rows are at an absent field's default; a struct's is null, its fields are not known here."""
-        if pa.types.is_null(array.type) or field.default is Empty.STRUCT:
-            return ~_valid(array) if field.default is Empty.STRUCT else np.zeros(len(array), bool)
-        if field.default is Empty.ARRAY:
-            same = pc.equal(pc.list_value_length(array), 0)
-        else:
-            raw: Any = field.default.bytes if isinstance(field.default, UUID) else field.default
-            same = pc.equal(array, pa.scalar(raw).cast(array.type))
-        equal: Array = pc.fill_null(same, False).to_numpy(zero_copy_only=False)
-        return equal
 
     def default(self, node: Node, count: int) -> pa.Array:
         """Return ``count`` defaults of a field whose column the caller left out."""
@@ -235,6 +223,46 @@ class Gatherer:
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
+
+
+def _at_default(array: pa.Array, field: AbsentField) -> Array:
+    """Return which rows are at the default of a field that the version lacks."""
+    if field.default is None:
+        return ~_valid(array)
+    if field.default is Empty.STRUCT:
+        return _is_default_struct(array, field)
+    if pa.types.is_null(array.type):
+        return np.zeros(len(array), bool)
+    if field.default is Empty.ARRAY:
+        same = pc.equal(pc.list_value_length(array), 0)
+    else:
+        raw: Any = field.default.bytes if isinstance(field.default, UUID) else field.default
+        same = pc.equal(array, pa.scalar(raw).cast(array.type))
+    equal: Array = pc.fill_null(same, False).to_numpy(zero_copy_only=False)
+    return equal
+
+
+def _is_default_struct(array: pa.Array, field: AbsentField) -> Array:
+    """Return which rows of structs hold nothing but defaults; null does not say anything, where it is no value."""
+    valid = _valid(array)
+    if not pa.types.is_struct(array.type):
+        return np.zeros(len(array), bool) if field.nullable else ~valid
+    same = valid.copy()
+    parts = {f"{one.name[:1].lower()}{one.name[1:]}": one for one in field.parts}
+    for index, name in enumerate(one.name for one in array.type):
+        if name in parts:
+            same &= _at_default(array.field(index), parts[name])
+        else:  # unknown tags, or what no version has
+            same &= _is_nothing(array.field(index))
+    return same if field.nullable else same | ~valid
+
+
+def _is_nothing(array: pa.Array) -> Array:
+    """Return which rows are null or an empty list."""
+    empty = ~_valid(array)
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        empty |= pc.fill_null(pc.equal(pc.list_value_length(array), 0), True).to_numpy(zero_copy_only=False)
+    return empty
 
 
 def _valid(array: pa.Array) -> Array:

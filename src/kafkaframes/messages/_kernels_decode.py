@@ -20,7 +20,7 @@ from kafkaframes.wire._kernels import address_of, copy_bytes, load_i8, load_i16,
 
 # How a message ended; ``columns.py`` has the words. FULL_* end the call, not the message.
 OK, SKIPPED, TRUNCATED, OVERLONG_VARINT, NULL, TOO_LONG, NEGATIVE_SIZE, REFUSED_TAG, TRAILING = range(9)
-NOT_CANONICAL, TAG_ORDER, TAG_SIZE, BAD_UTF8, TOO_MANY, HOLDS_DEFAULT = range(9, 15)
+NOT_CANONICAL, TAG_ORDER, TAG_SIZE, BAD_UTF8, TOO_MANY, HOLDS_DEFAULT, NEGATIVE_COUNT = range(9, 16)
 DONE, FULL_ROWS, FULL_DATA = range(3)
 
 FRAME = 4  # int64 a stack frame: saved row, last row or tags left, loop start or last tag, end of the tag at hand
@@ -426,9 +426,12 @@ def decode(
                 if strict and (odd or count < 0):
                     failure = NOT_CANONICAL
                     break
+                if count < 0:
+                    failure = NEGATIVE_COUNT
+                    break
                 put32(arena, base + row * 4 + 4, get32(arena, base + row * 4))
                 pos = after
-                if count <= 0:
+                if count == 0:
                     pc = at(ops, entry + 4)
                 else:
                     stack[sp] = at(ops, entry + 4)

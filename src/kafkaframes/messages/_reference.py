@@ -100,7 +100,10 @@ class PlanReader:
     def tags(self, plan: StructPlan, value: Any, position: int) -> int:
         """Read the tag section of a struct into ``value``; return where it ends."""
         known = {field.tag: field for field in plan.tagged}
-        count, position = self.varint(position, "number of tagged fields")
+        start = position
+        count, position = self.varint(start, "number of tagged fields")
+        if count < 0:  # Kafka's readers take it for none before 4.4, and refuse it since
+            raise DecodeError(f"a negative number of tagged fields, {count}", position=start)
         last = -1
         for _ in range(count):
             tag, size, start = self.header(position)

@@ -195,6 +195,7 @@ class _Writer:
         base = self.local("b", column)
         self.put(f"put32(arena, {base} + {row} * 4 + 4, get32(arena, {base} + {row} * 4))")
         self.varint(left)
+        self.put(f"if {left} < 0:\n    code = NEGATIVE_COUNT\n    break")
         self.put(f"while {left} > 0:")
         self.indent += 1
         self.put(f"{left} -= 1")

@@ -41,6 +41,7 @@ _REASONS: Final = {
     kernels.OVERLONG_VARINT: "varint longer than 5 bytes",
     kernels.NULL: "null where the version allows none",
     kernels.TOO_LONG: "string longer than 32767 bytes",
+    kernels.NEGATIVE_COUNT: "negative number of tagged fields",
     kernels.NEGATIVE_SIZE: "tagged field of negative size",
     kernels.REFUSED_TAG: "tag that is declared for other versions only",
     kernels.TRAILING: "bytes left over",

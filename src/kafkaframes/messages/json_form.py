@@ -4,7 +4,8 @@ Camel-case names; numbers as numbers; bytes as base64; uuids as base64url; tagge
 fields that the version lacks left out. Kafka's quirks are kept:
 
 * Records are written as an empty text (or as ``<name>SizeInBytes``); ``records="base64"`` is ours, and loses nothing.
-* An int8 between 128 and 256 is read as that number less 128; a whole number is no float64; no text is a number.
+* An int8 between 128 and 255 is read as that number less 128, 256 as -128; a whole number is no float64; no text is
+  a number, but infinities and NaN are texts (Kafka writes them so and does not read them; we do).
 * Names that the spec does not have are ignored. A field of another version is read, and refused on encoding.
 
 Tags that the spec does not declare are ours to show, Kafka's converters lose them: a struct that has some ends with
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -49,6 +51,7 @@ def from_json(cls: type[Struct], codec: Codec, value: Any) -> Any:
     return _Taker(codec).struct(cls, codec.plan.root, value, ())
 
 
+_NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")  # JSON has no numbers for them; Kafka writes texts
 _Path = tuple[str | int, ...]
 
 
@@ -103,6 +106,8 @@ class _Shower:
             return ""
         if field.type in ("bytes", "records"):
             return base64.b64encode(value).decode("ascii")
+        if field.type == "float64":
+            return _shown_float(value)
         return uuid_to_text(value) if field.type == "uuid" else value
 
 
@@ -154,6 +159,12 @@ class _Taker:
             raise EncodeError(f"{_kind(value)} is no {info.spec.type.name}: {error}", path=path) from None
 
 
+def _shown_float(value: Any) -> Any:
+    if value != value:
+        return "NaN"
+    return "Infinity" if value == math.inf else "-Infinity" if value == -math.inf else value
+
+
 def _shown_tag(tag: int, data: bytes, path: _Path) -> dict[str, Any]:
     if not isinstance(data, bytes | bytearray | memoryview):
         raise EncodeError(f"unknown tag {tag} holds {type(data).__name__}, not bytes", path=path)
@@ -186,7 +197,9 @@ def _number(name: str) -> Callable[[Any], int]:
     def take(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError("expected a whole number")
-        number = value - 128 if name == "int8" and high < value <= 256 else value  # as Kafka's jsonNodeToByte does
+        number = value
+        if name == "int8" and high < value <= 256:  # as Kafka's jsonNodeToByte does, whose cast makes 128 of 256 a -128
+            number = value - 128 if value < 256 else low
         if not low <= number <= high:
             raise ValueError(f"not within {low} and {high}")
         return number
@@ -204,7 +217,7 @@ def _of_type(kind: type, expected: str) -> Callable[[Any], Any]:
 
 
 def _float(value: Any) -> float:
-    if value in ("NaN", "Infinity", "-Infinity"):  # how JSON writers put them
+    if value in _NOT_FINITE:
         return float(value)
     if not isinstance(value, float):
         raise ValueError("expected a number with a fraction")

@@ -78,7 +78,7 @@ class AbsentField:
     """A field that the message declares for other versions than this one.
 
     ``first_version`` is the first valid version that carries it, or ``None`` if none does; ``struct`` is the name of
-    its struct, if it has one.
+    its struct, if it has one, and ``parts`` that struct's fields; ``nullable``: null is a value in some version.
     """
 
     name: str
@@ -89,6 +89,8 @@ class AbsentField:
     default: Default
     ignorable: bool
     first_version: int | None
+    nullable: bool = False
+    parts: tuple[AbsentField, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,12 +153,12 @@ class _Planner:
         self.version = version
         self.flexible = spec.is_flexible(version)
         self.done: dict[str, StructPlan] = {}
+        self.parts_done: dict[str, tuple[AbsentField, ...]] = {}
 
     def struct(self, struct: StructSpec, depth: int = 0) -> StructPlan:
         if struct.name in self.done:
             return self.done[struct.name]
-        if depth > MAX_DEPTH:
-            raise SpecError(f"{self.spec.name}: struct {struct.name} contains itself")
+        self.check_depth(struct, depth)
         here, version = struct.fields, self.version
         tagged = sorted((one for one in here if self.is_tag(one)), key=lambda one: one.tag or 0)
         fields = tuple(self.field(one, depth) for one in here if one.is_present(version) and not self.is_tag(one))
@@ -175,6 +177,10 @@ class _Planner:
     def is_tag(self, field: FieldSpec) -> bool:
         return field.tag is not None and field.is_tagged(self.version)
 
+    def check_depth(self, struct: StructSpec, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise SpecError(f"{self.spec.name}: struct {struct.name} contains itself")
+
     def field(self, field: FieldSpec, depth: int) -> FieldPlan:
         is_struct = field.type.is_struct
         own = field.type.name in ("string", "bytes") and not field.type.is_array
@@ -191,7 +197,7 @@ class _Planner:
             tag=field.tag if self.is_tag(field) else None,
         )
 
-    def absent(self, field: FieldSpec) -> AbsentField:
+    def absent(self, field: FieldSpec, depth: int = 1) -> AbsentField:
         carried = field.versions.intersect(self.spec.valid_versions)
         return AbsentField(
             name=field.name,
@@ -202,7 +208,19 @@ class _Planner:
             default=default_of(field),
             ignorable=field.ignorable,
             first_version=None if carried.is_empty else carried.lowest,
+            nullable=not field.nullable_versions.is_empty,
+            parts=self.parts(field, depth),
         )
+
+    def parts(self, field: FieldSpec, depth: int) -> tuple[AbsentField, ...]:
+        """Return the fields of an absent struct, whose defaults are its default; nothing of an array's."""
+        if not field.type.is_struct or field.type.is_array:
+            return ()
+        struct = self.spec.struct_of(field)
+        if struct.name not in self.parts_done:
+            self.check_depth(struct, depth)
+            self.parts_done[struct.name] = tuple(self.absent(one, depth + 1) for one in struct.fields)
+        return self.parts_done[struct.name]
 
 
 def _min_size(field: FieldPlan) -> int:

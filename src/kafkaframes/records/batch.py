@@ -171,6 +171,8 @@ class Walk:
         for row, count in enumerate(index.rows.tolist()):
             fields = dict(zip(PLACE, batches.table[:, row].tolist(), strict=True))
             problem = problem_of(row, index, sections)
+            if self._lenient and fields["magic"] >= 2 and fields["count"] == 0:
+                problem = None  # of a batch that says it is empty nothing is read
             damage, base = None, records[first].offset if count else None
             if problem is not None:
                 unreadable = problem.status == UNREADABLE_FIELD and row not in sections.problems
@@ -218,10 +220,12 @@ def _records(batches: Batches, sections: Sections, index: Index) -> list[Record]
     owners = np.repeat(np.arange(len(batches)), index.rows).tolist()
     magics, attributes = batches.column("magic").tolist(), batches.column("attributes").tolist()
     bases, sequences = batches.column("base_offset").tolist(), batches.column("base_sequence").tolist()
+    ends = sections.ends.tolist()
     found = []
     rows = zip(*(column.tolist() for column in index[:8]), owners, strict=True)
     for offset, stamp, key_at, key_size, value_at, value_size, headers_at, header_count, owner in rows:
         flags, is_v2 = attributes[owner], magics[owner] >= 2
+        end = 0 if flags & CODEC_MASK else ends[owner]
         found.append(
             Record(
                 offset,
@@ -232,7 +236,7 @@ def _records(batches: Batches, sections: Sections, index: Index) -> list[Record]
                 _headers(buf, headers_at, header_count) if header_count else (),
                 sequence_of(sequences[owner], offset - bases[owner]) if is_v2 else -1,
                 is_v2 and bool(flags & CONTROL),
-                None if is_v2 else message_crc_fits(message_at(buf, headers_at)),
+                None if is_v2 else message_crc_fits(_message(buf, headers_at, end)),
             )
         )
     return found
@@ -249,9 +253,12 @@ def _headers(buf: bytes | memoryview, position: int, count: int) -> tuple[Header
     return tuple(found)
 
 
-def message_at(buf: bytes | memoryview, at: int) -> bytes | memoryview:
-    """Return the message of format 0 or 1 whose CRC stands at ``at``, from there on; its size stands before it."""
-    return buf[at : at + int.from_bytes(buf[at - 4 : at], "big")]
+def _message(buf: bytes | memoryview, at: int, end: int) -> bytes | memoryview:
+    """Return the message of format 0 or 1 whose CRC stands at ``at``, from there on.
+
+    One that is no wrapper is a section of its own, to ``end``; before an inner one (``end`` is 0) stands its size.
+    """
+    return buf[at : end or at + int.from_bytes(buf[at - 4 : at], "big")]
 
 
 def message_crc_fits(message: bytes | memoryview) -> bool:

@@ -83,7 +83,7 @@ def _batch(batch: Batch, lenient: Batch, *, forms: list[bool]) -> dict[str, Any]
 
 def _skipped(batch: Batch, lenient: Batch) -> tuple[int, bool]:
     """What the iterator that skips keys and values does: on compressed batches of format 2 it checks less."""
-    chosen = lenient if batch.magic >= 2 and batch.codec not in ("none", None) else batch
+    chosen = lenient if batch.magic >= 2 and batch.codec != "none" else batch
     if chosen.damage is None:
         return len(chosen.records), False
     unreadable = chosen.damage.reached > len(chosen.records)  # nobody asks it for the key
