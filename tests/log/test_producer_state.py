@@ -46,3 +46,12 @@ def test_a_producer_that_was_long_silent_is_forgotten_unless_its_transaction_is_
     entries = (ProducerEntry(7, 0, 5, 1, 0, 0, -1, -1), ProducerEntry(8, 0, 5, 1, 0, 0, -1, 0))
     (path / f"{2:020}.snapshot").write_bytes(write_producer_snapshot(entries))
     assert list(states_of(path, end_offset=2, now_ms=DAY_MS)) == [8]
+
+
+def test_a_partition_without_segments_has_no_producers(tmp_path):
+    """As a damaged directory may be: nothing but checkpoints and snapshots."""
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").write_text("0\n0\n")
+    (partition,) = discover(str(tmp_path))[0].partitions
+    assert partition.segments == ()
+    assert states_of(tmp_path, end_offset=5) == {}

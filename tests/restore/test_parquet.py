@@ -198,3 +198,26 @@ def test_rows_that_are_lost_on_the_way_end_the_job(tmp_path, monkeypatch):
     with pytest.raises(LogDirError, match="50 records were read, 49 written"):
         restored(tmp_path / "a.parquet", tmp_path / "new")
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+
+
+def test_a_footer_whose_columns_are_not_of_their_type_is_an_error_and_not_the_end_of_the_process(tmp_path):
+    """Arrow throws where Python cannot catch it when it is asked for the statistics of such a footer."""
+    out = tmp_path / "a.parquet"
+    pq.write_table(table(offsets=[3, 5]), out)
+    int64, unknown = b"\x15\x04\x19", b"\x15\x7e\x19"  # Thrift: a column's type, before the list of its encodings
+    raw = out.read_bytes()
+    footer = len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")
+    assert int64 in raw[footer:]
+    out.write_bytes(raw[:footer] + raw[footer:].replace(int64, unknown))
+    command = [sys.executable, "-m", "kafkaframes", "restore", str(out), "--to", str(tmp_path / "new")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert "a.parquet" in done.stderr
+
+
+def test_files_are_taken_in_the_order_of_their_first_offsets_without_statistics(tmp_path):
+    for name, offsets in (("c", [1, 2]), ("b", [3, 4]), ("a", [5, 6])):
+        pq.write_table(table(offsets=offsets), tmp_path / f"{name}.parquet", write_statistics=False)
+    restored(tmp_path, tmp_path / "new")
+    (partition,) = log_of(tmp_path / "new").values()
+    assert [row["offset"] for row in rows(partition)] == [1, 2, 3, 4, 5, 6]

@@ -127,7 +127,7 @@ def _batches_from(
 ) -> Iterator[tuple[BatchHeader, tuple[Marker, ...]]]:
     """Yield the batches of format 2 that have a producer, with the markers of control batches."""
     nexts = [segment.base_offset for segment in partition.segments[1:]] + [end_offset]
-    for segment, next_base in zip(partition.segments, nexts, strict=True):
+    for segment, next_base in zip(partition.segments, nexts, strict=False):  # there may be no segment
         if next_base <= from_offset:
             continue
         with open_segment(filesystem, segment) as reader:

@@ -239,9 +239,16 @@ def _size(fragment: Any) -> int:
 
 
 def _first_offset(fragment: Any) -> int:
-    """Return the smallest offset that a file's statistics tell; 0 where they do not."""
-    found = [group.statistics["offset"]["min"] for group in fragment.row_groups if "offset" in (group.statistics or {})]
-    return min(found, default=0)
+    """Return the offset of a file's first row; 0 where there is none.
+
+    Not from the statistics: of a footer whose columns are of another type than its schema says, asking for them ends
+    the process (Arrow's C++ throws where Python cannot catch it), reading is an error.
+    """
+    if "offset" not in fragment.physical_schema.names or not fragment.num_row_groups:
+        return 0
+    first = fragment.subset(row_group_ids=[0]).head(1, columns=["offset"], batch_size=1, use_threads=False)
+    offset = first.column("offset")[0].as_py() if len(first) else 0
+    return offset if isinstance(offset, int) else 0
 
 
 def _in_order(task: ParquetTask) -> Iterator[pa.Table | pa.RecordBatch]:
