@@ -85,3 +85,15 @@ def test_of_an_empty_batch_the_lenient_reader_reads_nothing_as_kafkas_does(codec
     assert (strict.damage is None) == (codec == 4)  # Kafka's own zstd gives these bytes no error either
     assert lenient.damage is None
     assert lenient.records == ()
+
+
+def test_raw_snappy_of_an_empty_batch_is_opened_and_is_no_damage():
+    """It is decompressed when it is opened; a limit of no bytes took any content for damage."""
+    raw = bytearray(build_records({"offset": [0], "value": [b"a"]}))
+    raw[22] = 2
+    raw[57:61] = bytes(4)
+    content = bytes(raw[61:])
+    raw[61:] = bytes([len(content), (len(content) - 1) << 2]) + content  # one literal
+    raw[8:12] = (len(raw) - 12).to_bytes(4)
+    (one,) = batch.read_values(bytes(raw))
+    assert (one.damage, one.records) == (None, ())

@@ -287,7 +287,11 @@ def _careful(sections: Sections, table: Ints, row: int, limit: int) -> bytes | b
         _refuse(sections, row, wrapped)
         return b""
     if magic >= 2 and count <= 0:
-        return _opened(codec, wrapped, magic, sections, row)
+        damage = _opened(codec, wrapped, magic, limit)
+        if damage is not None:
+            sections.problems[row] = Problem(DAMAGED_STREAM, str(damage))
+            sections.kinds[row] = _kernels_index.SKIPPED
+        return b""
     piece, error = codecs.decompress(codec, wrapped, magic=magic, limit_bytes=limit)
     if error is not None:
         sections.problems[row] = Problem(DAMAGED_STREAM, error)
@@ -308,14 +312,16 @@ def _wrapped_value(message: memoryview, magic: int) -> memoryview | int:
     return NULL_SET if size < 0 else UNREADABLE_FIELD if position > len(message) else message[start:position]
 
 
-def _opened(codec: int, payload: memoryview, magic: int, sections: Sections, row: int) -> bytes:
-    """Open the stream of a batch without records, as Kafka does, and read nothing."""
+def _opened(codec: int, payload: memoryview, magic: int, limit: int) -> DamagedStreamError | None:
+    """Open the stream of a batch without records, as Kafka does, and read nothing; return what is wrong.
+
+    Raw snappy, without the frames of Java's writer, is decompressed whole when it is opened.
+    """
     try:
-        codecs.CODECS[codecs.Codec(codec)].stream(bytes(payload), magic, 0)
+        codecs.CODECS[codecs.Codec(codec)].stream(bytes(payload), magic, limit)
     except DamagedStreamError as damage:
-        sections.problems[row] = Problem(DAMAGED_STREAM, str(damage))
-        sections.kinds[row] = _kernels_index.SKIPPED
-    return b""
+        return damage
+    return None
 
 
 def index_records(
