@@ -38,6 +38,9 @@ class File:
         apply_change(self.data, change)
         self.pending.append(change)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> File:
+        return File(self.data[:], self.durable[:], self.pending[:])
+
 
 @dataclass
 class Directory:
@@ -50,6 +53,9 @@ class Directory:
     def change(self, change: tuple[Any, ...]) -> None:
         apply_entry(self.entries, change)
         self.pending.append(change)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Directory:
+        return Directory(*(deepcopy(part, memo) for part in (self.entries, self.durable, self.pending)))
 
 
 def apply_change(data: bytearray, change: tuple[Any, ...]) -> None:

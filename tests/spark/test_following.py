@@ -11,7 +11,8 @@ from kafkaframes.errors import OptionError
 from kafkaframes.spark.columns import choose_columns
 from kafkaframes.spark.following import Follower, flat, nested
 from kafkaframes.spark.kafka_log import KafkaLogDataSource
-from kafkaframes.spark.options import LATEST, ReadOptions
+from kafkaframes.spark.option_values import LATEST
+from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.reading import read_work
 
 COLUMNS = choose_columns(["partition", "offset"])

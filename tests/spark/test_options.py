@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.options import EARLIEST, LATEST, OPTIONS, ReadOptions
+from kafkaframes.spark.option_values import EARLIEST, LATEST
+from kafkaframes.spark.options import OPTIONS, ReadOptions
 
 
 def parse(**options):

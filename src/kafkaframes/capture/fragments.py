@@ -31,7 +31,6 @@ class Defragmenter:
 
     def __init__(self) -> None:
         self.waiting: dict[tuple[bytes, ...], _Waiting] = {}
-        self.given_up = 0
 
     def add(self, packet: bytes) -> bytes | None:
         """Take a fragment, from its IP header on; return the datagram if it is the last that was missing."""
@@ -50,7 +49,6 @@ class Defragmenter:
             return _with_size(entry.header, payload)
         if len(self.waiting) > MOST_DATAGRAMS:
             self.waiting.pop(next(iter(self.waiting)))
-            self.given_up += 1
         return None
 
 

@@ -127,7 +127,6 @@ class PacketReader:
         self._found = np.zeros(8, np.int64)
         self._fragments = Defragmenter()
         self._buffers: list[Bytes] = []
-        self._latest_number = 0
 
     def __iter__(self) -> Iterator[Window]:
         """Yield windows; the last one has ``last`` set, and there is always one."""

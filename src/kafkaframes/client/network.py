@@ -135,7 +135,6 @@ class Connection:
         self.ranges: versions.Ranges = {}
         self._chosen: dict[tuple[int, int | None, int], int] = {}  # by API key and the caller's bounds
         self.features: dict[str, int] = {}
-        self.last_used = time.monotonic()
         self._authenticated_until: float | None = None
 
     @classmethod
@@ -240,7 +239,6 @@ class Connection:
         await wire.writable()
         if wire.ended is not None:
             raise wire.ended
-        self.last_used = time.monotonic()
         wire.connection.send_request(body, version, expects_response=wait_ms is not None)
         answer = None if wait_ms is None else wire.expect(type(body).__name__, wait_ms)
         assert wire.transport is not None

@@ -187,13 +187,11 @@ class SegmentMeasure:
 
     Attributes:
         transactional: one row for each of ``IN_TRANSACTIONS``, one column a transactional or marker batch.
-        covered_bytes: up to where batches could be found.
     """
 
     measure: Measure = field(default_factory=Measure)
     losses: list[Loss] = field(default_factory=list)
     transactional: Ints = field(default_factory=lambda: np.empty((len(IN_TRANSACTIONS), 0), np.int64))
-    covered_bytes: int = 0
 
 
 Measured = tuple[SegmentFacts, SegmentMeasure]
@@ -221,7 +219,6 @@ class _Watcher:
     def see(self, window: Window) -> None:
         """Measure the batches of a window."""
         batches = window.batches
-        self._found.covered_bytes = batches.end.position
         wanted = batches.is_transactional
         self._transactional.append(batches.table[[PLACE[name] for name in IN_TRANSACTIONS]][:, wanted])
         whole = Chunk(window.start, as_array(window.data), window.in_data())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from kafkaframes.capture.files import find_files, natural
 from kafkaframes.capture.reader import CaptureOptions
 from kafkaframes.capture.streams import ports_of
 from kafkaframes.errors import OptionError
+from kafkaframes.spark.option_values import boolean, given_paths, one_of, parsed, positive
 
 _WORTH_A_TASK: Final = 32 << 20  # bytes; every task looks at all headers, so more tasks than cores gain nothing
 _QUIET_SECONDS: Final = 10
@@ -28,48 +28,28 @@ class Option(NamedTuple):
     meaning: str
 
 
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("must be true or false")
-    return text.lower() == "true"
-
-
 def _number(text: str) -> int:
     if not text.strip().isdecimal():
         raise ValueError("must be a whole number")
     return int(text)
 
 
-def _positive(text: str) -> int:
-    if not _number(text):
-        raise ValueError("must be a number above 0")
-    return _number(text)
-
-
 def _names(text: str) -> tuple[str, ...]:
     return tuple(one.strip() for one in text.split(",") if one.strip())
-
-
-def _table(text: str) -> str:
-    if text.lower() not in TABLES:
-        raise ValueError(f"must be one of {', '.join(TABLES)}")
-    return text.lower()
 
 
 OPTIONS: Final = (
     Option("path", str, "captures or request logs: a file, a directory, a pattern"),
     Option("paths", str, "the JSON list that Spark makes of load([...])"),
-    Option("table", _table, "calls (default), connections, gaps, packets or records"),
+    Option("table", one_of(TABLES), "calls (default), connections, gaps, packets or records"),
     Option("columns", _names, "the columns of the result, in this order; others are not decoded"),
     Option("api", str, "calls of this API only (name or number), with request and response as structs"),
     Option("ports", ports_of, "on which brokers listen: 9092,9094-9096; by default recognized by their bytes"),
-    Option("secrets", _boolean, "true shows credentials: SASL tokens, SCRAM, HMACs, passwords in configs"),
-    Option(
-        "minPartitions", _positive, "the least number of tasks; by default as many as are worth it, up to the cores"
-    ),
+    Option("secrets", boolean, "true shows credentials: SASL tokens, SCRAM, HMACs, passwords in configs"),
+    Option("minPartitions", positive, "the least number of tasks; by default as many as are worth it, up to the cores"),
     Option("quietSeconds", _number, "streams: the newest file is read after this many seconds without a write (10)"),
-    Option("waitFiles", _positive, "streams: for how many files a call may wait for its answer and be one row (3)"),
-    Option("maxFilesPerTrigger", _positive, "streams: the most files of a micro-batch"),
+    Option("waitFiles", positive, "streams: for how many files a call may wait for its answer and be one row (3)"),
+    Option("maxFilesPerTrigger", positive, "streams: the most files of a micro-batch"),
 )
 _KNOWN: Final = {option.name.lower(): option for option in OPTIONS}
 
@@ -95,14 +75,15 @@ class SourceOptions:
             OptionError: an option is unknown or has a bad value; the message says which.
         """
         given = {name.lower(): text for name, text in options.items()}
-        values = {_known(name).name: _parsed(_known(name), text) for name, text in given.items()}
+        known = [(_known(name), text) for name, text in given.items()]
+        values = {option.name: parsed(option.name, option.parse, text) for option, text in known}
         read = CaptureOptions(
             wait_files=values.get("waitFiles", _WAIT_FILES),
             **{name: values[name] for name in ("table", "columns", "api", "ports", "secrets") if name in values},
         )
         read.chosen()
         return cls(
-            paths=_paths(given),
+            paths=given_paths(given, source="kafka-capture", example="/captures/x.pcap"),
             read=read,
             min_partitions=values.get("minPartitions"),
             quiet_seconds=values.get("quietSeconds", _QUIET_SECONDS),
@@ -124,25 +105,6 @@ def _known(name: str) -> Option:
         )
         raise OptionError(f"unknown option {name}: {hint}")
     return _KNOWN[name]
-
-
-def _parsed(option: Option, text: str) -> Any:
-    try:
-        return option.parse(text)
-    except ValueError as error:
-        raise OptionError(f"option {option.name}={text}: {error}") from None
-
-
-def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
-    paths = [given["path"]] if given.get("path") else []
-    if given.get("paths"):
-        try:
-            paths += json.loads(given["paths"])
-        except (ValueError, TypeError):
-            raise OptionError(f"option paths={given['paths']}: must be a JSON list of paths") from None
-    if not paths:
-        raise OptionError('kafka-capture needs a path: spark.read.format("kafka-capture").load("/captures/x.pcap")')
-    return tuple(map(str, paths))
 
 
 class Work(NamedTuple):

@@ -17,7 +17,8 @@ from kafkaframes.errors import OptionError
 from kafkaframes.files.segment_reader import open_segment
 from kafkaframes.log.transactions import transactions_of
 from kafkaframes.spark.discovery import FoundLogs, Log, discover_logs
-from kafkaframes.spark.options import EARLIEST, LATEST, ReadOptions
+from kafkaframes.spark.option_values import EARLIEST, LATEST
+from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import check_no_replicas, offset_of, per_partition, select_segments
 from kafkaframes.spark.resolve import Logs, ReadPlan, check_loss, end_of, logs_of, plan_found, resolve_offsets
 

@@ -7,7 +7,8 @@ nothing in the plan says so. Where a read is large and no option narrows it, one
 
 from __future__ import annotations
 
-from kafkaframes.spark.options import EARLIEST, LATEST, ReadOptions
+from kafkaframes.spark.option_values import EARLIEST, LATEST
+from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.resolve import ReadPlan
 
 LARGE_BYTES = 1 << 30  # less is read in the time that reading the hint takes

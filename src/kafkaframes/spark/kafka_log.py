@@ -33,7 +33,8 @@ from pyspark.sql.datasource import (
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
 from kafkaframes.spark.columns import Column, choose_columns, ddl
-from kafkaframes.spark.options import LATEST, ReadOptions
+from kafkaframes.spark.option_values import LATEST
+from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.tasks import LogPartition, read_table
 

@@ -26,7 +26,8 @@ from kafkaframes.errors import OptionError
 from kafkaframes.files.directory import Segment as StoredFiles
 from kafkaframes.files.names import INTERNAL_TOPICS as INTERNAL_TOPICS
 from kafkaframes.files.txn_index import AbortedTransaction
-from kafkaframes.spark.options import EARLIEST, LATEST, Assignment, PartitionOffsets, ReadOptions
+from kafkaframes.spark.option_values import EARLIEST, LATEST, Assignment, PartitionOffsets
+from kafkaframes.spark.options import ReadOptions
 
 SMALLEST_TARGET = 16 << 20
 OPEN_COST = 64 << 10  # bytes that could be read in the time it takes to open a small file

@@ -23,7 +23,8 @@ from kafkaframes.errors import LogDirError
 from kafkaframes.files.directory import LogDirectory
 from kafkaframes.files.findings import Severity
 from kafkaframes.spark.discovery import FoundLogs, Log
-from kafkaframes.spark.options import PartitionOffsets, ReadOptions
+from kafkaframes.spark.option_values import PartitionOffsets
+from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import NO_END, NO_START, Segment
 
 log = logging.getLogger("kafkaframes.spark")

@@ -31,7 +31,8 @@ from kafkaframes.log.transactions import TransactionState, transactions_of
 from kafkaframes.records.reasons import END
 from kafkaframes.spark.boundaries import find_boundaries
 from kafkaframes.spark.discovery import FoundLogs, Log, discover_logs
-from kafkaframes.spark.options import LATEST, PartitionOffsets, ReadOptions, Timestamps
+from kafkaframes.spark.option_values import LATEST, PartitionOffsets, Timestamps
+from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import (
     NO_END,
     NO_START,

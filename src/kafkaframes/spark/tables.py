@@ -16,7 +16,8 @@ from kafkaframes.log.lookup import log_end_offset
 from kafkaframes.log.transactions import TransactionState, transactions_of
 from kafkaframes.spark.discovery import Log, discover_logs
 from kafkaframes.spark.export import task_of
-from kafkaframes.spark.options import LATEST, ReadOptions
+from kafkaframes.spark.option_values import LATEST
+from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import (
     INTERNAL_TOPICS,
     NO_END,

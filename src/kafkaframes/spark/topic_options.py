@@ -16,8 +16,20 @@ from typing import Any, Final
 from kafkaframes.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
 from kafkaframes.errors import OptionError
 from kafkaframes.files.sizes import parse_size
-from kafkaframes.spark import options as log_options
-from kafkaframes.spark.options import EARLIEST, LATEST, Assignment, Option, PartitionOffsets
+from kafkaframes.spark.option_values import (
+    EARLIEST,
+    LATEST,
+    Assignment,
+    Option,
+    PartitionOffsets,
+    boolean,
+    one_of,
+    parsed,
+    positive,
+    starting_value,
+    whole_number,
+)
+from kafkaframes.spark.options import OPTIONS as LOG_OPTIONS
 
 # What Spark itself adds or uses.
 _SPARKS: Final = frozenset({"path", "checkpointlocation", "queryname"})
@@ -82,7 +94,7 @@ class TopicOptions:
             OptionError: an option is unknown, forbidden, has a bad value, or excludes another one; what is wanted.
         """
         client, given = _split(options, OPTIONS)
-        values: dict[str, Any] = {OPTIONS[name].field: _parsed(OPTIONS[name], text) for name, text in given.items()}
+        values: dict[str, Any] = _values(OPTIONS, given)
         for name in ("retries", "retry_interval_ms", "group_prefix"):  # Spark's own, of no consequence here
             values.pop(name, None)
         chosen = [OPTIONS[name].name for name in ("subscribe", "subscribepattern", "assign") if name in given]
@@ -116,7 +128,7 @@ class TopicWriteOptions:
             OptionError: as ``TopicOptions.parse``.
         """
         client, given = _split(options, WRITE_OPTIONS)
-        values = {WRITE_OPTIONS[name].field: _parsed(WRITE_OPTIONS[name], text) for name, text in given.items()}
+        values = _values(WRITE_OPTIONS, given)
         if "record_format" in values:
             client["record_format"] = values.pop("record_format")
         return cls(client=_checked_client(client, ProducerSettings), **values)
@@ -137,7 +149,7 @@ def _starting(text: str) -> int | PartitionOffsets | StartAtGroup:
         if not name:
             raise ValueError("must be the name of a group: group:NAME")
         return StartAtGroup(name)
-    return log_options._starting(text)
+    return starting_value(text)
 
 
 def _duration_ms(text: str) -> int:
@@ -154,18 +166,16 @@ def _duration_ms(text: str) -> int:
 
 
 def _port(text: str) -> int:
-    if not 0 <= (port := int(text)) <= _LAST_PORT:
+    if not 0 <= (port := whole_number(text)) <= _LAST_PORT:
         raise ValueError(f"must be from 0 to {_LAST_PORT}")
     return port
 
 
 _LAST_PORT: Final = 65_535
-_positive, _boolean, _one_of = log_options._positive, log_options._boolean, log_options._one_of
-_LOG = log_options.OPTIONS
 _ROWS: Final = (
-    _LOG["subscribe"],
-    _LOG["subscribepattern"],
-    _LOG["assign"],
+    LOG_OPTIONS["subscribe"],
+    LOG_OPTIONS["subscribepattern"],
+    LOG_OPTIONS["assign"],
     Option(
         "startingOffsets",
         "starting",
@@ -173,22 +183,22 @@ _ROWS: Final = (
         "latest (streams), earliest",
         'earliest, latest (streams), {"orders": {"0": 23, "1": -2}}, or group:NAME',
     ),
-    _LOG["endingoffsets"],
-    _LOG["startingtimestamp"],
-    _LOG["startingoffsetsbytimestamp"],
-    _LOG["startingoffsetsbytimestampstrategy"],
-    _LOG["endingtimestamp"],
-    _LOG["endingoffsetsbytimestamp"],
-    _LOG["failondataloss"],
-    _LOG["columns"],
-    _LOG["includeheaders"],
-    Option("minPartitions", "min_partitions", _positive, "", "cuts the input into at least about this many tasks"),
-    Option("maxRecordsPerPartition", "max_records_per_partition", _positive, "", "the most offsets of one task"),
-    _LOG["maxoffsetspertrigger"],
+    LOG_OPTIONS["endingoffsets"],
+    LOG_OPTIONS["startingtimestamp"],
+    LOG_OPTIONS["startingoffsetsbytimestamp"],
+    LOG_OPTIONS["startingoffsetsbytimestampstrategy"],
+    LOG_OPTIONS["endingtimestamp"],
+    LOG_OPTIONS["endingoffsetsbytimestamp"],
+    LOG_OPTIONS["failondataloss"],
+    LOG_OPTIONS["columns"],
+    LOG_OPTIONS["includeheaders"],
+    Option("minPartitions", "min_partitions", positive, "", "cuts the input into at least about this many tasks"),
+    Option("maxRecordsPerPartition", "max_records_per_partition", positive, "", "the most offsets of one task"),
+    LOG_OPTIONS["maxoffsetspertrigger"],
     Option(
         "minOffsetsPerTrigger",
         "min_offsets_per_trigger",
-        _positive,
+        positive,
         "",
         "streams: wait until this many new offsets exist, or maxTriggerDelay is over",
     ),
@@ -200,9 +210,9 @@ _ROWS: Final = (
         "",
         "streams: about the most fetched bytes of a micro-batch, by the size of batches sampled",
     ),
-    Option("kafkaConsumer.pollTimeoutMs", "poll_timeout_ms", _positive, "120000", "how long a task waits for records"),
-    Option("fetchOffset.numRetries", "retries", _positive, "3", "taken for Spark's sake: kafka.retries counts here"),
-    Option("fetchOffset.retryIntervalMs", "retry_interval_ms", _positive, "10", "likewise: kafka.retry.backoff.ms"),
+    Option("kafkaConsumer.pollTimeoutMs", "poll_timeout_ms", positive, "120000", "how long a task waits for records"),
+    Option("fetchOffset.numRetries", "retries", positive, "3", "taken for Spark's sake: kafka.retries counts here"),
+    Option("fetchOffset.retryIntervalMs", "retry_interval_ms", positive, "10", "likewise: kafka.retry.backoff.ms"),
     Option("groupIdPrefix", "group_prefix", str, "", "taken for Spark's sake: no group is joined"),
 )
 OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in _ROWS}
@@ -211,7 +221,7 @@ _WRITE_ROWS: Final = (
     Option(
         "delivery",
         "delivery",
-        _one_of(DELIVERIES),
+        one_of(DELIVERIES),
         "at-least-once",
         "exactly-once: a write is one Kafka transaction, which commits when all of Spark's tasks have succeeded",
     ),
@@ -223,9 +233,9 @@ _WRITE_ROWS: Final = (
         "0",
         "exactly-once: the port at which the driver answers its tasks, each micro-batch anew; 0: any that is free",
     ),
-    Option("recordFormat", "record_format", int, "", "0, 1 or 2, for old brokers and their readers"),
-    Option("messageFormat", "record_format", int, "", "the same, under the name that brokers' settings have"),
-    Option("includeHeaders", "include_headers", _boolean, "false", "taken for Spark's sake: headers are written"),
+    Option("recordFormat", "record_format", whole_number, "", "0, 1 or 2, for old brokers and their readers"),
+    Option("messageFormat", "record_format", whole_number, "", "the same, under the name that brokers' settings have"),
+    Option("includeHeaders", "include_headers", boolean, "false", "taken for Spark's sake: headers are written"),
 )
 WRITE_OPTIONS: Final[Mapping[str, Option]] = {option.name.lower(): option for option in _WRITE_ROWS}
 
@@ -294,8 +304,6 @@ def _got(chosen: list[str]) -> str:
     return f", not {' and '.join(chosen)} together" if chosen else ""
 
 
-def _parsed(option: Option, text: str) -> Any:
-    try:
-        return option.parse(text)
-    except ValueError as error:
-        raise OptionError(f"option {option.name}={text}: {error}") from None
+def _values(known: Mapping[str, Option], given: Mapping[str, str]) -> dict[str, Any]:
+    options = [(known[name], text) for name, text in given.items()]
+    return {option.field: parsed(option.name, option.parse, text) for option, text in options}

@@ -15,7 +15,7 @@ from typing import Final
 
 from kafkaframes.client import CommittedOffset, Consumer, TopicPartition
 from kafkaframes.errors import BrokerError, OptionError
-from kafkaframes.spark.options import EARLIEST, LATEST, PartitionOffsets
+from kafkaframes.spark.option_values import EARLIEST, LATEST, PartitionOffsets
 from kafkaframes.spark.topic_options import StartAtGroup, TopicOptions
 
 log = logging.getLogger("kafkaframes.spark")

@@ -8,34 +8,16 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafkaframes.errors import OptionError
 from kafkaframes.files.sizes import parse_size
 from kafkaframes.restore.writing.settings import DEFAULT_MAX_MESSAGE_BYTES, WriteSettings
 from kafkaframes.spark.columns import RECORDS
+from kafkaframes.spark.option_values import Option, parsed, positive, whole_number
 
 _SPARKS = frozenset({"checkpointlocation", "queryname"})
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOption:
-    """One option: its name, the setting it fills, how its text is read."""
-
-    name: str
-    field: str
-    parse: Callable[[str], Any]
-    default: str
-    meaning: str
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError("must be a number above 0")
-    return number
 
 
 def _format(text: str) -> int:
@@ -62,27 +44,25 @@ def _ids(text: str) -> dict[str, str]:
 
 
 _ROWS = (
-    WriteOption("topic", "topic", str, "", "the topic of all rows; stronger than the column topic"),
-    WriteOption("numPartitions", "num_partitions", _positive, "1", "partitions of each new topic; keys decide which"),
-    WriteOption("codec", "codec", str.lower, "none", "none, gzip, snappy, lz4 or zstd"),
-    WriteOption("level", "level", int, "", "of the codec; Kafka's default if not given"),
-    WriteOption("recordFormat", "record_format", _format, "v2", "v2, v1 or v0"),
-    WriteOption("batchSize", "batch_bytes", parse_size, "16384", "a batch ends before it would be larger (batch.size)"),
-    WriteOption("batchRecords", "batch_records", _positive, "", "or would have more records"),
-    WriteOption("segmentSize", "segment_bytes", parse_size, "1g", "a segment ends before it would be larger"),
-    WriteOption(
+    Option("topic", "topic", str, "", "the topic of all rows; stronger than the column topic"),
+    Option("numPartitions", "num_partitions", positive, "1", "partitions of each new topic; keys decide which"),
+    Option("codec", "codec", str.lower, "none", "none, gzip, snappy, lz4 or zstd"),
+    Option("level", "level", whole_number, "", "of the codec; Kafka's default if not given"),
+    Option("recordFormat", "record_format", _format, "v2", "v2, v1 or v0"),
+    Option("batchSize", "batch_bytes", parse_size, "16384", "a batch ends before it would be larger (batch.size)"),
+    Option("batchRecords", "batch_records", positive, "", "or would have more records"),
+    Option("segmentSize", "segment_bytes", parse_size, "1g", "a segment ends before it would be larger"),
+    Option(
         "maxMessageBytes",
         "max_message_bytes",
         parse_size,
         str(DEFAULT_MAX_MESSAGE_BYTES),
         "a record that needs a larger batch is an error (message.max.bytes)",
     ),
-    WriteOption("offsets", "keep_offsets", _keeps, "assign", "keep: the column offset counts, holes and all"),
-    WriteOption(
-        "topicIds", "topic_ids", _ids, "", '{"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}; other new topics get new ids'
-    ),
+    Option("offsets", "keep_offsets", _keeps, "assign", "keep: the column offset counts, holes and all"),
+    Option("topicIds", "topic_ids", _ids, "", '{"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}; other new topics get new ids'),
 )
-WRITE_OPTIONS: Mapping[str, WriteOption] = {option.name.lower(): option for option in _ROWS}
+WRITE_OPTIONS: Mapping[str, Option] = {option.name.lower(): option for option in _ROWS}
 
 
 def parse_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
@@ -103,10 +83,7 @@ def parse_write(options: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         option = WRITE_OPTIONS.get(lower)
         if option is None:
             raise OptionError(_unknown(name))
-        try:
-            values[option.field] = option.parse(text)
-        except ValueError as error:
-            raise OptionError(f"option {option.name}={text}: {error}") from None
+        values[option.field] = parsed(option.name, option.parse, text)
     if not path:
         raise OptionError(
             'kafka-log needs a path: df.write.format("kafka-log").mode("append").save("/backup/new-logs"); '
