@@ -1,6 +1,6 @@
 """The short way from batches to columns: CRC, decompressing, index and copying in one kernel, a batch at a time.
 
-It gives what ``decode.index_records`` and ``columns.binary_array`` give, where every record is wanted; ``columns.py``
+It gives what ``decode.index_records`` and ``makers.binary_array`` give, where every record is wanted; ``columns.py``
 chooses. All buffers of a piece's columns lie in one block of memory, each as large as the piece's bytes could need:
 what is not used of it is never touched, and the block serves the next piece once nobody holds a column of this one.
 """

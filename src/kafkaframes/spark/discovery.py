@@ -1,4 +1,4 @@
-"""From the paths of a ``load()`` to segments: what ``log.directory`` finds, flattened for planning. No pyspark."""
+"""From the paths of a ``load()`` to segments: what ``log/discover.py`` finds, flattened for planning. No pyspark."""
 
 from __future__ import annotations
 

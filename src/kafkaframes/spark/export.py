@@ -1,4 +1,4 @@
-"""Plan an export in the words of ``kafka-log``, and run it on Spark. The work itself is ``log.export``'s.
+"""Plan an export in the words of ``kafka-log``, and run it on Spark. The work itself is the room ``export``'s.
 
 Measured with Spark 4.3: a worker that writes Parquet itself takes a fifth of the CPU of Spark's writer, since no value
 travels to the JVM. Planning does not import pyspark: an export without Spark is planned here, too.
@@ -93,7 +93,7 @@ def _can_hold(task: ExportTask, following: ExportTask | None) -> bool:
 
 
 def spark_run(spark: SparkSession, worker: Callable[[Any], Any] = export_group) -> Callable[[Sequence[Any]], Any]:
-    """Return what has jobs done by Spark's workers: those of ``log.export``, or with ``worker`` of ``log.tables``."""
+    """Return what has jobs done by Spark's workers: by ``export_group``, or by another ``worker`` (of tables)."""
     from kafkaframes.spark.jobs import run_on_spark
 
     def run(jobs: Sequence[Any]) -> Iterator[Any]:
