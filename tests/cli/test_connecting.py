@@ -8,6 +8,7 @@ import pytest
 from tests.cli.calling import ask
 
 from kafkaframes.broker import Broker
+from kafkaframes.broker.security.options import Security
 from kafkaframes.cli.connecting import SERVERS, pairs_of, place_of, print_rows, settings_of
 from kafkaframes.errors import BrokerError, NetworkError, OptionError
 
@@ -102,3 +103,11 @@ def test_a_topic_that_nobody_makes_is_told_at_once():
         result = ask("produce", "nowhere", "-b", broker.bootstrap_servers, "--timeout", "0.5", stdin=b"x\n")
     assert isinstance(result.exception, BrokerError)
     assert "there is none, and the brokers make none" in str(result.exception)
+
+
+def test_a_port_that_wants_sasl_is_told_at_once():
+    """It answers ApiVersions to everybody, and closes the connection at all that follows."""
+    with Broker(security=Security(users={"alice": "secret"})) as broker:
+        result = ask("topics", "list", "-b", broker.bootstrap_servers, "--timeout", "0.5")
+    assert isinstance(result.exception, NetworkError)
+    assert "does this port want SASL? (security.protocol is PLAINTEXT)" in str(result.exception)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from kafkaframes.client import Consumer
+from kafkaframes.errors import OptionError
 
 
 def test_what_a_group_has_committed(run):
@@ -29,3 +30,9 @@ def test_who_reads_what(run, servers, protocol):
         assert [(row["partition"], row["client_id"]) for row in rows] == [(0, "me"), (1, "me")]
         (member,) = json.loads(run(f"groups describe readers-{protocol} --members --json").output)
         assert member["partitions"] == 2
+
+
+@pytest.mark.parametrize("option", ["", "--members", "--state"])
+def test_a_group_that_is_not_there_is_told(run, option):
+    with pytest.raises(OptionError, match="there is no group nobody"):
+        run(f"groups describe nobody {option}")

@@ -2,7 +2,8 @@
 
 What a controller keeps (topics with their ids and settings) comes from a ``bootstrap.checkpoint`` beside the logs; all
 else is as the broker left it: records of every format and codec, transactions, idempotent producers, compacted and
-deleted records, committed offsets of both kinds of groups.
+deleted records, committed offsets of both kinds of groups; and, for brokers that have them (4.2 and later), where a
+share group stands.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from typing import Any
 
 import pytest
 from tests.interop import brokers
+from tests.interop.broker_script import Client, ranges
 from tests.interop.brokers import check_in_order, errors_in, read, users
 
 from kafkaframes.broker import Broker
-from kafkaframes.client import Consumer, Producer
+from kafkaframes.client import Admin, Consumer, Producer
 from kafkaframes.files.checkpoints import read_meta_properties
 from kafkaframes.files.names import TopicPartition
 from kafkaframes.log.discover import discover
+from kafkaframes.messages import message
 from kafkaframes.restore.kraft import TopicLayout, bootstrap_checkpoint
 
 ISOLATIONS = ("read_uncommitted", "read_committed")
@@ -27,6 +30,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SMALL = {"log.segment.bytes": 1 << 20, "log.index.size.max.bytes": 65536, "log.index.interval.bytes": 1024}
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "4000", "min.cleanable.dirty.ratio": "0.01"}
 APPENDED = 3
+SHARING, ACKNOWLEDGED = "sharing", 7
 
 
 def fill(broker: Broker) -> None:
@@ -50,6 +54,7 @@ def fill(broker: Broker) -> None:
                 producer.flush()
     for protocol in ("classic", "consumer"):
         read_in_group(servers, protocol)
+    share(broker)
 
 
 def write_orders(servers: str, topic: str, count: int, *, partitions: int = 1, **settings: Any) -> None:
@@ -81,6 +86,59 @@ def read_in_group(servers: str, protocol: str) -> None:
         while seen < 200 and time.monotonic() < deadline:
             seen += len(consumer.poll(1_000, max_records=200))
         consumer.commit()
+
+
+def share(broker: Broker) -> None:
+    """Be a member of a share group: acknowledge the first records of a partition, and leave."""
+    client = Client(broker.port)
+    topic_id = broker.call(lambda state: state.topics["orders"].topic_id)
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.alter_configs("group", SHARING, {"share.auto.offset.reset": "earliest"})
+    member = {"group_id": SHARING, "member_id": "AAAAAAAAAAAAAAAAAAAAAQ"}
+    beat = message("ShareGroupHeartbeatRequest")
+    joined = client.ask("ShareGroupHeartbeat", 1, beat(**member, member_epoch=0, subscribed_topic_names=["orders"]))
+    assert joined.error_code == 0
+    types = message("ShareFetchRequest")
+    wanted = types.FetchPartition(partition_index=1)
+    limits = {"max_wait_ms": 0, "max_bytes": 1 << 20, "max_records": 100, "batch_size": 100}
+    topics = [types.FetchTopic(topic_id=topic_id, partitions=[wanted])]
+    fetched = client.ask("ShareFetch", 1, types(**member, **limits, share_session_epoch=0, topics=topics))
+    (row,) = fetched.responses[0].partitions
+    assert row.acquired_records[0].first_offset == 0
+    types = message("ShareAcknowledgeRequest")
+    batch = types.AcknowledgementBatch(first_offset=0, last_offset=ACKNOWLEDGED - 1, acknowledge_types=[1])
+    done = types.AcknowledgePartition(partition_index=1, acknowledgement_batches=[batch])
+    topics = [types.AcknowledgeTopic(topic_id=topic_id, partitions=[done])]
+    answer = client.ask("ShareAcknowledge", 1, types(**member, share_session_epoch=1, topics=topics))
+    assert answer.responses[0].partitions[0].error_code == 0
+    client.ask("ShareGroupHeartbeat", 1, beat(**member, member_epoch=-1))
+    client.close()
+
+
+def share_start(port: int) -> int | None:
+    """Return where the share group stands; None for a broker without such groups.
+
+    A controller that was told of no level of ``share.version`` leaves them off until it is.
+    """
+    client = Client(port)
+    try:
+        if "DescribeShareGroupOffsets" not in ranges(client):
+            return None
+        updates = message("UpdateFeaturesRequest")
+        wanted = updates.FeatureUpdateKey(feature="share.version", max_version_level=1, upgrade_type=1)
+        client.ask("UpdateFeatures", 1, updates(timeout_ms=10_000, feature_updates=[wanted]))
+        types = message("DescribeShareGroupOffsetsRequest")
+        group = types.DescribeShareGroupOffsetsRequestGroup(group_id=SHARING, topics=None)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:  # the coordinator reads its topic
+            (found,) = client.ask("DescribeShareGroupOffsets", 0, types(groups=[group])).groups
+            starts = [row.start_offset for topic in found.topics for row in topic.partitions if row.partition_index]
+            if starts and starts[0] >= 0:
+                return int(starts[0])
+            time.sleep(0.2)
+        raise AssertionError(f"the broker does not know the share group: {found}")
+    finally:
+        client.close()
 
 
 def layouts(data: Path) -> list[TopicLayout]:
@@ -138,6 +196,7 @@ def test_a_real_kafka_goes_on_where_our_broker_stopped_and_back(kafka, java, dat
     with Broker(serve=data) as broker:
         groups = committed(broker)
         assert {group for group, _, _ in groups} == {"classic", "consumer", "paying"}
+        assert share_start(broker.port) == ACKNOWLEDGED
     expected = {level: users(brokers.expected_records(data, isolation=level)) for level in ISOLATIONS}
     assert set(expected["read_committed"]) == {
         ("orders", 0), ("orders", 1), ("payments", 0), ("latest", 0), ("format-0", 0), ("format-1", 0),
@@ -150,6 +209,7 @@ def test_a_real_kafka_goes_on_where_our_broker_stopped_and_back(kafka, java, dat
             assert users(read(java, node, isolation=level).records) == expected[level]
         seen = read(java, node, appended=APPENDED)
         assert {key: offset for key, offset in seen.groups.items() if key in groups} == groups
+        assert share_start(int(node.bootstrap.rpartition(":")[2])) in (ACKNOWLEDGED, None)
         node.stop()
         log = (tmp_path / "kafka.out").read_text()
         assert "stray" not in log
@@ -159,6 +219,7 @@ def test_a_real_kafka_goes_on_where_our_broker_stopped_and_back(kafka, java, dat
     more = users(brokers.expected_records(data))
     with Broker(data_dir=data) as broker:  # and ours again, which knows its directory
         assert {key: offset for key, offset in committed(broker).items() if key in groups} == groups
+        assert share_start(broker.port) == ACKNOWLEDGED
         for (topic, partition), rows in more.items():
             assert [one.offset for one in broker.records(topic, partition)] == [row[0] for row in rows]
         with Producer(broker.bootstrap_servers, transactional_id="billing") as producer:

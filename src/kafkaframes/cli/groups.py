@@ -54,6 +54,8 @@ def describe_groups(
     with Admin(**reached(servers, properties, timeout)) as admin:
         for name in names or [one.group_id for one in admin.list_groups()]:
             found = _described(admin, name)
+            if _is_nothing(found) and name not in {one.group_id for one in admin.list_groups()}:
+                raise OptionError(f"there is no group {name}: `kafkaframes groups list` names those that there are")
             if given["members"]:
                 rows += _member_rows(name, found)
             elif given["state"]:
@@ -73,6 +75,11 @@ def _described(admin: Admin, name: str) -> GroupDescription | None:
         if error.code is not None and error.code.name in ("GROUP_ID_NOT_FOUND", "UNSUPPORTED_VERSION"):
             return None
         raise
+
+
+def _is_nothing(found: GroupDescription | None) -> bool:
+    """Return whether a coordinator tells nothing of a group: before KIP-1043 one that is not there is dead."""
+    return found is None or found.state.lower() == "dead"
 
 
 def _offset_rows(admin: Admin, name: str, found: GroupDescription | None) -> list[dict[str, Any]]:

@@ -46,9 +46,14 @@ async def reach(
         stack.push_async_callback(cluster.close)
 
         async def step() -> None:
-            if new_topic is None:
-                await cluster.any_connection()
-            else:
+            await cluster.any_connection()
+            try:
+                await cluster.refresh([])
+            except NetworkError as error:
+                protocol = settings.security_protocol
+                hint = "" if settings.uses_sasl else f"; does this port want SASL? (security.protocol is {protocol})"
+                raise NetworkError(f"{error}, although it has answered ApiVersions{hint}") from None
+            if new_topic is not None:
                 await _make_known(cluster, new_topic)
 
         servers = ",".join(f"{host}:{port}" for host, port in settings.servers)
