@@ -37,6 +37,18 @@ def wait_until_it_waits(process):
         time.sleep(0.1)
 
 
+def wait_until_it_stops_cleanly(name, process, out):
+    """Return what a command has said once Ctrl-C is a clean stop to it: then it says so, or has begun its work.
+
+    Until then it is interrupted like any other, and on a busy machine a process that starts may sleep for a second.
+    """
+    if name == "broker":
+        return process.stderr.readline()
+    while name == "mirror" and process.poll() is None and not (out / "copy" / "t-0").is_dir():
+        time.sleep(0.05)
+    return ""
+
+
 # command -> its arguments, its exit status, and its last line on standard error
 WAITING = {
     "consume": ("consume t -b {servers}", 130, "kafkaframes: interrupted"),
@@ -53,20 +65,23 @@ WAITING = {
 @pytest.fixture(scope="module")
 def stopped(bootstrap, tmp_path_factory):
     """Start every command, wait until each waits for others, and send Ctrl-C: name -> status, lines on stderr."""
-    started = {}
+    started, outs = {}, {}
     for name, (words, *_) in WAITING.items():
-        out = tmp_path_factory.mktemp(name)
+        out = outs[name] = tmp_path_factory.mktemp(name)
         given = words.format(servers=bootstrap, out=out, log=EXAMPLES).split()
         started[name] = subprocess.Popen(
             [sys.executable, "-c", COMMAND, *given],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
     try:
-        for process in started.values():
+        said = {}
+        for name, process in started.items():
+            said[name] = wait_until_it_stops_cleanly(name, process, outs[name])
             wait_until_it_waits(process)
-            assert process.poll() is None, process.stderr.read()
+            assert process.poll() is None, said[name] + process.stderr.read()
             os.killpg(process.pid, signal.SIGINT)
-        said = {name: process.communicate(timeout=60)[1] for name, process in started.items()}
+        for name, process in started.items():
+            said[name] += process.communicate(timeout=60)[1]
         return {name: (started[name].returncode, said[name].splitlines()) for name in started}
     finally:
         for process in started.values():
