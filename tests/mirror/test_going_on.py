@@ -218,3 +218,26 @@ def test_a_fetch_that_leads_nowhere_is_an_error_and_not_asked_again_and_again(tm
         consumer.assign({TopicPartition("t", 0): 0})
         with pytest.raises(CorruptRecordError, match="ends with offset -5"):
             consumer.poll(30_000)
+
+
+def test_a_segment_that_ends_in_the_middle_for_a_reader_is_told(tmp_path):
+    """A size beyond the end of the file is the segment's end for a broker: what follows would be lost in silence."""
+    whole = []
+
+    def cut(raws):
+        whole.append(len(raws[0]))
+        raws[1][8:12] = (1 << 20).to_bytes(4, "big")
+
+    source = damaged(tmp_path, cut)
+    report = run_mirror(source, tmp_path / "copy")
+    assert [one.records_written for one in report.partitions] == [3]
+    (line,) = report.not_read
+    assert f"{0:020}.log cannot be read from byte {whole[0]} on" in line
+
+
+def test_a_format_that_nobody_knows_is_named(tmp_path):
+    def change(raws):
+        raws[0][16] = 9
+
+    with pytest.raises(CorruptRecordError, match="the magic of a batch is none of 0, 1, 2, at offset 0"):
+        run_mirror(damaged(tmp_path, change), tmp_path / "copy")

@@ -238,7 +238,6 @@ class Broker:
             disk_faults=None if self._journal is None else self._disk_faults,
         )
         self._state.store = store
-        self._remarks += not_served(self._state.logs)
         settings = self._settings
         self._server = Server(
             self._dispatcher(self._state),
@@ -358,13 +357,19 @@ class Broker:
             return
         await self._server.close()
         await self._stop_cleaning()
-        state, self._state, self._server = self._state, None, None
-        if state.store is not None:
-            state.store.close()
+        state = self._let_go(self._state)
         if state.logs.disk.failure is None:
             state.logs.close(now_ms=self._clock.now_ms)
         else:  # the disk has failed, producers were told; what can still be written would be half of the truth
             state.logs.abandon()
+
+    def _let_go(self, state: BrokerState) -> BrokerState:
+        """Answer nothing any more; the logs are still open."""
+        self._remarks += not_served(state.logs)
+        self._state = self._server = None
+        if state.store is not None:
+            state.store.close()
+        return state
 
     async def _break_off(self) -> None:
         assert self._server is not None
@@ -372,9 +377,7 @@ class Broker:
         self._stop_metrics()
         await self._server.close()
         await self._stop_cleaning()
-        state, self._state, self._server = self._state, None, None
-        if state.store is not None:
-            state.store.close()
+        state = self._let_go(self._state)
         state.logs.abandon()
 
     # ---------------------------------------------------------------------------------------------- questions
@@ -509,8 +512,10 @@ class Broker:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What was decided where copies that are served differ, and what a store lacks: lines, the gravest first."""
-        return self._remarks
+        """What was decided where copies that are served differ, what a store lacks, and what cannot be read, as far as
+        that was met: lines.
+        """
+        return self._remarks + (() if self._state is None else not_served(self._state.logs))
 
     @property
     def journal(self) -> Journal:

@@ -59,7 +59,8 @@ def serve_paths(paths: Sequence[str], *, replicas: str = MERGE, options: Mapping
 
 
 def not_served(logs: LogManager) -> tuple[str, ...]:
-    """Say what lies in a log directory and is not served: logs that cannot be read, and what recovery cuts off.
+    """Say what lies in a log directory and is not served: logs that cannot be read, what recovery cuts off, and what a
+    reader has met since.
 
     A broker keeps the batches of a segment up to the first that is not whole, and nothing behind it (LogLoader).
     """
@@ -70,6 +71,9 @@ def not_served(logs: LogManager) -> tuple[str, ...]:
             where = f", from byte {at[1]:,} of {at[0]} on" if at is not None else ""
             what = f"error: {key}: {log.state.bytes_lost:,} bytes are not served{where}"
             lines.append(f"{what}: a broker's recovery drops them; kafkaframes repair keeps their whole batches")
+        for path, position in log.state.torn.items():
+            what = f"error: {key}: {path} cannot be read from byte {position:,} on"
+            lines.append(f"{what}: a batch there is longer than the file; kafkaframes repair keeps what follows it")
     return tuple(lines)
 
 

@@ -299,6 +299,11 @@ class Fetcher:
             answer.log_start_offset,
             self._aborted(answer),
         )
+        end = fetched.batches.end
+        if not len(fetched.batches) and end.corrupt:
+            self._raise_later(CorruptRecordError(f"{end.reason}, at offset {position.offset}", file=str(partition)))
+            position.not_before = time.monotonic() + self._cluster.backoff_s(5)
+            return
         if not len(fetched.batches):
             self._cut(partition, position, version)
             return

@@ -55,9 +55,13 @@ async def opened(
         Broker(data_dir=place, journal=False, config=_NOTHING_EXPIRES) if writes else Broker(serve=place, journal=False)
     )
     async with broker:
-        for remark in broker.remarks:
+        told = broker.remarks
+        for remark in told:
             say(remark)
         yield {"bootstrap.servers": broker.bootstrap_servers}
+        for remark in broker.remarks:  # what was met while it was read
+            if remark not in told:
+                say(remark)
 
 
 def for_admin(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class MirrorReport:
             said.append(f"created: {', '.join(self.created)}")
         said += [f"{topic}: the target does not take {', '.join(names)}" for topic, names in self.configs_left.items()]
         said += [line for one in self.partitions for line in _lines_of(one, self.is_dry_run)]
-        if not self.partitions:
+        if not self.partitions and not self.created and not self.not_read:
             said.append("no topics: the source has none, or none that may be seen")
         said += self.not_read
         if self.groups or self.commits_left:

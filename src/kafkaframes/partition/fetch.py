@@ -72,6 +72,8 @@ def read(
                     records = _records(segment, first, size)
                 incomplete = wanted < first.size
                 break
+            if (position := segment.whole_until(offset)) < segment.size_bytes:
+                state.torn[segment.path] = position
     return FetchData(records, state.high_watermark, stable, state.log_start_offset, aborted, incomplete, stretch)
 
 

@@ -263,6 +263,14 @@ class LogSegment:
             raise CorruptRecordError(walk.reason, position=walk.position, file=self.path)
         return None
 
+    def whole_until(self, offset: int) -> int:
+        """Return the byte at which the whole batches end, walking from the last index entry before ``offset`` on."""
+        reader = self.reader()
+        walk = reader.headers(reader.start_before(offset))
+        for _ in walk:
+            pass
+        return walk.position
+
     @property
     def largest(self) -> TimestampOffset:
         """The largest timestamp of all batches, and the last offset of the first batch that has it.

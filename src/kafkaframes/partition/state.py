@@ -46,6 +46,8 @@ class LogState:
         bytes_lost: what the recovery cut off or set aside when the log was opened, because it is no whole batch or
             lies behind such.
         whole_until: where that began: a ``.log`` and its first byte that was not kept; None where nothing was cut.
+        torn: of segments that a reader has come to the end of, the byte at which their whole batches end before the
+            file does, by path: a size there reaches beyond the file.
         is_closed: whether appends are refused.
     """
 
@@ -65,6 +67,7 @@ class LogState:
     high_watermark: int = 0
     deleted: list[Deleted] = field(default_factory=list)
     bytes_lost: int = 0
+    torn: dict[str, int] = field(default_factory=dict)
     whole_until: tuple[str, int] | None = None
     is_closed: bool = False
     _append: tuple[LogSettings, int, str, AppendSettings] | None = None
