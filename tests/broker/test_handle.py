@@ -29,7 +29,7 @@ from kafkaframes.records.build import build_records
 def ask(port, name, version, **fields):
     connection = ClientConnection(client_id="test")
     connection.send_request(message(f"{name}Request")(**fields), version)
-    with socket.create_connection(("127.0.0.1", port), 5) as peer:
+    with socket.create_connection(("127.0.0.1", port), 60) as peer:
         peer.sendall(connection.data_to_send())
         while (frame := connection.next_response()) is None:
             data = peer.recv(65536)

@@ -61,9 +61,9 @@ COMMANDS = (
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_refused_port_is_told_at_once_and_not_waited_for_as_long_as_kafkas_clients_do(refused, command):
-    result = ask(*command.split(), "-b", refused, "--timeout", "0.3", stdin=b"")
+    result = ask(*command.split(), "-b", refused, "--timeout", "0", stdin=b"")
     assert isinstance(result.exception, NetworkError)
-    assert f"waiting up to 0.3 s for {refused}" in result.stderr
+    assert f"{refused} cannot be reached" in str(result.exception)
     assert "--timeout waits longer" in str(result.exception)
 
 
@@ -100,7 +100,7 @@ def test_a_broker_that_is_being_started_is_waited_for():
 
 def test_a_topic_that_nobody_makes_is_told_at_once():
     with Broker(config={"auto.create.topics.enable": False}) as broker:
-        result = ask("produce", "nowhere", "-b", broker.bootstrap_servers, "--timeout", "0.5", stdin=b"x\n")
+        result = ask("produce", "nowhere", "-b", broker.bootstrap_servers, "--timeout", "0", stdin=b"x\n")
     assert isinstance(result.exception, BrokerError)
     assert "there is none, and the brokers make none" in str(result.exception)
 
@@ -108,6 +108,6 @@ def test_a_topic_that_nobody_makes_is_told_at_once():
 def test_a_port_that_wants_sasl_is_told_at_once():
     """It answers ApiVersions to everybody, and closes the connection at all that follows."""
     with Broker(security=Security(users={"alice": "secret"})) as broker:
-        result = ask("topics", "list", "-b", broker.bootstrap_servers, "--timeout", "0.5")
+        result = ask("topics", "list", "-b", broker.bootstrap_servers, "--timeout", "0")
     assert isinstance(result.exception, NetworkError)
     assert "does this port want SASL? (security.protocol is PLAINTEXT)" in str(result.exception)

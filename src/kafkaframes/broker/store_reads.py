@@ -19,7 +19,8 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from kafkaframes.broker.api import Answer, Later
-from kafkaframes.files.filesystem import FileInfo, FileSystem, ReadAt
+from kafkaframes.files.filesystem import FileSystem, ReadAt
+from kafkaframes.files.over import FileSystemOver
 from kafkaframes.files.overlay_disk import HasDescriptors
 
 _THREADS: Final = 8  # reads of a store at once, each of another file
@@ -74,39 +75,23 @@ class _File:
                 self._lock.release()
 
 
-class StoreReads:
+class StoreReads(FileSystemOver):
     """A file system whose files are read in threads while an attempt runs, and at once at all other times.
 
     Args:
-        base: the store's.
+        inner: the store's.
     """
 
-    def __init__(self, base: FileSystem) -> None:
-        self._base = base
+    def __init__(self, inner: FileSystem) -> None:
+        self.inner = inner
         self._files: dict[str, _File] = {}
         self._is_here: dict[str, bool] = {}
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="kafkaframes-store")
         self.held: dict[Wanted, bytes | BaseException] | None = None  # of the attempt that runs
 
-    def list_directory(self, path: str) -> list[FileInfo]:
-        """Return the entries of a directory."""
-        return self._base.list_directory(path)
-
-    def stat(self, path: str) -> FileInfo | None:
-        """Return one entry; None when nothing is there."""
-        return self._base.stat(path)
-
-    def read(self, path: str, *, position: int = 0, length: int | None = None) -> bytes:
-        """Return up to ``length`` bytes from ``position`` on."""
-        return self._base.read(path, position=position, length=length)
-
-    def glob(self, pattern: str) -> list[str]:
-        """Return the paths that match ``pattern``, sorted."""
-        return self._base.glob(pattern)
-
     def open_descriptor(self, path: str) -> int | None:
         """Open a file of this machine for reading; None: it is none."""
-        return self._base.open_descriptor(path) if isinstance(self._base, HasDescriptors) else None
+        return self.inner.open_descriptor(path) if isinstance(self.inner, HasDescriptors) else None
 
     @contextmanager
     def open(self, path: str) -> Iterator[ReadAt]:
@@ -129,7 +114,7 @@ class StoreReads:
         return found
 
     def _file(self, path: str) -> _File:
-        return self._files.setdefault(path, _File(self._base, path))
+        return self._files.setdefault(path, _File(self.inner, path))
 
     def _is_local(self, path: str) -> bool:
         if path not in self._is_here:
