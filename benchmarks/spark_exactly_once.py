@@ -60,9 +60,11 @@ def compare(spark, servers: str, tree: Tree, source: str, codec: str, per_batch:
         for side in SIDES:
             before = tree.seconds()
             took = run(spark, servers, source, codec, per_batch, side)
+            spent = tree.seconds() - before
+            print(f"round {turn}, {side}: {took} ms, {spent:.1f} CPU s", file=sys.stderr, flush=True)
             if turn:  # the first of each warms up
                 times[side] += took
-                cpu[side].append(tree.seconds() - before)
+                cpu[side].append(spent)
     return {side: (statistics.median(times[side]), statistics.median(cpu[side])) for side in SIDES}
 
 
