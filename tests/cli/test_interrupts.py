@@ -115,6 +115,28 @@ def test_ctrl_c_ends_spark(started, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.spark
+def test_ctrl_c_while_spark_starts_leaves_no_jvm(log, tmp_path):
+    """A JVM that is half started outlived the command: nobody was left to tell it to end."""
+    with (tmp_path.parent / "errors.txt").open("w+") as errors:
+        arguments = [sys.executable, "-c", COMMAND, "summarize", str(log), "--to", str(tmp_path / "out")]
+        process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True)
+        try:
+            deadline = time.monotonic() + 250
+            while not any("SparkSubmit" in args for _, args in group_of(process)):
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+            os.killpg(process.pid, signal.SIGINT)
+            status, lines = said(process, errors)
+            assert (status, lines[-1]) == (130, "kafkaframes: interrupted")
+            assert not [line for line in lines if "Traceback" in line]
+            wait_until_gone(process)
+        finally:
+            process.kill()
+            process.wait()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_after_a_kill_that_nothing_survives_the_next_run_begins_anew(started, log, tmp_path):
     process, _ = started()
     process.kill()

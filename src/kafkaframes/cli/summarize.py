@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from kafkaframes.cli.options import opens_batches, reads, replicas_option, spark_storage
 from kafkaframes.cli.text import console, printable, size_text, time_text
-from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.errors import OptionError
 from kafkaframes.files.atomic import refuse_inside
 from kafkaframes.files.row_counts import row_counts_text
 from kafkaframes.records.limits import current_budget
@@ -116,14 +116,12 @@ def _run(
 ) -> Summary:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from kafkaframes.spark._compat import reason_of, require_pyspark
-    from kafkaframes.spark.builder import session
+    from kafkaframes.spark._compat import require_pyspark
+    from kafkaframes.spark.jobs import session_at
     from kafkaframes.spark.progress import watch_tasks
     from kafkaframes.spark.summary import summarize
 
     require_pyspark("kafkaframes summarize")
-    from pyspark.errors import PySparkException
-
     bar = Progress(
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         console=console, transient=True,
@@ -137,18 +135,13 @@ def _run(
     with bar:
         task = bar.add_task("", total=None)
         say("starting Spark")
-        spark = session("kafkaframes summarize", master=master, config=java)
-        try:
-            say("reading, writing Parquet")
-            with watch_tasks(spark, lambda done, total: bar.update(task, completed=done, total=total)):
-                return summarize(spark, list(paths), to=to, options=options, overwrite=overwrite)
-        except PySparkException as error:
-            if (reason := reason_of(error)) is None:
-                raise
-            raise KafkaframesError(reason) from None
-        finally:
-            say("stopping Spark")
-            spark.stop()
+        with session_at("kafkaframes summarize", master, config=java) as spark:
+            try:
+                say("reading, writing Parquet")
+                with watch_tasks(spark, lambda done, total: bar.update(task, completed=done, total=total)):
+                    return summarize(spark, list(paths), to=to, options=options, overwrite=overwrite)
+            finally:
+                say("stopping Spark")
 
 
 def render(summary: Summary) -> Iterable[Any]:

@@ -126,7 +126,7 @@ def _attempt(function: Callable[[Any], Any], task: Any) -> Any:
 
 
 @contextmanager
-def session_at(app_name: str, master: str) -> Iterator[SparkSession]:
+def session_at(app_name: str, master: str, *, config: dict[str, str] | None = None) -> Iterator[SparkSession]:
     """Start Spark at a master for one job, and stop it afterwards; Ctrl-C stops it, too.
 
     Raises:
@@ -136,7 +136,7 @@ def session_at(app_name: str, master: str) -> Iterator[SparkSession]:
     _compat.require_pyspark(app_name)
     try:
         with _handlers_of_signals() as handlers:
-            spark = _session(app_name, master, handlers)
+            spark = _session(app_name, master, handlers, config)
             with _ended_by_signals(spark, handlers):
                 try:
                     yield spark
@@ -162,14 +162,14 @@ def _handlers_of_signals() -> Iterator[_Handlers]:
             signal.signal(number, handler)
 
 
-def _session(app_name: str, master: str, handlers: _Handlers) -> SparkSession:
+def _session(app_name: str, master: str, handlers: _Handlers, config: dict[str, str] | None) -> SparkSession:
     """Start Spark; a signal waits, for a JVM that is half started would outlive this process."""
     from kafkaframes.spark.builder import session
 
     came: list[int] = []
     for number in handlers:
         signal.signal(number, lambda number, _: came.append(number))
-    spark = session(app_name, master=master)
+    spark = session(app_name, master=master, config=config)
     if came:
         if (jvm := _jvm_of(spark)) is not None:
             _end(jvm)
