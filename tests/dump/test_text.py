@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -354,3 +355,16 @@ def test_a_later_format_has_every_field_but_the_base_timestamp(tmp_path):
     assert line["magic"] == 3
     assert "base_ts" not in line
     assert list(line)[list(line).index("field_error") - 1] == "delete_horizon"
+
+
+def test_a_length_below_minus_one_of_an_old_message_is_printed_as_it_is_stored(tmp_path):
+    raw = bytearray(some_records(1, record_format=0))
+    at = 12 + 6  # behind offset, size, CRC, magic and attributes: the key's length
+    raw[at : at + 4] = (-7).to_bytes(4, "big", signed=True)
+    raw[at + 4 : at + 4 + 6] = (2).to_bytes(4, "big") + b"k0"  # no bytes of a key: the value's length and bytes
+    del raw[at + 10 :]
+    raw[8:12] = (len(raw) - 12).to_bytes(4, "big")
+    raw[12:16] = zlib.crc32(raw[16:]).to_bytes(4, "big")
+    path = segment(tmp_path / "t-0", bytes(raw))
+    assert "keySize: -7 valueSize: 2" in "\n".join(printed(path))
+    assert b"".join(dump_text(path, TextOptions(deep_iteration=True, style="2.8.2"))).count(b"keySize: -7") == 1

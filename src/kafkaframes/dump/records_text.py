@@ -115,10 +115,20 @@ def _record_columns(chunk: Decoded, options: RecordOptions, batches: dict[str, A
         "control_text": _control_texts(chunk, of_control, options.style),
     }
     if not chunk.batches.is_v2.all():
-        columns |= _message_columns(chunk)
+        columns |= _message_columns(chunk) | _stored_sizes(chunk, columns)
     for name in options.style.batch_fields:
         columns[name] = batches[name][chunk.owners]
     return columns
+
+
+def _stored_sizes(chunk: Decoded, columns: dict[str, Any]) -> dict[str, Any]:
+    """Return the sizes of keys and values, in formats 0 and 1 as they are stored: any below 0 is null there."""
+    is_v2 = chunk.batches.is_v2[chunk.owners]
+    index = chunk.index
+    return {
+        "key_size": np.where(is_v2, columns["key_size"], index.key_size),
+        "value_size": np.where(is_v2, columns["value_size"], index.value_size),
+    }
 
 
 def _message_columns(chunk: Decoded) -> dict[str, Any]:
