@@ -16,6 +16,7 @@ from kafkaframes.export.tables.sampling import sample_values
 from kafkaframes.export.tables.state import TableState
 from kafkaframes.values.decoding import AVRO, JSON, PROTOBUF, Decoding, subject_schema
 from kafkaframes.values.json_values import infer_schema
+from kafkaframes.values.registry import Registry
 
 RAW, LATEST = "raw", "latest"
 INFERRED = "schema"  # the table's setting that keeps an inferred schema
@@ -44,6 +45,18 @@ class Values:
     def is_inferred(self) -> bool:
         """Whether the first values say the columns."""
         return self.mode == JSON and self.schema is None and self.registry is None
+
+    def check(self) -> None:
+        """Check what needs neither brokers nor a registry: its address, the schemas of files, the format's library.
+
+        Raises:
+            OptionError: one of the first two is wrong.
+            MissingExtraError: the library is absent.
+        """
+        if self.registry is not None:
+            Registry(self.registry)
+        elif self.schema is not None:
+            Decoding(self.mode, self.schema, self.by_id, message=self.message).decoder()
 
     def content(self, state: TableState | None, plan: Plan, settings: Settings) -> Content:
         """Return how rows are made; a registry is asked, or values are looked at, where that has to be.

@@ -53,6 +53,7 @@ def run(sources: tuple[str, ...], given: dict[str, Any]) -> bool:
     topics = _are_topics(sources, given)
     _check_source_flags(topics, given)
     values = values_of(sources if topics else given["topics"], given)
+    values.check()
     places = places_of(given, sources=() if topics else sources)
     plan, settings = _live(sources, given) if topics else _of_logs(sources, given)
     job = _Job(plan, settings, given["isolation"], values, places, given["as_json"])
