@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 INSTANT = pa.timestamp("us", tz="UTC")
 _MOST_MILLISECONDS = (2**63 - 1) // 1000
@@ -56,6 +57,18 @@ def instants(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
 def instants_of(times: pa.Array) -> pa.Array:
     """Return an array of milliseconds that has no nulls as ``instants``."""
     return instants(int64_values(times))
+
+
+def whole_milliseconds(times: pa.Array, now_ms: int) -> pa.Array:
+    """Return times of any unit and zone, or numbers, as milliseconds, rounded down; nulls become ``now_ms``.
+
+    >>> whole_milliseconds(pa.array([-1, None], pa.timestamp("us")), 5).to_pylist()
+    [-1, 5]
+    """
+    if not pa.types.is_timestamp(times.type):
+        return pc.fill_null(times.cast(pa.int64()), now_ms)
+    micros = pc.fill_null(times.cast(pa.timestamp("us", times.type.tz)).cast(pa.int64()), now_ms * 1000)
+    return pa.array(np.floor_divide(micros.to_numpy(zero_copy_only=False), 1000))
 
 
 def int64_values(array: pa.Array) -> npt.NDArray[np.int64]:

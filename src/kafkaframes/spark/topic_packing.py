@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from kafkaframes.client import TopicPartition
 from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.records.arrays import whole_milliseconds
 from kafkaframes.records.build import build_apart
 from kafkaframes.records.partitioner import partitions_of_rows
 
@@ -142,16 +143,11 @@ def _recorded(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
     names = [name for name in _RECORD if name in rows.schema.names and not pa.types.is_null(rows.column(name).type)]
     arrays = [rows.column(name) for name in names if name != "timestamp"]
     kept = [name for name in names if name != "timestamp"]
-    times = pa.array(np.full(rows.num_rows, now_ms)) if "timestamp" not in names else _milliseconds(rows, now_ms)
+    if "timestamp" in names:
+        times = whole_milliseconds(rows.column("timestamp"), now_ms)
+    else:
+        times = pa.array(np.full(rows.num_rows, now_ms))
     return pa.RecordBatch.from_arrays([*arrays, times], names=[*kept, "timestamp"])
-
-
-def _milliseconds(rows: pa.RecordBatch, now_ms: int) -> pa.Array:
-    column = rows.column("timestamp")
-    if not pa.types.is_timestamp(column.type):
-        return pc.fill_null(column.cast(pa.int64()), now_ms)
-    micros = pc.fill_null(column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()), now_ms * 1000)
-    return pa.array(np.floor_divide(micros.to_numpy(zero_copy_only=False), 1000))
 
 
 __all__ = ["GATHER_BYTES", "Format", "Packed", "Packer", "gathered"]

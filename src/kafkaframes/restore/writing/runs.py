@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from kafkaframes.errors import EncodeError
 from kafkaframes.files import atomic
 from kafkaframes.files.names import TopicPartition
+from kafkaframes.records.arrays import whole_milliseconds
 from kafkaframes.records.build import build_rows
 from kafkaframes.records.rows import Rows, rows_of
 from kafkaframes.restore.writing.routing import Ints, Routed, Router
@@ -213,7 +214,4 @@ def _milliseconds(column: pa.Array | None, count: int, now_ms: int) -> pa.Array:
     """Return whole milliseconds, rounded down; rows without a timestamp get the time of the write, as producers do."""
     if column is None:
         return pa.array(np.full(count, now_ms))
-    if pa.types.is_timestamp(column.type):
-        micros = pc.fill_null(column.cast(pa.timestamp("us")).cast(pa.int64()), now_ms * 1000)
-        return pa.array(np.floor_divide(micros.to_numpy(), 1000))
-    return pc.fill_null(column.cast(pa.int64()), now_ms)
+    return whole_milliseconds(column, now_ms)
