@@ -12,6 +12,7 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.dispatch import together
+from kafkaframes.broker.errors import CODE
 from kafkaframes.errors import StorageError
 from kafkaframes.messages import message
 from kafkaframes.messages.headers import decode_response, encode_request
@@ -140,12 +141,33 @@ def test_a_reader_that_goes_away_leaves_no_file_open(tmp_path):
 
 
 def test_a_file_that_is_cut_under_an_answer_ends_the_connection(tmp_path):
-    with filled(journal=False, data_dir=tmp_path) as broker, connected(broker) as peer:
-        peer.sendall(fetch_frame(11) * 8)
-        broker.wait_for(lambda: broker.call(lambda state: any(one.unsent_bytes for one in broker.connections())))
+    with filled(journal=False, data_dir=tmp_path) as broker, socket.socket() as peer:
+        peer.settimeout(60)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        peer.connect((broker.host, broker.port))
+        broker.wait_for(broker.connections)
+        broker.call(lambda state: _hold_at_most(1 << 16, broker.connections()))
+        peer.sendall(fetch_frame(11))
+        broker.wait_for(
+            lambda: broker.call(lambda state: any(one.unsent_bytes > 1 << 20 for one in broker.connections()))
+        )
         os.truncate(tmp_path / "orders-0" / "00000000000000000000.log", 100)
         with pytest.raises((ConnectionError, AssertionError)):
-            take_all(peer, 8)
+            take(peer)
+
+
+def _hold_at_most(size, connections):
+    """Have the system hold no more of what is sent, however much it would like to: most of an answer waits."""
+    for one in connections:
+        one.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+
+
+def test_a_file_that_was_cut_before_it_is_fetched_is_a_storage_error(tmp_path):
+    with filled(journal=False, data_dir=tmp_path) as broker, connected(broker) as peer:
+        os.truncate(tmp_path / "orders-0" / "00000000000000000000.log", 100)
+        peer.sendall(fetch_frame(11))
+        row = decode_response(take(peer), 1, 11).body.responses[0].partitions[0]
+        assert (row.error_code, row.records) == (CODE["KAFKA_STORAGE_ERROR"], b"")
 
 
 def test_a_session_gets_files_too(tmp_path):

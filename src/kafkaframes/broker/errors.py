@@ -9,6 +9,7 @@ from kafkaframes.errors import (
     AppendRefusedError,
     CorruptRecordError,
     KafkaframesError,
+    LogDirError,
     OffsetOutOfRangeError,
     StorageError,
 )
@@ -27,7 +28,7 @@ def code_of(error: KafkaframesError) -> int:
         return CODE[error.code]
     if isinstance(error, OffsetOutOfRangeError):
         return CODE["OFFSET_OUT_OF_RANGE"]
-    if isinstance(error, StorageError):
+    if isinstance(error, StorageError | LogDirError):
         return CODE["KAFKA_STORAGE_ERROR"]
     if isinstance(error, CorruptRecordError):
         return CODE["CORRUPT_MESSAGE"]
