@@ -112,7 +112,7 @@ def test_a_look_up_by_time_waits_without_holding_up_others(served, store):
 def test_a_store_that_fails_is_told_and_asked_again_later(served, store):
     store.fails = True
     (row,) = fetch(served.port, 0)
-    assert row.error_code == CODE["UNKNOWN_SERVER_ERROR"]
+    assert row.error_code == CODE["KAFKA_STORAGE_ERROR"]
     store.fails = False
     (row,) = fetch(served.port, 0)
     assert row.records
