@@ -303,12 +303,13 @@ def test_a_consumer_reads_through_compactions(tmp_path):
             for number in range(4000):
                 producer.produce("orders", b"%d" % number, b"k%d" % (number % 50))
                 if number % 40 == 0:
-                    producer.flush(10)
-            producer.flush(10)
+                    producer.flush(60)
+            producer.flush(60)
 
-        threading.Thread(target=produce).start()
+        thread = threading.Thread(target=produce)
+        thread.start()
         seen, offsets = {}, [-1]
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while offsets[-1] < 3999 and time.monotonic() < deadline:
             message = consumer.poll(0.2)
             if message is None:
@@ -318,9 +319,10 @@ def test_a_consumer_reads_through_compactions(tmp_path):
             offsets.append(message.offset())
             seen[message.key()] = int(message.value())
         consumer.close()
+        thread.join(60)
         assert seen == {b"k%d" % key: 3950 + key for key in range(50)}
         log = broker.call(lambda state: state.topics["orders"].partitions[0].log)
-        assert broker.call(lambda state: state.logs.cleaner_offsets[WHERE]) > 1000
+        broker.wait_for(lambda: broker.call(lambda state: state.logs.cleaner_offsets.get(WHERE, 0)) > 1000)
         assert log.log_end_offset == 4000
     with Broker(data_dir=tmp_path) as broker:
         assert {one.key: int(one.value) for one in broker.records("orders")} == seen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from tests.broker.polling import polled_by_librdkafka
 
 from kafkaframes.broker import Broker
 from kafkaframes.files.names import TopicPartition
@@ -31,17 +32,18 @@ def test_members_what_they_have_and_what_they_have_committed(broker, protocol):
     )
     try:
         consumer.subscribe(["orders"])
-        record = next(one for _ in range(100) if (one := consumer.poll(0.2)) is not None)
+        record = polled_by_librdkafka(consumer)
         consumer.commit(message=record, asynchronous=False)
+        broker.wait_for(lambda: broker.groups[protocol].state == "Stable")
         group = broker.groups[protocol]
-        assert (group.type, group.state) == (protocol, "Stable")
+        assert group.type == protocol
         (member,) = group.members
         assert member.client_id == "reader"
         assert member.assignment == (TopicPartition("orders", 0), TopicPartition("orders", 1))
         assert group.offsets == {TopicPartition("orders", 0): 1}
     finally:
         consumer.close()
-    assert broker.groups[protocol].members == ()
+    broker.wait_for(lambda: broker.groups[protocol].members == ())
 
 
 def test_an_open_transaction_is_seen_and_its_end(broker):

@@ -38,7 +38,7 @@ def frame_of(number, producer_id, topic="orders"):
 def ask(port, body, version):
     connection = ClientConnection()
     connection.send_request(body, version)
-    with socket.create_connection(("127.0.0.1", port), 5) as peer:
+    with socket.create_connection(("127.0.0.1", port), 60) as peer:
         peer.sendall(connection.data_to_send())
         while (frame := connection.next_response()) is None:
             data = peer.recv(1 << 16)
@@ -87,14 +87,14 @@ def test_kill_9_under_load_loses_nothing_that_was_acknowledged_and_doubles_nothi
                 producer_id = ask(port, message("InitProducerIdRequest")(transactional_id=None), 1).producer_id
             writer = Writer(port, producer_id, first)
             writer.start()
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while len(writer.acknowledged) < 15 and time.monotonic() < deadline:
                 time.sleep(0.01)
         finally:
             process.send_signal(signal.SIGKILL)
-            process.wait(20)
+            process.wait(60)
             process.stderr.close()
-        writer.join(10)
+        writer.join(60)
         acknowledged += writer.acknowledged
         first = writer.next  # the one that was on its way is sent again: it may be there already
     assert len(acknowledged) > 20

@@ -159,10 +159,10 @@ def test_virtual_nodes_have_a_port_each_and_lead_in_turn():
 
 def test_a_slow_frame_and_unread_answers_do_not_grow_the_broker():
     with Broker(config={"socket.request.max.bytes": 10_000}) as broker:
-        with socket.create_connection(("127.0.0.1", broker.port), 5) as peer:
+        with socket.create_connection(("127.0.0.1", broker.port), 60) as peer:
             peer.sendall((10_001).to_bytes(4, "big"))
             assert peer.recv(1) == b""
-        with socket.create_connection(("127.0.0.1", broker.port), 5) as peer:
+        with socket.create_connection(("127.0.0.1", broker.port), 60) as peer:
             peer.sendall((-1).to_bytes(4, "big", signed=True))
             assert peer.recv(1) == b""
         assert ask(broker.port, "Metadata", 1, topics=None).brokers
@@ -185,7 +185,7 @@ def test_the_command_says_where_it_listens_and_stops_with_0(tmp_path):
         assert ask(port, "Metadata", 1, topics=None).brokers[0].port == port
         process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert "survives kill -9" in rest
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
@@ -287,7 +287,7 @@ def test_a_connection_that_comes_while_its_node_stops_is_closed():
         peers = []
 
         def connect(state):
-            peers.append(socket.create_connection(("127.0.0.1", port), 5))
+            peers.append(socket.create_connection(("127.0.0.1", port), 60))
             loop = asyncio.get_running_loop()
             loop.call_soon(loop.call_soon, broker._server.stop_listening, 2)  # between accept and the transport's start
 

@@ -107,18 +107,18 @@ ATTACKS = {
 def test_an_attack_costs_a_connection_and_no_memory(name):
     frame = ATTACKS[name]
     with Broker(journal=False) as broker:
-        with socket.create_connection((broker.host, broker.port), 5) as warm:
+        with socket.create_connection((broker.host, broker.port), 60) as warm:
             warm.sendall(struct.pack(">i", 14) + struct.pack(">hhihi", 3, 1, 1, -1, -1))
             warm.recv(1000)
         tracemalloc.start()
         for _ in range(5):
-            with socket.create_connection((broker.host, broker.port), 5) as peer:
+            with socket.create_connection((broker.host, broker.port), 60) as peer:
                 peer.sendall(struct.pack(">i", len(frame)) + frame)
                 assert peer.recv(100) == b""
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < 16 << 20
-        with socket.create_connection((broker.host, broker.port), 5) as peer:
+        with socket.create_connection((broker.host, broker.port), 60) as peer:
             peer.sendall(struct.pack(">i", 14) + struct.pack(">hhihi", 3, 1, 1, -1, -1))
             assert peer.recv(1000)
 
@@ -162,7 +162,7 @@ def test_a_client_that_does_not_read_is_not_answered_without_end():
         row = types.FetchPartition(partition=0, partition_max_bytes=1 << 20)
         body = types(max_bytes=1 << 20, topics=[types.FetchTopic(topic="orders", partitions=[row])])
         frame = encode_request(body, 4)
-        with socket.create_connection((broker.host, broker.port), 5) as peer:
+        with socket.create_connection((broker.host, broker.port), 60) as peer:
             peer.settimeout(60)
             for _ in range(200):
                 peer.sendall(struct.pack(">i", len(frame)) + frame)

@@ -57,10 +57,10 @@ def test_one_listener_asks_who_it_is_and_another_does_not():
         servers = f"127.0.0.1:{bound(broker, 'INSIDE')}"
         producer = confluent.Producer({"bootstrap.servers": servers, "log_level": 0})
         producer.produce("orders", b"x")
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "log_level": 0}
         login |= {"sasl.username": "alice", "bootstrap.servers": f"127.0.0.1:{bound(broker, 'OUTSIDE')}"}
-        assert "orders" in AdminClient({**login, "sasl.password": "secret"}).list_topics(timeout=20).topics
+        assert "orders" in AdminClient({**login, "sasl.password": "secret"}).list_topics(timeout=60).topics
         with pytest.raises(confluent.KafkaException):
             AdminClient({**login, "sasl.password": "wrong"}).list_topics(timeout=1)
         with pytest.raises(AssertionError, match="closed the connection"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import struct
-import time
 from contextlib import contextmanager
 
 import pytest
@@ -19,6 +18,7 @@ from kafkaframes.messages.headers import decode_response, encode_request
 from kafkaframes.partition.stretch import Stretch
 from kafkaframes.records.batch import read_values
 
+_HELD_BYTES = 1 << 16
 VALUES = [bytes([number]) * 150_000 for number in range(1, 21)]
 
 
@@ -35,15 +35,13 @@ def fetch_frame(version, *, size=2 << 20, offset=0, session=-1):
     return struct.pack(">i", len(frame)) + frame
 
 
-def take(peer, *, slowly=False):
+def take(peer):
     """Read one answer's frame."""
     wanted, found = 4, bytearray()
     while len(found) < wanted:
-        piece = peer.recv(min(wanted - len(found), 30_000 if slowly else 1 << 20))
+        piece = peer.recv(min(wanted - len(found), 1 << 20))
         assert piece, "the connection was closed"
         found += piece
-        if slowly:
-            time.sleep(0.0005)
         if wanted == 4 and len(found) == 4:
             wanted += struct.unpack(">i", found)[0]
     return bytes(found[4:])
@@ -54,9 +52,30 @@ def take_all(peer, count):
 
 
 def connected(broker):
-    peer = socket.create_connection((broker.host, broker.port), 5)
+    peer = socket.create_connection((broker.host, broker.port), 60)
     peer.settimeout(60)
     return peer
+
+
+@contextmanager
+def connected_narrowly(broker):
+    """Have the system hold no more of what is sent, however much it would like to: most of an answer waits."""
+    with socket.socket() as peer:
+        peer.settimeout(60)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _HELD_BYTES)
+        peer.connect((broker.host, broker.port))
+        broker.wait_for(broker.connections)
+        broker.call(lambda state: _hold_at_most(_HELD_BYTES, broker.connections()))
+        yield peer
+
+
+def _hold_at_most(size, connections):
+    for one in connections:
+        one.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+
+
+def unsent_bytes(broker):
+    return broker.call(lambda state: max((one.unsent_bytes for one in broker.connections()), default=0))
 
 
 @contextmanager
@@ -113,53 +132,36 @@ def files_open(directory):
 
 
 def test_many_long_answers_to_a_slow_reader_stay_in_order_and_in_the_file(tmp_path):
-    with filled(journal=False, data_dir=tmp_path) as broker, connected(broker) as peer:
+    with filled(journal=False, data_dir=tmp_path) as broker, connected_narrowly(broker) as peer:
         before = files_open(tmp_path)
         offsets = [0, 7, 3, 19, 12] * 4
         peer.sendall(b"".join(fetch_frame(11, offset=offset, size=1 << 20) for offset in offsets))
-        broker.wait_for(
-            lambda: broker.call(lambda state: max((one.unsent_bytes for one in broker.connections()), default=0))
-        )
-        unsent = broker.call(lambda state: max(one.unsent_bytes for one in broker.connections()))
-        assert unsent < 4 << 20
+        broker.wait_for(lambda: unsent_bytes(broker))
+        assert unsent_bytes(broker) < 4 << 20
         for offset in offsets:
-            records = records_of(take(peer, slowly=True), 11)
+            records = records_of(take(peer), 11)
             first = next(iter(read_values(records))).records[0]
             assert (first.offset, first.value) == (offset, VALUES[offset])
-        assert files_open(tmp_path) == before
+        broker.wait_for(lambda: files_open(tmp_path) == before)
 
 
 def test_a_reader_that_goes_away_leaves_no_file_open(tmp_path):
     with filled(journal=False, data_dir=tmp_path) as broker:
         before = files_open(tmp_path)
-        with connected(broker) as peer:
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        with connected_narrowly(broker) as peer:
             peer.sendall(fetch_frame(11) * 10)
-            broker.wait_for(lambda: broker.call(lambda state: any(one.unsent_bytes for one in broker.connections())))
+            broker.wait_for(lambda: unsent_bytes(broker) > 1 << 20)
         broker.wait_for(lambda: not broker.connections())
         assert files_open(tmp_path) == before
 
 
 def test_a_file_that_is_cut_under_an_answer_ends_the_connection(tmp_path):
-    with filled(journal=False, data_dir=tmp_path) as broker, socket.socket() as peer:
-        peer.settimeout(60)
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
-        peer.connect((broker.host, broker.port))
-        broker.wait_for(broker.connections)
-        broker.call(lambda state: _hold_at_most(1 << 16, broker.connections()))
+    with filled(journal=False, data_dir=tmp_path) as broker, connected_narrowly(broker) as peer:
         peer.sendall(fetch_frame(11))
-        broker.wait_for(
-            lambda: broker.call(lambda state: any(one.unsent_bytes > 1 << 20 for one in broker.connections()))
-        )
+        broker.wait_for(lambda: unsent_bytes(broker) > 1 << 20)
         os.truncate(tmp_path / "orders-0" / "00000000000000000000.log", 100)
         with pytest.raises((ConnectionError, AssertionError)):
             take(peer)
-
-
-def _hold_at_most(size, connections):
-    """Have the system hold no more of what is sent, however much it would like to: most of an answer waits."""
-    for one in connections:
-        one.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
 
 
 def test_a_file_that_was_cut_before_it_is_fetched_is_a_storage_error(tmp_path):

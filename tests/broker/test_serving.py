@@ -323,7 +323,7 @@ def test_the_command_serves_copies_and_says_what_was_decided(copies):
         assert {topic.name for topic in ask(port, "Metadata", 1, topics=None).topics} == {"alone", "orders"}
         process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert f"serving {copies[0]}, {copies[1]}: only read" in rest
     assert "warning: taken-from-copy: orders-0" in rest
 

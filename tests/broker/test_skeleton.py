@@ -25,7 +25,7 @@ def ask(broker, name, version, **fields):
     request = message(f"{name}Request")(**fields)
     connection = ClientConnection(client_id="test")
     connection.send_request(request, version)
-    with socket.create_connection((broker.host, broker.port), 5) as peer:
+    with socket.create_connection((broker.host, broker.port), 60) as peer:
         peer.sendall(connection.data_to_send())
         while (frame := connection.next_response()) is None:
             data = peer.recv(65536)
@@ -67,7 +67,7 @@ def test_a_version_of_tomorrow_is_answered_at_version_0_and_the_client_falls_bac
     frame = ask(broker, "ApiVersions", 5, client_software_name="a", client_software_version="1")
     assert frame.body.error_code == 0
     raw = b"\x00\x12\x00\x63\x00\x00\x00\x00\xff\xff\x00"  # version 99, nothing else that is known
-    with socket.create_connection((broker.host, broker.port), 5) as peer:
+    with socket.create_connection((broker.host, broker.port), 60) as peer:
         peer.sendall(len(raw).to_bytes(4, "big") + raw)
         connection = ClientConnection()
         connection.send_request(message("ApiVersionsRequest")(), 0)
@@ -81,7 +81,7 @@ def test_a_version_of_tomorrow_is_answered_at_version_0_and_the_client_falls_bac
     "raw", [b"", b"\x00\x03", b"\x7f\xff\x00\x00\x00\x00\x00\x00\xff\xff", b"\x00\x03\x00\x63" + b"\0" * 9]
 )
 def test_what_cannot_be_answered_closes_the_connection(broker, raw):
-    with socket.create_connection((broker.host, broker.port), 5) as peer:
+    with socket.create_connection((broker.host, broker.port), 60) as peer:
         peer.sendall(len(raw).to_bytes(4, "big") + raw)
         assert peer.recv(100) == b""
     assert ask(broker, "Metadata", 1, topics=None).body.brokers

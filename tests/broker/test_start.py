@@ -24,7 +24,7 @@ def ask(peer, body, version):
 
 batch = bytes.fromhex(sys.argv[1])
 produce, fetch, metadata = (message(name + "Request") for name in ("Produce", "Fetch", "Metadata"))
-with Broker(journal=False) as broker, socket.create_connection((broker.host, broker.port), 5) as peer:
+with Broker(journal=False) as broker, socket.create_connection((broker.host, broker.port), 60) as peer:
     answered = ask(peer, metadata(topics=[metadata.MetadataRequestTopic(name="orders")]), 9)
     first = large(), len([name for name in sys.modules if name.startswith("kafkaframes.")]), len(sys.modules)
     row = produce.PartitionProduceData(index=0, records=batch)

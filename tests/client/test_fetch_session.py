@@ -58,7 +58,7 @@ def test_the_last_epoch_is_followed_by_the_first():
 def read(consumer: Consumer, count: int) -> list[bytes]:
     found = []
     while len(found) < count:
-        found += [one.value for one in consumer.poll(5_000)]
+        found += [one.value for one in consumer.poll(60_000)]
     return found
 
 

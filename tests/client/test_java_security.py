@@ -47,7 +47,7 @@ def secure():
 
 def topics(servers: str, **settings: str) -> list[str]:
     given = {name.replace("_", "."): value for name, value in settings.items()}
-    with Admin(bootstrap_servers=servers, **{"default.api.timeout.ms": "5000", **given}) as admin:
+    with Admin(bootstrap_servers=servers, **{"default.api.timeout.ms": "60000", **given}) as admin:
         return admin.list_topics()
 
 

@@ -209,7 +209,7 @@ def broker_of_one_topic(specs):
 def topics_by_confluent_kafka(port):
     from confluent_kafka.admin import AdminClient
 
-    found = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=10)
+    found = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=60)
     return {name: sorted(topic.partitions) for name, topic in found.topics.items()}
 
 
@@ -219,7 +219,7 @@ def topics_by_kafka_python(port):
         from kafka import KafkaConsumer
 
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    consumer = KafkaConsumer(bootstrap_servers=f"127.0.0.1:{port}", request_timeout_ms=10_000)
+    consumer = KafkaConsumer(bootstrap_servers=f"127.0.0.1:{port}", request_timeout_ms=60_000)
     try:
         return {name: sorted(consumer.partitions_for_topic(name)) for name in consumer.topics()}
     finally:

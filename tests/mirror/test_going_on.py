@@ -7,12 +7,11 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager
 
 import pytest
 from click.testing import CliRunner
-from tests.mirror.worlds import fill, logs_of, rows_of, run_mirror, table
+from tests.mirror.worlds import WAIT_S, fill, logs_of, rows_of, run_mirror, table, until
 
 from kafkaframes import build_records
 from kafkaframes.broker import Broker
@@ -22,18 +21,9 @@ from kafkaframes.errors import CorruptRecordError, NetworkError, OptionError
 from kafkaframes.mirror.job import mirror
 from kafkaframes.mirror.settings import MirrorSettings
 
-WAIT_S = 60
-
 
 def command(source, target, *options: str) -> list[str]:
     return [sys.executable, "-m", "kafkaframes", "mirror", "--from", str(source), "--to", str(target), *options]
-
-
-def until(condition) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
 
 
 @contextmanager
@@ -62,10 +52,10 @@ def test_killed_on_the_way_to_a_broker_it_goes_on(tmp_path, options):
     options = (*options, str(tmp_path / "state")) if options else ()
     with Broker() as a, Broker() as b:
         many_batches(a.bootstrap_servers)
-        slow = b.on("Produce").delay(0.02)
+        held = b.on("Produce", topic="many", partition=0).after(3).ignore()
         with running(command(a.bootstrap_servers, b.bootstrap_servers, *options), stderr=subprocess.DEVNULL):
-            until(lambda: len(slow.seen) >= 5)
-        slow.remove()
+            until(lambda: len(held.seen) > 3)
+        held.remove()
         done = subprocess.run(
             command(a.bootstrap_servers, b.bootstrap_servers, "--json", *options),
             capture_output=True,
@@ -86,11 +76,11 @@ def test_killed_on_the_way_to_a_broker_it_goes_on(tmp_path, options):
 def test_killed_on_the_way_to_a_directory_it_goes_on(tmp_path):
     with Broker(data_dir=tmp_path / "a") as a:
         many_batches(a.bootstrap_servers)
-        slow = a.on("Fetch").delay(0.05)
+        held = a.on("Fetch").after(10).ignore()
         settings = ("--from-property", "max.partition.fetch.bytes=1000")
         with running(command(a.bootstrap_servers, tmp_path / "b", *settings), stderr=subprocess.DEVNULL):
-            until(lambda: len(slow.seen) >= 6)
-        slow.remove()
+            until(lambda: any(one.stat().st_size for one in (tmp_path / "b").glob("many-*/*.log")))
+        held.remove()
         again = CliRunner().invoke(cli, command(a.bootstrap_servers, tmp_path / "b")[3:])
         assert again.exit_code == 0, again.output
         assert "resumed at" in again.output

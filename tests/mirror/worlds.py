@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from typing import Any
 
 from kafkaframes.broker import Broker
@@ -14,6 +16,15 @@ from kafkaframes.mirror.settings import MirrorSettings
 from kafkaframes.records.scan import FILE, scan_all
 
 TIMES = 1_760_000_000_000
+WAIT_S = 60  # only against hanging
+
+
+def until(condition: Callable[[], Any]) -> None:
+    """Wait for a state."""
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.01)
 
 
 def run_mirror(source: str, target: str, **settings: Any) -> MirrorReport:
@@ -47,7 +58,7 @@ def rows_of(servers: str, topic: str, *, offsets: bool = True) -> dict[int, list
         ends = consumer.end_offsets(places)
         found: dict[int, list[tuple[Any, ...]]] = {one.partition: [] for one in places}
         while any(consumer.position(one) < ends[one] for one in places):
-            for row in consumer.fetch_arrow(5_000, columns=columns).to_pylist():
+            for row in consumer.fetch_arrow(60_000, columns=columns).to_pylist():
                 found[row.pop("partition")].append(tuple(row[name] for name in columns[0 if offsets else 1 : -1]))
     return found
 

@@ -12,6 +12,7 @@ import urllib.request
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer
+from tests.broker.polling import polled_by_librdkafka
 
 from kafkaframes.broker import Broker
 from kafkaframes.cli.main import cli
@@ -29,7 +30,7 @@ class Client:
         data = raw if raw is not None else None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=data, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
@@ -75,7 +76,7 @@ def test_a_fault_is_made_seen_and_removed(call, broker):
     )
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "retry.backoff.ms": 1})
     producer.produce("orders", b"1")
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     assert call("GET", "/faults")["faults"][str(made["id"])]["api"] == "Produce"
     faults = [entry["fault"] for entry in call("GET", "/journal?api=Produce&last=10")]
     assert faults == ["error NOT_LEADER_OR_FOLLOWER", ""]
@@ -92,9 +93,10 @@ def test_held_requests_are_released(call, broker):
     made = call("POST", "/faults", {"api": "Produce", "do": "hold"})
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     producer.produce("orders", b"1")
-    assert producer.flush(0.3) == 1
+    broker.wait_for(lambda: call("GET", "/journal?api=Produce"))
+    assert producer.flush(0) == 1
     assert call("POST", f"/faults/{made['id']}/release") == {"released": 1}
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def test_a_torn_tail_a_kill_and_a_restart(call, broker):
@@ -141,7 +143,7 @@ def test_groups_and_transactions_over_http(call, broker):
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
     )
     consumer.subscribe(["orders"])
-    record = next(one for _ in range(100) if (one := consumer.poll(0.2)) is not None)
+    record = polled_by_librdkafka(consumer)
     consumer.commit(message=record, asynchronous=False)
     group = call("GET", "/groups")["g"]
     assert group["offsets"] == {"orders-0": 1}
@@ -191,7 +193,7 @@ def test_a_body_that_is_no_json_or_too_long_is_refused(call):
         call.url + "/topics", data=b"", method="POST", headers={"Content-Length": "9" * 12}
     )
     with pytest.raises(urllib.error.HTTPError, match="413"):
-        urllib.request.urlopen(request, timeout=20)
+        urllib.request.urlopen(request, timeout=60)
 
 
 def test_the_command_serves_controls_and_schemas():
@@ -211,7 +213,7 @@ def test_the_command_serves_controls_and_schemas():
             assert Client(registry.split()[-1])("GET", "/subjects") == []
         finally:
             process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize("option", ["--control", "--schema-registry"])

@@ -35,7 +35,7 @@ def test_session(kafka_broker_session):
 
 def test_that_fails(kafka_broker):
     import socket
-    with socket.create_connection(("127.0.0.1", kafka_broker.port), 5) as peer:
+    with socket.create_connection(("127.0.0.1", kafka_broker.port), 60) as peer:
         peer.sendall(bytes.fromhex("0000000e 0003 0001 00000001 ffff ffffffff"))
         peer.recv(100)
     assert False

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kafkaframes.broker.cleaning import Cleaning
 
 _Answer = TypeVar("_Answer")
-_START_SECONDS = 30.0
+_START_SECONDS = 60.0
 
 
 class Broker:
@@ -635,7 +635,7 @@ class Broker:
         """The broker's time."""
         return BrokerClock(self, self._clock)
 
-    def wait_for(self, condition: Callable[[], Any], *, timeout: float = 10.0, what: str = "") -> Any:
+    def wait_for(self, condition: Callable[[], Any], *, timeout: float = 60.0, what: str = "") -> Any:
         """Ask until the answer is true; return it.
 
         Raises:

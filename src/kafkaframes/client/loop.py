@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from kafkaframes.errors import NetworkError
 
 Result = TypeVar("Result")
+_END_SECONDS: Final = 60.0  # only against hanging
 
 
 class LoopThread:
@@ -48,9 +49,9 @@ class LoopThread:
         if self._loop.is_closed():
             return
         with contextlib.suppress(RuntimeError):
-            asyncio.run_coroutine_threadsafe(self._cancel_all(), self._loop).result(5)
+            asyncio.run_coroutine_threadsafe(self._cancel_all(), self._loop).result(_END_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
+        self._thread.join(_END_SECONDS)
         if not self._thread.is_alive():
             self._loop.close()
 

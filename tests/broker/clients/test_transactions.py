@@ -13,7 +13,7 @@ import pytest
 
 from kafkaframes.broker import Broker, Clock
 
-SECONDS = 15.0
+SECONDS = 60.0
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_aiokafka_commits_aborts_and_sends_offsets(broker):
         finally:
             await producer.stop()
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(asyncio.wait_for(run(), 2 * SECONDS))
     assert read(broker, "read_committed") == [b"a", b"b"]
     where = confluent.TopicPartition("t", 0)
     reader = confluent.Consumer(config(broker, group_id="aio-group"))
