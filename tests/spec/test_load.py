@@ -50,6 +50,12 @@ def test_bytes_and_a_byte_order_mark():
     assert load_message(b"\xef\xbb\xbf" + GOOD.encode()) == load_message(GOOD)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+def test_other_encodings_of_json_are_known_by_their_first_bytes(encoding):
+    """As Jackson reads them."""
+    assert load_message(GOOD.encode(encoding)) == load_message(GOOD)
+
+
 def test_an_error_names_file_line_and_field():
     wrong = GOOD.replace('"name": "A", "type": "int8"', '"name": "A", "type": "int9"')
     with pytest.raises(SpecError) as caught:
@@ -70,7 +76,9 @@ def test_an_error_names_file_line_and_field():
         ("[]", "expected an object"),
         ("[" * 200, "nested"),
         ('{"a": NaN}', "no JSON"),
-        (b"\xff\xfe", "UTF-8"),
+        (b"\xff{}", "UTF-8"),
+        (b"\xff\xfe\x00", "UTF-16"),
+        (b"\xff\xfe", "no JSON"),
         (GOOD.replace('"apiKey"', '"apikey"'), "unknown key"),
     ],
 )

@@ -102,7 +102,6 @@ BROKEN = {
     ],
     "struct-versions": [
         text(a(type="S", versions="4+", fields=INNER)),
-        text(A, commonStructs=[{**S, "versions": "4+"}]),
         text(a(type="S", versions="0-1", fields=[a(type="T", versions="2+", fields=INNER)])),
     ],
     "struct-covers-use": [
@@ -221,7 +220,44 @@ LENIENT = [
     a(type="[]int32", fields=INNER),
     a(type="string", versions="2+", nullableVersions="0-1"),
     a(versions="7+"),
+    a(versions="\u0663"),  # Java reads digits of any script
+    a(default="\u0663"),
+    a(type="int32\x01"),  # Java trims every control character
+    a(entityType="5"),  # Jackson reads the number of a constant for its name
+    a(entityType=5),
+    a(type="[]records", versions="7+"),  # no version has it, so no code is made for it
+    a(type="[]int32", fields=[a(default="x", tag=0, taggedVersions="0+"), a(name="B", type="[]records")]),
+    a(type="[]int32", fields=[a(name="B", type="string", flexibleVersions="0+")]),
 ]
+
+
+@pytest.mark.parametrize(
+    "top", [{"type": 0}, {"type": "0"}, {"listeners": [None]}, {"listeners": 1},
+            {"commonStructs": [{**S, "versions": "4+"}]}], ids=str
+)  # fmt: skip
+def test_a_message_is_accepted(top):
+    load_message(text(A, **top), dialect=KAFKA_3_9)
+
+
+REFUSED = [
+    text(a(type="\u00a0int32")),  # Java trims no blank above the space
+    text(a(versions="\u00a00+")),
+    text(a(versions="\U0001d7d8")),  # a digit of two chars is none
+    text(a(type="string", flexibleVersions=" ")),
+    text(a(taggedVersions="3-1")),
+    text(a(type="[]int32", fields=[a(name="1a")])),  # what is said of a field alone holds for those too
+    text(a(entityType="6")),
+    text(a(entityType=-1)),
+    text(A, type=1.0),
+    text(A, type="response", listeners=[None]),
+    text(A, headerVersions=None),
+]
+
+
+@pytest.mark.parametrize("spec", REFUSED)
+def test_a_spec_is_refused_as_the_generator_of_3_9_does(spec):
+    with pytest.raises(SpecError):
+        load_message(spec, dialect=KAFKA_3_9)
 
 
 @pytest.mark.parametrize("field", LENIENT, ids=str)

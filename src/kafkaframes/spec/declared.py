@@ -7,10 +7,10 @@ message). Each carries its JSON path (for the line) and its field path (for peop
 
 from __future__ import annotations
 
-import re
 from typing import Any, NamedTuple
 
 from kafkaframes.errors import SpecError
+from kafkaframes.spec.javatext import trimmed, whole
 from kafkaframes.spec.jsontext import Number
 from kafkaframes.spec.model import PRIMITIVES, FieldType
 from kafkaframes.spec.versions import Versions
@@ -61,7 +61,6 @@ ENTITY_TYPES = {
 }
 LISTENERS = ("zkBroker", "broker", "controller")
 _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
-_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 
 
 class FieldDecl(NamedTuple):
@@ -150,7 +149,7 @@ class _Object:
     def versions(self, key: str) -> Versions | None:
         """Return the range under a key; ``None`` where it is absent or blank."""
         text = self.text(key)
-        if text is None or not text.strip():
+        if text is None or not trimmed(text):
             return None
         try:
             return Versions.parse(text)
@@ -161,10 +160,10 @@ class _Object:
         value = self._values.get(key, False)
         if isinstance(value, bool):
             return value
-        if isinstance(value, Number) and _INTEGER.fullmatch(value):
-            return int(value) != 0
+        if isinstance(value, Number) and value.lstrip("-").isdigit():
+            return value.strip("-0") != ""
         if isinstance(value, str) and not isinstance(value, Number):
-            text = value.strip()
+            text = trimmed(value)
             if text in _TRUE:
                 return True
             if text in (*_FALSE, "", "null"):
@@ -179,7 +178,7 @@ class _Object:
             return value
         if not isinstance(value, str):
             raise self.refusal(f"{key} must be a number, not {_words(value)}", key)
-        text = value if isinstance(value, Number) else value.strip()
+        text = value if isinstance(value, Number) else trimmed(value)
         if not isinstance(value, Number) and text in ("", "null"):
             return None
         number = _whole(text, is_number=isinstance(value, Number))
@@ -213,19 +212,23 @@ class _Object:
         return tuple(out)
 
     def choice(self, key: str, value: Any, choices: tuple[str, ...]) -> str:
-        if not isinstance(value, str) or value.strip() not in choices:
-            raise self.refusal(f"{key} is {_words(value)}: write one of {', '.join(choices)}", key)
-        return value.strip()
+        """Return one of the choices, by its name or, as Jackson takes it too, by its number."""
+        text = trimmed(value) if isinstance(value, str) else ""
+        if text in choices:
+            return text
+        number = whole(text) if text[:1].isdigit() and text.isascii() else None
+        if number is not None and number < len(choices):
+            return choices[number]
+        raise self.refusal(f"{key} is {_words(value)}: write one of {', '.join(choices)}", key)
 
 
 def _whole(text: str, *, is_number: bool) -> int | None:
     """Return the whole number of a JSON number (a fraction is cut off, as Jackson does) or of a text."""
-    if _INTEGER.fullmatch(text):
-        return int(text) if len(text) <= 30 else None
-    if not is_number:
-        return None
-    number = float(text)
-    return int(number) if abs(number) < 1e18 else None
+    number = whole(text)
+    if number is not None or not is_number:
+        return number
+    fraction = float(text)
+    return int(fraction) if abs(fraction) < 1e18 else None
 
 
 def _words(value: Any) -> str:
@@ -243,9 +246,9 @@ def parse_type(text: str) -> FieldType:
     Raises:
         SpecError: no primitive type has this name, and it does not start with a capital as a struct's does.
     """
-    name = text.strip()
+    name = trimmed(text)
     if name.startswith("[]"):
-        element = name[2:].strip()
+        element = trimmed(name[2:])
         if not element:
             raise SpecError("type [] names no element type: write []int32, or []Name with fields")
         if element.startswith("[]"):
@@ -264,7 +267,7 @@ def _field(value: Any, where: JsonPath, parents: tuple[str, ...]) -> FieldDecl:
         field_type = parse_type(one.required("type", "such as int32, string, []Topic"))
     except SpecError as error:
         raise one.refusal(error.reason, "type") from None
-    tagged = one.versions("taggedVersions") or Versions.NONE
+    tagged = _tagged(one)
     versions, tag = one.versions("versions"), one.integer("tag", 32)
     if versions is None:
         if tagged.is_empty and tag is None:  # a tag without versions is for a rule that knows the flexible ones
@@ -279,7 +282,7 @@ def _field(value: Any, where: JsonPath, parents: tuple[str, ...]) -> FieldDecl:
         nullable_versions=one.versions("nullableVersions") or Versions.NONE,
         tag=tag,
         tagged_versions=tagged,
-        flexible_versions=one.versions("flexibleVersions"),
+        flexible_versions=_own_flexible(one),
         map_key=one.boolean("mapKey"),
         ignorable=one.boolean("ignorable"),
         default=one.text("default") or "",
@@ -328,10 +331,13 @@ def declare(value: Any, types: tuple[str, ...]) -> MessageDecl:
     listeners = tuple(
         one.choice("listeners", listener, LISTENERS) for listener in one.listed("listeners") if listener is not None
     )
+    kind = one.choice("type", value.get("type"), types)
+    if one.listed("listeners") and not listeners and kind != "request":
+        raise one.refusal(f"listeners, though only null, are for requests; this is a {kind}", "listeners")
     common = one.listed("commonStructs")
     return MessageDecl(
         struct=StructDecl(where=(), path=(), name=name, versions=valid, fields=_fields(one)),
-        type=one.choice("type", value.get("type"), types),
+        type=kind,
         api_key=one.integer("apiKey", 16),
         deprecated_versions=one.versions("deprecatedVersions") or Versions.NONE,
         flexible_versions=_flexible(one),
@@ -340,6 +346,20 @@ def declare(value: Any, types: tuple[str, ...]) -> MessageDecl:
         latest_version_unstable=one.boolean("latestVersionUnstable"),
         header_versions=one.pairs("headerVersions"),
     )
+
+
+def _tagged(one: _Object) -> Versions:
+    versions = one.versions("taggedVersions") or Versions.NONE
+    if versions.is_empty and trimmed(one.text("taggedVersions") or "") not in ("", "none"):
+        raise one.refusal("taggedVersions end before they begin", "taggedVersions")
+    return versions
+
+
+def _own_flexible(one: _Object) -> Versions | None:
+    text = one.text("flexibleVersions")
+    if text and not trimmed(text):
+        raise one.refusal("flexibleVersions is blank: leave it out, or write a range such as none", "flexibleVersions")
+    return one.versions("flexibleVersions")
 
 
 def _flexible(one: _Object) -> Versions | None:

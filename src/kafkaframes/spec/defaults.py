@@ -10,11 +10,10 @@ import uuid
 from collections.abc import Callable
 from typing import Final
 
+from kafkaframes.spec.javatext import trimmed, whole
 from kafkaframes.spec.model import NIL_UUID, Default, FieldType
 
 NULL_TEXT: Final = "null"
-_DIGITS = re.compile(r"[+-]?[0-9]+")
-_HEX_DIGITS = re.compile(r"[+-]?[0-9a-fA-F]+")
 _JAVA_DOUBLE = re.compile(
     r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?"
     r"|0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?)"
@@ -61,9 +60,9 @@ def _parse_integer(name: str) -> Callable[[str], Default]:
         digits = text[2:] if hexadecimal else text
         if not digits:
             return 0
-        if len(digits) > 30 or not (_HEX_DIGITS if hexadecimal else _DIGITS).fullmatch(digits):
+        value = whole(digits, base=16 if hexadecimal else 10)
+        if value is None:
             raise BadDefaultError(f"{text!r} is no whole number: write decimal digits, or 0x and hex digits")
-        value = int(digits, 16 if hexadecimal else 10)
         if not low <= value <= high:
             raise BadDefaultError(f"{text} does not fit {name} ({low} to {high})")
         return value
@@ -81,12 +80,12 @@ def _parse_bool(text: str) -> Default:
 def _parse_double(text: str) -> Default:
     if not text:
         return 0.0
-    trimmed = text.strip()
-    if not _JAVA_DOUBLE.fullmatch(trimmed):
+    bare = trimmed(text)
+    if not _JAVA_DOUBLE.fullmatch(bare):
         raise BadDefaultError(f"{text!r} is no float64: write it as 1.5, 1e9, NaN or Infinity")
-    if "x" in trimmed.lower():
-        return _hex_double(trimmed.rstrip("fFdD"))
-    return float(trimmed if trimmed[-1] not in "fFdD" else trimmed[:-1])
+    if "x" in bare.lower():
+        return _hex_double(bare.rstrip("fFdD"))
+    return float(bare if bare[-1] not in "fFdD" else bare[:-1])
 
 
 def _hex_double(text: str) -> float:

@@ -1,8 +1,8 @@
 """Kafka's JSON with comments: text or bytes in, Python values out, and the line of any value on demand.
 
-As Jackson reads it for Kafka's generator: ``//`` and ``/* */`` wherever blanks may stand, keys twice (the last wins),
-numbers kept as their own text (``Number``); no ``#`` comments, single quotes, trailing commas, NaN. Any input gives a
-value or a SpecError.
+As Jackson reads it for Kafka's generator: UTF-8, or UTF-16 and UTF-32 by their first bytes; ``//`` and ``/* */``
+wherever blanks may stand, keys twice (the last wins), numbers kept as their own text (``Number``); no ``#`` comments,
+single quotes, trailing commas, NaN. Any input gives a value or a SpecError.
 """
 
 from __future__ import annotations
@@ -21,6 +21,18 @@ _BLANK = " \t\r\n"
 _STRING_OR_COMMENT = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|//[^\r\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
 _NOT_NEWLINE = re.compile(r"[^\r\n]")
+# As Jackson guesses it: by a mark of its own, else by where the zeros of the first character stand.
+_ENCODINGS = (
+    ("utf-32-be", 0, b"\0\0\xfe\xff"),
+    ("utf-32-le", 0, b"\xff\xfe\0\0"),
+    ("utf-16-be", 0, b"\xfe\xff"),
+    ("utf-16-le", 0, b"\xff\xfe"),
+    ("utf-32-be", 0, b"\0\0\0"),
+    ("utf-32-le", 1, b"\0\0\0"),
+    ("utf-16-be", 0, b"\0"),
+    ("utf-16-le", 1, b"\0"),
+    ("utf-8", 0, b""),
+)
 
 
 class Number(str):
@@ -77,10 +89,12 @@ def _decode(source: str | bytes, file: str | None) -> str:
         raise SpecError(f"a spec of {len(source)} bytes: more than {MAX_CHARS}", file=file)
     if isinstance(source, str):
         return source
+    encoding = next(name for name, at, sign in _ENCODINGS if source[at : at + len(sign)] == sign)
     try:
-        return source.decode("utf-8-sig")
+        return source.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        raise SpecError(f"not UTF-8: {error.reason}", file=file, position=error.start) from None
+        name = encoding.upper()
+        raise SpecError(f"not {name}: {error.reason}", file=file, position=error.start) from None
 
 
 def _without_comments(text: str, file: str | None) -> str:

@@ -72,7 +72,7 @@ def problems_of(document: JsonText, dialect: Dialect = NEWEST) -> Iterator[Viola
         declared = declaration(document, dialect)
         if declared.struct.versions.is_empty and not dialect.allows_removed:
             yield Violation("valid-not-empty", "validVersions has no version", ("validVersions",), ())
-        if declared.header_versions is not None and not dialect.knows_header_versions:
+        if "headerVersions" in document.value and not dialect.knows_header_versions:
             yield Violation("json", "unknown key 'headerVersions': it came in 4.5", ("headerVersions",), ())
         yield from violations(declared)
     except RefusedError as refusal:

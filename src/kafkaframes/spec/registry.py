@@ -20,6 +20,7 @@ class Rule(NamedTuple, Generic[T]):
     source: str
     check: Callable[[T, Message], Iterator[Spoken]]
     key: str = ""  # the JSON key it speaks about, for the line
+    of_generated: bool = False  # it is checked when code is generated: nobody asks it about fields that get none
 
 
 class Violation(NamedTuple):

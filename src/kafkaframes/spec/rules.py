@@ -15,6 +15,8 @@ from kafkaframes.spec.rules_messages import MESSAGE_RULES
 
 __all__ = ["FIELD_RULES", "MESSAGE_RULES", "STRUCT_RULES", "violations"]
 
+_RULES_WITHOUT_CODE = tuple(rule for rule in FIELD_RULES if not rule.of_generated)
+
 
 def violations(declared: MessageDecl) -> Iterator[Violation]:
     """Yield everything that Kafka's generator would refuse in a declaration, the most local first."""
@@ -28,7 +30,14 @@ def violations(declared: MessageDecl) -> Iterator[Violation]:
     yield from judge(MESSAGE_RULES, declared, message, (), ())
 
 
-def _judge_fields(fields: tuple[FieldDecl, ...], message: Message) -> Iterator[Violation]:
+def _judge_fields(fields: tuple[FieldDecl, ...], message: Message, *, generated: bool = True) -> Iterator[Violation]:
+    rules = FIELD_RULES if generated else _RULES_WITHOUT_CODE
     for one in fields:
-        yield from judge(FIELD_RULES, one, message, one.where, one.path)
-        yield from _judge_fields(one.fields, message)
+        yield from judge(rules, one, message, one.where, one.path)
+        yield from _judge_fields(one.fields, message, generated=generated and _has_struct(one, message))
+
+
+def _has_struct(one: FieldDecl, message: Message) -> bool:
+    """Whether code is generated for the fields inside a field: those of an array of primitives are forgotten."""
+    struct = message.structs.get(one.type.name)
+    return struct is not None and struct.where == one.where

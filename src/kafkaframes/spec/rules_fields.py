@@ -50,11 +50,6 @@ def _zero_copy(one: FieldDecl, _message: Message) -> Iterator[str]:
         yield f"zeroCopy is for bytes fields only; {one.name} is {one.type}"
 
 
-def _array_of_records(one: FieldDecl, _message: Message) -> Iterator[str]:
-    if one.type.is_array and one.type.name == "records":
-        yield "there are no arrays of records: use an array of structs with a records field"
-
-
 def _tag_pair(one: FieldDecl, message: Message) -> Iterator[str]:
     if one.tag is None and not one.tagged_versions.is_empty:
         yield f"taggedVersions {one.tagged_versions} without a tag: give the field a tag, or drop taggedVersions"
@@ -146,19 +141,34 @@ FIELD_RULES: tuple[Rule[FieldDecl], ...] = (
         "flexibleVersions",
     ),
     Rule(
-        "own-flexible-subset", "a field is flexible in flexible versions only", _own_flexible_subset, "flexibleVersions"
+        "own-flexible-subset",
+        "a field is flexible in flexible versions only",
+        _own_flexible_subset,
+        "flexibleVersions",
+        of_generated=True,
     ),
     Rule("zero-copy-type", "FieldSpec: zeroCopy keeps a view of bytes", _zero_copy, "zeroCopy"),
-    Rule("array-of-records", "the generator has no code for it", _array_of_records, "type"),
     Rule("tag-and-tagged-versions", "KIP-482: each optional field has a tag number", _tag_pair),
     Rule("tag-not-key", "a key must be there in every element", _tag_key, "mapKey"),
     Rule("tag-not-negative", "KIP-482: a tag has 31 bits", _tag_negative, "tag"),
     Rule("tag-nullable", "KIP-482: nullable or not, for ever", _tag_nullable, "nullableVersions"),
     Rule("tag-open", "KIP-482: a tag is never reused, so its versions never end", _tag_open, "taggedVersions"),
     Rule("tag-subset", "KIP-482: taggedVersions must be a subset of versions", _tag_subset, "taggedVersions"),
-    Rule("tag-flexible", "KIP-482: no tagged fields in an inflexible version", _tag_flexible, "taggedVersions"),
-    Rule("tag-not-records", "the generator has no code for it (KIP-482 says any type)", _tag_records, "tag"),
-    Rule("default", "FieldSpec: a default is a value of the type", _default, "default"),
+    Rule(
+        "tag-flexible",
+        "KIP-482: no tagged fields in an inflexible version",
+        _tag_flexible,
+        "taggedVersions",
+        of_generated=True,
+    ),
+    Rule(
+        "tag-not-records",
+        "the generator has no code for it (KIP-482 says any type)",
+        _tag_records,
+        "tag",
+        of_generated=True,
+    ),
+    Rule("default", "FieldSpec: a default is a value of the type", _default, "default", of_generated=True),
 )
 
 

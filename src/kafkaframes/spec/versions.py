@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kafkaframes.errors import SpecError
+from kafkaframes.spec.javatext import trimmed
 
 MAX_VERSION = 32767  # an int16; a range that reaches it is open ("3+")
 _DIGITS = 6  # enough to be more than MAX_VERSION
-_RANGE = re.compile(r"([+-]?\d+)(?:(\+)|-([+-]?\d+))?", re.ASCII)
+_RANGE = re.compile(r"([+-]?\d+)(?:(\+)|-([+-]?\d+))?")  # digits of any script, as Short.parseShort
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,11 @@ class Versions:
         Raises:
             SpecError: the text is no range, or a bound is not in 0..32767.
         """
-        trimmed = text.strip()
-        if trimmed in ("", "none"):
+        bare = trimmed(text)
+        if bare in ("", "none"):
             return cls.NONE
-        match = _RANGE.fullmatch(trimmed)
-        if match is None:
+        match = _RANGE.fullmatch(bare)
+        if match is None or max(bare) > "\uffff":
             raise SpecError(f"{text!r} is no range of versions: write it as 3, 0-5, 3+ or none")
         low = _number(match[1])
         high = MAX_VERSION if match[2] else _number(match[3]) if match[3] else low
