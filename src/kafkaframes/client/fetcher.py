@@ -73,7 +73,8 @@ class Fetcher:
         self._out_of_range = out_of_range
         self.positions: dict[TopicPartition, Position] = {}
         self._ready: deque[Fetched] = deque()
-        self._errors: deque[KafkaframesError] = deque()
+        self._errors: deque[Exception] = deque()
+        self._broken: Exception | None = None
         self._busy: set[int] = set()
         self._sessions: dict[int, FetchSession] = {}  # by node id
         self._wake = asyncio.Event()
@@ -136,6 +137,8 @@ class Fetcher:
         while True:
             if self._errors:
                 raise self._errors.popleft()
+            if self._broken is not None:
+                raise self._broken
             while self._ready:
                 fetched = self._ready.popleft()
                 position = self.positions.get(fetched.partition)
@@ -158,10 +161,15 @@ class Fetcher:
     # ----------------------------------------------------------------------------------------------------- asking
 
     async def _run(self) -> None:
-        while True:
-            self._wake.clear()
-            pause = await self._ask_all()
-            await waited(self._wake, pause)
+        """Ask until it is closed; what is wrong on our own side is raised to whoever takes answers."""
+        try:
+            while True:
+                self._wake.clear()
+                pause = await self._ask_all()
+                await waited(self._wake, pause)
+        except Exception as error:
+            self._broken = error
+            self._arrived.set()
 
     async def _ask_all(self) -> float | None:
         """Send what may go; return in how many seconds to look again."""
@@ -193,7 +201,7 @@ class Fetcher:
             if found is not None and found.error.number and not found.error.is_retriable:
                 self._raise_later(fail(found.error, f"topic {topic}"))
 
-    def _raise_later(self, error: KafkaframesError) -> None:
+    def _raise_later(self, error: Exception) -> None:
         self._errors.append(error)
         self._arrived.set()
 
@@ -210,7 +218,7 @@ class Fetcher:
         try:
             for answer in await self._answers(leader, asked):
                 self._take(*answer, asked)
-        except KafkaframesError as error:
+        except Exception as error:  # what is not the broker's or the network's is told, and not only tried again
             for partition, position in asked.items():
                 self._later(partition, position)
             if not is_retriable(error):

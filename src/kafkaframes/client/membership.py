@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final, Protocol
 
 from kafkaframes.client.assignors import ASSIGNORS, COOPERATIVE, Member
-from kafkaframes.client.cluster import GROUP, ClusterClient, fail
+from kafkaframes.client.cluster import GROUP, ClusterClient, fail, is_retriable
 from kafkaframes.client.group_offsets import GroupMember
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.settings import ConsumerSettings, choices
@@ -60,7 +60,7 @@ class ClassicMembership:
         self._member_id = ""
         self._generation = -1
         self._must_join = True
-        self._fatal: BrokerError | None = None
+        self._fatal: Exception | None = None
         self._heartbeats: asyncio.Task[None] | None = None
         self._polled_at = time.monotonic()
         self._counts: dict[str, int] = {}
@@ -205,11 +205,16 @@ class ClassicMembership:
             if self._must_join:
                 continue
             if (time.monotonic() - self._polled_at) * 1000 > self._settings.max_poll_interval_ms:
-                await self._leave()  # nobody polls: let others have the partitions (KIP-62)
+                with contextlib.suppress(KafkaframesError):
+                    await self._leave()  # nobody polls: let others have the partitions (KIP-62)
                 self._must_join = True
                 continue
-            with contextlib.suppress(NetworkError):
+            try:
                 await self._heartbeat()
+            except Exception as error:
+                starts_over = isinstance(error, BrokerError) and self._starts_over(error)
+                if not starts_over and not is_retriable(error):
+                    self._fatal = error  # for who polls next
 
     async def _heartbeat(self) -> None:
         response = await self._ask(
@@ -220,11 +225,7 @@ class ClassicMembership:
                 group_instance_id=self._settings.group_instance_id,
             )
         )
-        try:
-            self._check(response.error_code, f"heartbeat of group {self._group_id}")
-        except BrokerError as error:
-            if not self._starts_over(error) and not (error.code and error.code.is_retriable):
-                self._fatal = error
+        self._check(response.error_code, f"heartbeat of group {self._group_id}")
 
     def _starts_over(self, error: BrokerError) -> bool:
         """Return whether joining again mends an error; forget what it says is over."""

@@ -1,7 +1,8 @@
 """One connection to one broker, on asyncio: TLS, SASL, version negotiation, and requests that wait for their answers.
 
 Several requests may be under way at once; a broker answers them in order. When the connection ends, every request
-that waits ends in ``NetworkError``, and the connection is of no more use.
+that waits ends in ``NetworkError``, and the connection is of no more use. What goes wrong on our own side while an
+answer is read (no memory, a mistake of ours) ends what waits with that very error, for no other connection mends it.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class _Wire(asyncio.BufferedProtocol):
         self.where = where
         self.transport: asyncio.Transport | None = None
         self.waiting: deque[_Waiting] = deque()
-        self.ended: NetworkError | None = None
+        self.ended: Exception | None = None
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._writable = asyncio.Event()
@@ -65,16 +66,21 @@ class _Wire(asyncio.BufferedProtocol):
         return self.connection.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.connection.buffer_updated(nbytes)
         try:
+            self.connection.buffer_updated(nbytes)
             while (response := self.connection.next_response()) is not None:
                 future = self.waiting.popleft().answer
                 if not future.done():
                     future.set_result(response)
         except KafkaframesError as error:
             self.end(NetworkError(f"{self.where} answers what cannot be read: {error}"))
+        except Exception as error:
+            self.end(error)
 
     def connection_lost(self, error: Exception | None) -> None:
+        if error is not None and not isinstance(error, OSError):  # what asyncio says where ``get_buffer`` raises
+            self.end(error)
+            return
         reason = "closed the connection" if error is None else f"is lost: {error}"
         self.end(NetworkError(f"{self.where} {reason}"))
 
@@ -112,7 +118,7 @@ class _Wire(asyncio.BufferedProtocol):
         else:
             self._look_at(first.deadline)
 
-    def end(self, error: NetworkError) -> None:
+    def end(self, error: Exception) -> None:
         """End everything that waits."""
         self.ended = self.ended or error
         self._writable.set()
@@ -185,6 +191,11 @@ class Connection:
         """Whether requests can be sent: it has not ended, and its authentication holds (KIP-368)."""
         until = self._authenticated_until
         return self._wire.ended is None and (until is None or time.monotonic() < until)
+
+    @property
+    def where(self) -> str:
+        """The address that it was opened to, ``host:port``."""
+        return self._wire.where
 
     @property
     def in_flight(self) -> int:

@@ -205,13 +205,15 @@ class AsyncProducer:
         columns = _columns(gathering.rows, with_headers=self._format == 2)
         try:
             batch = await self._put(place, self._built(columns, _WHOLE), len(gathering.rows))
-        except (KafkaframesError, asyncio.CancelledError) as error:
+        except asyncio.CancelledError:
+            for future in gathering.futures:
+                future.cancel()
+            raise
+        except Exception as error:  # nobody but who waits for these records can be told
             for future in gathering.futures:
                 if not future.done():
-                    future.set_exception(error) if isinstance(error, KafkaframesError) else future.cancel()
-            if isinstance(error, KafkaframesError):
-                return
-            raise
+                    future.set_exception(error)
+            return
 
         def settle(done: asyncio.Future[tuple[int, int]]) -> None:
             error = None if done.cancelled() else done.exception()

@@ -1,7 +1,8 @@
 """The first contact of a command with its cluster: short, with a word on what is waited for.
 
 Kafka's clients retry for a minute whatever is refused, because brokers are restarted; who has mistyped a port waits as
-long. A command therefore makes sure first that somebody answers, and only then goes on with Kafka's own timeouts.
+long. A command therefore makes sure first that somebody answers, at a bootstrap server and at one of the addresses that
+the cluster advertises (all that follows goes there), and only then goes on with Kafka's own timeouts.
 """
 
 from __future__ import annotations
@@ -45,19 +46,52 @@ async def reach(
         cluster = ClusterClient(settings)
         stack.push_async_callback(cluster.close)
 
+        servers = ",".join(f"{host}:{port}" for host, port in settings.servers)
+        waits = _Waiting(waiting, servers, timeout_s)
+
         async def step() -> None:
-            await cluster.any_connection()
+            asked = (await cluster.any_connection()).where
             try:
                 await cluster.refresh([])
             except NetworkError as error:
                 protocol = settings.security_protocol
                 hint = "" if settings.uses_sasl else f"; does this port want SASL? (security.protocol is {protocol})"
                 raise NetworkError(f"{error}, although it has answered ApiVersions{hint}") from None
+            await _reach_advertised(cluster, asked, waits)
             if new_topic is not None:
                 await _make_known(cluster, new_topic)
 
-        servers = ",".join(f"{host}:{port}" for host, port in settings.servers)
-        await _until(step, cluster, _Waiting(waiting, servers, timeout_s))
+        await _until(step, cluster, waits)
+
+
+async def _reach_advertised(cluster: ClusterClient, asked: str, waiting: _Waiting) -> None:
+    """Connect to one of the brokers, wherever the cluster says that they are, unless the one that was asked is one.
+
+    Raises:
+        NetworkError: none can be reached; it names their addresses, for nobody has typed them.
+        BrokerError: one refuses us.
+    """
+    brokers = {f"{one.host}:{one.port}": one for one in cluster.cluster.brokers.values()}
+    if not brokers or asked in brokers:
+        return
+    where = ", ".join(brokers)
+    words = f"{asked} answers, and says that its brokers are at {where} (advertised.listeners)"
+    waiting.error = NetworkError(f"{words}; none answers there")
+    connecting = [asyncio.ensure_future(cluster.connection(one)) for one in brokers.values()]
+    try:
+        for done in asyncio.as_completed(connecting):
+            try:
+                await done
+            except NetworkError as failed:
+                waiting.error = NetworkError(f"{words}; {failed}")
+            else:
+                waiting.error = None
+                return
+    finally:
+        for one in connecting:
+            one.cancel()
+        await asyncio.gather(*connecting, return_exceptions=True)
+    raise waiting.error
 
 
 async def _make_known(cluster: ClusterClient, topic: str) -> None:
@@ -71,22 +105,27 @@ async def _make_known(cluster: ClusterClient, topic: str) -> None:
 
 @dataclass
 class _Waiting:
-    """Tells once what is waited for: at the first failure, or when a connection hangs."""
+    """Tells once what is waited for: at the first failure, or when a connection hangs.
+
+    Attributes:
+        error: what to say at the end if it stays so.
+    """
 
     say: Callable[[str], None]
     servers: str
     timeout_s: float
     is_told: bool = False
+    error: NetworkError | BrokerError | None = None
 
-    def tell(self, reason: object = "no answer yet") -> None:
+    def tell(self) -> None:
         if not self.is_told and self.timeout_s > 0:
             self.is_told = True
+            reason = self.error or "no answer yet"
             self.say(f"waiting up to {self.timeout_s:g} s for {self.servers}: {reason}")
 
 
 async def _until(step: Callable[[], Awaitable[None]], cluster: ClusterClient, waiting: _Waiting) -> None:
     """Repeat a step until it succeeds, or its time is over."""
-    error: NetworkError | BrokerError | None = None
     hanging = asyncio.get_running_loop().call_later(_HANGING_S, waiting.tell)
     attempts = count()
     try:
@@ -95,16 +134,16 @@ async def _until(step: Callable[[], Awaitable[None]], cluster: ClusterClient, wa
                 try:
                     return await step()
                 except (NetworkError, BrokerError) as failed:
-                    error = failed
+                    waiting.error = failed
                     if not is_retriable(failed) or not waiting.timeout_s:
                         break
-                    waiting.tell(failed)
+                    waiting.tell()
                     await asyncio.sleep(cluster.backoff_s(next(attempts)))
     except TimeoutError:
         pass
     finally:
         hanging.cancel()
-    if isinstance(error, BrokerError):
-        raise error
-    reason = error or f"{waiting.servers} does not answer"
+    if isinstance(waiting.error, BrokerError):
+        raise waiting.error
+    reason = waiting.error or f"{waiting.servers} does not answer"
     raise NetworkError(f"{reason} (waited {waiting.timeout_s:g} s; --timeout waits longer)")

@@ -83,6 +83,7 @@ class Sender:
         self.needs_new_epoch = False
         self.renew: Callable[[], Awaitable[None]] | None = None  # gets a new epoch and calls set_producer
         self.waiting_bytes = 0
+        self._broken: Exception | None = None
         self._put_so_far = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -114,6 +115,8 @@ class Sender:
         self.waiting_bytes += len(batch.data)
         self._drained.clear()
         self._wake.set()
+        if self._broken is not None:
+            self.fail_all(self._broken)
 
     def next_stamp(self, partition: TopicPartition) -> Stamp:
         """Return what the next batch of a partition will most likely carry: built with it, it need not be changed."""
@@ -148,7 +151,7 @@ class Sender:
                 batch.is_numbered = False
         self._wake.set()
 
-    def fail_all(self, error: KafkaframesError) -> None:
+    def fail_all(self, error: Exception) -> None:
         """End everything that waits and is not under way."""
         for queue in self._queues.values():
             while queue.waiting:
@@ -162,13 +165,18 @@ class Sender:
     # ------------------------------------------------------------------------------------------------------ sending
 
     async def _run(self) -> None:
-        while True:
-            self._wake.clear()
-            self._expire()
-            pause = await self._send_ready()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._wake.wait()
+        """Send until it is closed; what is wrong on our own side ends all that waits, and all that will be put."""
+        try:
+            while True:
+                self._wake.clear()
+                self._expire()
+                pause = await self._send_ready()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._wake.wait()
+        except Exception as error:
+            self._broken = error
+            self.fail_all(error)
 
     async def _send_ready(self) -> float | None:
         """Send what may go; return in how many seconds to look again, None when something happens."""
@@ -251,9 +259,10 @@ class Sender:
             answers = await self._produce(leader, batches)
             for batch in batches:
                 self._answered(batch, answers.get(batch.partition))
-        except KafkaframesError as error:
+        except Exception as error:  # what is not the broker's or the network's is not tried again
             for batch in batches:
-                self._failed(batch, error)
+                if batch in self._queues[batch.partition].in_flight:
+                    self._failed(batch, error)
         finally:
             self._under_way[leader.node_id] -= 1
             self._wake.set()
@@ -307,7 +316,7 @@ class Sender:
             said = f" ({answer.error_message})" if answer.error_message else ""
             self._failed(batch, fail(answer.error_code, f"produce to {batch.partition}{said}"))
 
-    def _failed(self, batch: Batch, error: KafkaframesError) -> None:
+    def _failed(self, batch: Batch, error: Exception) -> None:
         queue = self._queues[batch.partition]
         number = error.code.number if isinstance(error, BrokerError) and error.code else None
         overtaken = number == _OUT_OF_ORDER and (queue.is_muted or queue.in_flight[0] is not batch)
@@ -335,7 +344,7 @@ class Sender:
             batch.done.set_result((base_offset, append_time))
         self._forget(batch)
 
-    def _finish(self, batch: Batch, error: KafkaframesError) -> None:
+    def _finish(self, batch: Batch, error: Exception) -> None:
         if not batch.done.done():
             batch.done.set_exception(error)
         self._forget(batch)

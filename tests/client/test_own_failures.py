@@ -1,0 +1,139 @@
+"""What goes wrong on our own side reaches the caller as it is, once, and is not taken for a lost connection."""
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
+from kafkaframes.client.membership import ClassicMembership
+from kafkaframes.connection import client as framed
+from kafkaframes.connection.buffer import FrameBuffer
+from kafkaframes.errors import BrokerError, error_code
+
+PRODUCE, FETCH = 0, 1
+PLACE = TopicPartition("numbers", 0)
+QUICK = {"retry_backoff_ms": 10, "fetch_max_wait_ms": 50}
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with Broker() as broker:
+        broker.create_topic("numbers")
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def broken_answers(monkeypatch):
+    """Let the answers to an API be what cannot be read for want of memory."""
+    there = framed.decode_response
+
+    def break_answers(api_key: int) -> None:
+        def decode(data, key, *rest, **more):
+            if key == api_key:
+                raise MemoryError("no room")
+            return there(data, key, *rest, **more)
+
+        monkeypatch.setattr(framed, "decode_response", decode)
+
+    return break_answers
+
+
+def test_a_consumer_without_memory_for_an_answer_says_so(servers, broken_answers):
+    broken_answers(FETCH)
+    with Consumer(servers, **QUICK) as consumer:
+        consumer.assign({PLACE: 0})
+        for _ in range(2):  # and again: it does not hang when it is asked once more
+            with pytest.raises(MemoryError):
+                consumer.fetch(30_000)
+
+
+def test_so_does_one_whose_answer_has_no_place_to_go(servers, monkeypatch):
+    with Producer(servers) as producer:
+        producer.send("numbers", b"n", partition=0).result()
+    there = FrameBuffer.get_buffer
+
+    def get_buffer(self, size_hint=-1):
+        if self.max_bytes == 7_777_777:
+            raise MemoryError("no room")
+        return there(self, size_hint)
+
+    with Consumer(servers, max_response_bytes=7_777_777, **QUICK) as consumer:
+        consumer.assign({PLACE: 0})
+        consumer.fetch(30_000)
+        monkeypatch.setattr(FrameBuffer, "get_buffer", get_buffer)
+        with pytest.raises(MemoryError):
+            consumer.fetch(30_000)
+        monkeypatch.undo()
+
+
+def test_a_producer_without_memory_for_an_answer_says_so(servers, broken_answers):
+    broken_answers(PRODUCE)
+    with Producer(servers) as producer, pytest.raises(MemoryError):
+        producer.send("numbers", b"lost", partition=0).result()
+
+
+def test_records_whose_batch_cannot_be_built_are_not_waited_for(servers, monkeypatch):
+    def built(*_):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(AsyncProducer, "_built", built)
+    with Producer(servers) as producer:
+        for _ in range(2):  # what gathers records goes on
+            with pytest.raises(MemoryError):
+                producer.send("numbers", b"lost", partition=0).result()
+
+
+@pytest.mark.parametrize("client", ["consumer", "producer"])
+def test_a_loop_that_ends_by_a_mistake_is_not_waited_for(servers, monkeypatch, client):
+    async def mistake(self):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("kafkaframes.client.fetcher.Fetcher._ask_all", mistake)
+    monkeypatch.setattr("kafkaframes.client.sender.Sender._send_ready", mistake)
+    if client == "producer":
+        with Producer(servers) as producer:
+            for _ in range(2):
+                with pytest.raises(ZeroDivisionError):
+                    producer.send("numbers", b"lost", partition=0).result()
+        return
+    with Consumer(servers, **QUICK) as consumer:
+        consumer.assign({PLACE: 0})
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                consumer.fetch(30_000)
+
+
+def test_a_coordinator_that_is_away_for_a_heartbeat_does_not_end_heartbeats(monkeypatch):
+    beats: list[int] = []
+    there = ClassicMembership._ask
+
+    async def ask(self, body, **rest):
+        if type(body).__name__ == "HeartbeatRequest":
+            beats.append(1)
+            if len(beats) == 1:
+                raise BrokerError("away", error_code(15))
+        return await there(self, body, **rest)
+
+    monkeypatch.setattr(ClassicMembership, "_ask", ask)
+    with Broker() as broker:
+        broker.create_topic("numbers")
+        with Consumer(broker.bootstrap_servers, group_id="g", heartbeat_interval_ms=20) as consumer:
+            consumer.subscribe("numbers")
+            for _ in range(600):
+                consumer.poll(50)
+                if len(beats) > 1:
+                    break
+        assert len(beats) > 1
+
+
+def test_asyncio_code_is_told_the_same(servers, broken_answers):
+    import asyncio
+
+    broken_answers(FETCH)
+
+    async def read() -> None:
+        async with AsyncConsumer(servers, **QUICK) as consumer:
+            await consumer.assign({PLACE: 0})
+            await consumer.fetch(30_000)
+
+    with pytest.raises(MemoryError):
+        asyncio.run(read())

@@ -1,0 +1,99 @@
+"""The first contact of a command: quick, and plain about what does not answer."""
+
+import asyncio
+import socket
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.listeners import ListenerOptions
+from kafkaframes.client import reaching
+from kafkaframes.client.cluster import ClusterClient
+from kafkaframes.client.reaching import reach
+from kafkaframes.client.settings import ClientSettings
+
+
+@pytest.fixture
+def closed():
+    """A port that nobody listens on, and that stays so."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+def reached(broker: Broker, **rest) -> list[str]:
+    told: list[str] = []
+    settings = ClientSettings(bootstrap_servers=broker.bootstrap_servers)
+    asyncio.run(reach(settings, waiting=told.append, **rest))
+    return told
+
+
+class HeardEnoughError(Exception):
+    """Ends a wait whose words have been heard."""
+
+
+def told_by(broker: Broker) -> str:
+    """Return the line that is said when the first attempt has failed."""
+    told: list[str] = []
+
+    def hear(line: str) -> None:
+        told.append(line)
+        raise HeardEnoughError
+
+    settings = ClientSettings(bootstrap_servers=f"127.0.0.1:{broker.port}")
+    with pytest.raises(HeardEnoughError):
+        asyncio.run(reach(settings, waiting=hear, timeout_s=60))
+    return told[0]
+
+
+def test_an_advertised_address_where_nobody_listens_is_named(closed):
+    with Broker(listeners=[ListenerOptions(advertised=("127.0.0.1", closed))]) as broker:
+        said = told_by(broker)
+    where = f"127.0.0.1:{broker.port}"
+    assert said.startswith(f"waiting up to 60 s for {where}: {where} answers, and says that its brokers are at ")
+    assert f"at 127.0.0.1:{closed} (advertised.listeners); 127.0.0.1:{closed} cannot be reached" in said
+
+
+def test_an_advertised_address_that_never_answers_is_named_when_the_time_is_up():
+    async def run() -> tuple[str, str]:
+        came: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+        async with await asyncio.start_server(lambda _, writer: came.put_nowait(writer), "127.0.0.1", 0) as silent:
+            port = silent.sockets[0].getsockname()[1]
+            options = ListenerOptions(advertised=("127.0.0.1", port))
+            with Broker(listeners=[options]) as broker:
+                settings = ClientSettings(bootstrap_servers=f"127.0.0.1:{broker.port}")
+                waits = reaching._Waiting(lambda _: None, "", 60)
+                step = asyncio.ensure_future(_step(settings, waits))
+                writer = await came.get()
+                step.cancel()
+                await asyncio.wait({step})
+                writer.close()
+                await writer.wait_closed()
+                return f"{port}", str(waits.error)
+
+    port, said = asyncio.run(run())
+    assert said.endswith(f"says that its brokers are at 127.0.0.1:{port} (advertised.listeners); none answers there")
+
+
+async def _step(settings, waits) -> None:
+    cluster = ClusterClient(settings)
+    try:
+        asked = (await cluster.any_connection()).where
+        await cluster.refresh([])
+        await reaching._reach_advertised(cluster, asked, waits)
+    finally:
+        await cluster.close()
+
+
+def test_one_broker_that_answers_is_enough():
+    with Broker(nodes=3) as broker:
+        broker.stop_node(3)
+        assert reached(broker, timeout_s=30) == []
+
+
+def test_another_name_of_the_same_address_is_no_failure():
+    with Broker(listeners=[ListenerOptions(advertised=("localhost", 0))]) as broker:
+        settings = ClientSettings(bootstrap_servers=f"127.0.0.1:{broker.port}")
+        told: list[str] = []
+        asyncio.run(reach(settings, waiting=told.append, timeout_s=30))
+        assert told == []
