@@ -19,6 +19,7 @@ from tests.copies.cluster import Batch, write_partition
 import kafkaframes
 from kafkaframes.broker import Broker
 from kafkaframes.broker.errors import CODE
+from kafkaframes.broker.metadata_file import FILE_NAME
 from kafkaframes.client import Consumer, Producer
 from kafkaframes.errors import BrokerError, LogDirError, OptionError
 from kafkaframes.files.names import TopicPartition, segment_file_name
@@ -217,6 +218,42 @@ def test_a_log_that_ends_with_the_largest_offset_is_not_served_and_told(tmp_path
     with Broker(serve=tmp_path) as served:
         assert "the largest offset there is" in served.remarks[0]
         assert [row[0] for row in held(served, "other")[0]] == [0]
+
+
+@pytest.mark.parametrize("base", [5, 2**63 - 1])
+def test_a_segment_under_another_name_is_not_served_and_told_and_nothing_is_changed(tmp_path, base):
+    """A clean stop promises that nothing has to be looked at; what is found nevertheless is not written to either."""
+    with Broker(data_dir=tmp_path) as owner:
+        owner.create_topic("orders")
+        with Producer(owner.bootstrap_servers) as producer:
+            producer.send("orders", b"v", partition=0).result()
+    for file in (tmp_path / "orders-0").glob(f"{0:020}.*"):
+        file.rename(file.with_name(segment_file_name(base, file.suffix[1:])))
+    before = tree(tmp_path / "orders-0")
+    with Broker(serve=tmp_path) as served:
+        (remark,) = served.remarks
+        assert remark.startswith("error: not served: its last record has offset 0, below ")
+        assert f"{base:020}.log" in remark
+    with pytest.raises(LogDirError, match="below"):
+        Broker(data_dir=tmp_path).start()
+    assert tree(tmp_path / "orders-0") == before
+
+
+@pytest.mark.parametrize("name", ["meta.properties", FILE_NAME])
+def test_who_owns_a_directory_cannot_be_read_and_its_logs_are_served(tmp_path, name):
+    with Broker(data_dir=tmp_path) as owner, Producer(owner.bootstrap_servers) as producer:
+        producer.send("orders", b"v", partition=0).result()
+    (tmp_path / name).write_bytes(b"\xff\x00 noise")
+    before = tree(tmp_path)
+    with Broker(serve=tmp_path) as served:
+        (remark,) = served.remarks
+        assert remark.startswith("warning: left out: ")
+        assert str(tmp_path / name) in remark
+        assert not served.losses
+        assert [row[0] for row in consumed(served, "orders")] == [0]
+    assert tree(tmp_path) == before
+    with pytest.raises(LogDirError):  # who writes to it has to know whose it is
+        Broker(data_dir=tmp_path).start()
 
 
 @pytest.fixture

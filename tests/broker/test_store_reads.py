@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -144,3 +145,60 @@ def test_what_is_lost_by_conversion_is_counted_once(served):
     fetch(served.port, 0, version=1)
     once = served.counters()["down_converted_records"]
     assert once == 100
+
+
+def share_fetch(port: int, topic_id, epoch: int):
+    types = message("ShareFetchRequest")
+    rows = [types.FetchPartition(partition_index=number) for number in (0, 1)]
+    topics = [types.FetchTopic(topic_id=topic_id, partitions=rows)]
+    fields = {"group_id": "g", "member_id": "m", "max_wait_ms": 20, "max_bytes": 1 << 20, "max_records": 1_000}
+    answer = ask(port, "ShareFetch", 1, share_session_epoch=epoch, topics=topics, **fields)
+    assert answer.error_code == 0
+    return {
+        row.partition_index: [(one.first_offset, one.last_offset, one.delivery_count) for one in row.acquired_records]
+        for topic in answer.responses
+        for row in topic.partitions
+    }
+
+
+def test_a_share_group_reads_a_store_without_holding_up_others_and_is_given_each_record_once(served, store):
+    config = {"share.auto.offset.reset": "earliest"}
+    served.call(lambda state: state.metadata.entities.update(group_configs={"g": config}))
+    topic_id = served.topics["orders"].topic_id
+    store.is_open.clear()
+    thread, found = in_thread(share_fetch, served.port, topic_id, 0)
+    assert store.asked.wait(PATIENCE_S)
+    assert ask(served.port, "Metadata", 1, topics=None).topics
+    assert not found
+    store.is_open.set()
+    thread.join(PATIENCE_S)
+    given = [found[0], *(share_fetch(served.port, topic_id, epoch) for epoch in (1, 2))]
+    records = {
+        number: [
+            (offset, deliveries)
+            for answer in given
+            for first, last, deliveries in answer.get(number, ())
+            for offset in range(first, last + 1)
+        ]
+        for number in (0, 1)
+    }
+    assert records == {0: [(one, 1) for one in range(200)], 1: [(one, 1) for one in range(20)]}
+
+
+def test_a_store_that_is_opened_holds_up_nobody_on_the_loop_that_enters_it(tmp_path, monkeypatch, store):
+    write_partition(tmp_path, {0: Batch("b", 0, 20, 0).raw()}, epochs=[(0, 0)], high_watermark=20)
+    store.is_open.clear()
+    monkeypatch.setattr(handle, "serve_paths", lambda *_, **__: Served(str(tmp_path), store))
+
+    async def run() -> int:
+        async def enter() -> int:
+            async with Broker(serve=tmp_path, journal=False) as broker:
+                return broker.topics["orders"].partitions
+
+        entering = asyncio.ensure_future(enter())
+        assert await asyncio.get_running_loop().run_in_executor(None, store.asked.wait, PATIENCE_S)
+        assert not entering.done()  # and this loop goes on
+        store.is_open.set()
+        return await entering
+
+    assert asyncio.run(run()) == 1

@@ -73,8 +73,11 @@ def open_broker(
     path = data_dir or MEMORY_DIRECTORY if serve is None else serve.path
     beneath = disk or _disk_of(data_dir, serve)
     there = online(beneath if disk_faults is None else disk_faults.over(beneath))
+    problems: list[LogDirError] = []
     if serve is None:
         _check_owner(there, path, data_dir=data_dir, adopt=adopt)
+    else:
+        problems = _leave_out_unreadable(there, path)
     metadata = read_metadata(there, path)
     is_new = metadata is None
     metadata = metadata or StoredMetadata(cluster_id=_cluster_id(there, path) or text_of_id(new_id()))
@@ -102,6 +105,7 @@ def open_broker(
         was_clean={} if serve is None else serve.was_clean,
         skips_unreadable=serve is not None,
     )
+    logs.problems = (*problems, *logs.problems)
     state = BrokerState(
         clock=clock,
         settings=settings,
@@ -144,6 +148,21 @@ def _check_owner(disk: Disk, path: str, *, data_dir: str | None, adopt: bool) ->
         if others:
             reason = f"is not empty and not this broker's ({', '.join(others[:3])}); --adopt takes it, --serve reads it"
             raise LogDirError(reason, file=path)
+
+
+def _leave_out_unreadable(disk: Disk, path: str) -> list[LogDirError]:
+    """Treat files that say whose a directory is as missing, if they cannot be read: its logs are served without them.
+
+    Only of what is served: a broker that writes to a directory has to know whose it is (Kafka does not start).
+    """
+    problems = []
+    for name, read in ((META_PROPERTIES, _cluster_id), (FILE_NAME, read_metadata)):
+        try:
+            read(there := online(disk), path)
+        except LogDirError as problem:
+            problems.append(problem)
+            there.delete(join(path, name))  # in memory
+    return problems
 
 
 def _cluster_id(disk: Disk, path: str) -> str | None:

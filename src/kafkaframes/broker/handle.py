@@ -37,8 +37,11 @@ from kafkaframes.broker.short import ShortWay
 from kafkaframes.broker.snapshots import Snapshot, put_snapshot, take_snapshot
 from kafkaframes.broker.state import LOG, MEMORY, BrokerState
 from kafkaframes.broker.store_reads import StoreReads
+from kafkaframes.copies.served import Remark
 from kafkaframes.errors import OptionError
+from kafkaframes.files.disk import Disk
 from kafkaframes.files.filesystem import LocalFileSystem
+from kafkaframes.files.findings import Severity
 from kafkaframes.messages.registry import Specs
 from kafkaframes.records.batch import Record
 
@@ -111,7 +114,7 @@ class Broker:
         self._data_dir = None if data_dir is None else fspath(data_dir)
         self._serve = paths_of(serve)
         self._replicas, self._storage = replicas, storage or {}
-        self._remarks: tuple[str, ...] = ()
+        self._remarks: tuple[Remark, ...] = ()
         self._adopt = adopt
         self._durability = durability
         self._settings = BrokerSettings({key: controls.text_of(value) for key, value in (config or {}).items()})
@@ -218,14 +221,49 @@ class Broker:
     async def _open(self) -> None:
         self._loop_thread = threading.get_ident()
         snapshot, self._snapshot = self._snapshot, None
+        if self._serve:  # a store may take long, and the loop may be somebody's
+            self._state = await self._opened_apart()
+        else:
+            self._state = self._opened(None if snapshot is None else put_snapshot(snapshot, self._data_dir))
+        settings = self._settings
+        self._server = Server(
+            self._dispatcher(self._state),
+            self._clock,
+            max_request_bytes=settings.number("socket.request.max.bytes"),
+            max_sasl_bytes=settings.number("sasl.server.max.receive.size"),
+            max_connections=settings.number("max.connections"),
+            max_idle_seconds=settings.number("connections.max.idle.ms") / 1000,
+        )
+        if not self._server.dispatcher.hooks and self._own_specs is None and self._state.store is None:
+            self._server.fast = ShortWay(self._server.dispatcher)
+        Maintenance(self._state)
+        self._clean_later(self._state)
+        try:
+            await self._listen()
+        except BaseException:
+            await self._server.close()
+            self._state.logs.abandon()
+            self._server = self._state = None
+            raise
+
+    async def _opened_apart(self) -> BrokerState:
+        """Open what is served in a thread; what is opened when nobody waits any more is let go."""
+        opening = asyncio.get_running_loop().run_in_executor(None, self._opened)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_let_go_at_once)
+            raise
+
+    def _opened(self, disk: Disk | None = None) -> BrokerState:
         served = serve_paths(self._serve, replicas=self._replicas, options=self._storage) if self._serve else None
         self._remarks = () if served is None else served.remarks
         store = None
         if served is not None and not isinstance(served.filesystem, LocalFileSystem):
             store = StoreReads(served.filesystem)
             served = replace(served, filesystem=store)
-        self._state = open_broker(
-            disk=None if snapshot is None else put_snapshot(snapshot, self._data_dir),
+        state = open_broker(
+            disk=disk,
             data_dir=self._data_dir,
             serve=served,
             adopt=self._adopt,
@@ -237,27 +275,8 @@ class Broker:
             credentials=self._security.credentials(),
             disk_faults=None if self._journal is None else self._disk_faults,
         )
-        self._state.store = store
-        settings = self._settings
-        self._server = Server(
-            self._dispatcher(self._state),
-            self._clock,
-            max_request_bytes=settings.number("socket.request.max.bytes"),
-            max_sasl_bytes=settings.number("sasl.server.max.receive.size"),
-            max_connections=settings.number("max.connections"),
-            max_idle_seconds=settings.number("connections.max.idle.ms") / 1000,
-        )
-        if not self._server.dispatcher.hooks and self._own_specs is None and store is None:
-            self._server.fast = ShortWay(self._server.dispatcher)
-        Maintenance(self._state)
-        self._clean_later(self._state)
-        try:
-            await self._listen()
-        except BaseException:
-            await self._server.close()
-            self._state.logs.abandon()
-            self._server = self._state = None
-            raise
+        state.store = store
+        return state
 
     def _run_apart(self, work: Callable[[], None], finish: Callable[[], None]) -> None:
         """Run work in a thread, and what follows it on the broker's own."""
@@ -515,6 +534,14 @@ class Broker:
         """What was decided where copies that are served differ, what a store lacks, and what cannot be read, as far as
         that was met: lines.
         """
+        return tuple(one.text for one in self._all_remarks())
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """Those of ``remarks`` that tell of records which are there and are not served."""
+        return tuple(one.text for one in self._all_remarks() if one.severity is Severity.ERROR)
+
+    def _all_remarks(self) -> tuple[Remark, ...]:
         return self._remarks + (() if self._state is None else not_served(self._state.logs))
 
     @property
@@ -652,6 +679,15 @@ class Broker:
     def report(self) -> str:
         """Return, as text, which clients and versions were seen, and what Kafka 4 would refuse of theirs."""
         return report(self.journal)
+
+
+def _let_go_at_once(opening: asyncio.Future[BrokerState]) -> None:
+    """Let go what was opened for somebody who waits no more."""
+    if not opening.cancelled() and opening.exception() is None:
+        state = opening.result()
+        state.logs.abandon()
+        if state.store is not None:
+            state.store.close()
 
 
 class BrokerClock:

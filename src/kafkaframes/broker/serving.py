@@ -12,10 +12,11 @@ from typing import Any
 
 from kafkaframes.broker.metadata_file import FILE_NAME
 from kafkaframes.copies.decisions import MERGE, REPLICAS
-from kafkaframes.copies.served import Served
+from kafkaframes.copies.served import Remark, Served
 from kafkaframes.errors import OptionError
 from kafkaframes.files.directory import LogDirectory
 from kafkaframes.files.filesystem import VIEW_MARK, plain_path
+from kafkaframes.files.findings import Severity
 from kafkaframes.files.names import META_PROPERTIES
 from kafkaframes.log.discover import discover
 from kafkaframes.log.where import filesystem_for
@@ -58,9 +59,9 @@ def serve_paths(paths: Sequence[str], *, replicas: str = MERGE, options: Mapping
     return show_as_one(found, named, merge=replicas == MERGE, options=storage, root_files=root_files)
 
 
-def not_served(logs: LogManager) -> tuple[str, ...]:
+def not_served(logs: LogManager) -> tuple[Remark, ...]:
     """Say what lies in a log directory and is not served: logs that cannot be read, what recovery cuts off, and what a
-    reader has met since.
+    reader has met since; then which small files are treated as missing, because they cannot be read.
 
     A broker keeps the batches of a segment up to the first that is not whole, and nothing behind it (LogLoader).
     """
@@ -74,7 +75,11 @@ def not_served(logs: LogManager) -> tuple[str, ...]:
         for path, position in log.state.torn.items():
             what = f"error: {key}: {path} cannot be read from byte {position:,} on"
             lines.append(f"{what}: a batch there is longer than the file; kafkaframes repair keeps what follows it")
-    return tuple(lines)
+    ignored = [f"warning: left out: {problem}" for problem in logs.problems]
+    return (
+        *(Remark(Severity.ERROR, line) for line in lines),
+        *(Remark(Severity.WARNING, line) for line in ignored),
+    )
 
 
 def _is_of_store(directory: LogDirectory) -> bool:

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kafkaframes.files.filesystem import FileSystem
+from kafkaframes.files.findings import Severity
 from kafkaframes.files.names import TopicPartition
+
+
+class Remark(NamedTuple):
+    """A line for people about what is served; one of severity ``ERROR`` tells of records that are not."""
+
+    severity: Severity
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +26,10 @@ class Served:
         path: the directory, as ``filesystem`` is asked.
         filesystem: who has its files.
         was_clean: of logs that are known to end with a whole batch, or not, whatever marker the directory has.
-        remarks: what was decided where copies differ, and what a store lacks: lines for people, the gravest first.
+        remarks: what was decided where copies differ, and what a store lacks: the gravest first.
     """
 
     path: str
     filesystem: FileSystem
     was_clean: Mapping[TopicPartition, bool] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()

@@ -11,7 +11,7 @@ from typing import Any
 from kafkaframes.copies.decisions import ROOT
 from kafkaframes.copies.one_log import copies_of, merge_found
 from kafkaframes.copies.reading import Found, group
-from kafkaframes.copies.served import Served
+from kafkaframes.copies.served import Remark, Served
 from kafkaframes.copies.view import MergedFileSystem, Part, View
 from kafkaframes.errors import OptionError
 from kafkaframes.files import names
@@ -71,7 +71,7 @@ class _Tree:
         self._listings: dict[str, tuple[FileInfo, ...]] = {}
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
         self._was_clean: dict[TopicPartition, bool] = {}
-        self._remarks: list[tuple[Severity, str]] = []
+        self._remarks: list[Remark] = []
 
     def of(self, grouped: Collection[Sequence[Found]]) -> Served:
         """Return the view of partitions, each with its copies."""
@@ -80,7 +80,7 @@ class _Tree:
         root += [self.written(join(ROOT, file), write_offset_checkpoint(at)) for file, at in self._offsets.items()]
         self._listings[ROOT] = tuple(sorted(root, key=lambda entry: entry.name))
         filesystem = MergedFileSystem(self._parts, self._small, self._listings, self._options)
-        remarks = tuple(text for _, text in sorted(self._remarks, key=lambda one: -one[0]))
+        remarks = tuple(sorted(self._remarks, key=lambda one: -one.severity))
         return Served(ROOT, filesystem, self._was_clean, remarks)
 
     def _single(self, found: Found) -> str:
@@ -88,13 +88,13 @@ class _Tree:
         self._note(partition.topic_partition, partition.checkpointed)
         is_uploaded = VIEW_MARK in partition.directory  # only whole segments are
         self._was_clean[partition.topic_partition] = is_uploaded or found.log_directory.clean_shutdown is not None
-        self._remarks += [(Severity.WARNING, str(problem)) for problem in partition.problems]
+        self._remarks += [Remark(Severity.WARNING, str(problem)) for problem in partition.problems]
         entries = found.filesystem.list_directory(partition.directory)
         return self._show(partition.topic_partition, ((found.filesystem, entry) for entry in entries))
 
     def _merged(self, copies: Sequence[Found]) -> str:
         merged = merge_found(copies, check=True, scan=True)
-        self._remarks += [(one.severity, str(one)) for one in merged.decisions if one.severity > Severity.NOTE]
+        self._remarks += [Remark(one.severity, str(one)) for one in merged.decisions if one.severity > Severity.NOTE]
         view = View(self._options)
         partition = view.add_merged(merged, copies)
         self._note(partition.topic_partition, partition.checkpointed)

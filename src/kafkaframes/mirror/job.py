@@ -81,9 +81,9 @@ class _Job:
     copied: list[SourceTopic] = field(default_factory=list)
 
     async def run(self, stack: AsyncExitStack) -> MirrorReport:
-        settings = self.settings
+        settings, lost = self.settings, self.report.not_read.append
         source = await stack.enter_async_context(
-            opened(settings.source, settings.source_properties, self._reached, self._remark, writes=False)
+            opened(settings.source, settings.source_properties, self._reached, self.say, writes=False, lost=lost)
         )
         admin = await stack.enter_async_context(AsyncAdmin(**for_admin(source)))
         told = configs_of_directory(settings.source) if is_directory(settings.source) else {}
@@ -111,12 +111,6 @@ class _Job:
             await asyncio.gather(*self.writing.values(), return_exceptions=True)
         await self._finish(admin, goal, writer)
         return self.report
-
-    def _remark(self, line: str) -> None:
-        """Take what is to be said of the source's directory: errors go into the report, too."""
-        self.say(line)
-        if line.startswith("error: "):
-            self.report.not_read.append(line)
 
     async def _reached(self, client: dict[str, Any]) -> None:
         """Return when a cluster answers."""

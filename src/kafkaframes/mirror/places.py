@@ -32,6 +32,7 @@ async def opened(
     say: Callable[[str], None],
     *,
     writes: bool,
+    lost: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield a client's settings for one end.
 
@@ -39,8 +40,9 @@ async def opened(
         place: bootstrap servers, or a log directory.
         properties: of the client, for bootstrap servers.
         reached: waits until a cluster answers.
-        say: takes what a directory holds and its broker does not serve, line by line.
+        say: takes what is to be said of a directory, line by line.
         writes: whether a directory is written to, not only served.
+        lost: takes those of the lines that tell of records which are not served.
 
     Raises:
         LogDirError: the directory cannot be served or written to.
@@ -55,13 +57,21 @@ async def opened(
         Broker(data_dir=place, journal=False, config=_NOTHING_EXPIRES) if writes else Broker(serve=place, journal=False)
     )
     async with broker:
-        told = broker.remarks
-        for remark in told:
-            say(remark)
+        told: set[str] = set()
+        _tell(broker, told, say, lost)
         yield {"bootstrap.servers": broker.bootstrap_servers}
-        for remark in broker.remarks:  # what was met while it was read
-            if remark not in told:
-                say(remark)
+        _tell(broker, told, say, lost)  # what was met while it was read
+
+
+def _tell(broker: Broker, told: set[str], say: Callable[[str], None], lost: Callable[[str], None]) -> None:
+    """Say what was not told yet."""
+    losses = set(broker.losses)
+    for remark in broker.remarks:
+        if remark not in told:
+            told.add(remark)
+            say(remark)
+            if remark in losses:
+                lost(remark)
 
 
 def for_admin(settings: Mapping[str, Any]) -> dict[str, Any]:

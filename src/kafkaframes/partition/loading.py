@@ -135,6 +135,7 @@ def open_log(
     if checkpointed is not None:
         found = _as_checkpointed(found, checkpointed)
     plan = _planned(found)
+    _refuse_an_odd_end(plan, directory)
     wanted = RecoverySettings(
         now_ms,
         index_interval_bytes=chosen.index_interval_bytes,
@@ -144,6 +145,22 @@ def open_log(
     recovered = work_out(found, plan, wanted)
     apply_in_place(there, recovered)
     return _opened(there, recovered, chosen, now_ms)
+
+
+def _refuse_an_odd_end(plan: RecoveryPlan, directory: str) -> None:
+    """Refuse, before anything is changed, a log that nothing can be appended to.
+
+    Raises:
+        LogDirError: no offset is left for its end, or its last file was given another name.
+    """
+    if plan.log_end_offset > LARGEST_OFFSET:
+        raise LogDirError(
+            "its last record has the largest offset there is: none is left for the log's end", file=directory
+        )
+    active = plan.segments[-1]
+    if plan.log_end_offset < active.base_offset:  # Kafka opens it after a clean stop, and fails at the first append
+        last, name = plan.log_end_offset - 1, names.segment_file_name(active.base_offset, "log")
+        raise LogDirError(f"its last record has offset {last:,}, below {name}, the file that it is in", file=directory)
 
 
 def _as_checkpointed(found: LogDirectory, checkpointed: Checkpointed) -> LogDirectory:
@@ -273,10 +290,6 @@ _ACTIONS = {
 def _opened(disk: OnlineDisk, recovered: Recovered, settings: LogSettings, now_ms: int) -> PartitionLog:
     plan, partition = recovered.plan, recovered.plan.partition
     directory = partition.directory
-    if plan.log_end_offset > LARGEST_OFFSET:
-        raise LogDirError(
-            "its last record has the largest offset there is: none is left for the log's end", file=directory
-        )
     segments = Segments(
         LogSegment(disk, directory, one.base_offset, size_bytes=one.size_bytes, now_ms=now_ms) for one in plan.segments
     )

@@ -59,7 +59,7 @@ class LogManager:
         was_clean: whether it was stopped cleanly before.
         logs: by topic partition; ``create``, ``delete`` and ``close`` change it.
         is_closed: after ``close`` and ``abandon``.
-        problems: checkpoints that could not be read and are treated as empty.
+        problems: checkpoints that could not be read and are treated as empty; of what is only served, identities too.
         unreadable: logs that were left out, and why.
     """
 

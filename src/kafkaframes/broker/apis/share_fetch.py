@@ -21,6 +21,7 @@ from kafkaframes.broker.fetching import Wait
 from kafkaframes.broker.groups.share_partition import Acquired
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.store_reads import NotReadYetError, when_read
 from kafkaframes.broker.topics import Partition
 from kafkaframes.errors import KafkaframesError
 from kafkaframes.files.headers import headers_of
@@ -53,7 +54,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         _share.end(request, broker)
         return _answer(request, broker, {}, acknowledged)
     _update(session, request)
-    return _give_or_wait(request, broker, session, acknowledged)
+    return when_read(broker, lambda: _give_or_wait(request, broker, session, acknowledged))
 
 
 def _update(session: Session, request: Request) -> None:
@@ -92,6 +93,10 @@ def _given(request: Request, broker: BrokerState, there: dict[Place, Partition])
             break
         try:
             records, acquired = _of_partition(broker, body, place, partition, room, most)
+        except NotReadYetError:
+            if not given:
+                raise  # nothing was acquired: the attempt runs again when its bytes are there
+            break
         except KafkaframesError as error:
             given[place] = code_of(error), b"", []
             continue
