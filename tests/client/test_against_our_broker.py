@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import pyarrow as pa
 import pytest
@@ -290,7 +290,7 @@ def test_the_second_form_of_transactions_adds_nothing_and_raises_the_epoch():
 def test_a_transaction_with_a_lost_answer_ends_once():
     with (
         Broker() as broker,
-        Producer(broker.bootstrap_servers, transactional_id="t", request_timeout_ms=800) as producer,
+        Producer(broker.bootstrap_servers, transactional_id="t") as producer,
     ):
         for fault in ("EndTxn", "Produce"):
             with broker.on(fault).drop_reply().once() as rule:
@@ -382,13 +382,13 @@ def test_each_request_has_its_own_time_to_be_answered():
             host, port = silent.sockets[0].getsockname()
             settings = ClientSettings(bootstrap_servers=f"{host}:{port}", api_version="2.8")
             connection = await Connection.open(host, port, settings)
-            begin = time.monotonic()
-            slow = asyncio.ensure_future(connection.request(settings.message("MetadataRequest")(), timeout_ms=25_000))
+            slow = asyncio.ensure_future(
+                connection.request(settings.message("MetadataRequest")(), timeout_ms=3_600_000)
+            )
             await asyncio.sleep(0)
             for waiting in (connection.request(settings.message("ListGroupsRequest")(), timeout_ms=200), slow):
                 with pytest.raises(NetworkError, match="did not answer ListGroupsRequest in 200 ms"):
                     await waiting
-            assert time.monotonic() - begin < 20  # the slow request alone would wait for 25
             assert not connection.is_usable
             await gone.wait()
 
@@ -445,9 +445,14 @@ def test_committed_offsets_go_by_topic_ids_where_both_sides_can():
 def test_a_port_that_wants_another_protocol_is_told_from_one_that_is_not_there(protocol, said):
     """Whoever listens there closes the connection at the first bytes, as brokers do that take them for broken."""
 
+    gone = asyncio.Event()
+
     async def hang_up(reader, writer):
         await reader.read(100)
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        gone.set()
 
     async def run():
         async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
@@ -455,6 +460,6 @@ def test_a_port_that_wants_another_protocol_is_told_from_one_that_is_not_there(p
             settings = ClientSettings(bootstrap_servers=f"{host}:{port}", security_protocol=protocol)
             with pytest.raises(NetworkError, match=f"{host}:{port} .*{said}"):
                 await Connection.open(host, port, settings)
-            await asyncio.sleep(0.05)
+            await gone.wait()
 
     asyncio.run(run())

@@ -182,7 +182,7 @@ def test_lost_answers_and_connections_cost_and_double_nothing(tmp_path, fault, k
     with Broker() as a, Broker() as b:
         fill(a)
         rules = [getattr(b.on("Produce", client_id="kafkaframes").after(skip), fault)().once() for skip in (0, 2, 5)]
-        settings = {"state_dir": str(tmp_path / "state"), "target_properties": {"request.timeout.ms": "1500"}}
+        settings = {"state_dir": str(tmp_path / "state")}
         run_mirror(a.bootstrap_servers, b.bootstrap_servers, topics=("plain", "money"), offsets=kind, **settings)
         assert all(rule.seen for rule in rules)
         for topic in ("plain", "money"):

@@ -124,7 +124,7 @@ class Journal:
             self._bytes -= oldest.size_bytes
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter(tuple(self._entries))
+        return iter(self._entries.copy())  # in one step: the broker goes on in its own thread
 
     def __len__(self) -> int:
         return len(self._entries)
