@@ -70,7 +70,7 @@ class Recorder:
         self._out = out
         self._file_lock, self._listener_lock = threading.Lock(), threading.Lock()
         self._ports = list(settings.ports)
-        self._open: set[Channel] = set()
+        self._open: set[Channel] = set()  # changed under the lock of listeners, as ``_closed`` is
         self._threads: list[threading.Thread] = []
         self._closed = False
         self.failure: OSError | None = None  # why nothing more could be written
@@ -88,6 +88,8 @@ class Recorder:
         """
         with self._listener_lock:
             listener = self.listeners.get(broker)
+            if listener is None and self._closed:
+                raise OptionError(f"no listener for {broker[0]}:{broker[1]}: recording has ended")
             if listener is None:
                 listener = self.listeners[broker] = self._listen(broker)
                 self._run(self._accept, listener, broker)
@@ -126,20 +128,26 @@ class Recorder:
 
     def _serve(self, client: socket.socket, broker: Address) -> None:
         """Record one connection."""
-        peer, own = client.getpeername()[:2], client.getsockname()[0]
+        ends: list[Channel] = [client]
         try:
-            near = self._secured(client)
-            far = self._connected(broker)
+            peer, own = client.getpeername()[:2], client.getsockname()[0]  # fails where the client has gone already
+            ends[0] = self._secured(client)
+            ends.append(self._connected(broker))
+            real = ends[1].getpeername()[:2]
         except (OSError, ValueError):  # the latter: no host's name, which brokers may tell, too
             with self.counts.lock:
                 self.counts.refused += 1
-            client.close()
+            _close(ends)
             return
+        with self._listener_lock:
+            if self._closed:  # while it was made: nobody else would end it
+                _close(ends)
+                return
+            self._open.update(ends)
+        near, far = ends
         with self.counts.lock:
             self.counts.connections += 1
             number = self.counts.connections
-        self._open.update((near, far))
-        real = far.getpeername()[:2]
         talk = Conversation((peer[0], peer[1]), (real[0], real[1]), initial=number << 12)
         with contextlib.suppress(OSError):  # the first bytes tell
             self._record([talk.opening(time.time_ns())])
@@ -154,9 +162,9 @@ class Recorder:
 
         self._pump(near, far, talk, CLIENT, passed)
         other.join()
-        self._open.difference_update((near, far))
-        near.close()
-        far.close()
+        with self._listener_lock:
+            self._open.difference_update(ends)
+        _close(ends)
 
     def _secured(self, client: socket.socket) -> Channel:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -216,12 +224,13 @@ class Recorder:
 
     def close(self) -> None:
         """Stop listening, end all connections, write what is left."""
-        self._closed = True
-        for one in [*self.listeners.values(), *self._open]:
+        with self._listener_lock:
+            self._closed = True
+            listeners, connections = [*self.listeners.values()], [*self._open]
+        for one in [*listeners, *connections]:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
-            if one in self.listeners.values():
-                one.close()
+        _close(listeners)
         for thread in self._threads:
             thread.join(2)
         with self._file_lock, contextlib.suppress(OSError):
@@ -237,3 +246,9 @@ class Recorder:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _close(ends: Iterable[Channel]) -> None:
+    for one in ends:
+        with contextlib.suppress(OSError):
+            one.close()
