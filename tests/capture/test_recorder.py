@@ -106,12 +106,15 @@ def test_a_slow_disk_makes_clients_wait_and_is_told(monkeypatch):
     monkeypatch.setattr(module, "SLOW_SECONDS", 0.2)
     told, disk = [], SlowDisk()
     sent = struct.pack(">ihhi", 40_008, 999, 0, 1) + bytes(40_000)
-    with server_of(echo) as upstream, Recorder(Settings("127.0.0.1", (0,), upstream), disk, on_slow=told.append) as one:
-        with socket.create_connection(one.start()) as client:
-            client.sendall(sent)
-            got = b""
-            while len(got) < len(sent):
-                got += client.recv(65536)
+    with (
+        server_of(echo) as upstream,
+        Recorder(Settings("127.0.0.1", (0,), upstream), disk, on_slow=told.append) as one,
+        socket.create_connection(one.start()) as client,
+    ):
+        client.sendall(sent)
+        got = b""
+        while len(got) < len(sent):
+            got += client.recv(65536)
     assert got == sent
     assert told
     assert len(disk.getvalue()) > 2 * len(sent)

@@ -2,14 +2,15 @@
 
 import json
 import socket
-import threading
 
 import pytest
 from tests.cli.calling import ask
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
+from kafkaframes.cli import connecting
 from kafkaframes.cli.connecting import SERVERS, pairs_of, place_of, print_rows, settings_of
+from kafkaframes.cli.text import say
 from kafkaframes.errors import BrokerError, NetworkError, OptionError
 
 ROWS = [{"topic": "orders", "offset": 7}, {"topic": "t", "offset": None}]
@@ -77,24 +78,28 @@ def test_who_does_not_answer_at_all_is_waited_for_as_long_as_is_said():
     assert f"waiting up to 1.5 s for {where}: no answer yet" in result.stderr
 
 
-def test_a_broker_that_is_being_started_is_waited_for():
+def test_a_broker_that_is_being_started_is_waited_for(monkeypatch):
+    """It is started once the command has said that it waits."""
     taken = socket.socket()
     taken.bind(("127.0.0.1", 0))
     port = taken.getsockname()[1]
     broker = Broker(port=port)
 
-    def start() -> None:
-        taken.close()
-        broker.start().create_topic("late")
+    told = []
 
-    starting = threading.Timer(0.5, start)
-    starting.start()
+    def then_start(line: str, **how: bool) -> None:
+        say(line, **how)
+        told.append(line)
+        if len(told) == 1:
+            taken.close()
+            broker.start().create_topic("late")
+
+    monkeypatch.setattr(connecting, "say", then_start)
     try:
-        result = ask("topics", "list", "-b", f"127.0.0.1:{port}", "--timeout", "60")
+        result = ask("topics", "list", "-b", f"127.0.0.1:{port}", "--timeout", "100")
     finally:
-        starting.join()
         broker.stop()
-    assert f"waiting up to 60 s for 127.0.0.1:{port}" in result.stderr
+    assert f"waiting up to 100 s for 127.0.0.1:{port}" in result.stderr
     assert result.exit_code == 0
 
 

@@ -16,14 +16,17 @@ COMMAND = "from kafkaframes.cli.main import main; main()"
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """A log directory whose compression at the highest level takes long enough to be stopped."""
+    """A log directory whose compression at the highest level takes a minute: it is not done before it is stopped."""
     top = tmp_path_factory.mktemp("large") / "log"
     words = np.random.default_rng(1).integers(97, 105, 3 << 20, dtype=np.uint8).tobytes()
     values = [words[at : at + 1000] for at in range(0, len(words), 1000)]
     records = build_records({"value": values, "timestamp": [1] * len(values)}, batch_bytes=1 << 20)
-    for number in range(4):
-        (top / f"words-{number}").mkdir(parents=True)
-        (top / f"words-{number}" / f"{0:020d}.log").write_bytes(records)
+    first = top / "words-0" / f"{0:020d}.log"
+    first.parent.mkdir(parents=True)
+    first.write_bytes(records)
+    for number in range(1, 40):
+        (top / f"words-{number}").mkdir()
+        os.link(first, top / f"words-{number}" / first.name)
     return top
 
 
@@ -108,7 +111,7 @@ def test_ctrl_c_ends_spark(started, tmp_path):
     process, errors = started("--master", "local[2]", begun=3)  # a task that ended has sent its accumulators
     os.killpg(process.pid, signal.SIGINT)
     status, lines = said(process, errors)
-    assert (status, lines[-1]) == (130, "kafkaframes: interrupted")
+    assert (status, lines.count("kafkaframes: interrupted")) == (130, 1)  # a JVM that ends may say more
     assert "Traceback (most recent call last):" not in lines  # of ours: one that the JVM logs has words before it
     assert not [line for line in lines if "cleanly shutdown Spark JVM" in line]
     wait_until_gone(process)
@@ -126,9 +129,10 @@ def test_ctrl_c_while_spark_starts_leaves_no_jvm(log, tmp_path):
             while not any("SparkSubmit" in args for _, args in group_of(process)):
                 assert process.poll() is None
                 assert time.monotonic() < deadline
+                time.sleep(0.01)
             os.killpg(process.pid, signal.SIGINT)
             status, lines = said(process, errors)
-            assert (status, lines[-1]) == (130, "kafkaframes: interrupted")
+            assert (status, lines.count("kafkaframes: interrupted")) == (130, 1)
             assert not [line for line in lines if "Traceback" in line]
             wait_until_gone(process)
         finally:
@@ -142,6 +146,6 @@ def test_after_a_kill_that_nothing_survives_the_next_run_begins_anew(started, lo
     process.kill()
     process.wait()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.kafkaframes-lock", "out.kafkaframes-unfinished"]
-    again = [sys.executable, "-c", COMMAND, "recompress", str(log), "--codec", "zstd", "--to", str(tmp_path / "out")]
-    assert subprocess.run(again, capture_output=True, check=False).returncode == 0
+    again = [sys.executable, "-c", COMMAND, "recompress", str(log / "words-0"), "--codec", "zstd", "--to"]
+    assert subprocess.run([*again, str(tmp_path / "out")], capture_output=True, check=False).returncode == 0
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -10,87 +10,94 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.broker import Broker
-from kafkaframes.client import Admin, NewTopic
+from kafkaframes.client import LATEST, Admin, NewTopic, Producer, TopicPartition
 
 EXAMPLES = Path(__file__).parents[1] / "data" / "logs" / "zk-0102-v1"
-TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 COMMAND = "from kafkaframes.cli.main import main; main()"
+LINES = 10_000  # what ``produce`` sends before it reads on
 
 
 @pytest.fixture(scope="module")
 def bootstrap():
     with Broker() as broker:
         with Admin(broker.bootstrap_servers) as admin:
-            admin.create_topics([NewTopic(name="t", num_partitions=1)])
+            admin.create_topics([NewTopic(name=name, num_partitions=1) for name in ("t", "lines")])
+        with Producer(broker.bootstrap_servers) as producer:
+            producer.send("t", b"there").result()
         yield broker.bootstrap_servers
 
 
-def wait_until_it_waits(process):
-    """Return when the main thread has slept for a second, after it has worked; or has ended, or 100 s are over."""
-    slept = 0
-    for _ in range(1000):
-        if process.poll() is not None or slept >= 10:
-            return
-        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-        worked = (int(fields[11]) + int(fields[12])) * TICK_SECONDS > 0.05
-        slept = slept + 1 if worked and fields[0] == "S" else 0
-        time.sleep(0.1)
+# Until a command is at its work it may be busy or asleep for as long as the machine likes: each is waited for by what
+# it has done.
 
 
-def wait_until_it_stops_cleanly(name, process, out):
-    """Return what a command has said once Ctrl-C is a clean stop to it: then it says so, or has begun its work.
+def said(process, out, servers):
+    return process.stderr.readline()
 
-    Until then it is interrupted like any other, and on a busy machine a process that starts may sleep for a second.
-    """
-    if name == "broker":
-        return process.stderr.readline()
-    while name == "mirror" and process.poll() is None and not (out / "copy" / "t-0").is_dir():
+
+def printed(process, out, servers):
+    assert process.stdout.readline()
+    return ""
+
+
+def has_sent(process, out, servers):
+    process.stdin.write("line\n" * LINES)
+    process.stdin.flush()
+    place = TopicPartition("lines", 0)
+    with Admin(servers) as admin:
+        while process.poll() is None and admin.list_offsets({place: LATEST})[place] < LINES:
+            time.sleep(0.05)
+    return ""
+
+
+def has_copied(process, out, servers):
+    while process.poll() is None and not (out / "copy" / "t-0").is_dir():
         time.sleep(0.05)
     return ""
 
 
-# command -> its arguments, its exit status, and its last line on standard error
+RECORD = "record --listen 127.0.0.1:0 --upstream {servers} -o {out}/trace.pcapng"
+# command -> its arguments, what it is waited for by, its exit status, and its last line on standard error
 WAITING = {
-    "consume": ("consume t -b {servers}", 130, "kafkaframes: interrupted"),
-    "produce": ("produce t -b {servers}", 130, "kafkaframes: interrupted"),
-    "record": (
-        "record --listen 127.0.0.1:0 --upstream {servers} -o {out}/trace.pcapng", 130, "kafkaframes: interrupted",
-    ),
-    "grep": ("grep a {log} --follow", 130, "kafkaframes: interrupted"),
-    "broker": ("broker --port 0", 0, "stopping"),
-    "mirror": ("mirror --from {servers} --to {out}/copy --follow", 0, ""),
-}  # fmt: skip
+    "consume": ("consume t -b {servers}", printed, 130, "kafkaframes: interrupted"),
+    "produce": ("produce lines -b {servers}", has_sent, 130, "kafkaframes: interrupted"),
+    "record": (RECORD, said, 130, "kafkaframes: interrupted"),
+    "grep": ("grep SKU-7984 {log} --follow", printed, 130, "kafkaframes: interrupted"),
+    "broker": ("broker --port 0", said, 0, "stopping"),
+    "mirror": ("mirror --from {servers} --to {out}/copy --follow", has_copied, 0, ""),
+}
 
 
 @pytest.fixture(scope="module")
 def stopped(bootstrap, tmp_path_factory):
-    """Start every command, wait until each waits for others, and send Ctrl-C: name -> status, lines on stderr."""
+    """Start every command, wait until each is at its work, and send Ctrl-C: name -> status, lines on stderr."""
     started, outs = {}, {}
+    pipe = subprocess.PIPE
     for name, (words, *_) in WAITING.items():
         out = outs[name] = tmp_path_factory.mktemp(name)
         given = words.format(servers=bootstrap, out=out, log=EXAMPLES).split()
         started[name] = subprocess.Popen(
-            [sys.executable, "-c", COMMAND, *given],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            [sys.executable, "-c", COMMAND, *given], stdin=pipe, stdout=pipe, stderr=pipe, text=True,
+            start_new_session=True,
         )  # fmt: skip
     try:
-        said = {}
+        lines = {}
         for name, process in started.items():
-            said[name] = wait_until_it_stops_cleanly(name, process, outs[name])
-            wait_until_it_waits(process)
-            assert process.poll() is None, said[name] + process.stderr.read()
+            lines[name] = WAITING[name][1](process, outs[name], bootstrap)
+            assert process.poll() is None, lines[name] + process.stderr.read()
             os.killpg(process.pid, signal.SIGINT)
         for name, process in started.items():
-            said[name] += process.communicate(timeout=60)[1]
-        return {name: (started[name].returncode, said[name].splitlines()) for name in started}
+            lines[name] += process.communicate(timeout=100)[1]
+        return {name: (started[name].returncode, lines[name].splitlines()) for name in started}
     finally:
         for process in started.values():
             process.kill()
+            process.communicate()
 
 
 @pytest.mark.parametrize("name", WAITING)
 def test_a_command_that_waits_is_stopped_by_ctrl_c(stopped, name):
-    _, wanted, line = WAITING[name]
+    _, _, wanted, line = WAITING[name]
     status, lines = stopped[name]
     assert (status, lines[-1] if lines else "") == (wanted, line)
     assert not [one for one in lines if "Traceback" in one]

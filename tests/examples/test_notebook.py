@@ -38,7 +38,11 @@ def test_the_notebook_runs_and_shows_what_was_kept(monkeypatch):
         if cell.cell_type == "code":
             cell["outputs"] = []
     client = nbclient.NotebookClient(
-        notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(EXAMPLES)}}
+        notebook,
+        timeout=240,
+        startup_timeout=240,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(EXAMPLES)}},
     )
     client.execute()
     assert numbers(notebook) == numbers(kept)

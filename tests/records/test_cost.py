@@ -1,5 +1,6 @@
 """What reading may cost: no Python frame for a record, bounded memory for a bomb, a warm start within its limit."""
 
+import gc
 import gzip
 import os
 import subprocess
@@ -22,12 +23,15 @@ def calls(data):
         count += event in ("call", "c_call")
 
     list(kafkaframes.read_records(data))  # imports and first uses
+    gc.collect()
+    gc.disable()  # what it finds, of other tests too, and those who listen to it are called
     sys.setprofile(counted)
     try:
         for _ in kafkaframes.read_records(data):
             pass
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count
 
 

@@ -102,7 +102,7 @@ def test_a_directory_that_fills_up_gives_every_call_once(spark, tmp_path):
             .trigger(availableNow=True)
             .start(str(out))
         )
-        query.awaitTermination(120)
+        assert query.awaitTermination(240)
         assert query.exception() is None
     rows = [row.asDict() for row in spark.read.parquet(str(out)).collect()]
     answered = [row for row in plain(SHARE) if row["_error"] is None]

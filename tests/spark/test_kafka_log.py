@@ -250,8 +250,8 @@ def test_a_machine_without_java_runs_executors_in_processes_of_their_own_and_lea
 
 
 def processes_of(group):
-    """Return what still runs of a process group, a few seconds after its leader has ended."""
-    for _ in range(50):
+    """Return what still runs of a process group, a while after its leader has ended."""
+    for _ in range(500):
         listed = subprocess.run(["ps", "-eo", "pgid,args"], capture_output=True, text=True, check=True).stdout
         left = [line for line in listed.splitlines() if line.split(None, 1)[0] == str(group)]
         if not left:

@@ -104,7 +104,7 @@ def test_a_stream_goes_on_from_its_checkpoint(spark, servers, tmp_path):
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(240)
 
     with Admin(servers) as admin:
         admin.create_topics([NewTopic(name="followed", num_partitions=2)])

@@ -27,7 +27,7 @@ def test_tasks_are_counted_while_the_block_runs_and_the_thread_ends_with_it(monk
         has_seen.set()
 
     with watch_tasks(spark, show):
-        assert has_seen.wait(30)
+        assert has_seen.wait(100)
     assert set(seen) == {(3, 8)}
     assert "kafkaframes progress" not in {thread.name for thread in threading.enumerate()}
 

@@ -35,7 +35,7 @@ def test_the_second_waits_until_the_first_gives_back():
         assert one.take({B: 1}, []) == {B: 2}
         assert got == []
         one.give_back([A, B])
-        waiting.join(20)
+        waiting.join(100)
         assert got == [{A: 3}]
         two.give_back([A])
         one.end()
@@ -113,7 +113,7 @@ def test_a_driver_that_is_gone_is_named_with_the_way_to_it():
 @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\n\r\n", bytes(64), bytes(64) + b'{"task": 0}\n'])
 def test_a_stranger_gets_no_answer_and_changes_nothing(said):
     with serving() as (ledger, door):
-        with socket.create_connection((door.host, door.port), timeout=20) as stranger:
+        with socket.create_connection((door.host, door.port), timeout=100) as stranger:
             nonce = stranger.recv(32, socket.MSG_WAITALL)
             with suppress(ConnectionResetError):
                 stranger.sendall(said)
@@ -163,7 +163,7 @@ def test_the_end_of_a_micro_batch_ends_what_waits_without_a_word(capfd):
         told = []
         waiting = threading.Thread(target=lambda: told.append(refusal(two)))
         waiting.start()
-    waiting.join(20)
+    waiting.join(100)
     assert "is gone from" in told[0]
     one.close()
     two.close()

@@ -63,8 +63,16 @@ def test_records_that_were_deleted_are_an_error_or_left_out(servers, filled, cap
     assert "what is lost is left out" in caplog.text
 
 
-def test_an_end_that_never_comes_is_an_error_after_the_time_of_the_option_or_the_end_that_is_there(filled, caplog):
-    short = {"kafkaConsumer.pollTimeoutMs": "300"}
+def test_an_end_that_never_comes_is_an_error_after_the_time_of_the_option_or_the_end_that_is_there(
+    filled, caplog, monkeypatch
+):
+    fetch, place = topic_reading.Consumer.fetch, TopicPartition("read", 0)
+
+    def fetch_what_is_there(consumer, _):
+        return None if consumer.position(place) == 100 else fetch(consumer, 100_000)
+
+    monkeypatch.setattr(topic_reading.Consumer, "fetch", fetch_what_is_there)
+    short = {"kafkaConsumer.pollTimeoutMs": "50"}
     with pytest.raises(OptionError, match=r"ends at 100, and was to be read up to 101: nothing came .*failOnDataLoss"):
         read(filled, 90, 101, **short)
     assert read(filled, 90, 101, **short, failOnDataLoss="false")["offset"].to_pylist() == list(range(90, 100))

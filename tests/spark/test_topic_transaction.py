@@ -4,9 +4,9 @@ The driver's half and the tasks' half run in one process here, over the embedded
 """
 
 import logging
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -39,12 +39,12 @@ def options(brokers, request):
     return TopicWriteOptions.parse({"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": name})
 
 
-def write(options, batch_id, monkeypatch, *, killed="", times=None, slowly=0.0):
-    """Write a micro-batch; ``killed``: at which step the driver is; ``slowly``: how long the transaction stays open."""
-    new_sink(options, monkeypatch, killed=killed, times=times, slowly=slowly).write(None, batch_id)
+def write(options, batch_id, monkeypatch, *, killed="", times=None, before_end=lambda: None):
+    """Write a micro-batch; ``killed``: at which step the driver is; ``before_end``: called before it is committed."""
+    new_sink(options, monkeypatch, killed=killed, times=times, before_end=before_end).write(None, batch_id)
 
 
-def new_sink(options, monkeypatch, *, killed="", times=None, slowly=0.0):
+def new_sink(options, monkeypatch, *, killed="", times=None, before_end=lambda: None):
     """Make what a run of a query has, with tasks that are threads here."""
 
     def send(_, options, identifier, producer):
@@ -56,7 +56,7 @@ def new_sink(options, monkeypatch, *, killed="", times=None, slowly=0.0):
             told = in_two_tasks(work, ROWS.slice(0, 30) if killed == "half" else ROWS)
         if killed in ("half", "sent"):
             raise KilledError
-        time.sleep(slowly)
+        before_end()
         return sink.Sent(ledger.settle(told), ledger.since_ms)
 
     monkeypatch.setattr(sink, "send", send)
@@ -106,11 +106,10 @@ def test_a_driver_that_is_killed_and_writes_the_batch_again(options, monkeypatch
 
 @pytest.fixture(scope="module")
 def impatient():
-    """A broker that allows transactions of a second and a half, and looks for older ones all the time."""
-    config = {"transaction.max.timeout.ms": 1500, "transaction.abort.timed.out.transaction.cleanup.interval.ms": 50}
-    with Broker(config=config) as broker, Admin(broker.bootstrap_servers) as admin:
-        admin.create_topics([NewTopic(name="t", num_partitions=3)])
-        yield broker.bootstrap_servers
+    """A broker that allows transactions of a minute, of its own time."""
+    with Broker(config={"transaction.max.timeout.ms": 60_000}) as broker:
+        broker.create_topic("t", partitions=3)
+        yield broker
 
 
 def options_of(servers, **more):
@@ -118,14 +117,18 @@ def options_of(servers, **more):
 
 
 def test_a_batch_that_takes_longer_than_brokers_allow_says_so(impatient, monkeypatch, caplog):
-    options = options_of(impatient)
+    brokers_time = SimpleNamespace(
+        time=lambda: impatient.clock.now_ms / 1000, time_ns=lambda: impatient.clock.now_ms * 10**6
+    )
+    monkeypatch.setattr(sink, "time", brokers_time)
+    options = options_of(impatient.bootstrap_servers)
     times = TransactionTime.of(options)
-    assert times.timeout_ms == 1500
-    times.add(800)  # as if the batch before had taken so long
+    assert times.timeout_ms == 60_000
+    times.add(40_000)  # as if the batch before had taken so long
     with caplog.at_level(logging.WARNING, "kafkaframes.spark"), pytest.raises(KafkaframesError) as caught:
-        write(options, 0, monkeypatch, times=times, slowly=2.0)
-    assert "micro-batch 0: of the micro-batches before this one the longest was open for 1 s" in caplog.text
-    assert "its transaction could be open for 2 s: nothing of it is to be seen" in str(caught.value)
+        write(options, 0, monkeypatch, times=times, before_end=lambda: impatient.clock.advance(90))
+    assert "micro-batch 0: of the micro-batches before this one the longest was open for 40 s" in caplog.text
+    assert "its transaction could be open for 60 s: nothing of it is to be seen" in str(caught.value)
     assert "transaction.max.timeout.ms" in str(caught.value)
     assert values(options) == []
     write(options, 0, monkeypatch, times=times)
@@ -145,8 +148,10 @@ def test_the_marker_tells_the_next_run_how_long_the_last_batch_took(options, mon
 
 
 def test_more_time_than_brokers_allow_is_refused_before_anything_is_written(impatient, monkeypatch):
-    options = options_of(impatient, **{"kafka.transaction.timeout.ms": "1501"})
-    with pytest.raises(OptionError, match=r"is 1501; the brokers' transaction\.max\.timeout\.ms is 1500, nothing was"):
+    options = options_of(impatient.bootstrap_servers, **{"kafka.transaction.timeout.ms": "60001"})
+    with pytest.raises(
+        OptionError, match=r"is 60001; the brokers' transaction\.max\.timeout\.ms is 60000, nothing was"
+    ):
         TransactionTime.of(options)
-    with pytest.raises(OptionError, match="is 1501: more than the brokers'"):  # who may not ask for settings
-        write(options, 0, monkeypatch, times=TransactionTime(given_ms=1501))
+    with pytest.raises(OptionError, match="is 60001: more than the brokers'"):  # who may not ask for settings
+        write(options, 0, monkeypatch, times=TransactionTime(given_ms=60_001))

@@ -22,6 +22,8 @@ def test_what_is_there_is_left_out_of_collections_once():
         assert len(more) == 10_000
     finally:
         gc.unfreeze()
+        gc.collect()
+        gc.freeze()  # as the suite has it: see conftest.py
 
 
 def test_the_workers_of_a_session_settle_after_their_first_task(spark):

@@ -18,7 +18,7 @@ def make_anew(servers, name, partitions):
     A real cluster's brokers hear of what was made or deleted a little later, so that their lists are not asked.
     """
     kept = {"retention.ms": "-1"}  # some timestamps are years old
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 100
     with Admin(servers) as admin:
         while True:
             try:
