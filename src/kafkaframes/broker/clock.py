@@ -17,6 +17,11 @@ def system_time_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def monotonic_ms() -> int:
+    """Return milliseconds since some moment; they go on evenly when the system's time is set."""
+    return time.monotonic_ns() // 1_000_000
+
+
 @dataclass(slots=True)
 class Timer:
     """Something that is due at a time; made by ``Clock.call_later``."""

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from kafkaframes.broker.access import Access, EverybodyMay
-from kafkaframes.broker.clock import Clock
+from kafkaframes.broker.clock import Clock, monotonic_ms
 from kafkaframes.broker.fetch_sessions import FetchSessions
 from kafkaframes.broker.internal import InternalTopics
 from kafkaframes.broker.metadata_file import PRODUCER_ID_BLOCK, StoredMetadata, StoredTopic, write_metadata
@@ -89,7 +89,8 @@ class BrokerState:
         unflushed: partitions that were appended to since the last group commit (``fsync`` only).
         counters: what is counted for the metrics, by name.
         store: what is served, if reading it may take long; None for disks of this machine.
-        waits: the clock of long polls: real time, whatever a test does with ``clock``.
+        waits: the clock of long polls: real time, whatever a test does with ``clock``, and whoever sets
+            the system's.
         new_id: gives topic ids; a test may give its own.
         on_append: called after each append to a partition, for metrics and for tests.
         on_topic_deleted: called when a topic is gone; the coordinators forget it.
@@ -114,7 +115,7 @@ class BrokerState:
     unflushed: set[Partition] = field(default_factory=set)
     counters: Counter[str] = field(default_factory=Counter)
     store: StoreReads | None = None
-    waits: Clock = field(default_factory=Clock)
+    waits: Clock = field(default_factory=lambda: Clock(monotonic_ms))
     new_id: Callable[[], UUID] = uuid4
     on_append: list[Callable[[Partition], None]] = field(default_factory=list)
     on_topic_deleted: list[Callable[[Topic], None]] = field(default_factory=list)
