@@ -181,5 +181,9 @@ def test_a_dropped_reply_makes_an_idempotent_producer_send_twice_and_write_once(
     assert [record.value for record in broker.records("once")] == [b"x"]
 
 
-def test_the_report_tells_old_clients_apart(broker):
-    assert "Kafka 4 would refuse: " in broker.report()
+def test_the_report_tells_old_clients_apart():
+    with Broker() as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **OLD, "broker.version.fallback": "0.9.0"})
+        producer.produce("orders", b"x")
+        assert producer.flush(TIMEOUT) == 0
+        assert "Kafka 4 would refuse: " in broker.report()

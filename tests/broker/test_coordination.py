@@ -40,7 +40,7 @@ def test_members_what_they_have_and_what_they_have_committed(broker, protocol):
         (member,) = group.members
         assert member.client_id == "reader"
         assert member.assignment == (TopicPartition("orders", 0), TopicPartition("orders", 1))
-        assert group.offsets == {TopicPartition("orders", 0): 1}
+        assert group.offsets == {TopicPartition("orders", record.partition()): record.offset() + 1}
     finally:
         consumer.close()
     broker.wait_for(lambda: broker.groups[protocol].members == ())
