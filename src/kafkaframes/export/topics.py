@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -11,14 +10,14 @@ import pyarrow as pa
 
 from kafkaframes.client import Consumer, TopicPartition
 from kafkaframes.client.fetched import Fetched
-from kafkaframes.errors import NetworkError, OptionError
+from kafkaframes.client.stretch import Rules, fetches
+from kafkaframes.errors import OptionError
 from kafkaframes.export.settings import ExportTask, Settings
 from kafkaframes.export.tally import SOURCE_COLUMNS
 from kafkaframes.export.task import SegmentResult
 from kafkaframes.records.memory import Recycler
 
-SILENCE_SECONDS: Final = 120.0
-_STEP_MS: Final = 1_000
+SILENCE_MS: Final = 120_000
 _READER: Final[Mapping[str, Any]] = {
     "auto_offset_reset": "none",
     "enable_auto_commit": False,
@@ -57,12 +56,11 @@ def copy_topic(
     """Read a stretch and hand it over, batch by batch; count it in ``result``. Arguments as of ``copy_segment``.
 
     Raises:
-        OptionError: the topic has lost offsets of the stretch meanwhile.
+        OptionError: the topic has lost offsets of the stretch meanwhile, or ends before it does.
         CorruptRecordError: a batch is damaged.
-        BrokerError, NetworkError: the partition cannot be read, or nothing came for ``SILENCE_SECONDS``.
+        BrokerError, NetworkError: the partition cannot be read, or nothing came for ``SILENCE_MS``.
     """
     with Consumer(**{**_READER, **task.client}) as consumer:
-        consumer.assign({task.place: task.first_offset or 0}, ends={task.place: task.end_offset or 0})
         for fetched in _fetches(consumer, task):
             result.tally.begin_source()
             for batch in fetched.read(SOURCE_COLUMNS, end_offset=task.end_offset, memory=memory):
@@ -70,21 +68,8 @@ def copy_topic(
 
 
 def _fetches(consumer: Consumer, task: TopicTask) -> Iterator[Fetched]:
-    """Yield answers until the end of the stretch; offsets without records (compacted ones) are passed over."""
-    reached, end = task.first_offset or 0, task.end_offset or 0
-    deadline = time.monotonic() + SILENCE_SECONDS
-    while reached < end:
-        fetched = consumer.fetch(_STEP_MS)
-        if fetched is not None:
-            if fetched.log_start_offset > reached:
-                raise OptionError(
-                    f"{task.path}: offsets {reached} to {fetched.log_start_offset - 1} were removed while they were "
-                    "read: run again"
-                )
-            deadline = time.monotonic() + SILENCE_SECONDS
-            reached = fetched.next_offset
-            yield fetched
-        elif consumer.skip_gap(task.place, end):  # the log's last batches were compacted away
-            return
-        elif time.monotonic() > deadline:
-            raise NetworkError(f"{task.path}: nothing came from offset {reached} on for {SILENCE_SECONDS:.0f} s")
+    def lost(problem: str) -> None:
+        raise OptionError(f"{task.path} {problem}: run again")
+
+    rules = Rules(lost, silence_ms=SILENCE_MS)
+    return fetches(consumer, task.place, rules, first=task.first_offset or 0, end=task.end_offset or 0)

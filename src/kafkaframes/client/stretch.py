@@ -1,0 +1,106 @@
+"""Read a stretch of one partition, from an offset up to another, answer by answer: what tasks of a planned read do.
+
+The plan was made a while ago, so the log may have lost some of it by now; each reader says what that means to it. A
+stretch may end in offsets without records, which compaction took: no loss, and nothing to wait for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kafkaframes.client.fetched import Fetched
+from kafkaframes.client.metadata import TopicPartition
+from kafkaframes.client.sync import Consumer
+from kafkaframes.errors import BrokerError, NetworkError
+
+_OUT_OF_RANGE: Final = 1
+_STEP_MS: Final = 1_000
+_AGAIN_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a reader makes of what goes wrong.
+
+    Attributes:
+        lost: called where the log does not have offsets of the stretch (any more), with what is to be said of the
+            partition ("has no offset 10 ..."): raises, or lets the read go on without them.
+        silence_ms: how long nothing may come.
+        silence_setting: the name of the setting that this is, for messages; empty for none.
+    """
+
+    lost: Callable[[str], None]
+    silence_ms: int
+    silence_setting: str = ""
+
+
+def fetches(consumer: Consumer, place: TopicPartition, rules: Rules, *, first: int, end: int) -> Iterator[Fetched]:
+    """Yield the answers that hold the records from ``first`` up to ``end`` (exclusive), in order.
+
+    Args:
+        consumer: of no group, that resets nothing by itself (``auto_offset_reset="none"``); it is assigned anew.
+        place: the partition.
+        rules: for what goes wrong.
+        first, end: offsets; the last answer may go beyond the end.
+
+    Raises:
+        BrokerError: the partition cannot be read.
+        NetworkError: nothing came for ``rules.silence_ms``, although the log goes on.
+    """
+    consumer.assign({place: first}, ends={place: end})
+    reached = first
+    deadline = time.monotonic() + rules.silence_ms / 1000
+    while reached < end:
+        try:
+            fetched = consumer.fetch(_STEP_MS)
+        except BrokerError as error:
+            if error.code is None or error.code.number != _OUT_OF_RANGE:
+                raise
+            reached = _after_loss(consumer, place, rules, reached, end)
+            if time.monotonic() < deadline:
+                continue
+            raise
+        if fetched is not None:
+            if fetched.log_start_offset > reached:
+                rules.lost(f"has lost offsets {reached} to {fetched.log_start_offset - 1} while they were read")
+            deadline = time.monotonic() + rules.silence_ms / 1000
+            reached = fetched.next_offset
+            yield fetched
+        elif consumer.skip_gap(place, end):  # the log's last batches were compacted away
+            return
+        elif time.monotonic() > deadline:
+            _after_silence(consumer, place, rules, reached, end)
+            return
+
+
+def _after_loss(consumer: Consumer, place: TopicPartition, rules: Rules, reached: int, end: int) -> int:
+    """Return where to go on after offsets that the log does not have: its start, or the stretch's end."""
+    first, last = _bounds(consumer, place)
+    if first <= reached < last:  # there after all: the partition has a new leader, or was made anew
+        time.sleep(_AGAIN_SECONDS)
+        consumer.seek(place, reached)
+        return reached
+    rules.lost(f"has no offset {reached} (it has {first} to {last})")
+    if reached >= first:
+        return end
+    following = min(first, end)
+    consumer.seek(place, following)
+    return following
+
+
+def _after_silence(consumer: Consumer, place: TopicPartition, rules: Rules, reached: int, end: int) -> None:
+    """Say why nothing comes any more; return where the log ends before the stretch, and that is accepted."""
+    last = _bounds(consumer, place)[1]
+    setting = f" ({rules.silence_setting})" if rules.silence_setting else ""
+    silence = f"nothing came from offset {reached} on for {rules.silence_ms} ms{setting}"
+    if reached < last:
+        raise NetworkError(f"{place}: {silence}")
+    rules.lost(f"ends at {last}, and was to be read up to {end}: {silence}")
+
+
+def _bounds(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """Return the log's first offset, and the one behind its last."""
+    return consumer.beginning_offsets([place])[place], consumer.end_offsets([place])[place]

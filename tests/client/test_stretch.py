@@ -1,0 +1,116 @@
+"""A stretch of one partition, answer by answer; what a broker may say to it, by a stand-in for the consumer."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from kafkaframes.client import Fetched, TopicPartition, stretch
+from kafkaframes.client.stretch import Rules, fetches
+from kafkaframes.errors import BrokerError, NetworkError, error_code
+from kafkaframes.records.build import build_records
+
+PLACE = TopicPartition("t", 0)
+OUT_OF_RANGE = BrokerError("out of range", code=error_code(1))
+
+
+def answer(first, count, *, log_start=-1):
+    records = build_records([{"value": b"v", "timestamp": 1} for _ in range(count)], base_offset=first)
+    return Fetched(PLACE, first, records, log_start_offset=log_start)
+
+
+@dataclass
+class Scripted:
+    """Gives the answers of a list, then none; knows where the log begins and ends."""
+
+    answers: list
+    start: int = 0
+    end: int = 10
+    holds_more: bool = True
+    at: list = field(default_factory=list)
+
+    def assign(self, positions, *, ends):
+        self.at += positions.values()
+
+    def seek(self, place, offset):
+        self.at.append(offset)
+
+    def fetch(self, timeout_ms):
+        one = self.answers.pop(0) if self.answers else None
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    def beginning_offsets(self, places):
+        return dict.fromkeys(places, self.start)
+
+    def end_offsets(self, places):
+        return dict.fromkeys(places, self.end)
+
+    def skip_gap(self, place, end):
+        return not self.holds_more and not self.answers
+
+
+def read(consumer, problems=None, *, first=0, end=10, silence_ms=60_000):
+    def lost(problem):
+        if problems is None:
+            raise AssertionError(problem)
+        problems.append(problem)
+
+    rules = Rules(lost, silence_ms=silence_ms, silence_setting="the.setting")
+    return [one.fetch_offset for one in fetches(consumer, PLACE, rules, first=first, end=end)]
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    monkeypatch.setattr(stretch, "_AGAIN_SECONDS", 0)
+
+
+def test_answers_are_taken_until_the_end_is_reached():
+    assert read(Scripted([answer(0, 4), None, answer(4, 6), answer(10, 5)])) == [0, 4]
+
+
+def test_what_nothing_follows_but_a_gap_is_at_its_end():
+    assert read(Scripted([answer(0, 4)], holds_more=False)) == [0]
+
+
+def test_offsets_that_are_there_after_all_are_asked_for_again():
+    """As where a follower that has become the leader does not know of its newest records yet."""
+    consumer = Scripted([answer(0, 4), OUT_OF_RANGE, answer(4, 6)])
+    assert read(consumer) == [0, 4]
+    assert consumer.at == [0, 4]
+
+
+def test_offsets_below_the_logs_start_are_lost_and_the_rest_is_read():
+    problems: list[str] = []
+    consumer = Scripted([OUT_OF_RANGE, answer(6, 4)], start=6)
+    assert read(consumer, problems, first=2) == [6]
+    assert problems == ["has no offset 2 (it has 6 to 10)"]
+    assert consumer.at == [2, 6]
+
+
+def test_a_stretch_that_lies_below_the_logs_start_or_behind_its_end_is_over():
+    for bounds in ({"start": 20, "end": 30}, {"start": 0, "end": 3}):
+        problems: list[str] = []
+        assert read(Scripted([OUT_OF_RANGE], **bounds), problems, first=5) == []
+        assert len(problems) == 1
+
+
+def test_an_answer_that_passes_over_lost_offsets_says_so_itself():
+    problems: list[str] = []
+    assert read(Scripted([answer(0, 4), answer(6, 4, log_start=6)]), problems) == [0, 6]
+    assert problems == ["has lost offsets 4 to 5 while they were read"]
+
+
+def test_silence_is_an_error_of_the_network_where_the_log_goes_on_and_else_a_loss():
+    with pytest.raises(NetworkError, match=r"t-0: nothing came from offset 4 on for 0 ms \(the.setting\)"):
+        read(Scripted([answer(0, 4)]), silence_ms=0)
+    problems: list[str] = []
+    assert read(Scripted([answer(0, 4)], end=4), problems, silence_ms=0) == [0]
+    assert problems == ["ends at 4, and was to be read up to 10: nothing came from offset 4 on for 0 ms (the.setting)"]
+
+
+def test_another_error_of_the_broker_is_raised_as_it_is():
+    denied = BrokerError("denied", code=error_code(29))
+    with pytest.raises(BrokerError) as raised:
+        read(Scripted([denied]))
+    assert raised.value is denied
