@@ -30,6 +30,6 @@ def test_offsets_that_went_since_the_plan_was_made_are_an_error_that_says_what_t
                     producer.send("t", b"%d" % number).result()
             admin.delete_records({TopicPartition("t", 0): 3})
         task = TopicTask("t-0 of here", 1, 0, "t", 0, first_offset=1, end_offset=5, client={})
-        with Consumer(servers, auto_offset_reset="none") as consumer:
-            with pytest.raises(OptionError, match=r"t-0 of here has no offset 1 \(it has 3 to 5\): run again"):
-                list(_fetches(consumer, task))
+        said = r"t-0 of here has no offset 1 \(it has 3 to 5\): run again"
+        with Consumer(servers, auto_offset_reset="none") as consumer, pytest.raises(OptionError, match=said):
+            list(_fetches(consumer, task))

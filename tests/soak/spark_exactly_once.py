@@ -2,8 +2,8 @@
 
 A broker, a producer that goes on, and a driver with a stream from ``in`` to ``out`` are processes of their own. In each
 round one of them is killed with SIGKILL at a random moment, or an answer of the broker is dropped after it was carried
-out; a driver starts again from its checkpoint, a broker on its directory. In the end ``out``, read with
-``read_committed``, must hold each row once, those of a key in order.
+out, and now and then a second such thing follows at once; a driver starts again from its checkpoint, a broker on its
+directory. In the end ``out``, read with ``read_committed``, must hold each row once, those of a key in order.
 
     python -m tests.soak.spark_exactly_once [--rounds 100] [--seed 1] [--seconds 3600]
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -171,32 +172,42 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--seconds", type=float, default=3600, help="no new round begins after so long")
     given = parser.parse_args()
-    rng, deadline = random.Random(given.seed), time.monotonic() + given.seconds
     print(f"seed {given.seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="kf-soak-") as folder:
-        first = Part(BROKER, f"{folder}/data", "0")
-        port = first.start()
-        first.kill()
-        broker, servers = Part(BROKER, f"{folder}/data", port), f"127.0.0.1:{port}"
-        broker.start()
-        driver = Part(DRIVER, servers, f"{folder}/checkpoint")
-        try:
-            with Admin(servers) as admin:
-                admin.create_topics([NewTopic(name="in", num_partitions=2), NewTopic(name="out", num_partitions=3)])
-            driver.start()
-            total, rounds = 0, 0
-            while rounds < given.rounds and time.monotonic() < deadline:
-                produce(servers, total)
-                total += ROWS
-                time.sleep(rng.random() * 2)
-                print(f"round {rounds}: {hurt(broker, driver, rng)}", flush=True)
-                rounds += 1
-            settle(servers, total)
-            check(written(servers), total)
-            print(f"OK: {rounds} rounds, {total} rows once each, in order", flush=True)
-        finally:
-            driver.kill()
-            broker.kill()
+    folder = tempfile.mkdtemp(prefix="kf-soak-")
+    try:
+        run(folder, given.rounds, random.Random(given.seed), time.monotonic() + given.seconds)
+    except BaseException:
+        print(f"what the broker and the checkpoint hold is kept in {folder}", flush=True)
+        raise
+    shutil.rmtree(folder)
+
+
+def run(folder: str, most: int, rng: random.Random, deadline: float) -> None:
+    """Hurt something in each round, then count; brokers and checkpoint lie in a folder."""
+    first = Part(BROKER, f"{folder}/data", "0")
+    port = first.start()
+    first.kill()
+    broker, servers = Part(BROKER, f"{folder}/data", port), f"127.0.0.1:{port}"
+    broker.start()
+    driver = Part(DRIVER, servers, f"{folder}/checkpoint")
+    try:
+        with Admin(servers) as admin:
+            admin.create_topics([NewTopic(name="in", num_partitions=2), NewTopic(name="out", num_partitions=3)])
+        driver.start()
+        total, rounds = 0, 0
+        while rounds < most and time.monotonic() < deadline:
+            produce(servers, total)
+            total += ROWS
+            time.sleep(rng.random() * 2)
+            done = [hurt(broker, driver, rng) for _ in range(rng.choice((1, 1, 1, 2)))]
+            print(f"round {rounds}: {', then '.join(done)}", flush=True)
+            rounds += 1
+        settle(servers, total)
+        check(written(servers), total)
+        print(f"OK: {rounds} rounds, {total} rows once each, in order", flush=True)
+    finally:
+        driver.kill()
+        broker.kill()
 
 
 def settle(servers: str, total: int) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.first_batch import check_first
+from kafkaframes.spark.first_batch import FirstBatch
 
 
 @pytest.mark.parametrize(
@@ -19,9 +19,21 @@ from kafkaframes.spark.first_batch import check_first
     ],
 )
 def test_a_first_micro_batch_of_an_earlier_run_is_known(first, start, end, is_refused):
-    asked = [None if one is None else {"t": one} for one in (first, start, end)]
+    begin, start, end = (None if one is None else {"t": one} for one in (first, start, end))
+    batch = FirstBatch()
+    if begin is not None:
+        batch.begin(lambda: begin)
     if not is_refused:
-        check_first(*asked)
+        batch.check(start, end)
         return
     with pytest.raises(OptionError, match=r"Give startingOffsets as JSON where it began"):
-        check_first(*asked)
+        batch.check(start, end)
+    batch.looked()
+    batch.check(start, end)  # planned by this run
+
+
+def test_the_beginning_is_found_once_and_what_is_done_with_it_does_not_reach_it():
+    batch, answers = FirstBatch(), [{"t": {"0": 5}}, {"t": {"0": 9}}]
+    batch.begin(lambda: answers.pop(0))["t"]["0"] = 7
+    assert batch.begin(lambda: answers.pop(0)) == {"t": {"0": 5}}
+    assert len(answers) == 1

@@ -105,7 +105,7 @@ class Connections:
 
 
 class PacketReader:
-    """Walks files and gives windows; what is carried over is set by whoever consumes them (``carry``)."""
+    """Walks files and gives windows; what is carried over (``carried``) is set by whoever consumes them."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class PacketReader:
         try:
             walk.open()
         except DecodeError as error:
-            if self.files[1:]:  # one of many: said, and the others are read
+            if self.files[1:]:  # one of many: it is noted, and the others are read
                 self.problems.append(FileProblem(self.file, 0, -1, error.reason))
                 return
             raise

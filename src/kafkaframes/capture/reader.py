@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -117,8 +117,7 @@ class CaptureBatches:
 
     def records(self) -> Iterator[pa.RecordBatch]:
         """Yield the table of records."""
-        everyone = replace(self.options, share=0, shares=1)
-        names = topic_names(self.files, ports=everyone.ports)
+        names = topic_names(self.files, ports=self.options.ports)  # of the connections of all shares
         maker = RecordMaker(self.columns, self.files, names, secrets=self.options.secrets, span=self._span())
         for made in self._streams():
             if len(made.calls):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow as pa
 from kafkaframes.capture._kernels_frames import copy_pieces, whole_batches
 from kafkaframes.capture.bodies import REQUEST, RESPONSE, Decoded, binary_places, is_known
 from kafkaframes.capture.calls import CallMaker, Calls
-from kafkaframes.capture.columns import TIMESTAMP, Column, choose, schema_of
+from kafkaframes.capture.columns import HEADERS, TIMESTAMP, Column, choose, schema_of
 from kafkaframes.capture.packets import Bytes, Ints, PacketReader
 from kafkaframes.capture.streams import Pass, Streams
 from kafkaframes.capture.stretches import Span
@@ -110,7 +111,7 @@ class RecordMaker:
         names_of = _column(topics.values, topic_name)
         ids = _column(topics.values, "topicId")
         known = [name or self.names.get(one or _NIL) or None for name, one in zip(names_of, ids, strict=True)]
-        texts = [None if one is None or one == _NIL else uuid_to_text(_uuid(one)) for one in ids]
+        texts = [None if one is None or one == _NIL else uuid_to_text(UUID(bytes=one)) for one in ids]
         keep = np.flatnonzero(sizes > 0)
         owner = owner[keep]
         return _Sets(
@@ -159,7 +160,7 @@ class RecordMaker:
             "timestampType": lambda: batch.column("timestamp_type").cast(pa.int32()),
             "key": lambda: self._shown(batch.column("key"), topics),
             "value": lambda: self._shown(batch.column("value"), topics),
-            "headers": lambda: _headers(batch.column("headers")),
+            "headers": lambda: batch.column("headers").cast(HEADERS),
             "magic": lambda: batch.column("magic").cast(pa.int32()),
             "codec": lambda: batch.column("codec").cast(pa.string()),
             "connection": lambda: calls.end("label", pa.string()).take(rows),
@@ -190,12 +191,6 @@ def joined_sets(data: Bytes, starts: Ints, sizes: Ints) -> tuple[Bytes, Ints]:
     return joined, places
 
 
-def _uuid(data: bytes) -> Any:
-    from uuid import UUID
-
-    return UUID(bytes=bytes(data))
-
-
 def _parents(lists: pa.ListArray) -> Ints:
     return np.repeat(np.arange(len(lists)), np.diff(lists.offsets.to_numpy()))
 
@@ -211,12 +206,6 @@ def _timestamps(values: pa.Array) -> pa.Array:
     most = (2**63 - 1) // 1000
     bad = (numbers < 0) | (numbers > most)
     return pa.array(np.where(bad, 0, numbers) * 1000, pa.int64(), mask=bad).cast(TIMESTAMP)
-
-
-def _headers(values: pa.Array) -> pa.Array:
-    from kafkaframes.capture.columns import HEADERS
-
-    return values.cast(HEADERS)
 
 
 def _first_of(which: Ints, errors: Sequence[ReadError], places: Ints) -> list[str | None]:

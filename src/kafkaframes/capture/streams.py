@@ -65,7 +65,7 @@ class Pass:
     """What one window made whole; the arrays are valid until the next pass is asked for.
 
     Attributes:
-        buf, extents: where the bytes of frames are (:meth:`frames_bytes`).
+        buf, extents: where the bytes of frames are (:meth:`bytes_of`).
         frames, calls, gaps: tables in the columns of ``layout.py``.
         connections: the table of connections that are remembered, and how many there are.
         renumbered: where some were forgotten before this pass: the numbers that those of the pass before have now, -1

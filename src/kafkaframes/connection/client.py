@@ -42,7 +42,7 @@ _TOKEN: Final = _Sent(-1, _SASL_AUTHENTICATE, -1)
 class ClientConnection:
     """Give it requests with ``send_request``; feed it with ``receive_data`` and take with ``next_response``.
 
-    It can be told versions, or find them: ``ask_versions``, and give the response to ``learn_versions``; from then on
+    It can be given versions, or find them: ``ask_versions``, and give the response to ``learn_versions``; from then on
     ``send_request`` takes the highest version that both ends know.
     """
 
@@ -120,13 +120,13 @@ class ClientConnection:
 
         Args:
             body: the request.
-            version: the API version; if not told the highest that both ends know.
+            version: the API version; if None the highest that both ends know.
             expects_response: False for a Produce request with acks 0, which is never answered.
             header: ``header_tags`` and ``client_instance_id`` as in ``encode_request``.
 
         Raises:
             EncodeError: it cannot be written; nothing is queued.
-            BrokerError: no version is told, and none is known, or none is common.
+            BrokerError: no version is given, and none is known, or none is common.
         """
         if version is None:
             version = self.version_of(body.spec.api_key if body.spec.api_key is not None else -1)

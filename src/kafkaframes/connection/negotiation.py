@@ -80,9 +80,9 @@ def answer_api_versions(request: Frame, advertised: Ranges, *, specs: Specs | No
         raise OptionError(f"a request of API {request.api_key} is no question for ApiVersions")
     cls: Any = message("ApiVersionsResponse", specs=specs)
     is_known = not isinstance(request.body, bytes)
-    told = advertised if is_known else {key: one for key, one in advertised.items() if key == API_VERSIONS}
+    listed = advertised if is_known else {key: one for key, one in advertised.items() if key == API_VERSIONS}
     rows = [
         cls.ApiVersion(api_key=key, min_version=one.lowest, max_version=one.highest)
-        for key, one in sorted(told.items())
+        for key, one in sorted(listed.items())
     ]
     return cls(error_code=0 if is_known else UNSUPPORTED_VERSION, api_keys=rows), request.api_version * is_known

@@ -113,13 +113,13 @@ class ServerConnection:
 
         Args:
             request: the request.
-            advertised: the versions to list, by API; every API of the specs if not told.
+            advertised: the versions to list, by API; every API of the specs if None.
 
         Raises:
             OptionError: it is another API's request, or waits for no answer.
         """
-        told = known_versions(self._specs) if advertised is None else advertised
-        body, version = answer_api_versions(request.frame, told, specs=self._specs)
+        listed = known_versions(self._specs) if advertised is None else advertised
+        body, version = answer_api_versions(request.frame, listed, specs=self._specs)
         self.send_response(request.sequence, body, version=version)
 
     def data_to_send(self) -> bytes:

@@ -36,6 +36,8 @@ OFFSET_CHECKPOINTS = (
     CLEANER_CHECKPOINT,
 )
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+# Topic.java of Kafka 4.3 and the remote log's own topic. Other names with two underscores are users' topics
+# (Debezium's heartbeats, for one).
 INTERNAL_TOPICS = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata", "__remote_log_metadata"}
 )

@@ -291,8 +291,8 @@ def _shared_out(
     done = {}
     for (place, task), made in zip(tasks.items(), clean_partitions(jobs, first.settings, split, run), strict=True):
         if made is not None:
-            said = _described(task, made.plan, made.tally)
-            done[place] = said if task.target is None else replace(said, end_offset=made.end_offset)
+            one = _described(task, made.plan, made.tally)
+            done[place] = one if task.target is None else replace(one, end_offset=made.end_offset)
     return done
 
 

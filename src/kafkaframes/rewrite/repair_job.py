@@ -103,8 +103,8 @@ def _repaired(
     if destination is not None:
         atomic.refuse_inside(destination, [source])
     directory = _only(source)
-    said = {"as_kafka": as_kafka, "index_interval_bytes": settings.index_interval_bytes}
-    report = RepairReport(source, str(destination or ""), said, Log(source, "directory", directory).fingerprint)
+    asked = {"as_kafka": as_kafka, "index_interval_bytes": settings.index_interval_bytes}
+    report = RepairReport(source, str(destination or ""), asked, Log(source, "directory", directory).fingerprint)
     if destination is None:
         report.partitions = [one.as_json() for one in plan_repair(directory, as_kafka=as_kafka, run=run)]
         return report

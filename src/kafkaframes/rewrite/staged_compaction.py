@@ -45,7 +45,7 @@ from kafkaframes.rewrite.stages import (
 )
 
 SCRATCH = ".kafkaframes-exchange"
-_ENTRY_BYTES = 16 // 4  # to judge a byte of an entry takes a quarter of what a byte of the log takes to walk through
+_WORTH_OF_AN_ENTRY = 16 // 4  # in bytes of the log to walk through: to judge one of an entry's 16 takes a quarter
 Run = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 
 
@@ -241,7 +241,7 @@ class StagedRound:
         bounds = [self._buckets * number // tasks for number in range(tasks + 1)]
         self._verdicts = [(str(self.scratch / f"verdicts-{first:04}"), first, end) for first, end in pairwise(bounds)]
         for path, first, end in self._verdicts:
-            yield JudgeTask(entries, path, self._buckets, first, end, total * _ENTRY_BYTES // tasks)
+            yield JudgeTask(entries, path, self._buckets, first, end, total * _WORTH_OF_AN_ENTRY // tasks)
         if any(self._has_facts):
             yield FollowTask(tuple(self._chunks), tuple(self._has_facts), None)
 

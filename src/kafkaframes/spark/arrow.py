@@ -7,14 +7,13 @@ field of a list is named ``element``, timestamps are microseconds in UTC, string
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from kafkaframes.records import arrays
 from kafkaframes.spark.columns import HEADERS_TYPE, NAMES_TYPE, Column
-from kafkaframes.spark.planning import Segment
 
 ARROW_TYPES: dict[str, pa.DataType] = {
     NAMES_TYPE: pa.list_(pa.field("element", pa.string())),
@@ -28,12 +27,34 @@ ARROW_TYPES: dict[str, pa.DataType] = {
     "timestamp": arrays.INSTANT,
     HEADERS_TYPE: pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))),
 }
-# What the segment itself says of all its records.
-_OF_SEGMENT: dict[str, Callable[[Segment], Any]] = {
-    "topic": lambda segment: segment.topic,
-    "partition": lambda segment: segment.partition,
-    "file": lambda segment: segment.path,
-    "source": lambda segment: segment.source,
+
+
+class Origin(Protocol):
+    """Where rows come from, a segment or a live topic partition: what all of them say alike."""
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+
+    @property
+    def partition(self) -> int:
+        """The partition's number."""
+
+    @property
+    def path(self) -> str:
+        """The path of the file; empty for a live partition."""
+
+    @property
+    def source(self) -> str:
+        """The log directory that the file lies in; likewise."""
+
+
+# What the origin of records says of all of them.
+_OF_ORIGIN: dict[str, Callable[[Origin], Any]] = {
+    "topic": lambda origin: origin.topic,
+    "partition": lambda origin: origin.partition,
+    "file": lambda origin: origin.path,
+    "source": lambda origin: origin.source,
 }
 
 
@@ -55,18 +76,18 @@ class Conversion:
         self.sources = tuple(column.source for column in columns if column.source) or ("offset",)
         self._steps = [(column, _CONVERSIONS.get(column.type, _as_it_is)) for column in columns]
 
-    def batch(self, batch: pa.RecordBatch, segment: Segment) -> pa.RecordBatch:
-        """Return the Arrow batch for Spark that has the rows of ``batch``, which are records of ``segment``."""
+    def batch(self, batch: pa.RecordBatch, origin: Origin) -> pa.RecordBatch:
+        """Return the Arrow batch for Spark that has the rows of ``batch``, which are records of ``origin``."""
         made = [
-            convert(batch.column(column.source)) if column.source else repeated(column, segment, batch.num_rows)
+            convert(batch.column(column.source)) if column.source else repeated(column, origin, batch.num_rows)
             for column, convert in self._steps
         ]
         return pa.RecordBatch.from_arrays(made, schema=self.schema)
 
 
-def repeated(column: Column, segment: Segment, rows: int) -> pa.Array:
-    """Return a column that says of each row what its segment says."""
-    return arrays.repeated(_OF_SEGMENT[column.name](segment), ARROW_TYPES[column.type], rows)
+def repeated(column: Column, origin: Origin, rows: int) -> pa.Array:
+    """Return a column that says of each row what its origin says."""
+    return arrays.repeated(_OF_ORIGIN[column.name](origin), ARROW_TYPES[column.type], rows)
 
 
 def _as_it_is(array: pa.Array) -> pa.Array:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from kafkaframes.errors import OptionError
 from kafkaframes.kernels.offers import OFFERS
+from kafkaframes.spark.query_ids import is_connect
 from kafkaframes.spark.shipping import ship, unpacked
 
 if TYPE_CHECKING:
@@ -102,8 +103,7 @@ def register(spark: SparkSession) -> None:
 
 def _ship_if_far(spark: SparkSession) -> None:
     """Send the compiled kernels to executors that do not share this machine's disk."""
-    is_client = type(spark).__module__.startswith("pyspark.sql.connect")
-    if not is_client and not is_local(spark.sparkContext.master):
+    if not is_connect(spark) and not is_local(spark.sparkContext.master):
         ship(spark)
 
 

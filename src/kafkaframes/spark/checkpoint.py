@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,7 +49,7 @@ class Checkpoint:
     planned: int
     done: int
     sources: tuple[Source, ...] = ()
-    operators: tuple[str, ...] = field(default=())
+    operators: tuple[str, ...] = ()
 
     @property
     def is_in_flight(self) -> bool:

@@ -19,6 +19,7 @@ from kafkaframes.client.batches import Numbered
 from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.client.settings import ProducerSettings
 from kafkaframes.errors import KafkaframesError
+from kafkaframes.spark.sequence_ledger import repetition_refused
 from kafkaframes.spark.sequence_server import Door, Leases
 from kafkaframes.spark.topic_options import TopicWriteOptions
 from kafkaframes.spark.topic_packing import Format, Packed, Packer
@@ -53,10 +54,7 @@ def writing(work: Work) -> Callable[[Rows], Rows]:
         context = TaskContext.get()
         task = context.partitionId() if context else 0
         if context is not None and context.attemptNumber():
-            raise KafkaframesError(
-                f"task {task} failed and would be repeated: its rows may be in the transaction already, so the whole "
-                "batch fails and is written anew"
-            )
+            raise KafkaframesError(repetition_refused(task))
         counts = write_rows(work, task, rows)
         settle()
         yield pa.RecordBatch.from_arrays(

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from kafkaframes.errors import OptionError
 from kafkaframes.export.settings import ExportTask
 from kafkaframes.export.task import export_group
+from kafkaframes.files.names import INTERNAL_TOPICS
 from kafkaframes.spark.discovery import discover_logs
 from kafkaframes.spark.options import ReadOptions
-from kafkaframes.spark.planning import INTERNAL_TOPICS, NO_END, NO_START, Segment, Slice, prune, select_segments
+from kafkaframes.spark.planning import NO_END, NO_START, Segment, Slice, prune, select_segments
 from kafkaframes.spark.replicas import copies_apart, merge_chosen
 
 if TYPE_CHECKING:

@@ -76,7 +76,7 @@ def export_topics(
         table_settings(settings, isolation="read_committed" if parsed.read_committed else "read_uncommitted"),
         run=spark_run(spark, write_data_file),
     )
-    return _told(export.export(live_plan(names, parsed.client, allow_loss=allow_loss), incremental=True), place)
+    return _result_of(export.export(live_plan(names, parsed.client, allow_loss=allow_loss), incremental=True), place)
 
 
 _ISOLATION: Final = "kafka.isolation.level"
@@ -107,7 +107,7 @@ def _openers() -> dict[str, Callable[[str], Table]]:
     }
 
 
-def _told(outcome: Outcome, place: str) -> JobResult[Any]:
+def _result_of(outcome: Outcome, place: str) -> JobResult[Any]:
     from kafkaframes.files.job_result import JobResult
 
     files = sum(1 for one in outcome.results if one.failed is None)

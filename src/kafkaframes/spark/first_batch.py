@@ -9,7 +9,7 @@ learn its place.)
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafkaframes.errors import OptionError
@@ -17,39 +17,57 @@ from kafkaframes.errors import OptionError
 Nested = Mapping[str, Mapping[str, int]]
 
 
-def check_first(first: Nested | None, start: Nested, end: Nested) -> None:
-    """Refuse a first micro-batch of an earlier run that ends before it begins, or where it begins.
+class FirstBatch:
+    """Where a query's first micro-batch begins, as this run has found it; part of a stream's reader."""
 
-    In a query's own first run such a one is in order: Spark plans it although there is nothing to read yet. So this is
-    asked only where Spark has not looked for new rows before.
+    def __init__(self) -> None:
+        self._begin: dict[str, Any] | None = None
+        self._has_looked = False
 
-    Args:
-        first: what the source was asked, and said, in this run of where the query begins; None where it was not.
-        start, end: of the micro-batch.
+    def begin(self, find: Callable[[], Nested]) -> dict[str, Any]:
+        """Return where a query without a checkpoint begins.
 
-    Raises:
-        OptionError: says what to give.
-    """
-    if first is None or _plain(start) != _plain(first):
-        return
-    begins, ends = _plain(start), _plain(end)
-    stretches = [ends[place] - begins[place] for place in ends.keys() & begins.keys()]
-    if not stretches or (min(stretches) >= 0 and (max(stretches) > 0 or ends.keys() > begins.keys())):
-        return
-    raise OptionError(
-        f"the query's first micro-batch, up to {json.dumps(end)}, was planned by an earlier run; where that one began "
-        f"is not known, and startingOffsets says {json.dumps(start)} by now. Give startingOffsets as JSON where it "
-        "began (`kafkaframes checkpoint show` knows it of a checkpoint of Spark's own connector), or a new checkpoint"
-    )
+        Args:
+            find: says it; called once, for Spark asks several times, and ``latest`` moves on.
+        """
+        if self._begin is None:
+            self._begin = _copied(find())
+        return _copied(self._begin)
+
+    def looked(self) -> None:
+        """Note that this run has looked for new rows: what it plans from now on is its own."""
+        self._has_looked = True
+
+    def check(self, start: Nested, end: Nested) -> None:
+        """Refuse a first micro-batch of an earlier run that ends before it begins, or where it begins.
+
+        In a query's own first run such a one is in order: Spark plans it although there is nothing to read yet. So
+        this counts only where Spark has not looked for new rows before.
+
+        Args:
+            start, end: of the micro-batch.
+
+        Raises:
+            OptionError: says what to give.
+        """
+        if self._has_looked or self._begin is None or _plain(start) != _plain(self._begin):
+            return
+        begins, ends = _plain(start), _plain(end)
+        stretches = [ends[place] - begins[place] for place in ends.keys() & begins.keys()]
+        if not stretches or (min(stretches) >= 0 and (max(stretches) > 0 or ends.keys() > begins.keys())):
+            return
+        raise OptionError(
+            f"the query's first micro-batch, up to {json.dumps(end)}, was planned by an earlier run; where that one "
+            f"began is not known, and startingOffsets says {json.dumps(start)} by now. Give startingOffsets as JSON "
+            "where it began (`kafkaframes checkpoint show` knows it of a checkpoint of Spark's own connector), or a "
+            "new checkpoint"
+        )
 
 
 def _plain(offsets: Nested) -> dict[tuple[str, str], int]:
     return {(topic, str(number)): at for topic, numbers in offsets.items() for number, at in numbers.items()}
 
 
-def remembered(offsets: Mapping[str, Any]) -> dict[str, Any]:
+def _copied(offsets: Nested) -> dict[str, Any]:
     """Return a copy that later changes do not reach."""
     return {topic: dict(numbers) for topic, numbers in offsets.items()}
-
-
-__all__ = ["check_first", "remembered"]

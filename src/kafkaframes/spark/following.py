@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from kafkaframes.errors import OptionError
 from kafkaframes.files.segment_reader import open_segment
@@ -25,6 +26,7 @@ from kafkaframes.spark.resolve import Logs, ReadPlan, check_loss, end_of, logs_o
 log = logging.getLogger("kafkaframes.spark")
 Ends = dict[tuple[str, int], int]
 Nested = dict[str, dict[str, int]]
+_Name = TypeVar("_Name")  # of a topic partition
 
 
 def nested(offsets: Mapping[tuple[str, int], int]) -> Nested:
@@ -103,7 +105,7 @@ class Follower:
         self._check_kept(start, found)
         limits = {name: max(found.get(name, begin), begin) for name, begin in begins.items()}
         if max_offsets is not None:
-            limits = _rated(begins, limits, max_offsets)
+            limits = rated(begins, limits, max_offsets)
         if max_bytes is not None:
             limits = _weighed(begins, limits, max_bytes, logs)
         return {**start, **limits}
@@ -164,7 +166,14 @@ def _first(one: Log, asked: int) -> int:
     return fixed[asked]() if asked in fixed else max(asked, one.partition.log_start_offset)
 
 
-def _rated(begins: Ends, ends: Ends, most: int) -> Ends:
+def rated(begins: Mapping[_Name, int], ends: dict[_Name, int], most: int) -> dict[_Name, int]:
+    """Return ends that take ``most`` offsets in all, of each partition in proportion to what it has waiting.
+
+    As Spark's Kafka source has it (``KafkaMicroBatchStream.rateLimit``): one that has little gets one offset at least.
+
+    >>> rated({"a": 0, "b": 0}, {"a": 900, "b": 100}, 100)
+    {'a': 90, 'b': 10}
+    """
     total = sum(ends[name] - begins[name] for name in ends)
     if total <= most:
         return ends

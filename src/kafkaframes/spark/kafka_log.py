@@ -32,7 +32,7 @@ from pyspark.sql.datasource import (
 
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
-from kafkaframes.spark.columns import Column, choose_columns, ddl
+from kafkaframes.spark.columns import Column, choose_columns, columns_of, ddl
 from kafkaframes.spark.option_values import LATEST
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.plain_errors import tells_plainly
@@ -70,7 +70,7 @@ class KafkaLogDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns of ``schema``: ours, or what ``spark.read.schema(...)`` named."""
         options = ReadOptions.parse(options_of(self.name(), self._options, schema))
-        return KafkaLogReader(options, _columns_of(schema, options.layout))
+        return KafkaLogReader(options, columns_of(schema, table=options.layout))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a DataFrame; ``overwrite``: mode overwrite, else append."""
@@ -103,7 +103,7 @@ class KafkaLogDataSource(DataSource):
         options = ReadOptions.parse(given)
         if not any(name.lower() == "startingoffsets" for name in given):
             options = replace(options, starting=LATEST)
-        return KafkaLogStreamReader(options, _columns_of(schema, options.layout))
+        return KafkaLogStreamReader(options, columns_of(schema, table=options.layout))
 
 
 @tells_plainly
@@ -128,11 +128,3 @@ class KafkaLogReader(DataSourceReader):
         """Yield the rows of one task as Arrow batches of about 1 MB."""
         assert isinstance(partition, LogPartition)
         yield from read_table(partition.work, self.columns, self.options)
-
-
-def _columns_of(schema: StructType, table: str) -> tuple[Column, ...]:
-    columns = choose_columns(schema.names, table=table)
-    for given, ours in zip(schema, columns, strict=True):
-        if given.dataType.simpleString() != ours.type.replace(" ", ""):
-            raise OptionError(f"schema: column {given.name} is {ours.type}, not {given.dataType.simpleString()}")
-    return columns

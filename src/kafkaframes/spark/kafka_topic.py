@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.catalog_tables import comment_of, options_of, without_added
-from kafkaframes.spark.columns import Column, choose_columns, ddl
+from kafkaframes.spark.columns import Column, choose_columns, columns_of, ddl, types_of
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.topic_tasks import TopicPiece, read_piece
 from kafkaframes.spark.worker import settle
@@ -61,7 +61,7 @@ class KafkaTopicDataSource(DataSource):
         from kafkaframes.spark.topic_options import TopicOptions
 
         given = options_of(self.name(), self._options, schema)
-        return KafkaTopicReader(TopicOptions.parse(given, is_stream=False), _columns_of(schema))
+        return KafkaTopicReader(TopicOptions.parse(given, is_stream=False), _checked(columns_of(schema)))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return the reader of a stream."""
@@ -71,7 +71,7 @@ class KafkaTopicDataSource(DataSource):
         except ImportError as error:  # pyspark.sql.streaming.datasource came with 4.2
             raise OptionError(f"kafka-topic as a stream needs Spark 4.2 or later ({error})") from error
         given = options_of(self.name(), self._options, schema)
-        return KafkaTopicStreamReader(TopicOptions.parse(given, is_stream=True), _columns_of(schema))
+        return KafkaTopicStreamReader(TopicOptions.parse(given, is_stream=True), _checked(columns_of(schema)))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a DataFrame.
@@ -84,7 +84,7 @@ class KafkaTopicDataSource(DataSource):
 
         if overwrite:
             raise OptionError('kafka-topic appends: df.write.format("kafka-topic").mode("append")')
-        return KafkaTopicWriter(TopicWriteOptions.parse(without_added(self._options)), _types_of(schema))
+        return KafkaTopicWriter(TopicWriteOptions.parse(without_added(self._options)), types_of(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
         """Return the writer of a stream: at least once; exactly once is ``kafkaframes.spark.write_topic``."""
@@ -94,7 +94,7 @@ class KafkaTopicDataSource(DataSource):
         except ImportError as error:  # DataSourceStreamArrowWriter is of a later Spark
             raise OptionError(f"kafka-topic as a stream's sink needs Spark 4.2 or later ({error})") from error
 
-        return KafkaTopicStreamWriter(TopicWriteOptions.parse(without_added(self._options)), _types_of(schema))
+        return KafkaTopicStreamWriter(TopicWriteOptions.parse(without_added(self._options)), types_of(schema))
 
 
 @tells_plainly
@@ -136,20 +136,13 @@ def _may_be_stream(options: Mapping[str, str]) -> bool:
     return not any(name.lower().startswith("ending") for name in options)
 
 
-def _columns_of(schema: StructType) -> tuple[Column, ...]:
-    columns = _checked(choose_columns(schema.names))
-    for given, ours in zip(schema, columns, strict=True):
-        if given.dataType.simpleString() != ours.type.replace(" ", ""):
-            raise OptionError(f"schema: column {given.name} is {ours.type}, not {given.dataType.simpleString()}")
-    return columns
-
-
 def _checked(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return the columns.
+
+    Raises:
+        OptionError: one that says something of a file; a topic has none.
+    """
     wrong = [column.name for column in columns if column.name in _OF_FILES]
     if wrong:
         raise OptionError(f"columns: {', '.join(wrong)} is of files; a topic has none")
     return columns
-
-
-def _types_of(schema: StructType) -> dict[str, str]:
-    return {field.name: field.dataType.simpleString() for field in schema}

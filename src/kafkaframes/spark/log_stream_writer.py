@@ -29,6 +29,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from kafkaframes.errors import LogDirError
 from kafkaframes.files import atomic
 from kafkaframes.restore.writing import Commit, Run, StreamBatch, Target, WriteSettings
+from kafkaframes.spark.columns import types_of
 from kafkaframes.spark.log_writer import STAGING, check_there, in_threads, new_topic_id, write_runs
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.write_options import check_columns
@@ -67,7 +68,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         self.target = Target.look(path)
         counts = {} if overwrite else dict(self.target.counts)
         self.settings = WriteSettings(now_ms=now_ms, partitions=counts, **values)
-        check_columns({field.name: field.dataType.simpleString() for field in schema}, self.settings)
+        check_columns(types_of(schema), self.settings)
         self.overwrite = overwrite
         self._query = hashlib.sha256(f"{self.target.path}\0{checkpoint}".encode()).hexdigest()[:_NAME_LENGTH]
 

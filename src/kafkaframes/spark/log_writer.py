@@ -25,6 +25,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from kafkaframes.errors import LogDirError
 from kafkaframes.files import atomic
 from kafkaframes.restore.writing import Commit, Run, RunWriter, Target, WriteSettings
+from kafkaframes.spark.columns import types_of
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.write_options import COLUMN_TYPES, check_columns
 
@@ -50,7 +51,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         target = Target.look(path)
         counts = {} if overwrite else dict(target.counts)
         self.settings = WriteSettings(now_ms=now_ms, partitions=counts, **values)
-        check_columns({field.name: field.dataType.simpleString() for field in schema}, self.settings)
+        check_columns(types_of(schema), self.settings)
         self.target = target
         self.overwrite = overwrite
         top = Path(target.path)

@@ -24,7 +24,7 @@ from typing import Protocol
 from kafkaframes.copies.healing import Alternate
 from kafkaframes.errors import OptionError
 from kafkaframes.files.directory import Segment as StoredFiles
-from kafkaframes.files.names import INTERNAL_TOPICS as INTERNAL_TOPICS
+from kafkaframes.files.names import INTERNAL_TOPICS
 from kafkaframes.files.txn_index import AbortedTransaction
 from kafkaframes.spark.option_values import EARLIEST, LATEST, Assignment, PartitionOffsets
 from kafkaframes.spark.options import ReadOptions
@@ -32,9 +32,6 @@ from kafkaframes.spark.options import ReadOptions
 SMALLEST_TARGET = 16 << 20
 OPEN_COST = 64 << 10  # bytes that could be read in the time it takes to open a small file
 NO_START, NO_END = -(2**63), 2**63 - 1
-
-# Topic.java of Kafka 4.3 and the remote log's own topic. Other names with two underscores are users' topics
-# (Debezium's heartbeats, for one).
 
 
 @dataclass(frozen=True, slots=True)

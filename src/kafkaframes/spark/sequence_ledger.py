@@ -54,10 +54,7 @@ class Ledger:
             KafkaframesError: one of that number was here already.
         """
         if task in self._tasks:
-            raise self.fail(
-                f"task {task} would be repeated: its rows may be in the transaction already, so the whole batch fails "
-                "and is written anew"
-            )
+            raise self.fail(repetition_refused(task))
         self._tasks[task] = _WRITING
 
     def lease(self, task: int, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -140,10 +137,20 @@ class Ledger:
             if state != _DONE:
                 raise self.fail(f"task {task} was lost before it had written everything")
         for place in {**self._written, **reported}:
-            acknowledged, told = self._written.get(place, 0), reported.get(place, 0)
-            if acknowledged != told:
-                raise self.fail(f"{place} has {acknowledged} records of this batch, and Spark's tasks tell of {told}")
+            acknowledged, written = self._written.get(place, 0), reported.get(place, 0)
+            if acknowledged != written:
+                raise self.fail(
+                    f"{place} has {acknowledged} records of this batch, and Spark's tasks tell of {written}"
+                )
         return sum(self._written.values())
 
     def _held_by(self, task: int) -> list[TopicPartition]:
         return [place for place, lease in self._leases.items() if lease.task == task]
+
+
+def repetition_refused(task: int) -> str:
+    """Return why a task that comes a second time is refused."""
+    return (
+        f"task {task} would be repeated: its rows may be in the transaction already, so the whole batch fails and is "
+        "written anew"
+    )

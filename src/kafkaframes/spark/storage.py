@@ -12,15 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafkaframes.errors import OptionError
+from kafkaframes.spark.option_values import boolean
 
 _HADOOP = "spark.hadoop."
 WHOLE = "storageoptions"
-
-
-def _flag(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("must be true or false")
-    return text.lower() == "true"
 
 
 def _endpoint(text: str) -> str:
@@ -28,7 +23,7 @@ def _endpoint(text: str) -> str:
 
 
 def _addressing(text: str) -> str:
-    return "path" if _flag(text) else "auto"
+    return "path" if boolean(text) else "auto"
 
 
 # Spark's or fsspec's name -> the place in fsspec's keyword arguments, and how the text is read.
@@ -38,7 +33,7 @@ NAMES: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "key": (("key",), str),
     "secret": (("secret",), str),
     "token": (("token",), str),
-    "anon": (("anon",), _flag),
+    "anon": (("anon",), boolean),
     "profile": (("profile",), str),
     "project": (("project",), str),
     "fs.s3a.endpoint": (("endpoint_url",), _endpoint),
@@ -47,7 +42,7 @@ NAMES: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
     "fs.s3a.secret.key": (("secret",), str),
     "fs.s3a.session.token": (("token",), str),
     "fs.s3a.path.style.access": (("config_kwargs", "s3", "addressing_style"), _addressing),
-    "fs.s3a.connection.ssl.enabled": (("use_ssl",), _flag),
+    "fs.s3a.connection.ssl.enabled": (("use_ssl",), boolean),
 }
 
 

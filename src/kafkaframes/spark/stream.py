@@ -11,19 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from kafkaframes.spark.columns import Column
-from kafkaframes.spark.first_batch import check_first, remembered
+from kafkaframes.spark.first_batch import FirstBatch
 from kafkaframes.spark.following import Ends, Follower, flat, nested
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.plain_errors import tells_plainly
+from kafkaframes.spark.read_limit import read_limit
 from kafkaframes.spark.tasks import LogPartition, read_table
 
 if TYPE_CHECKING:
@@ -39,26 +34,19 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.columns = columns
         self.follower = Follower(options).checked()
         self.goal: Ends | None = None  # of Trigger.AvailableNow
-        self.first: dict[str, Any] | None = None
-        self.has_looked = False  # for new rows, in this run
+        self.first = FirstBatch()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name, as those below)
-        """Return where a query without a checkpoint starts: Spark asks several times, and ``latest`` moves on."""
-        if self.first is None:
-            self.first = remembered(nested(self.follower.start()))
-        return remembered(self.first)
+        """Return where a query without a checkpoint starts."""
+        return self.first.begin(lambda: nested(self.follower.start()))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return what the options allow a micro-batch; Spark knows no limit of two kinds, ``latestOffset`` does."""
-        if self.options.max_offsets_per_trigger is not None:
-            return ReadMaxRows(self.options.max_offsets_per_trigger)
-        if self.options.max_bytes_per_trigger is not None:
-            return ReadMaxBytes(self.options.max_bytes_per_trigger)
-        return ReadAllAvailable()
+        """Return what the options allow a micro-batch."""
+        return read_limit(self.options)
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next micro-batch ends."""
-        self.has_looked = True
+        self.first.looked()
         limited = not isinstance(limit, ReadAllAvailable)
         found = self.follower.latest(
             flat(start),
@@ -78,8 +66,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Share out a micro-batch."""
-        if not self.has_looked:  # Spark repeats a micro-batch that an earlier run planned
-            check_first(self.first, start, end)
+        self.first.check(start, end)  # Spark repeats a micro-batch that an earlier run planned
         plan = self.follower.plan(flat(start), flat(end), cores=os.cpu_count() or 1)
         return [LogPartition(work) for work in plan.works]
 

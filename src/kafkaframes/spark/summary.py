@@ -15,11 +15,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafkaframes.export.summary import CodecSummary, Dropped, Summary, TopicSummary
+from kafkaframes.files.names import INTERNAL_TOPICS
 from kafkaframes.files.row_counts import check_row_counts
 from kafkaframes.spark.columns import SPARKS_OWN
 from kafkaframes.spark.discovery import discover_segments
 from kafkaframes.spark.options import ReadOptions
-from kafkaframes.spark.planning import INTERNAL_TOPICS, select_segments
+from kafkaframes.spark.planning import select_segments
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from kafkaframes.errors import OptionError
 from kafkaframes.export.tables.run import Plan, TablePlan
 from kafkaframes.export.tables.state import Gap, TableState, TopicPartition, topic_number
+from kafkaframes.files.names import INTERNAL_TOPICS
 from kafkaframes.log.lookup import log_end_offset
 from kafkaframes.log.transactions import TransactionState, transactions_of
 from kafkaframes.spark.discovery import Log, discover_logs
@@ -19,7 +20,6 @@ from kafkaframes.spark.export import task_of
 from kafkaframes.spark.option_values import LATEST
 from kafkaframes.spark.options import ReadOptions
 from kafkaframes.spark.planning import (
-    INTERNAL_TOPICS,
     NO_END,
     NO_START,
     Segment,

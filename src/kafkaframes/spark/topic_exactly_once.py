@@ -20,7 +20,7 @@ still sends is refused, and belongs to no later transaction.
 
 How long the transaction may be open: ``transaction_time.py``.
 
-A reader with ``kafka.isolation.level=read_committed`` sees each row once. A marker is kept for good, unlike the
+A reader with ``kafka.isolation.level=read_committed`` sees each row once. A marker is kept for ever, unlike the
 offsets of a group that does nothing for ``offsets.retention.minutes``.
 """
 
@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.errors import BrokerError, KafkaframesError, OptionError
+from kafkaframes.spark.columns import types_of
 from kafkaframes.spark.exactly_once_task import COLUMNS, Work, writing
 from kafkaframes.spark.query_ids import asker
 from kafkaframes.spark.sequence_ledger import Ledger
@@ -81,7 +82,7 @@ def write(
     forbidden = sorted(_CLIENT_ONLY & set(parsed.client))
     if forbidden:
         raise OptionError(f"option kafka.{forbidden[0]}: a write exactly once chooses that itself")
-    check_columns({field.name: field.dataType.simpleString() for field in frame.schema}, parsed)
+    check_columns(types_of(frame.schema), parsed)
     if not frame.isStreaming:
         Sink(parsed, f"kafkaframes-{uuid.uuid4()}-{sink}").write(frame, None)
         return None
@@ -225,8 +226,8 @@ def newest_marker(options: TopicWriteOptions, transactional_id: str) -> Marker:
                 consumer.skip_gap(place, end)
             for record in records:
                 if record.key == transactional_id.encode() and record.value is not None:
-                    said = json.loads(record.value)
-                    newest = Marker(said["batchId"], said.get("openMs", 0))
+                    values = json.loads(record.value)
+                    newest = Marker(values["batchId"], values.get("openMs", 0))
     return newest
 
 
@@ -255,11 +256,11 @@ def send(frame: DataFrame, options: TopicWriteOptions, transactional_id: str, pr
     ):
         work = Work(options, transactional_id, producer.share_transaction(), server.door)
         written = frame.mapInArrow(writing(work), COLUMNS).collect()
-    told: dict[TopicPartition, int] = {}
+    reported: dict[TopicPartition, int] = {}
     for topic, partition, records in written:
         place = TopicPartition(topic, partition)
-        told[place] = told.get(place, 0) + records
-    return Sent(ledger.settle(told), _now_ms() if ledger.since_ms is None else ledger.since_ms)
+        reported[place] = reported.get(place, 0) + records
+    return Sent(ledger.settle(reported), _now_ms() if ledger.since_ms is None else ledger.since_ms)
 
 
 def _place_of_driver(spark: Any) -> tuple[str, str]:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 
 from kafkaframes.client import TopicPartition
 from kafkaframes.errors import OptionError
-from kafkaframes.spark.following import _rated
+from kafkaframes.spark.following import rated
 from kafkaframes.spark.topic_options import TopicOptions
-from kafkaframes.spark.topic_planning import Offsets, Range, TopicLookups, _density, open_consumer
+from kafkaframes.spark.topic_planning import Offsets, Range, TopicLookups, density, open_consumer
 
 log = logging.getLogger("kafkaframes.spark")
 Nested = dict[str, dict[str, int]]
@@ -113,13 +113,7 @@ class TopicFollower:
     def _limited(self, begins: Offsets, limits: Offsets) -> Offsets:
         options = self.options
         if options.max_offsets_per_trigger is not None:
-            keys = {(place.topic, place.partition): place for place in limits}
-            rated = _rated(
-                {name: begins[place] for name, place in keys.items()},
-                {name: limits[place] for name, place in keys.items()},
-                options.max_offsets_per_trigger,
-            )
-            limits = {place: rated[name] for name, place in keys.items()}
+            limits = rated(begins, limits, options.max_offsets_per_trigger)
         if options.max_bytes_per_trigger is not None:
             limits = self._weighed(begins, limits, options.max_bytes_per_trigger)
         return limits
@@ -132,7 +126,7 @@ class TopicFollower:
         share = most / len(waiting)
         with open_consumer(self.options, max_partition_fetch_bytes=1 << 20) as look:
             for place in waiting:
-                self._density[place] = _density(look, place, begins[place]) or self._density.get(place, 1.0)
+                self._density[place] = density(look, place, begins[place]) or self._density.get(place, 1.0)
         bounded = {place: begins[place] + max(int(share / self._density[place]), 1) for place in waiting}
         return {**limits, **{place: min(limits[place], bounded[place]) for place in waiting}}
 

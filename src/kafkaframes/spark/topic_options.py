@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kafkaframes.client.settings import ClientSettings, ConsumerSettings, ProducerSettings
@@ -118,7 +118,7 @@ class TopicWriteOptions:
     delivery: str = "at-least-once"
     sink: str = "sink"
     driver_port: int = 0
-    include_headers: bool = field(default=False)
+    include_headers: bool = False
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> TopicWriteOptions:

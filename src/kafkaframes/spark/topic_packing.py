@@ -78,9 +78,7 @@ class Packer:
                 yield list(self._of_topic(self._topic, rows))
                 continue
             names = rows.column("topic")
-            if names.null_count:
-                row = pc.index(names.is_null(), True).as_py()
-                raise EncodeError("no topic: give the option topic, or a column topic without nulls").within(row)
+            check_topics(names)
             topics = pc.unique(names).to_pylist()
             yield [part for name in topics for part in self._of_topic(name, rows.filter(pc.equal(names, name)))]
 
@@ -114,6 +112,17 @@ class Packer:
                 f"a record for {place} makes a batch of {largest} bytes; kafka.max.request.size is {form.max_bytes}"
             )
         return Packed(place, batches)
+
+
+def check_topics(names: pa.Array) -> None:
+    """Check that each row says its topic.
+
+    Raises:
+        EncodeError: one does not; names the row.
+    """
+    if names.null_count:
+        row = pc.index(names.is_null(), True).as_py()
+        raise EncodeError("no topic: give the option topic, or a column topic without nulls").within(row)
 
 
 def gathered(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -150,4 +159,4 @@ def _recorded(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*arrays, times], names=[*kept, "timestamp"])
 
 
-__all__ = ["GATHER_BYTES", "Format", "Packed", "Packer", "gathered"]
+__all__ = ["GATHER_BYTES", "Format", "Packed", "Packer", "check_topics", "gathered"]

@@ -194,7 +194,7 @@ class TopicLookups:
         ) as look:
             for place, mark in enumerate(marks):
                 end = marks[place + 1] if place + 1 < len(marks) else one.end
-                found.append((end, (end - mark) * _density(look, one.place, mark)))
+                found.append((end, (end - mark) * density(look, one.place, mark)))
         return found
 
 
@@ -209,7 +209,7 @@ def check_order(starts: Offsets, ends: Offsets) -> None:
         raise OptionError(f"topic partition {', '.join(wrong)}: nothing can be read so; has retention taken the rest?")
 
 
-def _density(consumer: Consumer, place: TopicPartition, offset: int) -> float:
+def density(consumer: Consumer, place: TopicPartition, offset: int) -> float:
     """Return the bytes per offset around ``offset``, 0 where nothing lies behind it."""
     consumer.assign({place: offset})
     try:

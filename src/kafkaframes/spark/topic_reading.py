@@ -92,11 +92,11 @@ def _batches(
     consumer: Consumer, work: Range, columns: Sequence[Column], options: TopicOptions
 ) -> Iterator[pa.RecordBatch]:
     conversion = Conversion(columns)
-    place = _Place(work.topic, work.partition)
+    origin = _Partition(work.topic, work.partition)
     memory = Recycler()
     for fetched in fetches(consumer, work.place, _rules(work, options), first=work.first, end=work.end):
         for batch in fetched.read(conversion.sources, end_offset=work.end, memory=memory):
-            yield conversion.batch(batch, place)  # type: ignore[arg-type]
+            yield conversion.batch(batch, origin)
 
 
 def _rules(work: Range, options: TopicOptions) -> Rules:
@@ -104,14 +104,15 @@ def _rules(work: Range, options: TopicOptions) -> Rules:
 
     def lost(problem: str) -> None:
         if options.fail_on_data_loss:
-            raise OptionError(f"topic partition {work.place} {problem}; failOnDataLoss=false goes on without what is lost")
+            remedy = "failOnDataLoss=false goes on without what is lost"
+            raise OptionError(f"topic partition {work.place} {problem}; {remedy}")
         log.warning("topic partition %s %s; what is lost is left out", work.place, problem)
 
     return Rules(lost, silence_ms=options.poll_timeout_ms, silence_setting="kafkaConsumer.pollTimeoutMs")
 
 
-class _Place(NamedTuple):
-    """What the columns ``topic`` and ``partition`` say; the columns of files are not offered."""
+class _Partition(NamedTuple):
+    """A live topic partition as an ``Origin``; the columns of files are not offered."""
 
     topic: str
     partition: int

@@ -9,17 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from kafkaframes.spark.columns import Column
-from kafkaframes.spark.first_batch import check_first, remembered
+from kafkaframes.spark.first_batch import FirstBatch
 from kafkaframes.spark.plain_errors import tells_plainly
+from kafkaframes.spark.read_limit import read_limit
 from kafkaframes.spark.topic_following import TopicFollower, flat, nested
 from kafkaframes.spark.topic_options import TopicOptions
 from kafkaframes.spark.topic_planning import Offsets
@@ -37,8 +32,7 @@ class KafkaTopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self.options = options
         self.columns = columns
         self.goal: Offsets | None = None  # of Trigger.AvailableNow
-        self.first: dict[str, Any] | None = None
-        self.has_looked = False  # for new rows, in this run
+        self.first = FirstBatch()
         self._follower: TopicFollower | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -52,22 +46,16 @@ class KafkaTopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._follower
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name, as those below)
-        """Return where a query without a checkpoint starts: Spark asks several times, and ``latest`` moves on."""
-        if self.first is None:
-            self.first = remembered(nested(self.follower.start()))
-        return remembered(self.first)
+        """Return where a query without a checkpoint starts."""
+        return self.first.begin(lambda: nested(self.follower.start()))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return what the options allow a micro-batch; Spark knows no limit of two kinds, ``latestOffset`` does."""
-        if self.options.max_offsets_per_trigger is not None:
-            return ReadMaxRows(self.options.max_offsets_per_trigger)
-        if self.options.max_bytes_per_trigger is not None:
-            return ReadMaxBytes(self.options.max_bytes_per_trigger)
-        return ReadAllAvailable()
+        """Return what the options allow a micro-batch."""
+        return read_limit(self.options)
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next micro-batch ends."""
-        self.has_looked = True
+        self.first.looked()
         least = self.options.min_offsets_per_trigger is not None
         limited = least or not isinstance(limit, ReadAllAvailable)
         return nested(self.follower.latest(flat(start), goal=self.goal, limited=limited))
@@ -82,8 +70,7 @@ class KafkaTopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Share out a micro-batch."""
-        if not self.has_looked:  # Spark repeats a micro-batch that an earlier run planned
-            check_first(self.first, start, end)
+        self.first.check(start, end)  # Spark repeats a micro-batch that an earlier run planned
         return [TopicPiece(work) for work in self.follower.plan(flat(start), flat(end))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

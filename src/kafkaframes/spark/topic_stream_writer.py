@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kafkaframes.errors import OptionError
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.topic_options import TopicWriteOptions
-from kafkaframes.spark.topic_writer import TaskSent, check_columns, send_rows
-from kafkaframes.spark.worker import settle
+from kafkaframes.spark.topic_writer import check_columns, send_task
 
 
 @tells_plainly
@@ -34,10 +32,7 @@ class KafkaTopicStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send one task's rows, and wait until the brokers have them."""
-        context = TaskContext.get()
-        sent = TaskSent(context.partitionId() if context else 0, send_rows(self.options, iterator))
-        settle()
-        return sent
+        return send_task(self.options, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         """Nothing: the records are there."""

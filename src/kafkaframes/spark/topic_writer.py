@@ -17,10 +17,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaframes.client import Producer
-from kafkaframes.errors import EncodeError, OptionError
+from kafkaframes.errors import OptionError
 from kafkaframes.spark.plain_errors import tells_plainly
 from kafkaframes.spark.topic_options import TopicWriteOptions
-from kafkaframes.spark.topic_packing import gathered
+from kafkaframes.spark.topic_packing import check_topics, gathered
 from kafkaframes.spark.worker import settle
 
 _TEXT: Final = ("binary", "string")
@@ -78,16 +78,21 @@ class KafkaTopicWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send one task's rows, and wait until the brokers have them."""
-        context = TaskContext.get()
-        sent = TaskSent(context.partitionId() if context else 0, send_rows(self.options, iterator))
-        settle()
-        return sent
+        return send_task(self.options, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Nothing: the records are there."""
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Nothing: what was written stays, as with Spark's own connector."""
+
+
+def send_task(options: TopicWriteOptions, rows: Iterator[pa.RecordBatch]) -> TaskSent:
+    """Send the rows of the Spark task that this is, of a batch or a stream, and wait until the brokers have them."""
+    context = TaskContext.get()
+    sent = TaskSent(context.partitionId() if context else 0, send_rows(options, rows))
+    settle()
+    return sent
 
 
 def send_rows(options: TopicWriteOptions, rows: Iterator[pa.RecordBatch]) -> dict[tuple[str, int], int]:
@@ -110,10 +115,10 @@ def send_all(
     While brokers answer for some rows, the next are taken from Spark: a thread of its own sends, in the rows' order.
     """
     counts: dict[tuple[str, int], int] = {}
-    known = (_known(batch, options) for batch in rows if batch.num_rows)
+    written = (_written_columns(batch, options) for batch in rows if batch.num_rows)
     with ThreadPoolExecutor(1, thread_name_prefix="kafkaframes send") as pool:
         under_way: deque[Future[pa.Table]] = deque()
-        for batch in gathered(known, _SEND_BYTES):
+        for batch in gathered(written, _SEND_BYTES):
             under_way.append(pool.submit(producer.send_arrow, batch, topic=options.topic))
             while len(under_way) > _MOST_UNDER_WAY:
                 _count(under_way.popleft().result(), counts)
@@ -128,7 +133,7 @@ def _count(sent: pa.Table, counts: dict[tuple[str, int], int]) -> None:
         counts[name] = counts.get(name, 0) + count
 
 
-def _known(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.RecordBatch:
+def _written_columns(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.RecordBatch:
     """Return the columns that are written, in the types that the producer takes."""
     arrays, names = [], []
     for name in batch.schema.names:
@@ -137,9 +142,8 @@ def _known(batch: pa.RecordBatch, options: TopicWriteOptions) -> pa.RecordBatch:
             continue
         arrays.append(_milliseconds(column) if name == "timestamp" else column)
         names.append(name)
-    if "topic" in names and batch.column("topic").null_count:
-        row = pc.index(batch.column("topic").is_null(), True).as_py()
-        raise EncodeError("no topic: give the option topic, or a column topic without nulls").within(row)
+    if "topic" in names:
+        check_topics(batch.column("topic"))
     return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
