@@ -1,0 +1,27 @@
+"""What a micro-batch may hold, as Spark asks for it; no JVM."""
+
+import pytest
+
+pytest.importorskip("pyspark.sql.streaming.datasource", reason="streams in Python came with Spark 4.2")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+from kafkaframes.spark.options import ReadOptions
+from kafkaframes.spark.read_limit import read_limit
+from kafkaframes.spark.topic_options import TopicOptions
+
+PLACES = {ReadOptions: {"paths": ("/data",)}, TopicOptions: {"client": {}}}
+
+
+@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize(
+    ("given", "limit"),
+    [
+        ({}, ReadAllAvailable()),
+        ({"max_offsets_per_trigger": 7}, ReadMaxRows(7)),
+        ({"max_bytes_per_trigger": 9}, ReadMaxBytes(9)),
+        ({"max_offsets_per_trigger": 7, "max_bytes_per_trigger": 9}, ReadMaxRows(7)),
+    ],
+)
+def test_the_limit_is_what_the_options_say(kind, given, limit):
+    assert read_limit(kind(**PLACES[kind], **given)) == limit
