@@ -1,6 +1,8 @@
 """Producer, consumer and admin beside the embedded broker."""
 
 import asyncio
+import socket
+import struct
 import threading
 import time
 from contextlib import nullcontext, suppress
@@ -442,13 +444,20 @@ def test_committed_offsets_go_by_topic_ids_where_both_sides_can():
         ("PLAINTEXT", r"answered nothing yet \(security.protocol is PLAINTEXT; brokers before 0.10 need api_version\)"),
     ],
 )
-def test_a_port_that_wants_another_protocol_is_told_from_one_that_is_not_there(protocol, said):
-    """Whoever listens there closes the connection at the first bytes, as brokers do that take them for broken."""
+@pytest.mark.parametrize("resets", [False, True], ids=["ends", "resets"])
+def test_a_port_that_wants_another_protocol_is_told_from_one_that_is_not_there(protocol, said, resets):
+    """Whoever listens there closes the connection at the first bytes, as brokers do that take them for broken.
+
+    Where bytes are left unread that resets it.
+    """
 
     gone = asyncio.Event()
 
     async def hang_up(reader, writer):
-        await reader.read(100)
+        await reader.read(1 << 16)
+        if resets:
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         writer.close()
         with suppress(ConnectionError):
             await writer.wait_closed()

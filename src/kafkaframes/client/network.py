@@ -160,7 +160,7 @@ class Connection:
         except ssl.SSLError as error:
             raise NetworkError(f"{where}: TLS failed: {error}") from None
         except (OSError, UnicodeError) as error:  # the latter: no name that DNS knows, such as a..b
-            if settings.uses_tls and not str(error):  # asyncio has no words for a peer that ends a handshake
+            if settings.uses_tls and isinstance(error, ConnectionResetError):  # ended, or reset with bytes unread
                 protocol = f"security.protocol is {settings.security_protocol}"
                 raise NetworkError(f"{where} ended the TLS handshake; is this port one for TLS? ({protocol})") from None
             raise NetworkError(f"{where} cannot be reached: {error or type(error).__name__}") from None
