@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Final
 
 from kafkaframes.client import CommittedOffset, Consumer, TopicPartition
+from kafkaframes.client.sampling import sample
 from kafkaframes.errors import BrokerError, OptionError
 from kafkaframes.spark.option_values import EARLIEST, LATEST, PartitionOffsets
 from kafkaframes.spark.topic_options import StartAtGroup, TopicOptions
@@ -211,16 +212,11 @@ def check_order(starts: Offsets, ends: Offsets) -> None:
 
 def density(consumer: Consumer, place: TopicPartition, offset: int) -> float:
     """Return the bytes per offset around ``offset``, 0 where nothing lies behind it."""
-    consumer.assign({place: offset})
     try:
-        fetched = consumer.fetch(2_000)
+        found = sample(consumer, place, offset)
     except BrokerError:
         return 0.0
-    if fetched is None:
-        return 0.0
-    span = fetched.next_offset - offset
-    size = int(fetched.batches.column("size").sum())
-    return size / span if span else 0.0
+    return 0.0 if found is None else found.bytes_per_offset
 
 
 def _evenly(one: Range, pieces: int) -> list[Range]:

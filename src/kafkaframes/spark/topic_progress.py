@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkaframes.client import Consumer, TopicPartition
+from kafkaframes.client.sampling import Sample, sample
 from kafkaframes.errors import KafkaframesError
 
 SAMPLE_BYTES = 1 << 16
@@ -136,33 +137,23 @@ def estimates(
     for lag in progress.partitions:
         if not lag.offsets:
             continue
-        sample = _sample(consumer, lag)
-        if sample is None:
+        found = _sample(consumer, lag)
+        if found is None:
             continue
-        span, sampled_records, sampled_bytes, timestamp = sample
-        records += sampled_records / span * lag.offsets
-        size += sampled_bytes / span * lag.offsets
-        if timestamp >= 0 and (oldest is None or timestamp < oldest):
-            oldest = timestamp
+        records += found.records / found.offsets * lag.offsets
+        size += found.bytes_per_offset * lag.offsets
+        if found.first_timestamp >= 0 and (oldest is None or found.first_timestamp < oldest):
+            oldest = found.first_timestamp
     age = None if oldest is None else max(now() - oldest / 1000, 0.0)
     return {"estimated_records": round(records), "estimated_bytes": round(size), "estimated_seconds": age}
 
 
-def _sample(consumer: Consumer, lag: PartitionLag) -> tuple[int, int, int, int] | None:
-    """Return offsets, records, bytes and the first timestamp of the batches where a query goes on."""
-    consumer.assign({lag.place: lag.next_offset})
+def _sample(consumer: Consumer, lag: PartitionLag) -> Sample | None:
+    """Return the batches where a query goes on; None where they cannot be had."""
     try:
-        fetched = consumer.fetch(_SAMPLE_WAIT_MS)
+        return sample(consumer, lag.place, lag.next_offset, wait_ms=_SAMPLE_WAIT_MS)
     except KafkaframesError:
         return None
-    if fetched is None or fetched.partition != lag.place or fetched.next_offset <= lag.next_offset:
-        return None
-    batches = fetched.batches
-    span = fetched.next_offset - lag.next_offset
-    records = int(batches.column("count").clip(min=1).sum())
-    timestamps = batches.column("base_timestamp")
-    first = int(timestamps[0]) if len(timestamps) else -1
-    return span, min(records, span), int(batches.column("size").sum()), first
 
 
 __all__ = ["PartitionLag", "TopicProgress", "estimates", "progress_of"]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kafkaframes.client import Admin, Consumer, TopicPartition
+from kafkaframes.client.sampling import sample
 from kafkaframes.client.settings import ClientSettings
 from kafkaframes.errors import OptionError
 from kafkaframes.export.tables.run import FILE_BYTES, Plan, TablePlan
@@ -122,9 +123,6 @@ def _tasks(
 
 def _bytes_per_offset(consumer: Consumer, place: TopicPartition, first: int) -> float:
     """Estimate how large records are, by those at the beginning."""
-    consumer.assign({place: first})
-    fetched = consumer.fetch(2_000)
+    found = sample(consumer, place, first)
     consumer.assign({})
-    if fetched is None or fetched.next_offset <= first:
-        return _GUESSED_BYTES
-    return max(int(fetched.batches.column("size").sum()) / (fetched.next_offset - first), 1.0)
+    return _GUESSED_BYTES if found is None else max(found.bytes_per_offset, 1.0)

@@ -1,0 +1,48 @@
+"""A few batches of a partition, and what they say of the rest."""
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kafkaframes.client.sampling import sample
+from kafkaframes.errors import BrokerError
+from kafkaframes.records.build import build_records
+
+PLACE = TopicPartition("t", 0)
+TIME = 1_760_000_000_000
+
+
+@pytest.fixture(scope="module")
+def consumer():
+    """Of a broker whose topic has two batches, of five records and of two."""
+
+    with Broker() as broker, Admin(broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name="t", num_partitions=1)])
+        with Producer(broker.bootstrap_servers) as producer:
+            for count in (5, 2):
+                rows = [{"value": b"v", "timestamp": TIME + count} for _ in range(count)]
+                producer.send_batches(PLACE, build_records(rows))
+        with Consumer(broker.bootstrap_servers, auto_offset_reset="none", fetch_max_wait_ms=10) as one:
+            yield one
+
+
+def test_the_batches_at_an_offset_are_counted_by_their_headers(consumer):
+    found = sample(consumer, PLACE, 0)
+    assert found is not None
+    assert (found.offsets, found.records, found.first_timestamp) == (7, 7, TIME + 5)
+    assert found.bytes_per_offset == found.size_bytes / 7 > 1
+
+
+def test_a_sample_that_begins_inside_a_batch_takes_no_more_records_than_offsets(consumer):
+    found = sample(consumer, PLACE, 4)
+    assert found is not None
+    assert (found.offsets, found.records) == (3, 3)
+
+
+def test_at_the_end_there_is_nothing(consumer):
+    assert sample(consumer, PLACE, 7, wait_ms=50) is None
+
+
+def test_an_offset_that_is_not_there_is_the_brokers_error(consumer):
+    with pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE"):
+        sample(consumer, PLACE, 99)
