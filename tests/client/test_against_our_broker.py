@@ -309,7 +309,8 @@ def test_an_error_of_an_earlier_assignment_is_not_that_of_the_next(servers, topi
     place = TopicPartition(topic, 0)
     with Consumer(servers, auto_offset_reset="none", enable_auto_commit=False) as consumer:
         consumer.assign({place: 999})
-        time.sleep(0.3)  # the broker says that there is no such offset, and nobody asks
+        while not consumer._twin._errors:  # the broker says that there is no such offset, and nobody asks
+            time.sleep(0.01)
         consumer.assign({place: 0})
         fetched = consumer.fetch(60_000)
         assert fetched is not None

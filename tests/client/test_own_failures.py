@@ -1,5 +1,7 @@
 """What goes wrong on our own side reaches the caller as it is, once, and is not taken for a lost connection."""
 
+import time
+
 import pytest
 
 from kafkaframes.broker import Broker
@@ -43,7 +45,7 @@ def test_a_consumer_without_memory_for_an_answer_says_so(servers, broken_answers
         consumer.assign({PLACE: 0})
         for _ in range(2):  # and again: it does not hang when it is asked once more
             with pytest.raises(MemoryError):
-                consumer.fetch(30_000)
+                consumer.fetch(60_000)
 
 
 def test_so_does_one_whose_answer_has_no_place_to_go(servers, monkeypatch):
@@ -58,10 +60,10 @@ def test_so_does_one_whose_answer_has_no_place_to_go(servers, monkeypatch):
 
     with Consumer(servers, max_response_bytes=7_777_777, **QUICK) as consumer:
         consumer.assign({PLACE: 0})
-        consumer.fetch(30_000)
+        consumer.fetch(60_000)
         monkeypatch.setattr(FrameBuffer, "get_buffer", get_buffer)
         with pytest.raises(MemoryError):
-            consumer.fetch(30_000)
+            consumer.fetch(60_000)
         monkeypatch.undo()
 
 
@@ -99,7 +101,7 @@ def test_a_loop_that_ends_by_a_mistake_is_not_waited_for(servers, monkeypatch, c
         consumer.assign({PLACE: 0})
         for _ in range(2):
             with pytest.raises(ZeroDivisionError):
-                consumer.fetch(30_000)
+                consumer.fetch(60_000)
 
 
 def test_a_coordinator_that_is_away_for_a_heartbeat_does_not_end_heartbeats(monkeypatch):
@@ -118,11 +120,10 @@ def test_a_coordinator_that_is_away_for_a_heartbeat_does_not_end_heartbeats(monk
         broker.create_topic("numbers")
         with Consumer(broker.bootstrap_servers, group_id="g", heartbeat_interval_ms=20) as consumer:
             consumer.subscribe("numbers")
-            for _ in range(600):
+            deadline = time.monotonic() + 60
+            while len(beats) < 2:
                 consumer.poll(50)
-                if len(beats) > 1:
-                    break
-        assert len(beats) > 1
+                assert time.monotonic() < deadline
 
 
 def test_asyncio_code_is_told_the_same(servers, broken_answers):
@@ -133,7 +134,7 @@ def test_asyncio_code_is_told_the_same(servers, broken_answers):
     async def read() -> None:
         async with AsyncConsumer(servers, **QUICK) as consumer:
             await consumer.assign({PLACE: 0})
-            await consumer.fetch(30_000)
+            await consumer.fetch(60_000)
 
     with pytest.raises(MemoryError):
         asyncio.run(read())

@@ -55,6 +55,6 @@ def test_a_long_or_deep_pattern_is_refused():
 
 @pytest.mark.parametrize("text", ["(a+)+b", "(a|a)*b", "a*a*a*a*a*a*a*a*a*b", "(x+x+)+y"])
 def test_patterns_that_keep_a_backtracking_engine_busy_are_answered_at_once(text):
-    began = time.process_time()
+    began = time.thread_time()
     assert not compile_pattern(text).matches("a" * 249)
-    assert time.process_time() - began < 1
+    assert time.thread_time() - began < 1
