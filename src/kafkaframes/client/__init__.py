@@ -6,12 +6,13 @@ negotiated with each broker, as far back as 0.8.
 
 from kafkaframes.client.admin import AsyncAdmin, NewTopic
 from kafkaframes.client.batches import RecordMetadata
-from kafkaframes.client.consumer import AsyncConsumer, ConsumerRecord
+from kafkaframes.client.consumer import AsyncConsumer
 from kafkaframes.client.fetched import Fetched
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAndTimestamp
 from kafkaframes.client.producer import AsyncProducer
+from kafkaframes.client.rows import ConsumerRecord
 from kafkaframes.client.sync import Admin, Consumer, Producer
 
 __all__ = [

@@ -11,8 +11,7 @@ import inspect
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -26,29 +25,17 @@ from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.membership import ClassicMembership
 from kafkaframes.client.metadata import TopicPartition
 from kafkaframes.client.offsets import EARLIEST, LATEST, OffsetAndTimestamp
+from kafkaframes.client.rows import ConsumerRecord, placed, records_of, schema_of
 from kafkaframes.client.settings import ConsumerSettings
 from kafkaframes.errors import BrokerError, KafkaframesError, OptionError
-from kafkaframes.records.columns import DEFAULT_COLUMNS, ReadOptions
+from kafkaframes.records.columns import DEFAULT_COLUMNS
 from kafkaframes.records.limits import current_budget
 from kafkaframes.records.memory import Recycler
 
-PLACE_COLUMNS: Final = {"topic": pa.string(), "partition": pa.int32()}
 Listener = Callable[[Collection[TopicPartition]], Any]
 _OUT_OF_RANGE: Final = 1
 _JOIN_AGAIN: Final = frozenset({22, 25, 27})  # ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS
 _GROUP_STEP_S: Final = 0.1  # how often a consumer that waits looks whether its group rebalances
-
-
-class ConsumerRecord(NamedTuple):
-    """One record, as ``poll`` gives it."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
 
 
 class AsyncConsumer:
@@ -407,7 +394,7 @@ class AsyncConsumer:
         Raises:
             BrokerError, CorruptRecordError: as ``fetch``.
         """
-        inner, schema = _schema(tuple(columns))
+        inner, schema = schema_of(tuple(columns))
         found: list[pa.RecordBatch] = []
         size, left = 0, current_budget()
         while size < max_bytes and left > 0:
@@ -417,7 +404,7 @@ class AsyncConsumer:
             size += len(fetched.data)
             for batch in self._opened(fetched, inner, left, memory=self._memory):
                 left -= batch.nbytes
-                found.append(_placed(batch, fetched.partition, columns, schema))
+                found.append(placed(batch, fetched.partition, columns, schema))
         return pa.Table.from_batches(found, schema=schema)
 
     async def poll(self, timeout_ms: int | None = 1_000, *, max_records: int | None = None) -> list[ConsumerRecord]:
@@ -430,7 +417,7 @@ class AsyncConsumer:
             if fetched is None:
                 return []
             for batch in self._opened(fetched, DEFAULT_COLUMNS, current_budget()):
-                self._rest += _records(batch, fetched.partition)
+                self._rest += records_of(batch, fetched.partition)
         given, self._rest = self._rest[:most], self._rest[most:]
         return given
 
@@ -516,39 +503,3 @@ async def _listened(listener: Listener, partitions: Collection[TopicPartition]) 
 
 def _partition(given: TopicPartition | tuple[str, int]) -> TopicPartition:
     return given if isinstance(given, TopicPartition) else TopicPartition(*given)
-
-
-@lru_cache(maxsize=64)
-def _schema(columns: tuple[str, ...]) -> tuple[tuple[str, ...], pa.Schema]:
-    """Return the columns that are the records' own, and the schema of all."""
-    inner = tuple(name for name in columns if name not in PLACE_COLUMNS)
-    known = ReadOptions(columns=inner).checked().schema
-    return inner, pa.schema([(name, PLACE_COLUMNS.get(name) or known.field(name).type) for name in columns])
-
-
-def _placed(
-    batch: pa.RecordBatch, partition: TopicPartition, columns: Sequence[str], schema: pa.Schema
-) -> pa.RecordBatch:
-    if batch.schema.names == list(columns):
-        return batch
-    place = {"topic": pa.scalar(partition.topic, pa.string()), "partition": pa.scalar(partition.partition, pa.int32())}
-    arrays = [pa.repeat(place[name], batch.num_rows) if name in place else batch.column(name) for name in columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _records(batch: pa.RecordBatch, partition: TopicPartition) -> list[ConsumerRecord]:
-    values = {name: batch.column(name).to_pylist() for name in DEFAULT_COLUMNS}
-    return [
-        ConsumerRecord(
-            partition.topic,
-            partition.partition,
-            offset,
-            timestamp if isinstance(timestamp, int) else int(timestamp.timestamp() * 1000),
-            key,
-            value,
-            [(one["key"], one["value"]) for one in headers or ()],
-        )
-        for offset, timestamp, key, value, headers in zip(
-            values["offset"], values["timestamp"], values["key"], values["value"], values["headers"], strict=True
-        )
-    ]

@@ -15,13 +15,14 @@ import pyarrow as pa
 from kafkaframes.client.admin import AsyncAdmin, ConfigEntry, GroupDescription, ListedGroup, NewTopic
 from kafkaframes.client.batches import Numbered, RecordMetadata
 from kafkaframes.client.batches import Producer as ProducerIdentity
-from kafkaframes.client.consumer import AsyncConsumer, ConsumerRecord
+from kafkaframes.client.consumer import AsyncConsumer
 from kafkaframes.client.fetched import Fetched
 from kafkaframes.client.group_offsets import CommittedOffset, GroupMember
 from kafkaframes.client.loop import LoopThread
 from kafkaframes.client.metadata import Cluster, TopicMetadata, TopicPartition
 from kafkaframes.client.offsets import OffsetAndTimestamp
 from kafkaframes.client.producer import AsyncProducer, Headers
+from kafkaframes.client.rows import ConsumerRecord
 
 
 class SentRecord:
