@@ -128,7 +128,7 @@ def damaged(tmp_path: Path) -> Path:
     """Return a directory with one flipped bit in the middle, as if its broker had stopped cleanly."""
     copy = tmp_path / "damaged"
     shutil.copytree(LOGS / "zk-0102-v1", copy)
-    log = max(copy.glob("*-0/*.log"), key=lambda one: one.stat().st_size)
+    log = max(copy.glob("*-0/*.log"), key=lambda one: (one.stat().st_size, one))
     raw = bytearray(log.read_bytes())
     raw[len(raw) // 2] ^= 1
     log.write_bytes(raw)
