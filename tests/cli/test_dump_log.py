@@ -84,7 +84,7 @@ def test_indexes_are_what_a_directory_gives_with_an_index_flag():
 
 def test_a_reader_that_had_enough_is_no_error(log_dir):
     shell = f"{sys.executable} -m kafkaframes dump-log {LOGS} --replicas all --print-data-log | head -n 1"
-    done = subprocess.run(["bash", "-c", f"set -o pipefail; {shell}"], capture_output=True, timeout=60, env=os.environ)
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {shell}"], capture_output=True, timeout=250, env=os.environ)
     assert done.stdout.startswith(b"Dumping ")
     assert done.stderr == b""
 

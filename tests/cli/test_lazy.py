@@ -39,7 +39,7 @@ def test_a_misspelt_command_is_answered_with_the_nearest(typed, hint):
 def test_a_pipe_that_closes_is_no_error(command):
     name, *options = command
     words = f'"{sys.executable}" -m kafkaframes {name} "{LOG}" {" ".join(options)} | head -n 1; exit ${{PIPESTATUS[0]}}'
-    done = subprocess.run(["bash", "-c", words], capture_output=True, check=False, timeout=120)
+    done = subprocess.run(["bash", "-c", words], capture_output=True, check=False, timeout=250)
     assert (done.returncode, done.stderr) == (0, b"")
 
 

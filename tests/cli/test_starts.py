@@ -46,7 +46,7 @@ def asked():
     questions += [["convert"], ["kernels", "warm", "--help"], ["kernels", "pack"], ["kernels", "path"]]
     text = "".join(json.dumps(question) + "\n" for question in questions)
     command = [sys.executable, "-c", RUN % (HEAVY,)]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=250, check=False)
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
     assert len(answers) == len(questions), done.stderr
     return dict(zip(map(tuple, questions), answers, strict=True))

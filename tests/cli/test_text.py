@@ -25,7 +25,7 @@ STEERING = "x\x1b[31m\x1b]0;owned\x07-0"
 
 def run(*arguments):
     command = [sys.executable, "-m", "kafkaframes", *map(os.fsdecode, arguments)]
-    return subprocess.run(command, capture_output=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, check=False, timeout=250)
 
 
 @pytest.fixture(scope="module")

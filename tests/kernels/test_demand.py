@@ -39,7 +39,7 @@ def start(tmp_path):
 
 
 def finish(process):
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=250)
     assert process.returncode == 0, err
     return out, err
 

@@ -67,7 +67,7 @@ def run(site, home, *args):
     home.mkdir()
     environment = {"PYTHONPATH": str(site), "HOME": str(home), "PATH": os.environ["PATH"]}
     command = [sys.executable, "-m", "kafkaframes", *args]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
 
 
 def test_a_command_compiles_nothing_and_needs_no_numba(installed, tmp_path):

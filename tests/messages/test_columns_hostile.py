@@ -61,9 +61,9 @@ def test_counts_are_bounded_by_the_bytes_left_even_of_structs_without_bytes():
     cls = class_of(spec)
     lists = 20_000
     data = lists.to_bytes(4, "big") + b"".join((4 * (lists - 1 - k)).to_bytes(4, "big") for k in range(lists))
-    start = time.process_time()
+    start = time.thread_time()
     front.decode_columns(cls.codec(0).plan, [data, data[:3], (1).to_bytes(4, "big") + bytes(4)])
-    assert time.process_time() - start < 1
+    assert time.thread_time() - start < 1
     columns = front.decode_columns(cls.codec(0).plan, [data[:3], (1).to_bytes(4, "big") + bytes(4)])
     assert columns.field("_error").is_valid().to_pylist() == [True, False]
 
@@ -151,9 +151,9 @@ def test_tags_take_linear_time():
         data = METADATA.encode_columns(pa.array([{"topics": topics}]), 13)
         times = []
         for _ in range(5):
-            start = time.process_time()
+            start = time.thread_time()
             METADATA.decode_columns(data, 13)
-            times.append(time.process_time() - start)
+            times.append(time.thread_time() - start)
         return min(times)
 
     seconds(10)

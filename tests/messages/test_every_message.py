@@ -242,13 +242,13 @@ def test_decoding_many_tags_takes_linear_time():
         data = cls(responses=[topic(partitions=partitions)]).encode(16)
         best = float("inf")
         for _ in range(5):
-            start = time.process_time()
+            start = time.thread_time()
             cls.decode(data, 16)
-            best = min(best, time.process_time() - start)
+            best = min(best, time.thread_time() - start)
         return best
 
     gc.disable()  # its own cost grows with what is alive
     try:
-        assert seconds(4000) < 120 * seconds(200)  # 20 times the data; quadratic would be 400
+        assert seconds(4000) < 120 * seconds(200) + 0.05  # 20 times the data; quadratic would be 400
     finally:
         gc.enable()

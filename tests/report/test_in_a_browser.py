@@ -75,7 +75,7 @@ addEventListener("load", () => {
 
 def chromium(*arguments):
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=True).stdout
 
 
 @pytest.fixture

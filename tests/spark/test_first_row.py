@@ -25,5 +25,5 @@ print(json.dumps([rows > 0, sorted({"pandas", "numba", "llvmlite", "fsspec"} & s
 
 def test_the_first_batch_needs_neither_pandas_nor_numba():
     command = [sys.executable, "-c", READ, str(LOG)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True)
     assert json.loads(done.stdout) == [True, []]
