@@ -57,7 +57,9 @@ def test_it_fits_every_width_and_both_themes(tmp_path):
     path = tmp_path / "traffic.html"
     path.write_text(page.replace("<style>", PROBE + "<style>", 1).replace("</body>", LOOK + "</body>"))
     arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"]
-    ran = subprocess.run([CHROMIUM, *arguments, path.as_uri()], capture_output=True, text=True, timeout=250, check=False)
+    ran = subprocess.run(
+        [CHROMIUM, *arguments, path.as_uri()], capture_output=True, text=True, timeout=250, check=False
+    )
     seen = json.loads(html.unescape(re.search(r'<pre id="seen">(.*?)</pre>', ran.stdout, re.DOTALL)[1]))
     assert set(seen) == {"390", "1200"}
     for width, one in seen.items():

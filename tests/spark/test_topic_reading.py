@@ -23,11 +23,15 @@ COLUMNS = choose_columns(["topic", "partition", "offset", "value"])
 
 @pytest.fixture(scope="module")
 def filled(servers):
-    with Admin(servers) as admin:
-        admin.create_topics([NewTopic(name="read", num_partitions=1)])
-    with Producer(servers, batch_size=500) as producer:
-        producer.send_arrow(pa.table({"value": [b"v%d" % number for number in range(100)]}), topic="read")
+    fill(servers, "read")
     return servers
+
+
+def fill(servers, topic):
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(name=topic, num_partitions=1)])
+    with Producer(servers, batch_size=500) as producer:
+        producer.send_arrow(pa.table({"value": [b"v%d" % number for number in range(100)]}), topic=topic)
 
 
 @pytest.fixture(autouse=True)
@@ -39,9 +43,9 @@ def _own_pool(monkeypatch):
         consumer.close()
 
 
-def read(servers, first, end, **options):
-    given = {"kafka.bootstrap.servers": servers, "subscribe": "read", **options}
-    batches = read_range(Range("read", 0, first, end), COLUMNS, TopicOptions.parse(given, is_stream=False))
+def read(servers, first, end, *, topic="read", **options):
+    given = {"kafka.bootstrap.servers": servers, "subscribe": topic, **options}
+    batches = read_range(Range(topic, 0, first, end), COLUMNS, TopicOptions.parse(given, is_stream=False))
     return pa.Table.from_batches(batches, arrow_schema(COLUMNS))
 
 
@@ -54,12 +58,13 @@ def test_a_range_is_read_exactly_and_its_consumer_is_kept_for_the_next(filled):
     assert [one for _, one in topic_reading._pool._idle] == [kept]
 
 
-def test_records_that_were_deleted_are_an_error_or_left_out(servers, filled, caplog):
+def test_records_that_were_deleted_are_an_error_or_left_out(servers, caplog):
+    fill(servers, "deleted")
     with Admin(servers) as admin:
-        admin.delete_records({TopicPartition("read", 0): 30})
+        admin.delete_records({TopicPartition("deleted", 0): 30})
     with pytest.raises(OptionError, match=r"has no offset 10 \(it has 30 to 100\); failOnDataLoss=false"):
-        read(filled, 10, 50)
-    assert read(filled, 10, 50, failOnDataLoss="false")["offset"].to_pylist() == list(range(30, 50))
+        read(servers, 10, 50, topic="deleted")
+    assert read(servers, 10, 50, topic="deleted", failOnDataLoss="false")["offset"].to_pylist() == list(range(30, 50))
     assert "what is lost is left out" in caplog.text
 
 
