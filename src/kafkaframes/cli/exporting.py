@@ -162,7 +162,7 @@ def _size(job: Any) -> int:
 
 def _on_spark(asked: Callable[..., Outcome], worker: Callable[[Any], Any], master: str, *, quiet: bool) -> Outcome:
     from kafkaframes.spark.export import spark_run
-    from kafkaframes.spark.jobs import session_at
+    from kafkaframes.spark.job_session import session_at
 
     if not quiet:
         say(f"starting Spark at {master} ...", err=True)

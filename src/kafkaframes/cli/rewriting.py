@@ -72,8 +72,9 @@ def runner(master: str | None, jobs: int | None, *, label: str) -> Iterator[Call
     if jobs is not None:
         raise OptionError("--workers are processes of this machine; with --master, Spark decides")
     from kafkaframes.spark import jobs as spark_jobs
+    from kafkaframes.spark.job_session import session_at
 
-    with spark_jobs.session_at(f"kafkaframes {label}", master) as spark:
+    with session_at(f"kafkaframes {label}", master) as spark:
         yield spark_jobs.runner(spark)
 
 

@@ -117,7 +117,7 @@ def _run(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from kafkaframes.spark._compat import require_pyspark
-    from kafkaframes.spark.jobs import session_at
+    from kafkaframes.spark.job_session import session_at
     from kafkaframes.spark.progress import watch_tasks
     from kafkaframes.spark.summary import summarize
 

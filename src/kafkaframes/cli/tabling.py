@@ -128,7 +128,7 @@ def _runner(given: Mapping[str, Any]) -> Iterator[Run]:
         yield pool(write_data_file, given["jobs"])
         return
     from kafkaframes.spark.export import spark_run
-    from kafkaframes.spark.jobs import session_at
+    from kafkaframes.spark.job_session import session_at
 
     if not given["as_json"]:
         say(f"starting Spark at {given['master']} ...", err=True)

@@ -60,7 +60,8 @@ def measured(
     """
     if not on_spark:
         return workers.in_order(function, tasks, size_of=lambda _: share_bytes, workers=jobs, label="measuring")
-    from kafkaframes.spark.jobs import run_on_spark, session_at
+    from kafkaframes.spark.job_session import session_at
+    from kafkaframes.spark.jobs import run_on_spark
 
     with session_at("analyze", f"local[{jobs or os.cpu_count() or 1}]") as spark:
         return list(run_on_spark(spark, function, tasks))

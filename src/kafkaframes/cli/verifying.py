@@ -42,7 +42,8 @@ def _report(found: tuple[LogDirectory, ...], *, deep: bool, jobs: int | None, ma
     """Verify in processes of this machine, or on Spark; the report is the same."""
     if master is None:
         return verify.verify(found, deep=deep, run=partial(_run, jobs=jobs))
-    from kafkaframes.spark.jobs import run_on_spark, session_at
+    from kafkaframes.spark.job_session import session_at
+    from kafkaframes.spark.jobs import run_on_spark
 
     with session_at("kafkaframes verify", master) as spark:
 

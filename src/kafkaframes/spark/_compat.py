@@ -69,6 +69,13 @@ def register_source(spark: Any, source: type) -> None:
             raise
 
 
+def is_sparks(error: Exception) -> bool:
+    """Tell whether PySpark or py4j made an error: not every such error is one of PySpark's own exceptions."""
+    from pyspark.errors import PySparkException
+
+    return isinstance(error, PySparkException) or type(error).__module__.startswith("py4j")
+
+
 def reason_of(error: Exception) -> str | None:
     """Return what one of our errors said, out of the traceback in which Spark hands it over; None if none is there.
 
