@@ -139,3 +139,10 @@ def test_a_catalog_of_pyicebergs_configuration(tmp_path, monkeypatch):
     assert table.location().startswith(f"file://{tmp_path}/house")
     assert table.scan().to_arrow().num_rows == 1183
     assert "nothing new" in ask(SHOP, *flags, "--incremental").output
+
+
+def test_pyiceberg_has_nothing_to_remark(tmp_path, caplog):
+    """It warned of the dictionaries that Arrow's schema in the data files names, once for each file."""
+    result = ask(SHOP, "--to", tmp_path / "t", "--format", "iceberg", "--topic", "payments", "--workers", "1")
+    assert result.exit_code == 0, result.output
+    assert [record.message for record in caplog.records if record.name.startswith("pyiceberg")] == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -36,9 +37,13 @@ class Writer(Protocol):
 
 
 class ParquetOutput:
-    """Collects batches up to a row group."""
+    """Collects batches up to a row group.
 
-    def __init__(self, path: str, schema: pa.Schema, *, base64: bool) -> None:
+    Args:
+        plain_types: say no more of types than Parquet's own: who reads it meets no dictionaries of Arrow's.
+    """
+
+    def __init__(self, path: str, schema: pa.Schema, *, base64: bool, plain_types: bool = False) -> None:
         import pyarrow.parquet
 
         numbers = ["offset", "timestamp"]
@@ -55,6 +60,7 @@ class ParquetOutput:
             column_encoding=dict.fromkeys(numbers, _PACKED),
             write_statistics=[*numbers, *repeated],
             metadata_collector=self.metadata,
+            store_schema=not plain_types,
         )
         self._schema = schema
         self._waiting: list[pa.RecordBatch] = []
@@ -173,8 +179,12 @@ FORMATS: dict[str, Callable[..., Writer]] = {
 class Output:
     """A file that is made when the first row comes, for a segment may have none."""
 
-    def __init__(self, path: str, form: str, *, base64: bool, metadata: dict[str, str]) -> None:
-        self._path, self._form, self._base64, self._metadata = path, form, base64, metadata
+    def __init__(
+        self, path: str, form: str, *, base64: bool, metadata: dict[str, str], plain_types: bool = False
+    ) -> None:
+        self._path, self._metadata = path, metadata
+        options = {"base64": base64, "plain_types": plain_types} if plain_types else {"base64": base64}
+        self._open = partial(FORMATS[form], **options)
         self._writer: Writer | None = None
         self._rows = 0
 
@@ -199,7 +209,7 @@ class Output:
             return
         if self._writer is None:
             schema = batch.schema.with_metadata(self._metadata)
-            self._writer = FORMATS[self._form](self._path, schema, base64=self._base64)
+            self._writer = self._open(self._path, schema)
         self._writer.write_batch(batch)
         self._rows += batch.num_rows
 

@@ -164,8 +164,9 @@ class _Sinks:
         self.path = job.new_path(job.directory)
         self.dead_path = "" if job.dead is None else job.new_path(job.dead.directory)
         metadata = {"topic": job.tasks[0].topic}
-        self.good = Output(self.path, "parquet", base64=False, metadata=metadata)
-        self.dead = Output(self.dead_path, "parquet", base64=False, metadata=metadata)
+        plain = job.names_inside  # pyiceberg warns of each dictionary of Arrow's that it meets
+        self.good = Output(self.path, "parquet", base64=False, metadata=metadata, plain_types=plain)
+        self.dead = Output(self.dead_path, "parquet", base64=False, metadata=metadata, plain_types=plain)
         self.bad_rows = 0
         self._job = job
 
