@@ -15,12 +15,14 @@ def test_an_error_of_the_machine_is_one_line(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(module, "cli", fail)
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # main() sets its own
-    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(module.atexit, "register", lambda _: None)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with pytest.raises(SystemExit) as ended:
             module.main()
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     assert ended.value.code == 2
     assert capsys.readouterr().err == "kafkaframes: Input/output error (at /dev/broken)\n"
 
@@ -43,8 +45,44 @@ module.main()
 """
 
 
-@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", -2)])
+@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
 def test_a_signal_that_python_swallows_stops_a_command_all_the_same(name, status):
     ended = subprocess.run([sys.executable, "-c", SWALLOWING.format(name=name)], capture_output=True, timeout=200)
     assert ended.returncode == status
     assert b"ignored" not in ended.stderr
+    assert b"Traceback" not in ended.stderr
+
+
+# A signal in the time after the command: while threads are waited for (again and again: one that comes just before the
+# main thread begins to wait is seen after it), while Python calls what was left for its end, and while modules go.
+AFTER = """
+import atexit, os, signal, threading, time
+from kafkaframes.cli import main as module
+def send():
+    os.kill(os.getpid(), signal.{name})
+def wait():
+    threading.main_thread().join()
+    while True:
+        send()
+        time.sleep(0.05)
+class Late:
+    def __del__(self, send=send):
+        send()
+if "{when}" == "threads":
+    threading.Thread(target=wait).start()
+if "{when}" == "exit":
+    atexit.register(send)  # called after main's own
+if "{when}" == "modules":
+    late = Late()
+module.cli = lambda: print("done")
+module.main()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("when", ["threads", "exit", "modules"])
+def test_a_signal_after_the_command_changes_nothing_that_was_said(when, name):
+    script = AFTER.format(name=name, when=when)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=50)
+    status = 128 + signal.Signals[name] if when == "threads" else 0
+    assert (ended.returncode, ended.stdout, ended.stderr) == (status, b"done\n", b"")

@@ -75,3 +75,17 @@ def test_names_with_brackets_are_printed_as_they_are():
             console.print(part)
     for text in ("[red]topic", "why [bold]", "out[x]", "?"):
         assert text in printed.get()
+
+
+@pytest.mark.parametrize(("whole", "left"), [(False, False), (True, True)], ids=["half", "whole"])
+def test_what_was_begun_is_gone_after_ctrl_c(whole, left, tmp_path, monkeypatch):
+    def stopped(*_, **__):
+        (tmp_path / "out" / "_temporary").mkdir(parents=True)
+        if whole:
+            (tmp_path / "out" / "_SUCCESS").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli_summarize, "_run", stopped)
+    result = run(SHOP, "--to", tmp_path / "out")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (130, "kafkaframes: interrupted")
+    assert (tmp_path / "out").exists() is left

@@ -35,3 +35,20 @@ def test_tasks_are_counted_while_the_block_runs_and_the_thread_ends_with_it(monk
 def test_a_session_without_counts_shows_nothing():
     with watch_tasks(SimpleNamespace(), lambda *_: 1 / 0):
         pass
+
+
+def test_a_jvm_that_is_gone_ends_the_counting_without_a_word(monkeypatch):
+    """After Ctrl-C the thread printed py4j's traceback before the command could say its line."""
+    monkeypatch.setattr(progress, "_ASK_EVERY_SECONDS", 0.001)
+    told, asked = [], threading.Event()
+    monkeypatch.setattr(threading, "excepthook", told.append)
+
+    def gone():
+        asked.set()
+        raise ConnectionRefusedError
+
+    tracker = SimpleNamespace(getActiveStageIds=gone)
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
+    with watch_tasks(spark, lambda *_: 1 / 0):
+        assert asked.wait(60)
+    assert told == []

@@ -15,6 +15,7 @@ from kafkaframes.cli.text import if_anybody_reads
 from kafkaframes.files.names import printable
 
 EXIT_INTERRUPTED = 130
+INTERRUPTED = "kafkaframes: interrupted"
 
 
 class LazyGroup(click.Group):
@@ -32,7 +33,7 @@ class LazyGroup(click.Group):
             _leave_closed_pipes()
             ctx.exit(0)
         except KeyboardInterrupt:
-            click.echo("kafkaframes: interrupted", err=True)
+            click.echo(INTERRUPTED, err=True)
             ctx.exit(EXIT_INTERRUPTED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

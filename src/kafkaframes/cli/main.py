@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from io import TextIOWrapper
 from types import FrameType
+from typing import NoReturn
 
 import click
 
 from kafkaframes import __version__
-from kafkaframes.cli.lazy import LazyGroup
+from kafkaframes.cli.lazy import EXIT_INTERRUPTED, INTERRUPTED, LazyGroup
 from kafkaframes.cli.text import say
 from kafkaframes.errors import KafkaframesError
 
@@ -70,6 +73,7 @@ def main() -> None:
     Stopped by Ctrl-C or by ``kill``, a command cleans up after itself, and the exit status is that of a shell.
     """
     signal.signal(signal.SIGTERM, _stop)
+    atexit.register(_heed_no_signal)
     sys.unraisablehook = _send_again
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a name that is not UTF-8 is no reason to stop
@@ -86,6 +90,26 @@ def main() -> None:
         where = f" (at {error.filename})" if error.filename is not None else ""
         say(f"kafkaframes: {error.strerror or error}{where}", err=True)
         sys.exit(2)
+    except KeyboardInterrupt:
+        say(INTERRUPTED, err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    finally:  # all is said: what is left is the end of threads and of Python
+        for number in _SIGNAL_OF.values():
+            signal.signal(number, _leave)
+
+
+def _leave(number: int, _: FrameType | None) -> NoReturn:
+    """End at once: a thread that does not end must not hold the process."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, RuntimeError):  # RuntimeError: it was writing just now
+            stream.flush()
+    os._exit(128 + number)
+
+
+def _heed_no_signal() -> None:
+    """From here on Python takes itself apart; a signal would end it with a status that says nothing of the command."""
+    for number in _SIGNAL_OF.values():
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _stop(number: int, _: FrameType | None) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from kafkaframes.export.summary import Summary
 
 WIDTH_IN_A_PIPE = 110
+_WHOLE = "_SUCCESS"  # the file that Spark writes last
 SMALL_BYTES = 256 << 20  # of log: done before a JVM has compiled itself well
 # A JVM that compiles quickly rather than well: Spark's start and the summary of examples/logs took 22 CPU s of Java,
 # and 41 without (2 cores, one run of each, one after the other, others at work beside; 2026-11-22).
@@ -63,7 +66,8 @@ def command(
         refuse_inside(Path(to), paths)
     out = console(width=WIDTH_IN_A_PIPE)
     java = QUICK_JAVA if log_bytes < SMALL_BYTES else {}
-    summary = _run(out, paths, to, overwrite=overwrite, master=master, options=given, java=java)
+    with _no_half(to):
+        summary = _run(out, paths, to, overwrite=overwrite, master=master, options=given, java=java)
     for part in render(summary):
         out.print(part)
 
@@ -100,8 +104,19 @@ def _check_target(to: str, overwrite: bool) -> None:
         return
     if not overwrite:
         raise OptionError(f"--to {to}: is there already; --overwrite replaces an earlier output")
-    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / "_SUCCESS").exists()):
-        raise OptionError(f"--to {to}: is no earlier output (it has no _SUCCESS), so it is not overwritten")
+    if not folder.is_dir() or (any(folder.iterdir()) and not (folder / _WHOLE).exists()):
+        raise OptionError(f"--to {to}: is no earlier output (it has no {_WHOLE}), so it is not overwritten")
+
+
+@contextmanager
+def _no_half(to: str) -> Iterator[None]:
+    """Remove what Spark had begun in a directory of this machine when it was stopped, or failed."""
+    try:
+        yield
+    except BaseException:
+        if "://" not in to and not (Path(to) / _WHOLE).exists():
+            shutil.rmtree(to, ignore_errors=True)
+        raise
 
 
 def _run(

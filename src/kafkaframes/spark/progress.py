@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,12 +34,18 @@ def watch_tasks(spark: SparkSession, show: Callable[[int, int], None]) -> Iterat
         thread.join()
 
 
-def _ask(tracker: object, show: Callable[[int, int], None], finished: threading.Event) -> None:
+def _ask(tracker: Any, show: Callable[[int, int], None], finished: threading.Event) -> None:
     while not finished.wait(_ASK_EVERY_SECONDS):
-        done = total = 0
-        for stage in tracker.getActiveStageIds():  # type: ignore[attr-defined]
-            info = tracker.getStageInfo(stage)  # type: ignore[attr-defined]
-            if info is not None:
-                done, total = done + info.numCompletedTasks, total + info.numTasks
+        try:
+            done, total = _counts(tracker)
+        except Exception:  # the JVM is gone, as after Ctrl-C: who waits for its result tells why
+            return
         if total:
             show(done, total)
+
+
+def _counts(tracker: Any) -> tuple[int, int]:
+    """Return how many tasks of the running stages are done, and how many there are."""
+    stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
+    found = [(info.numCompletedTasks, info.numTasks) for info in stages if info is not None]
+    return sum(done for done, _ in found), sum(total for _, total in found)
