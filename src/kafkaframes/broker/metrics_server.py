@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-_SECONDS = 5.0
+_SECONDS = 30.0
 _MOST_BYTES = 16 << 10
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
