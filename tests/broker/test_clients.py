@@ -145,9 +145,8 @@ def test_kafka_python_produces_and_consumes(broker, kafka_python, version, magic
     producer.close()
     assert magics(broker, topic) == magic
     settings |= {"auto_offset_reset": "earliest", "group_id": None}
-    consumer = kafka_python.KafkaConsumer(topic, **settings)
-    found = [record.value for record in polled_by_kafka_python(consumer, 20)]
-    assert found == [b"%d" % number for number in range(20)]
+    consumer, found = polled_by_kafka_python(lambda: kafka_python.KafkaConsumer(topic, **settings), 20)
+    assert [record.value for record in found] == [b"%d" % number for number in range(20)]
     consumer.close()
 
 

@@ -70,15 +70,13 @@ def test_a_client_with_the_same_specs_speaks_the_new_versions(broker, specs):
 
 def test_other_clients_take_the_versions_that_they_know(broker, specs):
     live(broker.bootstrap_servers, specs=specs)
-    consumer = kafka_python.KafkaConsumer(
-        "t",
-        bootstrap_servers=broker.bootstrap_servers,
-        auto_offset_reset="earliest",
-        client_id="theirs",
+    settings = {"auto_offset_reset": "earliest", "client_id": "theirs"}
+    servers = broker.bootstrap_servers
+    consumer, found = polled_by_kafka_python(
+        lambda: kafka_python.KafkaConsumer("t", bootstrap_servers=servers, **settings), 5
     )
-    found = [record.value for record in polled_by_kafka_python(consumer, 5)]
     consumer.close()
-    assert found == [b"0", b"1", b"2", b"3", b"4"]
+    assert [record.value for record in found] == [b"0", b"1", b"2", b"3", b"4"]
     versions = spoken(broker, "theirs")
     assert all(version <= newest(name) for name, version in versions.items())
     assert {"Metadata", "Fetch"} <= set(versions)

@@ -340,9 +340,9 @@ def test_tls_with_a_clients_certificate_names_the_client(certificates, kafka_pyt
         producer.send("orders", b"x").get(60)
         producer.send("orders", b"y" * 300_000).get(60)  # enough to be sent from its file, which TLS forbids
         producer.close()
-        consumer = kafka_python.KafkaConsumer("orders", **settings, auto_offset_reset="earliest")
-        values = [record.value for record in polled_by_kafka_python(consumer, 2)]
-        assert values == [b"x", b"y" * 300_000]
+        settings["auto_offset_reset"] = "earliest"
+        consumer, found = polled_by_kafka_python(lambda: kafka_python.KafkaConsumer("orders", **settings), 2)
+        assert [record.value for record in found] == [b"x", b"y" * 300_000]
         consumer.close()
 
 

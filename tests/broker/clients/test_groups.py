@@ -230,9 +230,8 @@ def test_kafka_python_reads_commits_and_goes_on(broker, api_version):
             session_timeout_ms=60_000,
         )
 
-    first = new()
-    seen = {int(record.value) for record in polled_by_kafka_python(first, 20)}
-    assert seen == set(range(20))
+    first, found = polled_by_kafka_python(new, 20)
+    assert {int(record.value) for record in found} == set(range(20))
     first.commit()
     first.close()
     wait_for(lambda: is_empty(broker, f"python-{api_version}"))
