@@ -44,14 +44,12 @@ def log_directory(folder: Path, name: str, *, count: int = RECORDS, **how: Any) 
 
 def tasks(directory: Path) -> tuple[Any, ...]:
     """Return what Spark plans for a log directory in one task: the work, its columns, its options."""
-    from kafkaframes.spark.boundaries import find_boundaries
     from kafkaframes.spark.columns import choose_columns
-    from kafkaframes.spark.discovery import discover_segments
     from kafkaframes.spark.options import ReadOptions
-    from kafkaframes.spark.planning import plan_read
+    from kafkaframes.spark.resolve import plan_log
 
     options = ReadOptions(paths=(str(directory),), table="records")
-    (work,) = plan_read(discover_segments(options.paths), options, cores=1, boundaries=find_boundaries)
+    (work,) = plan_log(options, cores=1).works
     return work, choose_columns(None, table="records"), options
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.spark.boundaries import find_boundaries
 from kafkaframes.spark.discovery import discover_segments
 from kafkaframes.spark.options import ReadOptions
-from kafkaframes.spark.planning import plan_read
+from kafkaframes.spark.resolve import plan_log
 
 LOGS = Path(__file__).parents[2] / "examples" / "logs"
 SHOP = LOGS / "kafka-4.3"
@@ -75,8 +74,7 @@ def test_a_place_without_a_log_is_an_error(tmp_path):
 
 def test_many_partitions_asked_for_are_many_partitions_planned():
     options = ReadOptions(paths=(str(SHOP),), min_partitions=20)
-    segments = discover_segments(options.paths)
-    works = plan_read(segments, options, cores=2, boundaries=find_boundaries)
+    works = plan_log(options, cores=2).works
     assert len(works) >= 20
     planned = sorted((piece.segment.path, piece.start, piece.end) for work in works for piece in work)
     for path in {path for path, _, _ in planned}:

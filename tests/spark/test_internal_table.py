@@ -12,13 +12,11 @@ import kafkaframes
 from kafkaframes.errors import CorruptRecordError, OptionError
 from kafkaframes.messages import message
 from kafkaframes.messages.envelopes import encode_coordinator_record
-from kafkaframes.spark.boundaries import find_boundaries
 from kafkaframes.spark.columns import INTERNAL, choose_columns
-from kafkaframes.spark.discovery import discover_segments
 from kafkaframes.spark.internal_table import read_internal_work
 from kafkaframes.spark.options import ReadOptions
-from kafkaframes.spark.planning import plan_read
 from kafkaframes.spark.reading import read_work
+from kafkaframes.spark.resolve import plan_log
 
 LOG = Path(__file__).parent.parent / "data" / "logs" / "kraft-4x-transactions"
 COMMIT = encode_coordinator_record(
@@ -29,7 +27,7 @@ COMMIT = encode_coordinator_record(
 def read(path, *names, **given):
     options = ReadOptions(paths=(str(path),), decode="internal", **given)
     columns = choose_columns(names or None, table="internal")
-    works = plan_read(discover_segments(options.paths), options, cores=1, boundaries=find_boundaries)
+    works = plan_log(options, cores=1).works
     batches = [batch for work in works for batch in read_internal_work(work, columns, options)]
     for batch in batches:
         batch.validate(full=True)
@@ -38,7 +36,7 @@ def read(path, *names, **given):
 
 def plain_count(path, **given):
     options = ReadOptions(paths=(str(path),), **given)
-    works = plan_read(discover_segments(options.paths), options, cores=1, boundaries=find_boundaries)
+    works = plan_log(options, cores=1).works
     return sum(batch.num_rows for work in works for batch in read_work(work, choose_columns(["topic"]), options))
 
 

@@ -16,9 +16,9 @@ from kafkaframes.spark.planning import (
     Slice,
     check_no_replicas,
     pack,
-    plan_read,
     prune,
     select_segments,
+    share_out,
     split,
 )
 
@@ -160,30 +160,36 @@ def test_offsets_must_name_the_partitions_chosen(option):
 
 
 def test_small_segments_share_a_task():
-    works = plan_read([segment("t", 0, n, 1000) for n in range(1000)], options(), cores=2, boundaries=no_boundaries)
+    works = share_out(
+        prune([segment("t", 0, n, 1000) for n in range(1000)], options()), options(), cores=2, boundaries=no_boundaries
+    )
     assert [len(work) for work in works] == [500, 500]
 
 
 def test_a_large_segment_is_cut_at_batch_boundaries():
     size = 62_500 * BATCH  # 1 GB
-    works = plan_read([segment("t", 0, 0, size)], options(), cores=2, boundaries=every_batch)
+    works = share_out(prune([segment("t", 0, 0, size)], options()), options(), cores=2, boundaries=every_batch)
     assert len(works) == 8
     assert all(len(work) == 1 and work[0].start % BATCH == 0 for work in works)
     assert max(work[0].size_bytes for work in works) < 128 * MB
 
 
 def test_a_large_segment_whose_boundaries_are_unknown_stays_whole():
-    works = plan_read([segment("t", 0, 0, 1000 * MB)], options(), cores=2, boundaries=no_boundaries)
+    works = share_out(prune([segment("t", 0, 0, 1000 * MB)], options()), options(), cores=2, boundaries=no_boundaries)
     assert [[piece.size_bytes for piece in work] for work in works] == [[1000 * MB]]
 
 
 def test_min_partitions_cuts_even_little_input():
-    works = plan_read([segment("t", 0, 0, 100 * BATCH)], options(min_partitions=10), cores=2, boundaries=every_batch)
+    works = share_out(
+        prune([segment("t", 0, 0, 100 * BATCH)], options()), options(min_partitions=10), cores=2, boundaries=every_batch
+    )
     assert len(works) >= 10
 
 
 def test_the_cores_share_what_is_there():
-    works = plan_read([segment("t", n, 0, 25 * MB) for n in range(8)], options(), cores=4, boundaries=no_boundaries)
+    works = share_out(
+        prune([segment("t", n, 0, 25 * MB) for n in range(8)], options()), options(), cores=4, boundaries=no_boundaries
+    )
     assert [len(work) for work in works] == [2, 2, 2, 2]
 
 

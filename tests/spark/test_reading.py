@@ -18,13 +18,11 @@ from tests.spark.truth import CLICKS, SHOP
 import kafkaframes
 from kafkaframes.errors import CorruptRecordError, EncodeError, LogDirError
 from kafkaframes.spark.batch_table import read_batch_work
-from kafkaframes.spark.boundaries import find_boundaries
 from kafkaframes.spark.columns import BATCHES, RECORDS, choose_columns
-from kafkaframes.spark.discovery import discover_segments
 from kafkaframes.spark.options import ReadOptions
-from kafkaframes.spark.planning import plan_read
 from kafkaframes.spark.reading import read_work
 from kafkaframes.spark.rebatch import rebatch
+from kafkaframes.spark.resolve import plan_log
 
 MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 
@@ -34,7 +32,7 @@ def read(path, *names, **given):
     table = given.pop("table", "records")
     options = ReadOptions(paths=(str(path),), table=table, **given)
     columns = choose_columns(names or None, table=table)
-    works = plan_read(discover_segments(options.paths), options, cores=1, boundaries=find_boundaries)
+    works = plan_log(options, cores=1).works
     reader = read_batch_work if table == "batches" else read_work
     batches = [batch for work in works for batch in reader(work, columns, options)]
     for batch in batches:
@@ -75,7 +73,7 @@ def test_a_damaged_record_is_damage_with_and_without_headers(tmp_path, caplog, m
 def test_a_segment_that_is_cut_while_it_is_read_is_an_error(tmp_path, table):
     path = write_segment(tmp_path, b"".join(bytes(build(n * 100, 100)) for n in range(2000)))
     options = ReadOptions(paths=(str(tmp_path),), table=table)
-    (work,) = plan_read(discover_segments(options.paths), options, cores=1, boundaries=find_boundaries)
+    (work,) = plan_log(options, cores=1).works
     columns = choose_columns(None, table=table)
     batches = (read_batch_work if table == "batches" else read_work)(work, columns, options)
     next(batches)
@@ -126,7 +124,8 @@ def test_every_format_and_codec(magic, codec, tmp_path):
 def test_offsets_cut_batches_in_two(tmp_path):
     write_segment(tmp_path, build(0, 100, "lz4") + build(100, 100, record_format=1, codec="gzip") + build(200, 100))
     for start, end in [(0, 300), (50, 51), (99, 101), (150, 150), (199, 201), (250, 999)]:
-        rows = read(tmp_path, "offset", starting={("t", 0): start}, ending={("t", 0): end})
+        asked = {"starting": {("t", 0): start}, "ending": {("t", 0): end}, "fail_on_data_loss": end <= 300}
+        rows = read(tmp_path, "offset", **asked)
         assert [row["offset"] for row in rows] == list(range(start, min(end, 300)))
 
 
@@ -204,7 +203,7 @@ def test_a_torn_tail_is_left_out_and_told(mode, tmp_path, caplog):
 def test_a_file_that_lost_bytes_is_an_error_in_every_mode(tmp_path):
     shutil.copytree(SHOP / "orders-0", tmp_path / "orders-0")
     options = ReadOptions(paths=(str(tmp_path),))
-    works = plan_read(discover_segments(options.paths), options, cores=1, boundaries=find_boundaries)
+    works = plan_log(options, cores=1).works
     path = Path(works[0][0].segment.path)
     path.write_bytes(path.read_bytes()[:-1000])
     with pytest.raises(LogDirError, match=f"has become shorter.*{path.name}"):
@@ -217,7 +216,7 @@ def test_a_file_that_lost_bytes_is_an_error_in_every_mode(tmp_path):
 def test_no_batch_of_rows_is_much_larger_than_a_megabyte(tmp_path):
     write_segment(tmp_path, bytes(build(0, 30_000, "zstd")))
     options = ReadOptions(paths=(str(tmp_path),))
-    works = plan_read(discover_segments(options.paths), options, cores=1, boundaries=find_boundaries)
+    works = plan_log(options, cores=1).works
     sizes = [batch.nbytes for batch in rebatch(read_work(works[0], choose_columns(None), options))]
     assert max(sizes) < 1.5e6
     assert len(sizes) <= sum(sizes) / 4e5

@@ -306,18 +306,6 @@ def pack(slices: Iterable[Slice], target: int) -> list[tuple[Slice, ...]]:
     return [*works, tuple(current)] if current else works
 
 
-def plan_read(
-    segments: Iterable[Segment], options: ReadOptions, *, cores: int, boundaries: Boundaries
-) -> list[tuple[Slice, ...]]:
-    """Return the work of each input partition: choose, prune, split, pack.
-
-    Raises:
-        OptionError: the options name topics, partitions or offsets that do not fit the segments.
-    """
-    slices = prune(select_segments(segments, options), options)
-    return share_out(slices, options, cores=cores, boundaries=boundaries)
-
-
 def share_out(
     slices: Sequence[Slice], options: ReadOptions, *, cores: int, boundaries: Boundaries
 ) -> list[tuple[Slice, ...]]:
