@@ -1,5 +1,7 @@
 """What several files of these tests read from."""
 
+import gc
+
 import fsspec
 import pyarrow as pa
 import pytest
@@ -48,6 +50,13 @@ def s3():
     yield options
     fsspec.asyn.sync(store.loop, store._s3.close) if hasattr(store, "_s3") and store._s3 else None
     server.stop()
+
+
+@pytest.fixture
+def collected():
+    """Collect garbage behind a test whose leftovers warn: within its own filters of warnings, not in a later test."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,12 @@ import kafkaframes
 pytestmark = pytest.mark.spark
 
 # PySpark 4.0 leaves the connection of a job that failed to the garbage collector.
-LEAVES_A_SOCKET = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+IGNORED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 WITH_ALL = "partition,offset,timestamp,timestampType,key,value,headers"
+
+
+def leaves_a_socket(test):
+    return pytest.mark.usefixtures("collected")(IGNORED(test))
 
 
 def load(spark, *paths, **options):
@@ -186,21 +190,21 @@ def planned(spark, tmp_path):
     return rows
 
 
-@LEAVES_A_SOCKET
+@leaves_a_socket
 def test_a_segment_that_vanishes_before_it_is_read_is_told_by_name(planned, tmp_path):
     shutil.rmtree(tmp_path / "orders-0")
     with pytest.raises((PySparkException, Py4JJavaError), match=r"orders-0/0+\.log"):
         planned.count()
 
 
-@LEAVES_A_SOCKET
+@leaves_a_socket
 def test_a_segment_that_grows_before_it_is_read_gives_what_was_planned(planned, tmp_path):
     last = max((tmp_path / "orders-0").glob("*.log"))
     last.write_bytes(last.read_bytes() + next((SHOP / "orders-1").glob("*.log")).read_bytes()[:700])
     assert planned.count() == 2000
 
 
-@LEAVES_A_SOCKET
+@leaves_a_socket
 def test_a_segment_that_cannot_be_read_is_told_by_name(planned, tmp_path):
     """A directory in its place cannot be read by anybody, not even by root."""
     first = min((tmp_path / "orders-0").glob("*.log"))

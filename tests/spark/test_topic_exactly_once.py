@@ -86,6 +86,7 @@ def test_workers_that_are_killed_while_they_send(spark, brokers, servers, tmp_pa
 
 # the broker's side of a connection that is opened while its node stops is not always closed before it is collected
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("collected")
 def test_a_broker_that_goes_down_and_comes_back_in_a_micro_batch(spark, brokers, servers, tmp_path):
     on = brokers.on
     wanted = produce(servers, 0, 60)
