@@ -47,15 +47,16 @@ def block(kind, body, order="<"):
     return struct.pack(f"{order}I", kind) + size + body + size
 
 
-def pcapng(packets, *, order="<", between=b"", simple=False):
+def pcapng(packets, *, order="<", between=b"", simple=False, ticks=None, options=b""):
     section = block(0x0A0D0D0A, struct.pack(f"{order}IHHq", 0x1A2B3C4D, 1, 0, -1), order)
-    interface = block(1, struct.pack(f"{order}HHI", 101, 0, 0), order)
+    interface = block(1, struct.pack(f"{order}HHI", 101, 0, 0) + options, order)
     parts = [section, interface]
     for number, one in enumerate(packets):
         if simple:
             parts.append(block(3, struct.pack(f"{order}I", len(one)) + one, order))
         else:
-            head = struct.pack(f"{order}IIIII", 0, 0, number, len(one), len(one))
+            high, low = divmod(number if ticks is None else ticks, 1 << 32)
+            head = struct.pack(f"{order}IIIII", 0, high, low, len(one), len(one))
             parts.append(block(6, head + one, order))
         parts.append(between)
     return b"".join(parts)
@@ -130,6 +131,38 @@ def test_pcapng_with_the_blocks_that_other_tools_write(order, simple, tmp_path):
     assert calls_of(raw, tmp_path) == (ALL, [])
     again = pcapng(PACKETS, order=">" if order == "<" else "<")  # a second section, in the other byte order
     assert calls_of(raw + again, tmp_path)[0] == ALL
+
+
+# if_tsresol, and how many ticks make a second; without the option a tick is a microsecond, as most recorders write it.
+RESOLUTIONS = [
+    (None, 10**6),
+    *((power, 10**power) for power in range(11)),
+    *((128 + n, 2**n) for n in (0, 1, 10, 32, 33)),
+]
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize(("resolution", "per_second"), RESOLUTIONS)
+def test_times_of_pcapng(resolution, per_second, order, tmp_path):
+    ticks = per_second * (SECONDS * 1000 + 250) // 1000
+    assert times_of(resolution, order, ticks, tmp_path) == {ticks * 1_000_000 // per_second}
+
+
+@pytest.mark.parametrize(("resolution", "ticks", "microseconds"), [
+    (12, 2**64 - 1, 18446744073709), (27, 2**64 - 1, 0), (128 + 40, (7 << 40) + (1 << 39), 7_500_000),
+    (128 + 63, 2**64 - 1, 1_999_999), (0, 2**33, 2**33 * 10**6), (6, 2**63 - 1, 0), (0, 2**64 - 1, 0),
+])  # fmt: skip
+def test_odd_times_of_pcapng(resolution, ticks, microseconds, tmp_path):
+    """The last two are beyond what nanoseconds can say: they become 0."""
+    assert times_of(resolution, "<", ticks, tmp_path) == {microseconds}
+
+
+def times_of(resolution, order, ticks, folder):
+    options = b"" if resolution is None else struct.pack(f"{order}HHBxxxHH", 9, 1, resolution, 0, 0)
+    path = folder / "x.pcapng"
+    path.write_bytes(pcapng(PACKETS, order=order, ticks=ticks, options=options))
+    found = read_capture(str(path), CaptureOptions(columns=("requestTime",))).read_all()
+    return set(found.column("requestTime").cast("int64").to_pylist())
 
 
 def test_a_file_whose_last_packet_is_cut(tmp_path):

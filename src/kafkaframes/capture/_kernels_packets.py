@@ -91,6 +91,10 @@ from kafkaframes.capture.layout import (
 from kafkaframes.wire._jit import BYTES, OUT_INT64S, OUT_TABLE, TABLE, device, kernel, types
 from kafkaframes.wire._kernels import load_u8, load_u32
 
+MOST = 0x7FFFFFFFFFFFFFFF
+NS = 1_000_000_000  # in a second
+FINEST = 33  # bits of a fraction of a second that can be multiplied by NS
+
 I64 = types.int64
 FAR = 1 << 24  # sequence numbers this far apart, after a connection's end, are another connection's
 WILD = 1 << 29  # ... and this far apart are no segment of this connection
@@ -301,19 +305,20 @@ def _packet(
 
 @device
 def _nanoseconds(high, low, interfaces, interface):
-    """A pcapng time in ns since 1970; 0 where it is absurd."""
+    """A pcapng time in ns since 1970; 0 where it is absurd. Ticks have no sign: half of them is divided."""
     ticks = (high << 32) | low
+    half = (ticks >> 1) & MOST
     kind = interfaces[interface, TICKS]
     factor = interfaces[interface, FACTOR]
-    if ticks < 0:
-        return 0
     if kind == BINARY:
-        whole = ticks >> factor
-        time = whole * 1_000_000_000 + (((ticks & ((1 << factor) - 1)) * 1_000_000_000) >> factor)
-        return time if whole < 1 << 33 else 0
+        whole = half >> (factor - 1)
+        small = min(factor, FINEST)
+        rest = (ticks & (MOST >> (63 - factor))) >> (factor - small)
+        return whole * NS + ((rest * NS) >> small) if whole < MOST // NS else 0
     if kind == DIVIDE:
-        return ticks // factor
-    return ticks * factor if ticks <= (1 << 63) // max(factor, 1) - 1 else 0
+        time = half // factor * 2
+        return time + (ticks - time * factor) // factor
+    return ticks * factor if 0 <= ticks <= MOST // factor else 0
 
 
 @kernel(
@@ -393,7 +398,7 @@ def scan_packets(
                     interfaces,
                     interface,
                 )
-            time += interfaces[interface, SHIFT_NS]
+                time += interfaces[interface, SHIFT_NS]
         counters[PACKETS] += 1
         full, row, count = _packet(
             buf, start, start + captured, start + size, interfaces[interface, LINK], time, number + 1, share, shares,

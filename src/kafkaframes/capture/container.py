@@ -200,5 +200,5 @@ def _interface(block: bytes, order: str) -> tuple[int, int, int, int, int]:
 def _resolution(value: int) -> tuple[int, int]:
     """Return how ticks become nanoseconds (if_tsresol: a negative power of 10, or of 2 with the high bit)."""
     if value & 0x80:
-        return BINARY, min(value & 0x7F, 33)
+        return (BINARY, min(value & 0x7F, 63)) if value & 0x7F else (MULTIPLY, 10**9)
     return (MULTIPLY, 10 ** (9 - value)) if value <= 9 else (DIVIDE, 10 ** min(value - 9, 18))
