@@ -4,8 +4,8 @@ The product is given the capture alone, not even the brokers' ports. Compared is
 offsets in the streams, software, error codes with paths, how many error fields there are, bodies, what an Envelope
 carries, the summary of records; that what is missing or damaged is said to be; and that no other call is found. Where
 a connection began before the capture, offsets are counted from elsewhere: they differ by one number. Left free: times
-(those of rewritten files are the recording's), ``principal`` where it is not SASL's, and a damaged response without any
-request, which nothing in the capture names. A capture without truth must be read or be refused by name.
+of rewritten files (the truth has the recording's), ``principal`` where it is not SASL's, and a damaged response without
+any request, which nothing in the capture names. A capture without truth must be read or be refused by name.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ _RENAMED = {
     "partition": "partitionIndex",
     "recordSetSizeInBytes": "recordsSizeInBytes",
 }
+_SAME_SECONDS = 2e-6  # both are rounded to microseconds
 _UNSUPPORTED_VERSION = 35  # such an ApiVersions request is read as one of version 0 by the broker
 Row = dict[str, Any]
 
@@ -70,7 +71,7 @@ def disagreements(case: Case) -> Iterator[str]:
     truth = [json.loads(line) for line in gzip.decompress((Path(folder) / f"{name}{_TRUTH}").read_bytes()).splitlines()]
     options = CaptureOptions(columns=tuple(column.name for column in CALLS), secrets=True)
     found = read_capture(files, options).read_all().to_pylist()
-    yield from _Comparison(truth, found).lines()
+    yield from _Comparison(truth, found, has_times=not manifest.get("odd")).lines()
     yield from _totals(manifest, found)
     yield from _audited(manifest, files)
 
@@ -127,9 +128,10 @@ def _totals(manifest: Row, found: list[Row]) -> Iterator[str]:
 
 
 class _Comparison:
-    """The calls of a truth beside those that were found."""
+    """The calls of a truth beside those that were found; their times too where the capture is as it was recorded."""
 
-    def __init__(self, truth: list[Row], found: list[Row]) -> None:
+    def __init__(self, truth: list[Row], found: list[Row], *, has_times: bool) -> None:
+        self.has_times = has_times
         self.truth = [line for line in truth if "wire" in line]
         self.rows: dict[Any, list[Row]] = defaultdict(list)
         for row in found:
@@ -158,6 +160,8 @@ class _Comparison:
 
     def _call(self, line: Row, row: Row) -> Iterator[str]:
         wire = line["wire"]
+        if self.has_times:
+            yield from _times(wire, row)
         has_request, has_response = not wire.get("request_missing"), not wire.get("response_missing")
         yield from differences(_states(line), {name: row[f"{name}State"] for name in ("request", "response")})
         if has_request:
@@ -179,6 +183,15 @@ class _Comparison:
         known = self.shifts.setdefault((row["connection"], direction), shift)
         if shift != known:
             yield f"{direction} offset: {shift} away from the truth, others of this connection {known}"
+
+
+def _times(wire: Row, row: Row) -> Iterator[str]:
+    for direction in ("request", "response"):
+        expected, found = wire.get(f"{direction}_time"), row[f"{direction}Time"]
+        if (expected is None) is not (found is None):
+            yield f"{direction} time: expected {expected}, found {found}"
+        elif expected is not None and abs(expected - found.timestamp()) > _SAME_SECONDS:
+            yield f"{direction} time: expected {expected}, found {found.timestamp()}"
 
 
 def _api(line: Row) -> tuple[int, int]:
