@@ -23,7 +23,8 @@ from kafkaframes.mirror.settings import MirrorSettings
 
 
 def command(source, target, *options: str) -> list[str]:
-    return [sys.executable, "-m", "kafkaframes", "mirror", "--from", str(source), "--to", str(target), *options]
+    asked = ["mirror", "--from", str(source), "--to", str(target), "--timeout", str(WAIT_S), *options]
+    return [sys.executable, "-m", "kafkaframes", *asked]
 
 
 @contextmanager
@@ -120,6 +121,7 @@ def test_new_topics_and_commits_are_seen_in_their_intervals():
                 follow=True,
                 group_interval_s=0.1,
                 topic_interval_s=0.1,
+                timeout_s=WAIT_S,
             )
             job = asyncio.ensure_future(mirror(settings, stop=stop))
             while not done.is_set() and not job.done():

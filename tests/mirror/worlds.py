@@ -29,7 +29,8 @@ def until(condition: Callable[[], Any]) -> None:
 
 def run_mirror(source: str, target: str, **settings: Any) -> MirrorReport:
     """Mirror once."""
-    return asyncio.run(mirror(MirrorSettings(source=str(source), target=str(target), **settings)))
+    given = {"timeout_s": WAIT_S, **settings}
+    return asyncio.run(mirror(MirrorSettings(source=str(source), target=str(target), **given)))
 
 
 def logs_of(path: Any) -> dict[TopicPartition, tuple[int, bytes]]:
