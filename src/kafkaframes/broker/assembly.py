@@ -86,7 +86,7 @@ def open_broker(
     settings.dynamic = set(metadata.configs)
 
     def settings_of(key: TopicPartition) -> LogSettings:
-        topic = state.topics.get(key.topic) if made else None
+        topic = (state.topics.get(key.topic) or state.in_change.get(key.topic)) if made else None
         known = topic.configs if topic is not None else stored[key.topic].configs if key.topic in stored else {}
         return settings.log_settings(known)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from kafkaframes.broker.api import Answer
+from kafkaframes.broker.changes import once
 from kafkaframes.broker.config_types import DYNAMIC, LIST, type_of
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
@@ -170,16 +172,23 @@ def change(
         return CODE["INVALID_CONFIG"], str(error)
 
 
-def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[list[Any]], Change]) -> Message:
-    """Answer AlterConfigs and IncrementalAlterConfigs: each resource for itself.
+def alter_resources(request: Request, broker: BrokerState, change_of: Callable[[list[Any]], Change]) -> Answer:
+    """Answer AlterConfigs and IncrementalAlterConfigs: each resource for itself, after what was asked for before.
 
     Args:
         request: of either.
         broker: whose settings.
         change_of: makes a change of a resource's rows.
     """
+    resources = request.body.resources
+    return broker.changes.run(once(lambda: _altered(request, broker, resources, change_of)))
+
+
+def _altered(
+    request: Request, broker: BrokerState, resources: list[Any], change_of: Callable[[list[Any]], Change]
+) -> Message:
     rows = []
-    for asked in request.body.resources:
+    for asked in resources:
         kind, name = asked.resource_type, asked.resource_name
         make = change_of(asked.configs)
         code, message = change(request, broker, kind, name, make, validate_only=request.body.validate_only)

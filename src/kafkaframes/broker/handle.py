@@ -236,6 +236,7 @@ class Broker:
         )
         if not self._server.dispatcher.hooks and self._own_specs is None and self._state.store is None:
             self._server.fast = ShortWay(self._server.dispatcher)
+        self._state.changes.next_turn = self._server.loop.call_soon
         Maintenance(self._state)
         self._clean_later(self._state)
         try:
@@ -386,6 +387,7 @@ class Broker:
         """Answer nothing any more; the logs are still open."""
         self._remarks += not_served(state.logs)
         self._state = self._server = None
+        state.changes.stop()
         if state.store is not None:
             state.store.close()
         return state

@@ -6,11 +6,13 @@ import base64
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
 from kafkaframes.broker.access import Access, EverybodyMay
+from kafkaframes.broker.changes import Changes, Steps, finished
 from kafkaframes.broker.clock import Clock, monotonic_ms
 from kafkaframes.broker.fetch_sessions import FetchSessions
 from kafkaframes.broker.internal import InternalTopics
@@ -29,6 +31,7 @@ from kafkaframes.broker.topics import (
     Partition,
     Topic,
 )
+from kafkaframes.errors import OptionError
 from kafkaframes.files.names import TopicPartition
 from kafkaframes.partition import LogManager
 
@@ -91,6 +94,8 @@ class BrokerState:
         store: what is served, if reading it may take long; None for disks of this machine.
         waits: the clock of long polls: real time, whatever a test does with ``clock``, and whoever sets
             the system's.
+        changes: of topics, one after the other, with turns for others between their steps.
+        in_change: topics that are being made, given partitions or deleted, by name.
         new_id: gives topic ids; a test may give its own.
         on_append: called after each append to a partition, for metrics and for tests.
         on_topic_deleted: called when a topic is gone; the coordinators forget it.
@@ -116,6 +121,8 @@ class BrokerState:
     counters: Counter[str] = field(default_factory=Counter)
     store: StoreReads | None = None
     waits: Clock = field(default_factory=lambda: Clock(monotonic_ms))
+    changes: Changes = field(default_factory=Changes)
+    in_change: dict[str, Topic] = field(default_factory=dict)
     new_id: Callable[[], UUID] = uuid4
     on_append: list[Callable[[Partition], None]] = field(default_factory=list)
     on_topic_deleted: list[Callable[[Topic], None]] = field(default_factory=list)
@@ -161,26 +168,49 @@ class BrokerState:
             OptionError: a name or a setting that Kafka refuses.
             StorageError: the disk fails.
         """
+        return finished(self.making_topic(name, partitions, configs))
+
+    def making_topic(self, name: str, partitions: int, configs: dict[str, str] | None = None) -> Steps[Topic]:
+        """Do as :meth:`create_topic`, a partition at a step; the topic is seen when all of them are there.
+
+        Raises:
+            OptionError, StorageError: as :meth:`create_topic`, or the topic is being made or deleted.
+        """
         topic = Topic(name, self.new_id(), dict(configs or {}))
         self.settings.log_settings(topic.configs)  # refuses before anything is made
-        self.topics[name] = topic
-        self.topics_by_id[topic.topic_id] = topic
-        try:
-            for index in range(partitions):
-                self._create_partition(topic, index)
-        except BaseException:
-            if not topic.partitions:
-                del self.topics[name], self.topics_by_id[topic.topic_id]
-            raise
-        self.save()
+        yield from self._making_partitions(topic, partitions)
         return topic
+
+    def _making_partitions(self, topic: Topic, count: int) -> Steps[None]:
+        """Make the partitions that a topic lacks. A failure leaves it with those that were made."""
+        made: list[Partition] = []
+        with self._changing(topic):
+            try:
+                for index in range(len(topic.partitions), count):
+                    if made:
+                        yield
+                    made.append(self._create_partition(topic, index))
+            finally:
+                topic.partitions += made
+                if topic.partitions:
+                    self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+        self.save()
+
+    @contextmanager
+    def _changing(self, topic: Topic) -> Iterator[None]:
+        if topic.name in self.in_change:
+            raise OptionError(f"topic {topic.name!r} is being changed")
+        self.in_change[topic.name] = topic
+        try:
+            yield
+        finally:
+            del self.in_change[topic.name]
 
     def _create_partition(self, topic: Topic, index: int) -> Partition:
         key = TopicPartition(topic.name, index)
         log = self.logs.create(key, topic_id=text_of_id(topic.topic_id), now_ms=self.clock.now_ms)
         partition = Partition(key, log, leader_id=self.nodes.leader_of(topic.name, index))
         self.note_settings(topic, partition)
-        topic.partitions.append(partition)
         return partition
 
     def add_partitions(self, topic: Topic, count: int) -> None:
@@ -189,9 +219,15 @@ class BrokerState:
         Raises:
             StorageError: the disk fails.
         """
-        for index in range(len(topic.partitions), count):
-            self._create_partition(topic, index)
-        self.save()
+        finished(self.adding_partitions(topic, count))
+
+    def adding_partitions(self, topic: Topic, count: int) -> Steps[None]:
+        """Do as :meth:`add_partitions`, a partition at a step; the new ones are seen when all of them are there.
+
+        Raises:
+            OptionError, StorageError: the topic is being changed; the disk fails.
+        """
+        return self._making_partitions(topic, count)
 
     def delete_topic(self, topic: Topic) -> None:
         """Take a topic out of service; its files go later, by the clock.
@@ -199,14 +235,30 @@ class BrokerState:
         Raises:
             StorageError: the disk fails.
         """
-        del self.topics[topic.name]
-        del self.topics_by_id[topic.topic_id]
-        for partition in topic.partitions:
-            self.unflushed.discard(partition)
-            partition.is_offline = True
-            self.logs.delete(partition.topic_partition, unique_id=uuid4().hex, now_ms=self.clock.now_ms)
-            partition.notify()
-        self.save()
+        finished(self.deleting_topic(topic))
+
+    def deleting_topic(self, topic: Topic) -> Steps[None]:
+        """Do as :meth:`delete_topic`, a partition at a step; the topic is not seen from the first step on.
+
+        The last partition goes first: after a crash the others are those of a smaller topic, as a broker expects them.
+
+        Raises:
+            OptionError, StorageError: the topic is being changed; the disk fails.
+        """
+        with self._changing(topic):
+            del self.topics[topic.name]
+            del self.topics_by_id[topic.topic_id]
+            for partition in topic.partitions:
+                self.unflushed.discard(partition)
+                partition.is_offline = True
+            self.save()
+            for partition in topic.partitions:
+                partition.notify()
+            for number, partition in enumerate(reversed(topic.partitions)):
+                if number:
+                    yield
+                self.logs.take_away(partition.topic_partition, unique_id=uuid4().hex, now_ms=self.clock.now_ms)
+            self.logs.checkpoint_all()
         for call in self.on_topic_deleted:
             call(topic)
 

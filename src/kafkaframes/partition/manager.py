@@ -101,7 +101,18 @@ class LogManager:
         return log
 
     def delete(self, topic_partition: TopicPartition, *, unique_id: str, now_ms: int) -> None:
-        """Close a log and rename its directory to ``-delete``; it is removed later (asyncDelete).
+        """Take a log away, as :meth:`take_away`, and write the checkpoints without it (asyncDelete).
+
+        Raises:
+            OptionError, StorageError: as :meth:`take_away`.
+        """
+        self.take_away(topic_partition, unique_id=unique_id, now_ms=now_ms)
+        self.checkpoint_all()
+
+    def take_away(self, topic_partition: TopicPartition, *, unique_id: str, now_ms: int) -> None:
+        """Close a log and rename its directory to ``-delete``; it is removed later.
+
+        Of many logs the checkpoints are written once, with ``checkpoint_all``, as Kafka does.
 
         Args:
             topic_partition: of the log.
@@ -122,7 +133,6 @@ class LogManager:
         self.disk.rename(log.directory, join(self.path, name))
         self.disk.sync_directory(self.path)
         self._to_delete.append((join(self.path, name), now_ms + log.settings.file_delete_delay_ms))
-        self.checkpoint_all()
 
     def truncate_to(self, topic_partition: TopicPartition, offset: int, *, now_ms: int) -> bool:
         """Truncate a log and its checkpointed recovery point (LogManager.truncateTo); False if nothing was cut.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -20,16 +21,22 @@ _MOST_PARTITIONS = 10_000
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Add partitions, topic by topic."""
-    names = [asked.name for asked in request.body.topics]
+    return broker.changes.run(_added(request, broker, request.body.topics))
+
+
+def _added(request: Request, broker: BrokerState, topics: list[Any]) -> Steps[Answer]:
+    names = [asked.name for asked in topics]
     rows = []
-    for asked in request.body.topics:
-        twice = names.count(asked.name) > 1
-        code, message = (CODE["INVALID_REQUEST"], "asked for twice") if twice else _add(request, broker, asked)
+    for asked in topics:
+        code: int = CODE["INVALID_REQUEST"]
+        message: str | None = "asked for twice"
+        if names.count(asked.name) == 1:
+            code, message = yield from _add(request, broker, asked)
         rows.append(request.types.CreatePartitionsTopicResult(name=asked.name, error_code=code, error_message=message))
     return request.response(results=rows)
 
 
-def _add(request: Request, broker: BrokerState, asked: Any) -> tuple[int, str | None]:
+def _add(request: Request, broker: BrokerState, asked: Any) -> Steps[tuple[int, str | None]]:
     if not broker.access.allows(request.session, "ALTER", "TOPIC", asked.name):
         return CODE["TOPIC_AUTHORIZATION_FAILED"], None
     topic = broker.topics.get(asked.name)
@@ -45,7 +52,7 @@ def _add(request: Request, broker: BrokerState, asked: Any) -> tuple[int, str | 
         return CODE["POLICY_VIOLATION"], "the broker serves a directory that is only read"
     if not request.body.validate_only:
         try:
-            broker.add_partitions(topic, asked.count)
+            yield from broker.adding_partitions(topic, asked.count)
         except KafkaframesError as error:
             return code_of(error), str(error)
         for partition, one in zip(topic.partitions[have:], new or (), strict=False):

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.configs import check_topic_configs, topic_rows
 from kafkaframes.broker.errors import CODE, code_of
 from kafkaframes.broker.request import Request
@@ -31,16 +32,23 @@ class _RefusedError(Exception):
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Make the topics, each for itself."""
-    names = [asked.name for asked in request.body.topics]
-    return request.response(topics=[_result(request, broker, asked, names) for asked in request.body.topics])
+    return broker.changes.run(_made(request, broker, request.body.topics))
 
 
-def _result(request: Request, broker: BrokerState, asked: Any, names: list[str]) -> Any:
+def _made(request: Request, broker: BrokerState, topics: list[Any]) -> Steps[Answer]:
+    names = [asked.name for asked in topics]
+    rows = []
+    for asked in topics:
+        rows.append((yield from _result(request, broker, asked, names)))
+    return request.response(topics=rows)
+
+
+def _result(request: Request, broker: BrokerState, asked: Any, names: list[str]) -> Steps[Any]:
     row = request.types.CreatableTopicResult(name=asked.name, error_message=None)
     try:
         if names.count(asked.name) > 1:
             raise _RefusedError("INVALID_REQUEST", "the topic is asked for twice")
-        _create(request, broker, asked, row)
+        yield from _create(request, broker, asked, row)
     except _RefusedError as refused:
         name, reason = refused.args
         row.error_code, row.error_message = CODE[name], reason
@@ -51,7 +59,7 @@ def _result(request: Request, broker: BrokerState, asked: Any, names: list[str])
     return row
 
 
-def _create(request: Request, broker: BrokerState, asked: Any, row: Any) -> None:
+def _create(request: Request, broker: BrokerState, asked: Any, row: Any) -> Steps[None]:
     _check(request, broker, asked.name)
     leaders = _leaders(broker, asked)
     count = len(leaders) or asked.num_partitions
@@ -69,7 +77,7 @@ def _create(request: Request, broker: BrokerState, asked: Any, row: Any) -> None
     configs = {config.name: config.value for config in asked.configs}
     check_topic_configs(broker.settings, configs)
     if not request.body.validate_only:
-        topic = broker.create_topic(asked.name, count, configs)
+        topic = yield from broker.making_topic(asked.name, count, configs)
         for partition, leader in zip(topic.partitions, leaders, strict=False):
             partition.leader_id = leader
         row.topic_id = topic.topic_id

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
@@ -26,10 +27,17 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         asked = [(one.name, one.topic_id) for one in request.body.topics]
     else:
         asked = [(name, NO_UUID) for name in request.body.topic_names]
-    return request.response(responses=[_delete(request, broker, name, topic_id) for name, topic_id in asked])
+    return broker.changes.run(_deleted(request, broker, asked))
 
 
-def _delete(request: Request, broker: BrokerState, name: str | None, topic_id: Any) -> Any:
+def _deleted(request: Request, broker: BrokerState, asked: list[tuple[Any, Any]]) -> Steps[Answer]:
+    rows = []
+    for name, topic_id in asked:
+        rows.append((yield from _delete(request, broker, name, topic_id)))
+    return request.response(responses=rows)
+
+
+def _delete(request: Request, broker: BrokerState, name: str | None, topic_id: Any) -> Steps[Any]:
     row = request.types.DeletableTopicResult(name=name, topic_id=topic_id)
     by_id = name is None
     if not by_id and topic_id != NO_UUID:
@@ -41,7 +49,7 @@ def _delete(request: Request, broker: BrokerState, name: str | None, topic_id: A
     if row.error_code == NONE and topic is not None:
         row.name, row.topic_id = topic.name, topic.topic_id
         try:
-            broker.delete_topic(topic)
+            yield from broker.deleting_topic(topic)
         except KafkaframesError as error:
             row.error_code, row.error_message = code_of(error), str(error)
     return row

@@ -83,6 +83,7 @@ def _by_name(request: Request, broker: BrokerState, name: str, may_create: bool)
     if not broker.access.allows(request.session, "DESCRIBE", "TOPIC", name):
         return _missing(request, name, CODE["TOPIC_AUTHORIZATION_FAILED"])
     topic = broker.topics.get(name)
+    may_create = may_create and name not in broker.in_change  # it will be there when it is asked for again
     if topic is None and may_create and not broker.is_read_only:
         if not broker.access.may_create_topic(request.session, name):
             return _missing(request, name, CODE["TOPIC_AUTHORIZATION_FAILED"])

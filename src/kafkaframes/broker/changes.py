@@ -1,0 +1,90 @@
+"""Changes of topics that take long, a step at a time: between the steps others are answered.
+
+Kafka's controller works through its changes one after the other while brokers go on answering. Here a change is a
+generator that yields wherever others may have a turn; the next change begins when it is done, so that each finds what
+those before it have left. What it makes is seen when all of it is there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import TypeVar
+
+from kafkaframes.broker.api import Answer, Later
+
+Result = TypeVar("Result")
+Steps = Generator[None, None, Result]
+
+
+def finished(steps: Steps[Result]) -> Result:
+    """Take all steps at once; return their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: Result = done.value
+            return result
+
+
+def once(call: Callable[[], Result]) -> Steps[Result]:
+    """Make a change of one step."""
+    yield from ()
+    return call()
+
+
+class Changes:
+    """The changes of one broker, in the order in which they were asked for.
+
+    Attributes:
+        next_turn: calls something when others had their turn (an event loop's ``call_soon``); None: there are no
+            others, each change is made at once.
+    """
+
+    def __init__(self) -> None:
+        self.next_turn: Callable[[Callable[[], None]], object] | None = None
+        self._waiting: deque[tuple[Steps[Answer], Later]] = deque()  # the first is under way
+        self._is_due = False
+
+    def run(self, steps: Steps[Answer]) -> Answer:
+        """Make a change; return its answer, which comes later if it takes more than a step, or waits for others."""
+        if self.next_turn is None:
+            return finished(steps)
+        later = Later()
+        self._waiting.append((steps, later))
+        if len(self._waiting) == 1:
+            self._turn()
+        if later.error is not None:
+            raise later.error
+        return later
+
+    def _turn(self) -> None:
+        self._is_due = False
+        if not self._waiting:  # stopped
+            return
+        steps, later = self._waiting[0]
+        try:
+            next(steps)
+        except StopIteration as done:
+            finish = partial(later.complete, done.value)
+        except Exception as error:
+            finish = partial(later.fail, error)
+        else:
+            self._schedule()
+            return
+        self._waiting.popleft()
+        if self._waiting:
+            self._schedule()
+        finish()
+
+    def _schedule(self) -> None:
+        if self.next_turn is not None and not self._is_due:
+            self._is_due = True
+            self.next_turn(self._turn)
+
+    def stop(self) -> None:
+        """Leave what is under way as it is, and begin nothing more."""
+        waiting, self._waiting = self._waiting, deque()
+        for steps, _ in waiting:
+            steps.close()

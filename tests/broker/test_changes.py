@@ -1,0 +1,173 @@
+"""Topics of many partitions are made a partition at a time: others are answered meanwhile, and see all or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.broker.direct import DirectBroker, Pending
+from tests.broker.test_handle import ask
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.api import Later
+from kafkaframes.broker.changes import Changes, finished, once
+from kafkaframes.broker.errors import CODE
+from kafkaframes.errors import OptionError
+from kafkaframes.messages import message
+
+
+class Turns:
+    """What an event loop would call next."""
+
+    def __init__(self) -> None:
+        self.due: list[Callable[[], None]] = []
+
+    def take(self) -> None:
+        """Give one turn."""
+        self.due.pop(0)()
+
+    def take_all(self) -> None:
+        while self.due:
+            self.take()
+
+
+@pytest.fixture
+def turns():
+    return Turns()
+
+
+@pytest.fixture
+def broker(tmp_path, turns):
+    made = DirectBroker(str(tmp_path), auto_create_topics_enable="true")
+    made.state.changes.next_turn = turns.due.append
+    yield made
+    made.state.logs.abandon()
+
+
+def create(broker: DirectBroker, *topics: tuple[str, int], **configs: str) -> Any:
+    types = message("CreateTopicsRequest")
+    settings = [types.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
+    asked = [
+        types.CreatableTopic(name=name, num_partitions=count, replication_factor=1, configs=settings)
+        for name, count in topics
+    ]
+    return broker.send("CreateTopics", 7, topics=asked, timeout_ms=1000)
+
+
+def seen(broker: DirectBroker) -> dict[str, int]:
+    return {one.name: len(one.partitions) for one in broker.send("Metadata", 9, topics=None).topics}
+
+
+def codes(answer: Any) -> list[int]:
+    body = answer.body if isinstance(answer, Pending) else answer
+    return [one.error_code for one in (body.topics if hasattr(body, "topics") else body.results)]
+
+
+def test_a_topic_is_seen_when_all_its_partitions_are_there(broker, turns):
+    answer = create(broker, ("orders", 4), **{"retention.ms": "1234"})
+    while turns.due:
+        assert answer.body is None
+        assert seen(broker) == {}
+        turns.take()
+    assert codes(answer) == [0]
+    assert seen(broker) == {"orders": 4}
+    assert {one.log.settings.retention_ms for one in broker.state.partitions()} == {1234}
+    broker.kill()
+    assert seen(broker) == {"orders": 4}
+
+
+def test_changes_are_made_in_the_order_in_which_they_were_asked_for(broker, turns):
+    types = message("CreatePartitionsRequest")
+    grown = [types.CreatePartitionsTopic(name="orders", count=4, assignments=None)]
+    made = create(broker, ("orders", 2))
+    again = create(broker, ("orders", 1))
+    more = broker.send("CreatePartitions", 3, topics=grown, timeout_ms=1000, validate_only=False)
+    gone = broker.send("DeleteTopics", 5, topic_names=["orders"], timeout_ms=1000)
+    anew = create(broker, ("orders", 3))
+    turns.take_all()
+    assert (codes(made), codes(again), codes(more)) == ([0], [CODE["TOPIC_ALREADY_EXISTS"]], [0])
+    assert [one.error_code for one in gone.body.responses] == [0]
+    assert codes(anew) == [0]
+    assert seen(broker) == {"orders": 3}
+
+
+def test_a_topic_that_is_being_changed_is_not_made_by_others(broker, turns):
+    answer = create(broker, ("orders", 3))
+    types = message("MetadataRequest")
+    asked = [types.MetadataRequestTopic(name="orders")]
+    (row,) = broker.send("Metadata", 9, topics=asked, allow_auto_topic_creation=True).topics
+    assert row.error_code == CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+    with pytest.raises(OptionError, match="is being changed"):
+        broker.state.create_topic("orders", 1)
+    turns.take_all()
+    assert codes(answer) == [0]
+
+
+def test_a_topic_is_gone_from_the_first_step_of_its_deletion(broker, turns):
+    broker.state.create_topic("orders", 4)
+    kept = broker.state.topics["orders"].partitions[0]
+    answer = broker.send("DeleteTopics", 5, topic_names=["orders"], timeout_ms=1000)
+    assert answer.body is None
+    assert seen(broker) == {}
+    assert kept.is_offline
+    broker.kill()  # the last ones went first: what is left is a topic
+    assert seen(broker) == {"orders": 3}
+
+
+def test_a_change_that_nobody_waits_for_goes_on(turns):
+    changes, done = Changes(), []
+    changes.next_turn = turns.due.append
+
+    def steps():
+        yield
+        done.append(1)
+        return None
+
+    answer = changes.run(steps())
+    assert isinstance(answer, Later)
+    answer.abandon()
+    turns.take_all()
+    assert done == [1]
+
+
+def test_a_change_that_fails_does_not_hold_up_the_next(turns):
+    changes = Changes()
+    changes.next_turn = turns.due.append
+
+    def failing():
+        yield
+        raise ZeroDivisionError
+
+    first, second = changes.run(failing()), changes.run(once(lambda: None))
+    turns.take_all()
+    assert isinstance(first.error, ZeroDivisionError)
+    assert second.is_done
+    with pytest.raises(ZeroDivisionError):
+        changes.run(once(lambda: 1 / 0))
+
+
+def test_nothing_goes_on_after_the_end(turns):
+    changes, done = Changes(), []
+    changes.next_turn = turns.due.append
+
+    def steps():
+        try:
+            yield
+        finally:
+            done.append("ended")
+
+    changes.run(steps())
+    changes.stop()
+    turns.take_all()
+    assert done == ["ended"]
+    assert finished(once(lambda: 5)) == 5
+
+
+def test_a_running_broker_gives_turns():
+    with Broker(journal=False) as broker:
+        assert broker.call(lambda state: state.changes.next_turn) is not None
+        types = message("CreateTopicsRequest")
+        topics = [types.CreatableTopic(name="orders", num_partitions=20, replication_factor=1)]
+        assert codes(ask(broker.port, "CreateTopics", 4, topics=topics)) == [0]
+        assert broker.topics["orders"].partitions == 20
