@@ -7,10 +7,12 @@ import pytest
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.listeners import ListenerOptions
-from kafkaframes.client import reaching
+from kafkaframes.broker.security.options import Security
+from kafkaframes.client import AsyncConsumer, TopicPartition, reaching
 from kafkaframes.client.cluster import ClusterClient
 from kafkaframes.client.reaching import reach
 from kafkaframes.client.settings import ClientSettings
+from kafkaframes.errors import BrokerError, NetworkError
 
 
 @pytest.fixture(autouse=True)
@@ -103,3 +105,40 @@ def test_another_name_of_the_same_address_is_no_failure():
         told: list[str] = []
         asyncio.run(reach(settings, waiting=told.append, timeout_s=60))
         assert told == []
+
+
+QUICK = {"default_api_timeout_ms": 300, "retry_backoff_ms": 10, "reconnect_backoff_ms": 10}
+PLACE = TopicPartition("orders", 0)
+
+
+def consuming(servers: str, begin, *, reads: bool = True) -> None:
+    async def run() -> None:
+        async with AsyncConsumer(servers, group_id="g", **QUICK) as consumer:
+            await begin(consumer)
+            while reads:
+                await consumer.poll(1_000)
+
+    asyncio.run(run())
+
+
+BEGINNINGS = [lambda one: one.assign({PLACE: 0}), lambda one: one.assign([PLACE]), lambda one: one.subscribe("orders")]
+
+
+@pytest.mark.parametrize("begin", BEGINNINGS, ids=["assign at", "assign", "subscribe"])
+def test_a_consumer_whom_nobody_answers_is_told_so_and_does_not_wait_for_records(closed, begin):
+    with pytest.raises(NetworkError, match=f"127.0.0.1:{closed} cannot be reached"):
+        consuming(f"127.0.0.1:{closed}", begin, reads=False)
+
+
+@pytest.mark.parametrize("begin", BEGINNINGS, ids=["assign at", "assign", "subscribe"])
+def test_a_client_without_sasl_at_a_port_that_wants_it_is_told_what_may_be_missing(begin):
+    with Broker(security=Security(users={"u": "p"})) as broker:
+        said = r"closed the connection, although it has answered ApiVersions; does this port want SASL\?"
+        with pytest.raises(NetworkError, match=said):
+            consuming(f"127.0.0.1:{broker.port}", begin, reads=False)
+
+
+def test_a_topic_that_stays_unknown_is_told_and_not_waited_for():
+    said = "topic orders: UNKNOWN_TOPIC_OR_PARTITION"
+    with Broker(config={"auto.create.topics.enable": False}) as broker, pytest.raises(BrokerError, match=said):
+        consuming(broker.bootstrap_servers, BEGINNINGS[0])

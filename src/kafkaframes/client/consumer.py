@@ -10,7 +10,7 @@ import contextlib
 import inspect
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, Final
 
 import pyarrow as pa
@@ -90,10 +90,14 @@ class AsyncConsumer:
                 ``auto_offset_reset`` says.
             ends: brokers are asked for nothing from these offsets on, so that none of them waits for records that
                 nobody wants. The last batch that is fetched may reach beyond its end.
+
+        Raises:
+            NetworkError, BrokerError: no broker can be reached in ``default_api_timeout_ms``, or it refuses us.
         """
         if self._membership is not None:
             raise OptionError("this consumer has subscribed; unsubscribe before assigning partitions")
         wanted = [_partition(one) for one in partitions]
+        await self._reach(wanted)
         for known in set(self._fetcher.positions) - set(wanted):
             self._fetcher.remove(known)
         self._rest.clear()
@@ -127,11 +131,13 @@ class AsyncConsumer:
 
         Raises:
             OptionError: there is no group, or neither topics nor a pattern.
+            NetworkError, BrokerError: no broker can be reached in ``default_api_timeout_ms``, or it refuses us.
         """
         if self.settings.group_id is None:
             raise OptionError("subscribe needs group_id; assign reads partitions without a group")
         if (topics is None) == (pattern is None):
             raise OptionError("subscribe takes topics, or a pattern")
+        await self._reach(self.settings.servers)
         await self.unsubscribe()
         self._listeners = (on_assign, on_revoke)
         self._pattern = None if pattern is None else re.compile(pattern)
@@ -141,6 +147,11 @@ class AsyncConsumer:
         kind = ConsumerMembership if self.settings.group_protocol == "consumer" else ClassicMembership
         self._membership = kind(self._cluster, self.settings, names, self)
         self._fetcher.start()
+
+    async def _reach(self, wanted: Sized) -> None:
+        """See that a broker answers, if anything is wanted: who reads waits for records, and would never be told."""
+        if wanted and self._cluster.cluster.updated_at is None:
+            await self._cluster.retried(lambda: self._cluster.refresh([]))
 
     async def unsubscribe(self) -> None:
         """Leave the group and read nothing."""

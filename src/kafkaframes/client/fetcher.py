@@ -21,13 +21,14 @@ from kafkaframes.client.fetch_session import Asked, FetchSession, SessionRequest
 from kafkaframes.client.fetched import Fetched, too_large
 from kafkaframes.client.metadata import Broker, TopicPartition
 from kafkaframes.client.settings import ConsumerSettings
-from kafkaframes.errors import CorruptRecordError, KafkaframesError
+from kafkaframes.errors import CorruptRecordError, ErrorCode, KafkaframesError
 from kafkaframes.spec.model import NIL_UUID
 
 BY_ID: Final = 13  # Fetch's first version that names topics by their ids
 _WHOLE_BATCHES: Final = 3  # ... that gives a whole batch however large it is
 _NO_EPOCH: Final = -1
 _OUT_OF_RANGE: Final = 1
+_UNKNOWN_TOPIC: Final = 3
 _CORRUPT: Final = 2  # retriable for a producer; a consumer would ask for the same bytes for ever
 _ASK_AGAIN: Final = frozenset({3, 5, 6, 9, 74, 75, 76, 100, 103})  # leaders moved, topics made anew, replicas behind
 _LARGEST_FETCH: Final = 2**31 - 1
@@ -79,6 +80,7 @@ class Fetcher:
         self._sessions: dict[int, FetchSession] = {}  # by node id
         self._wake = asyncio.Event()
         self._arrived = asyncio.Event()
+        self._unknown_since: dict[str, float] = {}  # topics that no broker knows
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop_task: asyncio.Task[None] | None = None
 
@@ -198,8 +200,20 @@ class Fetcher:
                 return
         for topic in topics:
             found = self._cluster.cluster.topics.get(topic)
-            if found is not None and found.error.number and not found.error.is_retriable:
+            if found is not None and found.error.number and not self._may_come(topic, found.error):
                 self._raise_later(fail(found.error, f"topic {topic}"))
+
+    def _may_come(self, topic: str, error: ErrorCode) -> bool:
+        """Return whether to ask again without a word: a topic just made is not known to every broker at once."""
+        if error.number != _UNKNOWN_TOPIC:
+            self._unknown_since.pop(topic, None)
+            return error.is_retriable
+        now = time.monotonic()
+        since = self._unknown_since.setdefault(topic, now)
+        if (now - since) * 1000 < self._settings.default_api_timeout_ms:
+            return True
+        del self._unknown_since[topic]
+        return False
 
     def _raise_later(self, error: Exception) -> None:
         self._errors.append(error)

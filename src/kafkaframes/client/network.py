@@ -54,6 +54,7 @@ class _Wire(asyncio.BufferedProtocol):
         self.transport: asyncio.Transport | None = None
         self.waiting: deque[_Waiting] = deque()
         self.ended: Exception | None = None
+        self.hint = ""  # what to add should the broker hang up before its next answer
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._writable = asyncio.Event()
@@ -69,6 +70,7 @@ class _Wire(asyncio.BufferedProtocol):
         try:
             self.connection.buffer_updated(nbytes)
             while (response := self.connection.next_response()) is not None:
+                self.hint = ""
                 future = self.waiting.popleft().answer
                 if not future.done():
                     future.set_result(response)
@@ -81,7 +83,7 @@ class _Wire(asyncio.BufferedProtocol):
         if error is not None and not isinstance(error, OSError):  # what asyncio says where ``get_buffer`` raises
             self.end(error)
             return
-        reason = "closed the connection" if error is None else f"is lost: {error}"
+        reason = f"closed the connection{self.hint}" if error is None else f"is lost: {error}"
         self.end(NetworkError(f"{self.where} {reason}"))
 
     def pause_writing(self) -> None:
@@ -181,6 +183,9 @@ class Connection:
             await connection._negotiate()
             if settings.uses_sasl:
                 await connection._authenticate()
+            elif settings.api_version is None:
+                asked = f"does this port want SASL? (security.protocol is {settings.security_protocol})"
+                wire.hint = f", although it has answered ApiVersions; {asked}"
         except BaseException:
             connection.close()
             raise
