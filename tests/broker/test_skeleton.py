@@ -116,6 +116,21 @@ def test_the_clock_calls_what_is_due_in_order_and_at_its_time():
     assert clock.now_ms == 6_500
 
 
+def test_long_polls_end_in_time_when_the_systems_time_is_set_back(monkeypatch):
+    passed_ns = [5 * 10**9]
+    monkeypatch.setattr("time.monotonic_ns", lambda: passed_ns[0])
+    state, calls = open_broker(), []
+    state.waits.call_later(1_000, lambda: calls.append("done"))
+    monkeypatch.setattr("time.time_ns", lambda: 0)
+    passed_ns[0] += 10**9 - 1
+    state.waits.run_due()
+    assert calls == []
+    passed_ns[0] += 1
+    state.waits.run_due()
+    assert calls == ["done"]
+    state.logs.abandon()
+
+
 def test_an_answer_that_comes_later_comes_once():
     later, seen = Later(), []
     later.when_complete(lambda one: seen.append(one.answer))
