@@ -41,7 +41,7 @@ def pure(tmp_path_factory):
     path = tmp_path_factory.mktemp("dist") / "kafkaframes-0.1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as wheel:
         for source in sorted(places.PACKAGE.rglob("*")):
-            if source.is_file() and source.suffix not in (".pyc", ".so"):
+            if source.is_file() and source.suffix != ".so" and "__pycache__" not in source.parts:
                 wheel.write(source, Path("kafkaframes") / source.relative_to(places.PACKAGE))
         wheel.writestr(
             "kafkaframes-0.1.0.dist-info/METADATA", "Metadata-Version: 2.4\nName: kafkaframes\nVersion: 0.1.0\n"
