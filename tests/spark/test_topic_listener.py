@@ -10,8 +10,12 @@ NOW_MS = 1_700_000_100_000
 
 
 @pytest.mark.spark
-def test_each_micro_batch_is_told_of_and_the_last_one_is_committed(spark, servers, tmp_path):  # noqa: F811
+def test_each_micro_batch_is_told_of_and_the_last_one_is_committed(spark, servers, tmp_path, monkeypatch):  # noqa: F811
+    from kafkaframes.spark.topic_listener import TopicListener
+
+    monkeypatch.setitem(TopicListener.close.__kwdefaults__, "seconds", 100.0)  # not 10, on a machine that is busy
     options = {"kafka.bootstrap.servers": servers, "subscribe": "lagging", "startingOffsets": "earliest"}
+    options["kafka.default.api.timeout.ms"] = "100000"
     stream = spark.readStream.format("kafka-topic").options(**options, maxOffsetsPerTrigger=400).load()
     told = []
     watched = kafkaframes.spark.watch_topics(
