@@ -256,19 +256,22 @@ def _records_v2(batch: _Batch) -> Iterator[tuple[_Row, int]]:
         yield row, position
 
 
-def _message(raw: bytes, at: int, end: int, offset: int, stamp: int) -> _Row:
-    """Index the message whose CRC stands at ``at``."""
+def _message(batch: _Batch, at: int, end: int, offset: int, stamp: int) -> _Row:
+    """Index the message whose CRC stands at ``at``; the lenient reader takes what it cannot read for null."""
+    raw = batch.raw
     layout = MESSAGE_V0 if _magic(raw, at) == 0 else MESSAGE_V1
     position = at + layout.size - OVERHEAD_BYTES
-    places = []
+    places: list[int] = []
     for _ in range(2):
         size = _number(raw, position, position + 4)
         position += 4
         if size > end - position or position > end:
-            raise _DamagedError(UNREADABLE_FIELD)
+            if not batch.lenient:
+                raise _DamagedError(UNREADABLE_FIELD)
+            break
         places += [position, size]
         position += max(size, 0)
-    key_at, key_size, value_at, value_size = places
+    key_at, key_size, value_at, value_size = [*places, at, -1, at, -1][:4]
     return _Row(offset, stamp, key_at, key_size, value_at, value_size, at, 0)
 
 
@@ -314,12 +317,12 @@ def _records_of_set(batch: _Batch) -> Iterator[tuple[_Row, int]]:
         stamp = -1 if magic == 0 else _number(raw, at + 6, at + 14)
         if magic == 1 and appended:
             stamp = header["max_timestamp"]
-        yield _message(raw, at, end, _int64(base + offset), stamp), end
+        yield _message(batch, at, end, _int64(base + offset), stamp), end
 
 
 def _plain_message(batch: _Batch) -> Iterator[tuple[_Row, int]]:
     header = batch.header
-    row = _message(batch.raw, batch.start, batch.end, header["base_offset"], header["max_timestamp"])
+    row = _message(batch, batch.start, batch.end, header["base_offset"], header["max_timestamp"])
     yield row, batch.end
 
 

@@ -8,6 +8,7 @@ import pytest
 from kafkaframes import build_records
 from kafkaframes.errors import CorruptRecordError
 from kafkaframes.records import batch, control, layout, reasons
+from kafkaframes.records.codecs import Codec, compress
 from kafkaframes.wire import text
 
 
@@ -97,3 +98,30 @@ def test_raw_snappy_of_an_empty_batch_is_opened_and_is_no_damage():
     raw[8:12] = (len(raw) - 12).to_bytes(4)
     (one,) = batch.read_values(bytes(raw))
     assert (one.damage, one.records) == (None, ())
+
+
+def wrapped(inner: bytes, magic: int, codec: Codec) -> bytes:
+    content = compress(codec, inner, magic=magic)
+    wrapper = bytearray(build_records({"value": [content], "offset": [2]}, record_format=magic))
+    wrapper[layout.MESSAGE_V0.place_of("attributes")] = codec
+    return bytes(wrapper)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+@pytest.mark.parametrize("field", ["key", "value"])
+def test_the_lenient_reader_hands_out_messages_that_cannot_be_read(magic, codec, field):
+    """Kafka's iterator that skips keys and values never looks at their lengths in formats 0 and 1."""
+    columns = {"offset": [0, 1, 2], "key": [b"k"] * 3, "value": [b"v"] * 3}
+    plain = bytearray(build_records(columns, record_format=magic))
+    size = len(plain) // 3
+    at = size + (layout.MESSAGE_V0 if magic == 0 else layout.MESSAGE_V1).size + (0 if field == "key" else 5)
+    plain[at : at + 4] = (1000).to_bytes(4, "big")  # in the second message, longer than what is left of it
+    raw = wrapped(bytes(plain), magic, codec) if codec else bytes(plain)
+    strict, lenient = list(batch.read_values(raw)), list(batch.read_values(raw, lenient=True))
+    broken = strict[0 if codec else 1].damage
+    assert (broken.status, broken.reached) == (reasons.UNREADABLE_FIELD, 2 if codec else 1)
+    assert sum(len(one.records) for one in strict) == (1 if codec else 2)
+    assert [one.damage for one in lenient] == [None] * len(strict)
+    found = [(record.offset, record.key, record.value) for one in lenient for record in one.records]
+    assert found == [(0, b"k", b"v"), (1, None if field == "key" else b"k", None), (2, b"k", b"v")]

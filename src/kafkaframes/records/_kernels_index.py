@@ -272,11 +272,14 @@ def _index_v2(
 def _index_message(
     buf, at, end, row, slot, stamp, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts
 ):
-    """Index the message of format 0 or 1 whose CRC stands at ``at``; tell whether its key and value can be read."""
+    """Index the message of format 0 or 1 whose CRC stands at ``at``; tell whether its key and value can be read.
+
+    What cannot be read is left null.
+    """
     is_v0 = load_i8(buf, at + AT_MAGIC - OVERHEAD) == 0
     stamps[row] = stamp
-    headers_at[slot] = at
-    header_counts[slot] = 0
+    key_at[slot], value_at[slot], headers_at[slot] = at, at, at
+    key_size[slot], value_size[slot], header_counts[slot] = -1, -1, 0
     position = at + (V0_HEADER if is_v0 else V1_HEADER) - OVERHEAD
     if end - position < 4:
         return False
@@ -321,7 +324,7 @@ def _walk_set(buf, start, end, damaged):
 
 @device
 def _index_set(
-    buf, start, end, damaged, table, batch,
+    buf, start, end, damaged, lenient, table, batch,
     row, slot, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
 ):  # fmt: skip
     """Index the messages inside a compressed one of format 0 or 1 (KIP-31: offsets are relative to the last's)."""
@@ -347,10 +350,11 @@ def _index_set(
         if magic == 1 and append:
             stamp = table[MAX_TIMESTAMP, batch]
         offsets[row + done] = base + load_i64(buf, position)
-        if not _index_message(
+        whole = _index_message(
             buf, at, stop, row + done, slot + done, stamp,
             offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
-        ):  # fmt: skip
+        )  # fmt: skip
+        if not whole and not lenient:
             return done, UNREADABLE_FIELD, position
         position = stop
     return count, WHOLE, position
@@ -375,14 +379,15 @@ def index_batch(
         )  # fmt: skip
     if table[ATTRIBUTES, batch] & CODEC_MASK:
         return _index_set(
-            buf, start, end, kind == DAMAGED_DATA, table, batch,
+            buf, start, end, kind == DAMAGED_DATA, lenient, table, batch,
             row, slot, offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
         )  # fmt: skip
     offsets[row] = table[BASE_OFFSET, batch]
-    if not _index_message(
+    whole = _index_message(
         buf, start, end, row, slot, table[MAX_TIMESTAMP, batch],
         offsets, stamps, key_at, key_size, value_at, value_size, headers_at, header_counts,
-    ):  # fmt: skip
+    )  # fmt: skip
+    if not whole and not lenient:
         return 0, UNREADABLE_FIELD, start
     return 1, WHOLE, start
 
@@ -420,7 +425,8 @@ def index_records(
     ``starts`` and ``ends`` say where in ``buf`` the records section (magic 2), the decompressed set or the plain
     message of each batch lies; ``kinds`` what it is (``SKIPPED``, ``WHOLE_DATA``, ``DAMAGED_DATA``). For each batch
     ``rows`` gets the records that Kafka delivers, ``statuses`` why they ended and ``wheres`` at which byte of ``buf``.
-    ``lenient`` reads as Kafka's iterator that skips keys and values: it does not check that fields fill a record.
+    ``lenient`` reads as Kafka's iterator that skips keys and values: it does not check that fields fill a record, and
+    hands out messages of formats 0 and 1 whose key or value reaches past their end (these are null then).
 
     For formats 0 and 1 ``headers_at`` is the place of the message's CRC, and ``header_counts`` 0.
     """

@@ -198,8 +198,9 @@ def read_values(
         position: the byte at which the first batch starts.
         rules: ``scan.MEMORY`` or ``scan.FILE``.
         limit_bytes: the largest decompressed size of a batch; records within it are given.
-        lenient: find records as Kafka's iterator does that skips keys and values (compressed batches of format 2 only;
-            their keys and values may then be cut from the wrong place).
+        lenient: find records as Kafka's iterator does that skips keys and values. In compressed batches of format 2
+            they may then be cut from the wrong place; in formats 0 and 1 those that reach past their message are null,
+            and no damage. Of batches of format 2 without compression Kafka's iterator checks all, and this one does not.
     """
     return Walk(as_array(data), position=position, rules=rules, limit_bytes=limit_bytes, lenient=lenient)
 
