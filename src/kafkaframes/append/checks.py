@@ -13,7 +13,7 @@ import numpy as np
 
 from kafkaframes.append import refusal
 from kafkaframes.append.settings import AS_KAFKA, KEEP, AppendSettings
-from kafkaframes.append.unreadable import Unreadable, unreadable_of
+from kafkaframes.append.unreadable import Unreadable, beyond_their_end, unreadable_at, unreadable_of
 from kafkaframes.errors import AppendRefusedError, RecordRefusal
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.layout import LOG_APPEND_TIME, MESSAGE_V0, OVERHEAD_BYTES
@@ -113,7 +113,7 @@ def check(decoded: Decoded, settings: AppendSettings) -> None:
     bad_inner = inner_crc_faults(decoded)
     bad_records = _record_faults(decoded, settings)
     at_fault = np.logical_or.reduce(batch_faults)
-    at_fault[decoded.owners[bad_inner | np.logical_or.reduce(bad_records)]] = True
+    at_fault[decoded.owners[bad_inner | beyond_their_end(decoded) | np.logical_or.reduce(bad_records)]] = True
     at_fault[(decoded.index.statuses != 0) | np.isin(np.arange(len(at_fault)), list(decoded.sections.problems))] = True
     for batch in np.flatnonzero(at_fault).tolist():
         for rule, faults in zip(BATCH_CHECKS, batch_faults, strict=True):
@@ -128,9 +128,12 @@ def _check_records(
     """Stop at an inner CRC, else at damage, else at the batch's records at fault, as Kafka's loop would."""
     part = slice(int(decoded.starts[batch]), int(decoded.starts[batch + 1]))
     magic_fault, key_fault, time_fault = (faults[part] for faults in bad_records)
-    broken = np.flatnonzero(bad_inner[part] & ~magic_fault)
-    if len(broken):
-        raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {broken[0]} has a wrong CRC")
+    broken = bad_inner[part] & ~magic_fault
+    asked = beyond_their_end(decoded)[part] & (magic_fault | settings.compacted)
+    for place in np.flatnonzero(broken | asked).tolist():
+        if broken[place]:
+            raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {place} has a wrong CRC")
+        _check_unreadable(unreadable_at(decoded, batch, place), batch, settings)
     problem, last = decoded.problem(batch), unreadable_of(decoded, batch)
     if problem is not None and last is None:
         raise refusal.of_problem(problem, batch=batch)
@@ -150,12 +153,7 @@ def _check_records(
 
 def _unreadable_errors(decoded: Decoded, settings: AppendSettings, batch: int, last: Unreadable) -> list[RecordRefusal]:
     """Check the message at which the index of a batch ends, in Kafka's order: format, CRC, key, timestamp."""
-    if not last.fits_magic:  # Kafka puts the message into its error's text, which reads it
-        raise AppendRefusedError(last.failure, f"batch {batch}: record {last.place} cannot be read")
-    if last.in_set and not last.fits_crc:
-        raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {last.place} has a wrong CRC")
-    if settings.compacted and last.key_size is None:
-        raise AppendRefusedError(last.failure, f"batch {batch}: record {last.place} ends before its key")
+    _check_unreadable(last, batch, settings)
     if settings.compacted and last.key_size is not None and last.key_size < 0:
         return [RecordRefusal(last.place, refusal.INVALID_RECORD, _KEY_REASON)]
     if last.in_set:
@@ -163,6 +161,16 @@ def _unreadable_errors(decoded: Decoded, settings: AppendSettings, batch: int, l
     timestamp = decoded.batches.column("max_timestamp")[batch : batch + 1]
     late = _timestamp_faults(timestamp, decoded.batches.flag(LOG_APPEND_TIME)[batch : batch + 1], settings)[0]
     return [RecordRefusal(last.place, refusal.INVALID_TIMESTAMP, _TIMESTAMP_REASON)] if late else []
+
+
+def _check_unreadable(one: Unreadable, batch: int, settings: AppendSettings) -> None:
+    """Refuse the whole batch for a message that cannot be read, where Kafka does."""
+    if not one.fits_magic:  # Kafka puts the message into its error's text, which reads it
+        raise AppendRefusedError(one.failure, f"batch {batch}: record {one.place} cannot be read")
+    if one.in_set and not one.fits_crc:
+        raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {one.place} has a wrong CRC")
+    if settings.compacted and one.key_size is None:
+        raise AppendRefusedError(one.failure, f"batch {batch}: record {one.place} ends before its key")
 
 
 def _in_sets(decoded: Decoded) -> Flags:
@@ -186,7 +194,7 @@ def _record_faults(decoded: Decoded, settings: AppendSettings) -> tuple[Flags, .
     inner = _in_sets(decoded)
     magics = decoded.sections.buf[index.headers_at[inner] + _AT_MAGIC].astype(np.int8)
     magic_fault[inner] = magics != batches.column("magic")[owners[inner]]
-    key_fault = (index.key_size < 0) & settings.compacted
+    key_fault = (index.key_size < 0) & (index.key_at != index.headers_at) & settings.compacted
     declared: Flags = decoded.batches.flag(LOG_APPEND_TIME)[owners]
     return magic_fault, key_fault, _timestamp_faults(index.timestamps, declared, settings)
 

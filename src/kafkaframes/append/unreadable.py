@@ -1,7 +1,7 @@
 """A message of format 0 or 1 whose key or value runs beyond it: what Kafka finds wrong with it, and when.
 
 Kafka's iterators hand such a message out; only who asks for its key or value fails. The index of records ends before
-it, so what is checked of it is read here, from its bytes.
+it, or has nulls for what cannot be read (a lenient one), so what is checked of it is read here, from its bytes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from kafkaframes.errors import AppendRefusedError
 from kafkaframes.records.batch import message_crc_fits
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.layout import MESSAGE_V0, MESSAGE_V1, OVERHEAD_BYTES
+from kafkaframes.records.scan import Flags
 
 BEYOND, TOO_LONG = "IndexOutOfBoundsException", "IllegalArgumentException"
 _MAGIC = MESSAGE_V0.place_of("magic") - OVERHEAD_BYTES
@@ -70,16 +71,29 @@ def unreadable_of(decoded: Decoded, batch: int) -> Unreadable | None:
     """Return the message at which the index of a batch ends because it cannot be read, if that is why."""
     if not decoded.unreadable(batch):
         return None
-    batches, buf, at = decoded.batches, decoded.sections.buf, int(decoded.index.wheres[batch])
-    in_set = bool(batches.is_wrapper[batch])
-    if in_set:
-        size = int.from_bytes(buf[at + 8 : at + OVERHEAD_BYTES].tobytes(), "big")
-        at += OVERHEAD_BYTES
-        end = at + size
-    else:
-        end = int(decoded.sections.ends[batch])
-    magic = int(batches.column("magic")[batch])
-    return Unreadable(int(decoded.index.rows[batch]), magic, in_set, buf[at:end].tobytes())
+    at, place = int(decoded.index.wheres[batch]), int(decoded.index.rows[batch])
+    if decoded.batches.is_wrapper[batch]:
+        return _in_set(decoded, batch, place, at + OVERHEAD_BYTES)
+    magic, end = int(decoded.batches.column("magic")[batch]), int(decoded.sections.ends[batch])
+    return Unreadable(place, magic, False, decoded.sections.buf[at:end].tobytes())
+
+
+def beyond_their_end(decoded: Decoded) -> Flags:
+    """Return which messages of a lenient index have a key or value that runs beyond them: no place but their CRC's."""
+    found: Flags = decoded.index.value_at == decoded.index.headers_at
+    return found
+
+
+def unreadable_at(decoded: Decoded, batch: int, place: int) -> Unreadable:
+    """Return a message of a compressed set by its number in the set, for which ``beyond_their_end`` is true."""
+    return _in_set(decoded, batch, place, int(decoded.index.headers_at[decoded.starts[batch] + place]))
+
+
+def _in_set(decoded: Decoded, batch: int, place: int, at: int) -> Unreadable:
+    """Read a message inside a compressed one; its CRC stands at ``at``, its size before that."""
+    buf = decoded.sections.buf
+    end = at + int.from_bytes(buf[at - 4 : at].tobytes(), "big")
+    return Unreadable(place, int(decoded.batches.column("magic")[batch]), True, buf[at:end].tobytes())
 
 
 def refused_for_damage(decoded: Decoded, batch: int) -> AppendRefusedError | None:

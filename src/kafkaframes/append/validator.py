@@ -31,7 +31,7 @@ from kafkaframes.append.checks import check
 from kafkaframes.append.headers import source_codec, valid_batches
 from kafkaframes.append.result import Appended
 from kafkaframes.append.settings import KEEP, REASSIGN, REJECT, AppendSettings
-from kafkaframes.append.unreadable import refused_for_damage
+from kafkaframes.append.unreadable import beyond_their_end, refused_for_damage
 from kafkaframes.errors import AppendRefusedError, OptionError
 from kafkaframes.records.build import build_batch
 from kafkaframes.records.codecs import Codec
@@ -188,7 +188,7 @@ def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appende
     in_place = source is target and append.magic == settings.record_format and settings.record_format >= 1
     is_control = bool(append.batches.is_control[0])
     in_place = in_place or (source is Codec.NONE and is_control)
-    lenient = in_place and append.magic >= 2 and source is not Codec.NONE
+    lenient = (in_place or append.magic < 2) and source is not Codec.NONE  # keys and values are not looked at yet
     decoded = decode(append.data, append.batches, lenient=lenient)
     check(decoded, settings)
     if in_place and _contiguous(decoded, settings):
@@ -203,6 +203,8 @@ def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appende
             raise AppendRefusedError(
                 "UnsupportedOperationException", "the offsets inside a compressed batch are not 0, 1, 2, ..."
             )
+        decoded = decode(append.data, append.batches)
+    elif beyond_their_end(decoded).any():
         decoded = decode(append.data, append.batches)
     _ensure_whole(decoded)
     _check_target(append, target)

@@ -200,7 +200,7 @@ def read_values(
         limit_bytes: the largest decompressed size of a batch; records within it are given.
         lenient: find records as Kafka's iterator does that skips keys and values. In compressed batches of format 2
             they may then be cut from the wrong place; in formats 0 and 1 those that reach past their message are null,
-            and no damage. Of batches of format 2 without compression Kafka's iterator checks all, and this one does not.
+            and no damage. Of a batch of format 2 without compression Kafka's checks all, and this one does not.
     """
     return Walk(as_array(data), position=position, rules=rules, limit_bytes=limit_bytes, lenient=lenient)
 
