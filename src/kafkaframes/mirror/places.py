@@ -20,8 +20,12 @@ from kafkaframes.restore.metadata import metadata_of
 
 _OF_CONSUMERS: Final = {one.name for one in fields(ConsumerSettings)} - {one.name for one in fields(ClientSettings)}
 _FOR_EVER: Final = str(2**63 - 1)
-# What a copy is made in must neither forget nor clean anything before it is whole.
-_NOTHING_EXPIRES: Final = {"log.retention.check.interval.ms": _FOR_EVER, "log.cleaner.enable": "false"}
+# Neither end may forget, clean or abort anything while a mirror runs: a transaction that is open stays so.
+_NOTHING_EXPIRES: Final = {
+    "log.retention.check.interval.ms": _FOR_EVER,
+    "log.cleaner.enable": "false",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": _FOR_EVER,
+}
 
 
 @asynccontextmanager
@@ -53,9 +57,8 @@ async def opened(
         await reached(client)
         yield client
         return
-    broker = (
-        Broker(data_dir=place, journal=False, config=_NOTHING_EXPIRES) if writes else Broker(serve=place, journal=False)
-    )
+    where = {"data_dir": place} if writes else {"serve": place}
+    broker = Broker(**where, journal=False, config=_NOTHING_EXPIRES)  # type: ignore[arg-type]
     async with broker:
         told: set[str] = set()
         _tell(broker, told, say, lost)
