@@ -13,7 +13,13 @@ import numpy as np
 
 from kafkaframes.append import refusal
 from kafkaframes.append.settings import AS_KAFKA, KEEP, AppendSettings
-from kafkaframes.append.unreadable import Unreadable, beyond_their_end, unreadable_at, unreadable_of
+from kafkaframes.append.unreadable import (
+    Unreadable,
+    beyond_their_end,
+    exception_of,
+    unreadable_at,
+    unreadable_of,
+)
 from kafkaframes.errors import AppendRefusedError, RecordRefusal
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.layout import LOG_APPEND_TIME, MESSAGE_V0, OVERHEAD_BYTES
@@ -129,14 +135,15 @@ def _check_records(
     part = slice(int(decoded.starts[batch]), int(decoded.starts[batch + 1]))
     magic_fault, key_fault, time_fault = (faults[part] for faults in bad_records)
     broken = bad_inner[part] & ~magic_fault
-    asked = beyond_their_end(decoded)[part] & (magic_fault | settings.compacted)
+    typed = time_fault & ~key_fault & ~_with_time(decoded.index.timestamps[part], settings)
+    asked = beyond_their_end(decoded)[part] & (magic_fault | settings.compacted | typed)
     for place in np.flatnonzero(broken | asked).tolist():
         if broken[place]:
             raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {place} has a wrong CRC")
-        _check_unreadable(unreadable_at(decoded, batch, place), batch, settings)
+        _check_unreadable(unreadable_at(decoded, batch, place), batch, settings, typed=bool(typed[place]))
     problem, last = decoded.problem(batch), unreadable_of(decoded, batch)
     if problem is not None and last is None:
-        raise refusal.of_problem(problem, batch=batch)
+        raise refusal.of_problem(problem, batch=batch, exception=exception_of(decoded, batch, problem))
     errors = []
     for place in np.flatnonzero(magic_fault | key_fault | time_fault).tolist():
         if magic_fault[place]:
@@ -153,24 +160,30 @@ def _check_records(
 
 def _unreadable_errors(decoded: Decoded, settings: AppendSettings, batch: int, last: Unreadable) -> list[RecordRefusal]:
     """Check the message at which the index of a batch ends, in Kafka's order: format, CRC, key, timestamp."""
-    _check_unreadable(last, batch, settings)
-    if settings.compacted and last.key_size is not None and last.key_size < 0:
-        return [RecordRefusal(last.place, refusal.INVALID_RECORD, _KEY_REASON)]
-    if last.in_set:
-        return []
+    without_key = settings.compacted and last.key_size is not None and last.key_size < 0
     timestamp = decoded.batches.column("max_timestamp")[batch : batch + 1]
     late = _timestamp_faults(timestamp, decoded.batches.flag(LOG_APPEND_TIME)[batch : batch + 1], settings)[0]
+    late = late and not last.in_set
+    typed = late and not without_key and not _with_time(timestamp, settings)[0]
+    _check_unreadable(last, batch, settings, typed=typed)
+    if without_key:
+        return [RecordRefusal(last.place, refusal.INVALID_RECORD, _KEY_REASON)]
     return [RecordRefusal(last.place, refusal.INVALID_TIMESTAMP, _TIMESTAMP_REASON)] if late else []
 
 
-def _check_unreadable(one: Unreadable, batch: int, settings: AppendSettings) -> None:
-    """Refuse the whole batch for a message that cannot be read, where Kafka does."""
+def _check_unreadable(one: Unreadable, batch: int, settings: AppendSettings, *, typed: bool) -> None:
+    """Refuse the whole batch for a message that cannot be read, where Kafka does.
+
+    ``typed``: the type of its timestamp is refused, which Kafka says with the message's text, too.
+    """
     if not one.fits_magic:  # Kafka puts the message into its error's text, which reads it
         raise AppendRefusedError(one.failure, f"batch {batch}: record {one.place} cannot be read")
     if one.in_set and not one.fits_crc:
         raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {one.place} has a wrong CRC")
     if settings.compacted and one.key_size is None:
         raise AppendRefusedError(one.failure, f"batch {batch}: record {one.place} ends before its key")
+    if typed:
+        raise AppendRefusedError(one.failure, f"batch {batch}: record {one.place} cannot be read")
 
 
 def _in_sets(decoded: Decoded) -> Flags:
@@ -201,9 +214,15 @@ def _record_faults(decoded: Decoded, settings: AppendSettings) -> tuple[Flags, .
 
 def _timestamp_faults(timestamps: Ints, declared: Flags, settings: AppendSettings) -> Flags:
     """Tell which timestamps are too far from the clock, or declared to be the log's (``declared``) by a producer."""
-    with_time = np.full(len(timestamps), not settings.append_time) & (timestamps != NO_TIMESTAMP)
+    with_time = _with_time(timestamps, settings)
     with np.errstate(over="ignore"):
         age = np.int64(settings.now_ms) - timestamps  # wraps as Java's does
         late = (age > settings.before_max_ms) | (-age > settings.after_max_ms)
     found: Flags = np.where(with_time, late, declared)
+    return found
+
+
+def _with_time(timestamps: Ints, settings: AppendSettings) -> Flags:
+    """Tell which timestamps are held against the clock; of the others only the type is."""
+    found: Flags = np.full(len(timestamps), not settings.append_time) & (timestamps != NO_TIMESTAMP)
     return found

@@ -11,12 +11,15 @@ from typing import NamedTuple
 from kafkaframes.append.refusal import of_problem
 from kafkaframes.errors import AppendRefusedError
 from kafkaframes.records.batch import message_crc_fits
-from kafkaframes.records.decoded import Decoded
-from kafkaframes.records.layout import MESSAGE_V0, MESSAGE_V1, OVERHEAD_BYTES
+from kafkaframes.records.codecs import CODECS
+from kafkaframes.records.decoded import Decoded, Problem
+from kafkaframes.records.layout import CODEC_MASK, MESSAGE_V0, MESSAGE_V1, OVERHEAD_BYTES
+from kafkaframes.records.reasons import NESTED, UNREADABLE_FIELD
 from kafkaframes.records.scan import Flags
 
 BEYOND, TOO_LONG = "IndexOutOfBoundsException", "IllegalArgumentException"
 _MAGIC = MESSAGE_V0.place_of("magic") - OVERHEAD_BYTES
+_ATTRIBUTES = MESSAGE_V0.place_of("attributes")
 _KEY_V0, _KEY_V1 = MESSAGE_V0.size - OVERHEAD_BYTES, MESSAGE_V1.size - OVERHEAD_BYTES
 
 
@@ -63,6 +66,13 @@ class Unreadable(NamedTuple):
                 return TOO_LONG
         return TOO_LONG
 
+    @property
+    def value_failure(self) -> str:
+        """The exception that reading the value alone ends in."""
+        at = _KEY_V1 if self.message[_MAGIC] else _KEY_V0
+        key_size = self._size_at(at)
+        return BEYOND if key_size is None or self._size_at(at + 4 + max(key_size, 0)) is None else TOO_LONG
+
     def _size_at(self, at: int) -> int | None:
         return int.from_bytes(self.message[at : at + 4], "big", signed=True) if at + 4 <= len(self.message) else None
 
@@ -101,5 +111,18 @@ def refused_for_damage(decoded: Decoded, batch: int) -> AppendRefusedError | Non
     problem = decoded.problem(batch)
     if problem is None:
         return None
+    return of_problem(problem, batch=batch, exception=exception_of(decoded, batch, problem))
+
+
+def exception_of(decoded: Decoded, batch: int, problem: Problem) -> str | None:
+    """Return what Kafka throws where that depends on the bytes; ``None`` where the problem says it (``refusal``)."""
     found = unreadable_of(decoded, batch)
-    return of_problem(problem, batch=batch, exception=None if found is None else found.failure)
+    if found is not None:
+        return found.failure
+    if problem.status == NESTED:
+        codec = int(decoded.sections.buf[decoded.index.wheres[batch] + _ATTRIBUTES]) & CODEC_MASK
+        return None if codec in CODECS or not codec else TOO_LONG
+    if problem.status == UNREADABLE_FIELD:  # the value of a compressed message; its key is ignored
+        at, size, magic = (int(decoded.batches.column(name)[batch]) for name in ("position", "size", "magic"))
+        return Unreadable(0, magic, False, decoded.data[at + OVERHEAD_BYTES : at + size].tobytes()).value_failure
+    return None
