@@ -18,6 +18,7 @@ from kafkaframes.broker.coordination import GroupInfo, TransactionInfo, groups, 
 from kafkaframes.broker.disk_faults import DiskFaults, DiskRule
 from kafkaframes.broker.dispatch import Dispatcher, Hook
 from kafkaframes.broker.faults import Faults, Rule
+from kafkaframes.broker.held_ports import HeldPorts
 from kafkaframes.broker.inspection import TopicInfo, records, report, topics
 from kafkaframes.broker.journal import Journal
 from kafkaframes.broker.listeners import ListenerOptions
@@ -138,6 +139,8 @@ class Broker:
         self._state: BrokerState | None = None
         self._server: Server | None = None
         self._bound: dict[tuple[int, str], int] = {}
+        self._held = HeldPorts()
+        self._comes_back = False
         self._cleaning: Cleaning | None = None
         self._apart: asyncio.Task[None] | None = None
 
@@ -173,15 +176,22 @@ class Broker:
         Raises:
             StorageError: the disk fails now.
         """
+        self._stop(comes_back=False)
+        self._held.let_all_go()
+
+    def _stop(self, *, comes_back: bool) -> None:
         if self._server is None:
             return
         try:
-            self._on_loop(self._close())
+            self._on_loop(self._close(comes_back=comes_back))
         finally:
             self._end_thread()
 
     def kill(self) -> None:
-        """Stop as a crash does: connections break, nothing is flushed, no marker is written."""
+        """Stop as a crash does: connections break, nothing is flushed, no marker is written.
+
+        Its ports are kept for it, until it is started again, or stopped.
+        """
         if self._server is None:
             return
         try:
@@ -190,10 +200,9 @@ class Broker:
             self._end_thread()
 
     def restart(self) -> Self:
-        """Stop it if it runs, and start it again on the same port."""
-        port = self.port if self._server is not None else self._wanted_port
-        self.stop()
-        self._wanted_port = port
+        """Stop it if it runs, and start it again on the same ports, which nobody else is given meanwhile."""
+        self._stop(comes_back=True)
+        self._comes_back = True
         return self.start()
 
     def _end_thread(self) -> None:
@@ -325,6 +334,7 @@ class Broker:
         for node in self._nodes.by_id.values():
             node.is_up = True
             await self._listen_as(node)
+        self._comes_back = False
         if self._wanted_metrics_port is not None:
             self._metrics = await serve_metrics(self.host, self._wanted_metrics_port, self._metrics_text)
 
@@ -346,7 +356,7 @@ class Broker:
         behind = node.node_id - min(self._nodes.by_id)
         for place, options in enumerate(self._listeners):
             wanted = options.port if place else self._wanted_port
-            bound = self._bound.get((node.node_id, options.name), 0) if not node.is_up else 0
+            bound = self._bound.get((node.node_id, options.name), 0) if self._comes_back or not node.is_up else 0
             listener = Listener(
                 name=options.name,
                 host=options.host,
@@ -355,6 +365,7 @@ class Broker:
                 tls=self._security.tls if options.needs_tls else None,
                 needs_sasl=options.needs_sasl,
             )
+            self._held.let_go(bound)
             port = self._bound[node.node_id, options.name] = await self._server.listen(listener)
             node.endpoints[options.name] = Endpoint(*options.told(port))
 
@@ -371,11 +382,22 @@ class Broker:
             self._metrics.close()
             self._metrics = None
 
-    async def _close(self) -> None:
+    def _hold_ports(self, node_id: int | None = None) -> None:
+        """Keep the ports of a node, or of all, for when they come back."""
+        hosts = {one.name: one.host for one in self._listeners}
+        for (node, name), port in self._bound.items():
+            if node_id in (None, node):
+                self._held.hold(hosts[name], port)
+
+    async def _close(self, *, comes_back: bool = False) -> None:
         self._stop_metrics()
         if self._server is None or self._state is None:
             return
         await self._server.close()
+        if comes_back:
+            self._hold_ports()
+        else:
+            self._held.let_all_go()
         await self._stop_cleaning()
         state = self._let_go(self._state)
         if state.logs.disk.failure is None:
@@ -397,6 +419,8 @@ class Broker:
         assert self._state is not None
         self._stop_metrics()
         await self._server.close()
+        self._hold_ports()
+        self._comes_back = True
         await self._stop_cleaning()
         state = self._let_go(self._state)
         state.logs.abandon()
@@ -526,9 +550,8 @@ class Broker:
         """
         if self._thread is None or self._serve:
             raise OptionError("only a broker in a thread of its own, that serves nobody's directory, can be set back")
-        port = self.port
         self.kill()
-        self._snapshot, self._wanted_port = snapshot, port
+        self._snapshot = snapshot
         self.start()
 
     @property
@@ -604,6 +627,7 @@ class Broker:
         self.call(stop)
         if self._thread is not None and self._server is not None:
             self._on_loop(self._server.wait_closed())
+            self._hold_ports(node_id)
 
     def start_node(self, node_id: int) -> None:
         """Bring a virtual node back, on its port; it leads again what is moved to it.

@@ -1,0 +1,89 @@
+"""The ports of a broker that is down for a moment are given to nobody else."""
+
+import random
+import socket
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.held_ports import HeldPorts
+from kafkaframes.partition.manager import LogManager
+
+
+def can_bind(port):
+    """Tell whether a socket that does not share gets a port, as the system gives it to whoever asks for any."""
+    with socket.socket() as other:
+        try:
+            other.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def is_refused(port):
+    with socket.socket() as peer:
+        try:
+            peer.connect(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            return True
+        return False
+
+
+def test_a_port_is_held_until_it_is_let_go():
+    port = next(port for port in random.sample(range(20_000, 32_000), 100) if can_bind(port))  # none that is given away
+    held = HeldPorts()
+    held.hold("127.0.0.1", port)
+    held.hold("127.0.0.1", port)
+    assert not can_bind(port)
+    assert is_refused(port)
+    held.let_go(port)
+    assert can_bind(port)
+    held.let_go(port)
+    held.hold("127.0.0.1", port)
+    held.let_all_go()
+    assert can_bind(port)
+
+
+def test_a_port_that_somebody_has_is_not_held():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        HeldPorts().hold("127.0.0.1", other.getsockname()[1])
+
+
+def ports_of(broker):
+    return [int(one.rsplit(":", 1)[1]) for one in broker.bootstrap_servers.split(",")]
+
+
+def test_ports_of_a_broker_that_was_killed_are_held_and_it_comes_back_on_them():
+    broker = Broker(nodes=2).start()
+    ports = ports_of(broker)
+    broker.kill()
+    assert not any(can_bind(port) for port in ports)
+    assert all(is_refused(port) for port in ports)
+    broker.restart()
+    assert ports_of(broker) == ports
+    broker.stop()
+
+
+def test_a_broker_that_restarts_holds_its_ports_while_its_logs_are_closed(tmp_path, monkeypatch):
+    with Broker(nodes=2, data_dir=tmp_path) as broker:
+        ports, seen = ports_of(broker), []
+        close = LogManager.close
+
+        def closing(logs, **how):
+            seen.extend(can_bind(port) for port in ports)
+            close(logs, **how)
+
+        monkeypatch.setattr(LogManager, "close", closing)
+        broker.restart()
+        assert seen == [False, False]
+        assert ports_of(broker) == ports
+
+
+def test_the_port_of_a_node_that_is_down_is_held():
+    with Broker(nodes=2) as broker:
+        ports = ports_of(broker)
+        broker.stop_node(1)
+        assert not can_bind(ports[1])
+        broker.start_node(1)
+        assert ports_of(broker) == ports
+        assert not is_refused(ports[1])
