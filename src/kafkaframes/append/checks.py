@@ -116,27 +116,24 @@ def check(decoded: Decoded, settings: AppendSettings) -> None:
         AppendRefusedError: for the first batch at fault.
     """
     batch_faults = [rule.broken(decoded, settings) for rule in BATCH_CHECKS]
-    bad_inner = inner_crc_faults(decoded)
-    bad_records = _record_faults(decoded, settings)
+    record_faults = (inner_crc_faults(decoded), beyond_their_end(decoded), *_record_faults(decoded, settings))
     at_fault = np.logical_or.reduce(batch_faults)
-    at_fault[decoded.owners[bad_inner | beyond_their_end(decoded) | np.logical_or.reduce(bad_records)]] = True
+    at_fault[decoded.owners[np.logical_or.reduce(record_faults)]] = True
     at_fault[(decoded.index.statuses != 0) | np.isin(np.arange(len(at_fault)), list(decoded.sections.problems))] = True
     for batch in np.flatnonzero(at_fault).tolist():
         for rule, faults in zip(BATCH_CHECKS, batch_faults, strict=True):
             if faults[batch]:
                 raise AppendRefusedError(rule.exception, f"batch {batch}: {rule.reason}")
-        _check_records(decoded, settings, batch, bad_inner, bad_records)
+        _check_records(decoded, settings, batch, record_faults)
 
 
-def _check_records(
-    decoded: Decoded, settings: AppendSettings, batch: int, bad_inner: Flags, bad_records: tuple[Flags, ...]
-) -> None:
+def _check_records(decoded: Decoded, settings: AppendSettings, batch: int, record_faults: tuple[Flags, ...]) -> None:
     """Stop at an inner CRC, else at damage, else at the batch's records at fault, as Kafka's loop would."""
     part = slice(int(decoded.starts[batch]), int(decoded.starts[batch + 1]))
-    magic_fault, key_fault, time_fault = (faults[part] for faults in bad_records)
-    broken = bad_inner[part] & ~magic_fault
+    bad_crc, beyond_end, magic_fault, key_fault, time_fault = (faults[part] for faults in record_faults)
+    broken = bad_crc & ~magic_fault
     typed = time_fault & ~key_fault & ~_with_time(decoded.index.timestamps[part], settings)
-    asked = beyond_their_end(decoded)[part] & (magic_fault | settings.compacted | typed)
+    asked = beyond_end & (magic_fault | settings.compacted | typed)
     for place in np.flatnonzero(broken | asked).tolist():
         if broken[place]:
             raise AppendRefusedError("CorruptRecordException", f"batch {batch}: record {place} has a wrong CRC")

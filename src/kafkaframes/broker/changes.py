@@ -8,7 +8,7 @@ those before it have left. What it makes is seen when all of it is there.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import TypeVar
 
@@ -32,6 +32,14 @@ def once(call: Callable[[], Result]) -> Steps[Result]:
     """Make a change of one step."""
     yield from ()
     return call()
+
+
+def each(changes: Iterable[Steps[Result]]) -> Steps[list[Result]]:
+    """Make one change after the other; the result is that of each."""
+    results = []
+    for steps in changes:
+        results.append((yield from steps))
+    return results
 
 
 class Changes:

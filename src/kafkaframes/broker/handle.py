@@ -176,14 +176,15 @@ class Broker:
         Raises:
             StorageError: the disk fails now.
         """
-        self._stop(comes_back=False)
+        self._comes_back = False
+        self._stop()
         self._held.let_all_go()
 
-    def _stop(self, *, comes_back: bool) -> None:
+    def _stop(self) -> None:
         if self._server is None:
             return
         try:
-            self._on_loop(self._close(comes_back=comes_back))
+            self._on_loop(self._close())
         finally:
             self._end_thread()
 
@@ -201,8 +202,8 @@ class Broker:
 
     def restart(self) -> Self:
         """Stop it if it runs, and start it again on the same ports, which nobody else is given meanwhile."""
-        self._stop(comes_back=True)
         self._comes_back = True
+        self._stop()
         return self.start()
 
     def _end_thread(self) -> None:
@@ -389,12 +390,12 @@ class Broker:
             if node_id in (None, node):
                 self._held.hold(hosts[name], port)
 
-    async def _close(self, *, comes_back: bool = False) -> None:
+    async def _close(self) -> None:
         self._stop_metrics()
         if self._server is None or self._state is None:
             return
         await self._server.close()
-        if comes_back:
+        if self._comes_back:
             self._hold_ports()
         else:
             self._held.let_all_go()

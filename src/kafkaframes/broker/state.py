@@ -178,23 +178,8 @@ class BrokerState:
         """
         topic = Topic(name, self.new_id(), dict(configs or {}))
         self.settings.log_settings(topic.configs)  # refuses before anything is made
-        yield from self._making_partitions(topic, partitions)
+        yield from self.adding_partitions(topic, partitions)
         return topic
-
-    def _making_partitions(self, topic: Topic, count: int) -> Steps[None]:
-        """Make the partitions that a topic lacks. A failure leaves it with those that were made."""
-        made: list[Partition] = []
-        with self._changing(topic):
-            try:
-                for index in range(len(topic.partitions), count):
-                    if made:
-                        yield
-                    made.append(self._create_partition(topic, index))
-            finally:
-                topic.partitions += made
-                if topic.partitions:
-                    self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
-        self.save()
 
     @contextmanager
     def _changing(self, topic: Topic) -> Iterator[None]:
@@ -224,10 +209,23 @@ class BrokerState:
     def adding_partitions(self, topic: Topic, count: int) -> Steps[None]:
         """Do as :meth:`add_partitions`, a partition at a step; the new ones are seen when all of them are there.
 
+        A failure leaves the topic with those that were made.
+
         Raises:
             OptionError, StorageError: the topic is being changed; the disk fails.
         """
-        return self._making_partitions(topic, count)
+        made: list[Partition] = []
+        with self._changing(topic):
+            try:
+                for index in range(len(topic.partitions), count):
+                    if made:
+                        yield
+                    made.append(self._create_partition(topic, index))
+            finally:
+                topic.partitions += made
+                if topic.partitions:
+                    self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+        self.save()
 
     def delete_topic(self, topic: Topic) -> None:
         """Take a topic out of service; its files go later, by the clock.

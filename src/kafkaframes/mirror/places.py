@@ -57,9 +57,8 @@ async def opened(
         await reached(client)
         yield client
         return
-    where = {"data_dir": place} if writes else {"serve": place}
-    broker = Broker(**where, journal=False, config=_NOTHING_EXPIRES)  # type: ignore[arg-type]
-    async with broker:
+    data_dir, serve = (place, None) if writes else (None, place)
+    async with Broker(data_dir=data_dir, serve=serve, journal=False, config=_NOTHING_EXPIRES) as broker:
         told: set[str] = set()
         _tell(broker, told, say, lost)
         yield {"bootstrap.servers": broker.bootstrap_servers}

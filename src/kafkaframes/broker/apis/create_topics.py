@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.changes import Steps
+from kafkaframes.broker.changes import Steps, each
 from kafkaframes.broker.configs import check_topic_configs, topic_rows
 from kafkaframes.broker.errors import CODE, code_of
 from kafkaframes.broker.request import Request
@@ -37,9 +37,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 def _made(request: Request, broker: BrokerState, topics: list[Any]) -> Steps[Answer]:
     names = [asked.name for asked in topics]
-    rows = []
-    for asked in topics:
-        rows.append((yield from _result(request, broker, asked, names)))
+    rows = yield from each(_result(request, broker, asked, names) for asked in topics)
     return request.response(topics=rows)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.changes import Steps
+from kafkaframes.broker.changes import Steps, each
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
@@ -31,9 +31,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 
 def _deleted(request: Request, broker: BrokerState, asked: list[tuple[Any, Any]]) -> Steps[Answer]:
-    rows = []
-    for name, topic_id in asked:
-        rows.append((yield from _delete(request, broker, name, topic_id)))
+    rows = yield from each(_delete(request, broker, name, topic_id) for name, topic_id in asked)
     return request.response(responses=rows)
 
 
