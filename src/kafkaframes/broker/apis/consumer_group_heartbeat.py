@@ -7,7 +7,7 @@ way round.
 * v0: the coordinator gives a new member its id. v1+: the client does (KIP-1082).
 * v1+: a pattern for topics, in RE2's language; it is resolved at once, where Kafka does it a moment later.
 
-Gaps: none known.
+Gaps: patterns need the extra ``re2``.
 """
 
 from __future__ import annotations
@@ -79,4 +79,5 @@ API = Api(
     tier="T5",
     behaviour="Joining, leaving, subscribing and reconciling in one request; assignors uniform and range.",
     notes={"v0": "the coordinator gives member ids", "v1+": "patterns for topics"},
+    gaps=("patterns need the extra re2",),
 )

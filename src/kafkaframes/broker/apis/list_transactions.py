@@ -4,7 +4,7 @@ Versions 0 to 2. States that Kafka does not have are told back, and match nothin
 
 * v1+: by duration (KIP-994). v2+: by a pattern for the id (KIP-1152), which must match it whole.
 
-Gaps: of RE2's language, classes of Unicode (``\\pL``) are not known.
+Gaps: patterns need the extra ``re2``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     unknown = [name for name in body.state_filters if name not in BY_NAME]
     known = [name for name in body.state_filters if name in BY_NAME]
     try:
-        pattern = compile_pattern(body.transactional_id_pattern).matches if body.transactional_id_pattern else None
+        pattern = compile_pattern(body.transactional_id_pattern) if body.transactional_id_pattern else None
     except RefusedError:
         return request.response(error_code=CODE["INVALID_REGULAR_EXPRESSION"])
     found = []
@@ -49,5 +49,5 @@ API = Api(
     tier="T2",
     behaviour="Transactional ids by state, producer id, duration and pattern.",
     notes={"v1+": "by duration", "v2+": "by a pattern for the id"},
-    gaps=("of RE2's language, classes of Unicode (\\pL) are not known",),
+    gaps=("patterns need the extra re2",),
 )

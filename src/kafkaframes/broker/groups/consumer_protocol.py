@@ -191,8 +191,7 @@ class ConsumerGroups:
         """Return the topics of every pattern, and plan the records of those that are new, different, or unused."""
         found: dict[str, frozenset[str]] = {}
         for regex in {one.regex for one in members.values() if one.regex}:
-            pattern = compile_pattern(regex)
-            found[regex] = frozenset(name for name in self.topics.names() if pattern.matches(name))
+            found[regex] = frozenset(filter(compile_pattern(regex), self.topics.names()))
             if group.regexes.get(regex) != found[regex]:
                 plan.records.append(rows.regex_record(group.group_id, regex, found[regex], self.clock.now_ms))
         for regex in group.regexes.keys() - found.keys():
