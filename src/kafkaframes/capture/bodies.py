@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 
 from kafkaframes.capture._kernels_frames import summarise_records
 from kafkaframes.capture.packets import Bytes, Ints
-from kafkaframes.capture.secrets import REQUEST, RESPONSE, has_secrets, without_secrets
 from kafkaframes.errors import DecodeError, KafkaframesError
+from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets, without_secrets
 from kafkaframes.messages.columns import decode_columns
 from kafkaframes.messages.framed import frame_plan, request_columns, response_columns
 from kafkaframes.messages.headers import (

@@ -38,10 +38,10 @@ from kafkaframes.capture.layout import (
 )
 from kafkaframes.capture.names import Names
 from kafkaframes.capture.packets import FILE_MASK, FILE_SHIFT, Ints
-from kafkaframes.capture.secrets import has_secrets
 from kafkaframes.capture.streams import Pass
 from kafkaframes.capture.stretches import Span
 from kafkaframes.capture.typed import ApiTypes
+from kafkaframes.errors.sensitive import has_secrets
 from kafkaframes.spec import catalog
 
 _ID_AT: Final = 10  # where a client id starts in a request's header

@@ -19,9 +19,9 @@ from functools import cache
 from typing import Any, Final
 
 from kafkaframes.capture.files import open_bytes
-from kafkaframes.capture.secrets import REQUEST, RESPONSE, has_secrets, without_secrets
 from kafkaframes.capture.struct_text import parse_struct, typed
 from kafkaframes.errors import DecodeError
+from kafkaframes.errors.sensitive import REQUEST, RESPONSE, has_secrets, without_secrets
 from kafkaframes.messages.headers import body_class
 from kafkaframes.messages.plan import StructPlan, plan_message
 from kafkaframes.spec import catalog

@@ -12,8 +12,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkaframes.capture.secrets import CONFIGS, FIELDS, REQUEST, RESPONSE, SECRET_CONFIG, forwarded_field
 from kafkaframes.errors import OptionError, SpecError
+from kafkaframes.errors.sensitive import (
+    CONFIG_NAMES,
+    CONFIGS,
+    FIELDS,
+    REQUEST,
+    RESPONSE,
+    forwarded_field,
+    is_secret,
+)
 from kafkaframes.messages.framed import request_columns, response_columns
 from kafkaframes.spec import catalog
 
@@ -108,9 +116,11 @@ def _aligned(array: Any, kind: pa.DataType, path: Path, hidden: frozenset[Path],
 
 def _without_values(parts: list[pa.Array], kind: pa.DataType) -> list[pa.Array]:
     """Leave out the values of configurations whose names tell that they are secret."""
-    names, values = (kind.get_field_index(name) for name in ("name", "value"))
+    names = max(kind.get_field_index(name) for name in CONFIG_NAMES)
+    values = kind.get_field_index("value")
     if names < 0 or values < 0:
         return parts
-    secret = pc.match_substring_regex(parts[names], SECRET_CONFIG.pattern, ignore_case=True).fill_null(False)
-    parts[values] = pc.if_else(secret, pa.scalar(None, pa.string()), parts[values])
+    secret = [name for name in pc.unique(parts[names]).to_pylist() if name is not None and is_secret(name)]
+    hidden = pc.is_in(parts[names], pa.array(secret, pa.string()))
+    parts[values] = pc.if_else(hidden, pa.scalar(None, pa.string()), parts[values])
     return parts

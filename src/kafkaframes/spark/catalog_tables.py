@@ -9,12 +9,12 @@ comment of the first column, which reads ``kafka-log?path=/x&subscribe=orders``,
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlencode
 
 from kafkaframes.errors import OptionError
+from kafkaframes.errors.sensitive import is_secret
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -28,9 +28,6 @@ _ADDED: Final = frozenset(
 )  # fmt: skip
 _AGAIN: Final = "option."  # a catalog keeps what stands in OPTIONS (...) a second time, under this
 _PLACES: Final = ("path", "paths", "kafka.bootstrap.servers")  # options that say what is read
-_CREDENTIAL: Final = re.compile(
-    r"password|secret(?!s$)|token|jaas|access[._]?key|account[._]?key|keystore[._]key|(^|\.)key$|^storageoptions$"
-)
 
 
 def without_added(options: Mapping[str, str]) -> dict[str, str]:
@@ -71,7 +68,7 @@ def comment_of(source: str, options: Mapping[str, str]) -> str:
         return ""
     written = without_added(options)
     for name in written:
-        if _CREDENTIAL.search(name.lower()):
+        if is_secret(name):
             raise OptionError(
                 f"option {name} would be kept in the catalog for all to see: give it when reading, "
                 f"SELECT ... FROM table WITH (`{name}` = ...), or use CREATE TEMPORARY VIEW instead of CREATE TABLE"

@@ -1,0 +1,123 @@
+"""The list of what is secret: Kafka's own settings, those of other systems, texts, and fields of messages."""
+
+import json
+import re
+import time
+
+import pytest
+
+from kafkaframes.broker.config_types import TYPES
+from kafkaframes.errors.sensitive import (
+    FIELDS,
+    REDACTED,
+    REQUEST,
+    RESPONSE,
+    has_secrets,
+    is_secret,
+    shown_settings,
+    without_secrets,
+    without_secrets_in_text,
+)
+from kafkaframes.messages.headers import body_class
+from kafkaframes.spec import catalog
+
+# Settings of type PASSWORD in Kafka 4.3's clients and brokers, and of older releases.
+_PASSWORDS = """
+    ssl.key.password ssl.keystore.password ssl.truststore.password ssl.keystore.key
+    ssl.keystore.certificate.chain ssl.truststore.certificates sasl.jaas.config
+    sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.assertion.private.key.passphrase
+    delegation.token.secret.key delegation.token.master.key password.encoder.secret
+    password.encoder.old.secret listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config
+    listener.name.internal.ssl.key.password
+"""
+PASSWORDS = _PASSWORDS.split()
+_ELSEWHERE = """
+    sasl_password sasl_plain_password clientSecret saslJaasConfig fs.s3a.secret.key fs.s3a.access.key
+    fs.s3a.session.token fs.azure.account.key.me.dfs.core.windows.net fs.azure.sas.fixed.token storageOptions
+    key secret sig X-Amz-Signature X-Amz-Credential X-Amz-Security-Token Authorization Proxy-Authorization
+    Set-Cookie X-Api-Key basic.auth.user.info schema.registry.basic.auth.user.info bearer.auth.token
+    connection_string hmac client_assertion PGPASSWORD pwd
+"""
+ELSEWHERE = _ELSEWHERE.split()
+_HARMLESS = """
+    secrets sasl.mechanism sasl.oauthbearer.token.endpoint.url delegation.token.max.lifetime.ms
+    sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.assertion.private.key.file
+    fs.s3a.aws.credentials.provider basic.auth.credentials.source password.encoder.iterations key.deserializer
+    ssl.keystore.location ssl.truststore.type forward basic cwd tokenId subscribe username
+"""
+HARMLESS = _HARMLESS.split()
+
+
+@pytest.mark.parametrize("name", [*PASSWORDS, *ELSEWHERE, *(name.upper() for name in ELSEWHERE)])
+def test_secret_names(name):
+    assert is_secret(name)
+    assert shown_settings({name: "x"}) == {name: REDACTED}
+
+
+@pytest.mark.parametrize("name", [*HARMLESS, *TYPES])
+def test_harmless_names(name):
+    assert not is_secret(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password=HIDE",
+        "{'sasl_password': 'HIDE', 'a': 1}",
+        '{"hmac":"HI\\"DE"}',
+        '"{\\"password\\":\\"HIDE\\"}"',
+        "Settings(sasl_password=b'HIDE')",
+        'sasl.jaas.config=org.a.PlainLoginModule required username="u" password="HI \'DE\' \\" HIDE";',
+        "http://user:HIDE@host/x",
+        "https://HIDE@host",
+        "https://h/x?a=1&X-Amz-Signature=HIDE&b=2",
+        "Authorization: Bearer HIDE",
+        "{'Authorization': 'Basic HIDE'}",
+        "ssl.key.password : HIDE",
+    ],
+)
+def test_texts_lose_their_secrets(text):
+    assert not re.search("HI|DE", without_secrets_in_text(text))
+
+
+def test_a_long_text_takes_no_long_time():
+    for text in (
+        "token" * 200_000,
+        "a" * 1_000_000,
+        "password " * 100_000,
+        "://" * 300_000,
+        "?a" * 500_000,
+        '"' * 10**6,
+    ):
+        began = time.process_time()
+        without_secrets_in_text(text)
+        assert time.process_time() - began < 20
+
+
+@pytest.mark.parametrize("direction", [REQUEST, RESPONSE])
+def test_every_field_of_a_message_that_says_it_is_secret_is_listed(direction):
+    named = re.compile(r"^(authBytes|hmac|salt|saltedPassword|.*[pP]assword|.*[sS]ecret)$")
+    found = {}
+    for api in catalog.apis():
+        spec = body_class(api.key, direction).spec
+        paths = {path for path in _paths(spec, spec.struct) if named.match(path[-1])}
+        if paths:
+            found[api.key, direction] = paths
+    listed = {key: set(paths) for key, paths in FIELDS.items() if key[1] == direction and key[0] != 50}
+    assert found == listed
+    assert all(has_secrets(key) for key, _ in found)
+
+
+def _paths(spec, struct, above=()):
+    for field in struct.fields:
+        path = (*above, field.json_name)
+        yield path
+        if field.type.name in spec.structs and len(above) < 6:
+            yield from _paths(spec, spec.structs[field.type.name], path)
+
+
+def test_settings_within_messages():
+    body = {"resources": [{"configs": [{"name": "ssl.key.password", "value": "x"}, {"name": "a", "value": "b"}]}]}
+    assert json.dumps(without_secrets(44, REQUEST, body)).count(REDACTED) == 1
+    topics = {"repartitionSourceTopics": [{"topicConfigs": [{"key": "my.password", "value": "x"}]}]}
+    assert REDACTED in json.dumps(without_secrets(88, REQUEST, {"topology": {"subtopologies": [topics]}}))
