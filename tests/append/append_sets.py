@@ -122,6 +122,13 @@ def renumbered(choose: random.Random, raw: bytes, _: int) -> bytes:
     return b"".join((first + number * step).to_bytes(8, "big") + one[8:] for number, one in enumerate(inner))
 
 
+def hole_at_end(raw: bytes, by: int) -> bytes:
+    """Let a batch of format 2 end ``by`` offsets behind its last record, as a compacted one may."""
+    at, out = BATCH_V2.place_of("last_offset_delta"), bytearray(raw)
+    struct.pack_into(">i", out, at, struct.unpack_from(">i", raw, at)[0] + by)
+    return sealed(bytes(out), BATCH_V2)
+
+
 def a_set(choose: random.Random) -> bytes:
     """Make what a producer, a careless one, or a broken disk might send."""
     magic, count = choose.choice((0, 1, 2, 2)), choose.choice((1, 2, 3, 9))
@@ -146,6 +153,8 @@ def a_set(choose: random.Random) -> bytes:
     )
     batches = batches_of(raw)
     place, layout = choose.randrange(len(batches)), LAYOUTS[magic]
+    if magic == 2 and choose.random() < 0.1:
+        batches[place] = hole_at_end(batches[place], choose.choice((1, 3)))
     kind = choose.random()
     if kind < 0.25:
         batches[place] = with_header(choose, batches[place], layout)
@@ -187,5 +196,5 @@ def some_settings(choose: random.Random) -> AppendSettings:
         origin=asked["origin"],
         leader_epoch=asked["leader_epoch"],
         max_batch_bytes=choose.choice((None, None, None, 120, 300)),
-        on_noncontiguous=choose.choice(("kafka", "kafka", "reassign", "keep")),
+        on_noncontiguous=choose.choice(("kafka", "kafka", "reassign", "reject", "keep")),
     )

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.append.append_sets import sealed
+from tests.append.append_sets import hole_at_end, sealed
 
 import kafkaframes
 from kafkaframes import log
@@ -97,6 +97,29 @@ def test_a_mirror_of_a_compacted_topic_as_kip_31_says(magic, codec, origin):
     appended = validate_and_assign(mirrored(magic, codec), 100, settings)
     assert (offsets(appended.records), appended.next_offset) == ([100, 101, 102], 103)
     assert contents(appended.records) == contents(mirrored(magic, codec))
+
+
+@pytest.mark.parametrize("origin", ["CLIENT", "REPLICATION"])
+@pytest.mark.parametrize("codec", ["none", *CODECS, "zstd"])
+@pytest.mark.parametrize("base_offset", [0, 7])
+def test_a_hole_at_the_end_of_a_batch_is_a_hole(codec, origin, base_offset):
+    """What compaction leaves: offsets 0, 1, 2 inside, and a header that says it ends at 5."""
+    sent = hole_at_end(build_records(ROWS, codec=codec, base_offset=base_offset), 3)
+    settings = AppendSettings(origin=origin, on_noncontiguous="reassign")
+    appended = validate_and_assign(sent, 3, settings)
+    (batch,) = read_values(appended.records)
+    assert (batch.base_offset, offsets(appended.records), appended.next_offset) == (3, [3, 4, 5], 6)
+    assert contents(appended.records) == contents(sent)
+    with pytest.raises(AppendRefusedError) as refused:
+        validate_and_assign(sent, 3, AppendSettings(origin=origin, on_noncontiguous="reject"))
+    assert refused.value.code == "INVALID_RECORD"
+
+
+@pytest.mark.parametrize("codec", ["none", *CODECS, "zstd"])
+def test_a_batch_without_holes_is_renumbered_in_place_whatever_its_base_offset(codec):
+    sent = build_records(ROWS, codec=codec, base_offset=700)
+    appended = validate_and_assign(sent, 3, AppendSettings(on_noncontiguous="reassign"))
+    assert (appended.in_place, offsets(appended.records)) == (True, [3, 4, 5])
 
 
 @pytest.mark.parametrize("origin", ["CLIENT", "REPLICATION"])

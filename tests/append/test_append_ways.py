@@ -26,6 +26,7 @@ from kafkaframes.append import (
 from kafkaframes.append.doors import assign_at
 from kafkaframes.append.validator import validate_closely
 from kafkaframes.errors import OptionError
+from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
 from kafkaframes.records.layout import BATCH_V2, MESSAGE_V0
 from kafkaframes.wire.checksum import crc32, crc32c
@@ -47,6 +48,20 @@ def answer_of(sent, offset, settings, way=validate_and_assign):
 
 def assert_one_answer(sent, offset, settings):
     assert answer_of(sent, offset, settings) == answer_of(sent, offset, settings, validate_closely)
+
+
+def assert_within_the_log(sent, offset, settings):
+    """Where holes are looked for, no batch begins below the log's end, and the next offset follows the last record."""
+    if settings.on_noncontiguous not in ("reassign", "reject") or settings.record_format < 2:
+        return
+    try:
+        appended = validate_and_assign(sent, offset, settings)
+    except AppendRefusedError:
+        return
+    batches = list(read_values(appended.records))
+    found = [record.offset for batch in batches for record in batch.records]
+    assert found == list(range(offset, appended.next_offset))
+    assert [(batch.base_offset, batch.last_offset) for batch in batches[:1]] == [(offset, found[-1])] * len(found[:1])
 
 
 def guarded_answer(sent, offset, settings):
@@ -222,6 +237,7 @@ def test_made_up_sets_get_one_answer(seed):
     choose = random.Random(seed)
     sent, settings = a_set(choose), some_settings(choose)
     assert_one_answer(sent, 50, settings)
+    assert_within_the_log(sent, 50, settings)
     answer, out = guarded_answer(sent, 50, settings)
     if answer in (_kernels_context.IN_PLACE, _kernels_context.WRITTEN):
         assert validate_closely(sent, 50, settings).records == out

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.append.append_sets import hole_at_end
 
+from kafkaframes import verify_log
 from kafkaframes.broker.api import CloseConnection, Later
 from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.fetching import magic_for
@@ -335,7 +337,7 @@ def test_sets_with_holes_are_taken_as_the_topic_says(asker, setting, magic, offs
     version = {1: "0.10.0", 2: "3.0"}[magic]
     asker.create(kafkaframes_on_noncontiguous=setting, message_format_version=version)
     holes = build_records({"value": [b"a", b"b"], "offset": [3, 7]}, record_format=magic, codec="gzip")
-    if setting != "keep" and magic == 2:
+    if setting not in ("keep", "reassign") and magic == 2:
         holes = bytes(8) + holes[8:]  # a client's batch has base offset 0
     row = asker.produce(holes, version=2 if magic == 1 else 9)
     assert row.error_code == error
@@ -345,3 +347,26 @@ def test_sets_with_holes_are_taken_as_the_topic_says(asker, setting, magic, offs
         if setting == "keep":
             assert records[21:] == holes[21:]  # nothing was opened, nothing compressed again
             assert asker.state.counters["recompressed_bytes"] == 0
+
+
+@pytest.mark.parametrize("setting", ["reassign", "reject", "keep"])
+@pytest.mark.parametrize("codec", ["none", "gzip", "lz4", "zstd"])
+def test_batches_that_end_in_a_hole_lose_no_record(make_asker, tmp_path, setting, codec):
+    """Compaction leaves such batches; what is taken is served, and the directory is whole."""
+    kept = build_records({"value": [b"a", b"b", b"c"], "offset": [0, 1, 2]}, codec=codec)
+    asker = make_asker(data_dir=str(tmp_path))
+    asker.create(kafkaframes_on_noncontiguous=setting)
+    errors = [asker.produce(hole_at_end(kept, 3)).error_code, asker.produce(kept).error_code]
+    assert errors == {"reject": [87, 0], "keep": [0, 87], "reassign": [0, 0]}[setting]
+    assert offsets_of(asker.fetch(0, version=11).records) == list(range(3 * errors.count(0)))
+    asker.state.logs.close(now_ms=asker.state.clock.now_ms)
+    assert verify_log(tmp_path, deep=True).report.is_sound
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize("offset", [-3, -(2**63), 2**63 - 1])
+def test_offsets_that_no_record_has_are_refused_by_a_topic_that_keeps_them(asker, magic, offset):
+    asker.create(kafkaframes_on_noncontiguous="keep", message_format_version={1: "0.10.0", 2: "3.0"}[magic])
+    sent = build_records({"value": [b"a"]}, record_format=magic)
+    row = asker.produce(offset.to_bytes(8, "big", signed=True) + sent[8:], version=2 if magic == 1 else 9)
+    assert row.error_code == CODE["INVALID_RECORD"]

@@ -36,6 +36,7 @@ from kafkaframes.append._kernels_context import (
     ODD,
     OUT_AT,
     OUT_SIZE,
+    REASSIGN,
     TO_MAGIC,
     TRUSTED,
 )
@@ -96,7 +97,8 @@ def _is_usual_batch(sent, size, context):
     last_delta = load_i32(sent, V2_DELTA)
     if attributes & _ODD_FLAGS or attributes & CODEC_MASK > ZSTD or load_i64(sent, 0) < 0 or count <= 0:
         return False
-    if last_delta + 1 != count and not (context[TRUSTED] and last_delta >= 0):
+    may_have_holes = (context[TRUSTED] or context[REASSIGN]) and last_delta >= 0
+    if last_delta + 1 != count and not may_have_holes:
         return False
     if load_i64(sent, V2_PRODUCER_ID) >= 0 and load_i32(sent, V2_BASE_SEQUENCE) < 0:
         return False
@@ -195,7 +197,7 @@ def _take_in_place(sent, size, magic, codec, content, start, end, offset, contex
     """Check a set that has the log's format and codec, and give it offsets: (records, largest timestamp)."""
     if magic == 2:
         count = load_i32(sent, V2_COUNT)
-        if load_i64(sent, 0) != 0 or load_i32(sent, V2_DELTA) + 1 != count:
+        if load_i32(sent, V2_DELTA) + 1 != count or (load_i64(sent, 0) != 0 and not context[REASSIGN]):
             return np.int64(0), np.int64(0)
         count, largest = check_batch(content, start, end, count, load_i64(sent, V2_BASE_TIMESTAMP), context)
     else:

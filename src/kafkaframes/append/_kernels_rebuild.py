@@ -40,6 +40,7 @@ from kafkaframes.records._kernels_scan import (
     V2_BASE_SEQUENCE,
     V2_BASE_TIMESTAMP,
     V2_COUNT,
+    V2_DELTA,
     V2_HEADER,
     V2_PRODUCER_EPOCH,
     V2_PRODUCER_ID,
@@ -109,10 +110,14 @@ def rewrite(data, offset, context):
         return np.int64(NO_OUT), room, np.int64(0), np.int64(0), np.int64(0)
     relative, out = context[TO_MAGIC] == 1 and target != 0, context[OUT_AT] + header
     if magic == 2:
-        base_offset, base_timestamp = load_i64(sent, 0), load_i64(sent, V2_BASE_TIMESTAMP)
+        base_timestamp = load_i64(sent, V2_BASE_TIMESTAMP)
         count, largest, first, contiguous, size = rewrite_batch(
-            content, start, end, from_count, base_offset, base_timestamp, out, offset, relative, context
+            content, start, end, from_count, base_timestamp, out, offset, relative, context
         )
+        if (
+            load_i32(sent, V2_DELTA) + 1 != from_count
+        ):  # a hole at the end: in place, it would begin below the log's end
+            contiguous = np.int64(0)
     else:
         wrapper_offset = load_i64(sent, 0) if codec else np.int64(-1)
         count, largest, first, contiguous, size = rewrite_messages(

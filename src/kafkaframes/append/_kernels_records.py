@@ -111,10 +111,10 @@ def can_hold(size, count):
 
 
 @device
-def rewrite_batch(source, position, end, count, base_offset, base_timestamp, out, offset, relative, context):
+def rewrite_batch(source, position, end, count, base_timestamp, out, offset, relative, context):
     """Read the ``count`` records of a format 2 batch, and write each."""
     largest, first, to = np.int64(NO_TIMESTAMP), np.int64(0), np.int64(0)
-    contiguous = np.int64(base_offset == 0)
+    contiguous = np.int64(1)
     for number in range(count):
         status, length, position = read_varint(source, position, end)
         if status != OK or length <= 0 or length > end - position:

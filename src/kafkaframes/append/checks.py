@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkaframes.append import refusal
-from kafkaframes.append.settings import AS_KAFKA, KEEP, AppendSettings
+from kafkaframes.append.settings import AS_KAFKA, KEEP, REJECT, AppendSettings
 from kafkaframes.append.unreadable import (
     Unreadable,
     beyond_their_end,
@@ -43,9 +43,11 @@ def _is_client(decoded: Decoded, settings: AppendSettings) -> Flags:
     return np.full(len(decoded.batches), settings.origin == "CLIENT")
 
 
-def _is_contiguous_client(decoded: Decoded, settings: AppendSettings) -> Flags:
-    """Tell whether the sender is a client that may not leave holes in the offsets, as mirrors may."""
-    return _is_client(decoded, settings) & (settings.on_noncontiguous == AS_KAFKA)
+def _may_not_have_holes(decoded: Decoded, settings: AppendSettings) -> Flags:
+    """Tell whether the sender may not leave holes in the offsets, as mirrors may."""
+    if settings.on_noncontiguous == AS_KAFKA:
+        return _is_client(decoded, settings)
+    return np.full(len(decoded.batches), settings.on_noncontiguous == REJECT)
 
 
 def _fewest_records(settings: AppendSettings) -> int:
@@ -84,7 +86,7 @@ BATCH_CHECKS = (
     BatchCheck(
         "InvalidRecordException",
         "its count of records is not that of its offsets",
-        lambda d, s: _is_contiguous_client(d, s) & _is_v2(d) & (_offsets_in_range(d) != d.batches.column("count")),
+        lambda d, s: _may_not_have_holes(d, s) & _is_v2(d) & (_offsets_in_range(d) != d.batches.column("count")),
     ),
     BatchCheck(
         "InvalidRecordException",

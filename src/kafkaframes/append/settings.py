@@ -32,6 +32,7 @@ class AppendSettings:
         on_noncontiguous: ``kafka`` rebuilds such a set of format 1 and refuses one of format 2; ``reject`` refuses both
             (nothing is ever compressed again for it, and a client that numbers wrongly is found); ``reassign`` is
             KIP-31's text (number the records anew in both); ``keep`` copies batches with their offsets untouched.
+            For all but ``kafka`` a batch of format 2 that ends behind its last record has a hole there.
     """
 
     record_format: int = 2

@@ -16,6 +16,10 @@ any other             any                         rebuilt with the target's code
 
 A control batch into a compressed topic stays uncompressed, in place.
 
+``reassign`` and ``reject`` look for holes between the first and the last offset that a header names: a batch of format
+2 that compaction has cut at its end has one there, with offsets 0, 1, 2, ... inside, and in place its base offset would
+lie below the log's end. What has none is numbered from its base offset on, whatever that is.
+
 Kafka reads and writes the names of headers as text, so a rebuilt batch has U+FFFD where a name is not UTF-8; a batch
 that stays in place keeps its bytes.
 """
@@ -105,11 +109,10 @@ def _assign_plain(append: _Append) -> Appended:
     _first_batch_alone(append, Codec.NONE)
     decoded = decode(append.data, append.batches)
     check(decoded, append.settings)
-    if append.settings.on_noncontiguous == REASSIGN and append.magic >= 2 and _has_holes(decoded):
-        _ensure_whole(decoded)  # in place, the holes would lie below the log's end
+    if append.settings.on_noncontiguous in (REASSIGN, REJECT) and append.magic >= 2 and _has_holes(decoded):
+        _refuse_holes(append.settings)
+        _ensure_whole(decoded)
         return _rebuilt(append, decoded, Codec.NONE)
-    if append.settings.on_noncontiguous == REJECT and append.magic >= 2 and _has_holes(decoded):
-        raise _holes_refused()
     counts = _counts(decoded)
     last_offsets = append.offset + np.cumsum(counts) - 1
     largest = _largest_per_batch(decoded)
@@ -191,13 +194,14 @@ def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appende
     lenient = (in_place or append.magic < 2) and source is not Codec.NONE  # keys and values are not looked at yet
     decoded = decode(append.data, append.batches, lenient=lenient)
     check(decoded, settings)
-    if in_place and _contiguous(decoded, settings):
+    is_contiguous = _contiguous(append, decoded)
+    if in_place and is_contiguous:
         counts = _counts(decoded)
         next_offset = int(append.offset + counts.sum())
         largest = np.array([decoded.index.timestamps.max(initial=NO_TIMESTAMP)], np.int64)
         return _patched(append, np.array([next_offset - 1], np.int64), largest, next_offset)
-    if in_place and settings.on_noncontiguous == REJECT:
-        raise _holes_refused()
+    if in_place:
+        _refuse_holes(settings)
     if in_place and append.magic >= 2 and source is not Codec.NONE:
         if settings.on_noncontiguous != REASSIGN:
             raise AppendRefusedError(
@@ -211,13 +215,20 @@ def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appende
     return _rebuilt(append, decoded, target)
 
 
-def _holes_refused() -> AppendRefusedError:
-    reason = "the offsets inside the set are not 0, 1, 2, ..., and on_noncontiguous is 'reject'"
-    return AppendRefusedError("InvalidRecordException", reason)
+def _refuse_holes(settings: AppendSettings) -> None:
+    if settings.on_noncontiguous == REJECT:
+        reason = "the offsets inside the set are not 0, 1, 2, ..., and on_noncontiguous is 'reject'"
+        raise AppendRefusedError("InvalidRecordException", reason)
 
 
-def _contiguous(decoded: Decoded, settings: AppendSettings) -> bool:
-    offsets = decoded.index.offsets
+def _contiguous(append: _Append, decoded: Decoded) -> bool:
+    """Tell whether the offsets in the one batch or compressed set are 0, 1, 2, ...: in format 0 they are not looked at.
+
+    Kafka takes them with the base offset that was sent, and does not look behind the last record.
+    """
+    settings, offsets = append.settings, decoded.index.offsets
+    if append.magic >= 2 and settings.on_noncontiguous in (REASSIGN, REJECT):
+        return not _has_holes(decoded)
     return settings.record_format == 0 or bool((offsets == np.arange(len(offsets))).all())
 
 

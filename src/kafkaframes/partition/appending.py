@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kafkaframes.append.doors import assign_at
 from kafkaframes.append.headers import valid_batches
-from kafkaframes.append.settings import KEEP, LARGEST_INT64, LOG_APPEND_TIME
+from kafkaframes.append.settings import KEEP, LARGEST_INT64, LOG_APPEND_TIME, REASSIGN
 from kafkaframes.errors import AppendRefusedError, OptionError
 from kafkaframes.files.headers import BatchHeader, headers_from, headers_of, parse_header
 from kafkaframes.log.transactions import markers_in
@@ -73,7 +73,8 @@ def append_as_leader(state: LogState, records: bytes, *, leader_epoch: int, now_
     if origin == CLIENT:
         if state.settings.on_noncontiguous == KEEP:
             return _append_kept(state, records, now_ms=now_ms)
-        _check_client_offset(records)
+        if state.settings.on_noncontiguous != REASSIGN:
+            _check_client_offset(records)
     settings = state.settings_of_append(leader_epoch, origin)
     start = state.log_end_offset
     appended = assign_at(records, start, settings, now_ms)
@@ -138,10 +139,9 @@ def _analyze(data: bytes, *, log_end_offset: int, leader_epoch: int | None) -> t
         later = next((one for one in headers if one.leader_epoch > leader_epoch), None)
         if later is not None:
             valid, headers = later.position, [one for one in headers if one.position < later.position]
-    _check_increasing(headers)
-    if headers and _first_or_last_offset(headers[0]) < log_end_offset:
-        reason = f"offset {_first_or_last_offset(headers[0])} lies below the log's end {log_end_offset}"
-        raise AppendRefusedError("UnexpectedAppendOffsetException", reason)
+    _check_offsets(
+        headers, log_end_offset, disorder="OffsetsOutOfOrderException", below="UnexpectedAppendOffsetException"
+    )
     return data if valid == len(data) else data[:valid], headers
 
 
@@ -160,10 +160,7 @@ def _analyze_kept(data: bytes, *, log_end_offset: int, settings: LogSettings) ->
         if header.size > settings.max_message_bytes:
             reason = f"a batch of {header.size} bytes, {settings.max_message_bytes} are allowed"
             raise AppendRefusedError("RecordTooLargeException", reason)
-    _check_increasing(headers)
-    if headers and _first_or_last_offset(headers[0]) < log_end_offset:
-        reason = f"offset {_first_or_last_offset(headers[0])} lies below the log's end {log_end_offset}"
-        raise AppendRefusedError("InvalidRecordException", reason)
+    _check_offsets(headers, log_end_offset, disorder="InvalidRecordException", below="InvalidRecordException")
     return data, headers
 
 
@@ -197,13 +194,17 @@ def _ordinary(data: bytes) -> list[BatchHeader]:
     return [header] if is_intact else []
 
 
-def _check_increasing(headers: Sequence[BatchHeader]) -> None:
+def _check_offsets(headers: Sequence[BatchHeader], log_end_offset: int, *, disorder: str, below: str) -> None:
+    """Refuse offsets that do not increase (with the exception ``disorder``), or lie below the log's end (``below``)."""
     last = NO_OFFSET
     for header in headers:
         if not last < header.base_offset <= header.last_offset < LARGEST_INT64:
             offsets = f"offsets {header.base_offset} to {header.last_offset} follow {last}"
-            raise AppendRefusedError("OffsetsOutOfOrderException", offsets)
+            raise AppendRefusedError(disorder, offsets)
         last = header.last_offset
+    if headers and _first_or_last_offset(headers[0]) < log_end_offset:
+        reason = f"offset {_first_or_last_offset(headers[0])} lies below the log's end {log_end_offset}"
+        raise AppendRefusedError(below, reason)
 
 
 def _first_or_last_offset(header: BatchHeader) -> int:
