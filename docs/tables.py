@@ -122,6 +122,21 @@ def broker_apis_table() -> str:
     return rows(("API", "versions", "tier", "behaviour", "by version", "gaps"), body)
 
 
+def rights_table() -> str:
+    """One row for each right that an API needs, and one for each API that needs none."""
+    body = []
+    for api in all_apis().values():
+        for right in api.rights:
+            enough = f" (or {right.or_cluster} on the CLUSTER)" if right.or_cluster else ""
+            needs = f"{right.operation} on the {right.resource}{enough}"
+            since, until = max(right.since, api.range[0]), min(right.until, api.range[1])
+            part = right.each or (f"the request, by `{right.field}`" if right.field else "the request")
+            body.append((f"{api.name} ({api.key})", f"{since}-{until}", needs, part, right.error))
+        if not api.rights:
+            body.append((f"{api.name} ({api.key})", "{}-{}".format(*api.range), "none", "", ""))
+    return rows(("API", "versions", "right", "needed for", "without it"), body)
+
+
 def migration_table() -> str:
     """One row for each step of KIP-31's migration, played against the embedded broker."""
     body = [
@@ -145,6 +160,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "segments": (READING, segments_table),
     "storage": (READING, storage_table),
     "broker-apis": (ROOT / "docs" / "broker-support.md", broker_apis_table),
+    "rights": (ROOT / "docs" / "broker-support.md", rights_table),
     "migration": (ROOT / "docs" / "migration.md", migration_table),
     "decisions": (ROOT / "docs" / "many-copies.md", decisions_table),
 }

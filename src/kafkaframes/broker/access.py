@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
 
-from kafkaframes.broker.request import Session
+from kafkaframes.broker.api import LEFT_OUT, Right
+from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.request import Request, Session
 
 # Kafka's AclOperation numbers; the operations of each kind of resource (AclEntry.supportedOperations).
 OPERATIONS: Mapping[str, int] = {
@@ -34,7 +36,8 @@ OF_RESOURCE: Mapping[str, tuple[str, ...]] = {
     ),
     "TRANSACTIONAL_ID": ("WRITE", "DESCRIBE"),
 }
-CLUSTER_NAME = "kafka-cluster"
+CLUSTER_NAME: Final = "kafka-cluster"
+_HIDDEN: Final = -1  # no error code: the part is left out
 
 
 class Access(Protocol):
@@ -42,9 +45,6 @@ class Access(Protocol):
 
     def allows(self, session: Session, operation: str, resource: str, name: str) -> bool:
         """Return whether the client may do ``operation`` (``READ``) on a resource (``TOPIC``, its name)."""
-
-    def may_create_topic(self, session: Session, name: str) -> bool:
-        """Return whether the client may create a topic of this name."""
 
     def may_write_idempotently(self, session: Session) -> bool:
         """Return whether the client may have a producer id: it may write idempotently, or to any topic at all."""
@@ -69,10 +69,6 @@ class EverybodyMay:
         """Return True."""
         return True
 
-    def may_create_topic(self, session: Session, name: str) -> bool:
-        """Return True."""
-        return True
-
     def may_write_idempotently(self, session: Session) -> bool:
         """Return True."""
         return True
@@ -80,3 +76,69 @@ class EverybodyMay:
     def operations(self, session: Session, resource: str, name: str) -> int:
         """Return all bits of the kind of resource."""
         return bits_of(OF_RESOURCE[resource])
+
+
+class Viewer(NamedTuple):
+    """Who a member of a group is, for the topics that a pattern shows it."""
+
+    access: Access
+    principal: str
+    host: str
+
+    def may_see(self, topic: str) -> bool:
+        """Return whether the topic may be described to it."""
+        session = Session(principal=self.principal, peer=f"{self.host}:0")
+        return self.access.allows(session, "DESCRIBE", "TOPIC", topic)
+
+
+def viewer_of(session: Session, access: Access) -> Viewer:
+    """Return who a client is."""
+    return Viewer(access, session.principal, session.peer.rpartition(":")[0])
+
+
+def refused(request: Request, access: Access) -> int:
+    """Return the error code of a request that the client may not send at all; 0 of any other."""
+    for right in request.api.rights_at(request.version, whole=True):
+        name = getattr(request.body, right.field) if right.field else CLUSTER_NAME
+        if name is not None and not _has(request, access, right, name):
+            return CODE[right.error]
+    return NONE
+
+
+def denied(request: Request, access: Access, resource: str, name: str, operation: str | None = None) -> int:
+    """Return the error code of a part of a request, by the right that its API declares; 0 if the client has it.
+
+    Args:
+        resource, name: what the part is about.
+        operation: where an API declares several rights for a resource.
+
+    Raises:
+        LookupError: the API declares no such right.
+    """
+    right = _declared(request, resource, operation)
+    if _has(request, access, right, name):
+        return NONE
+    return CODE[right.error] if right.denied != LEFT_OUT else _HIDDEN
+
+
+def may(request: Request, access: Access, resource: str, name: str, operation: str | None = None) -> bool:
+    """Return whether the client has the right that the API declares for a part."""
+    return denied(request, access, resource, name, operation) == NONE
+
+
+def all_denied(request: Request, access: Access, resource: str, names: Iterable[str]) -> int:
+    """Return the error of parts that a client may have all or none of; 0 if it has the right to each."""
+    return next((code for name in names if (code := denied(request, access, resource, name))), NONE)
+
+
+def _declared(request: Request, resource: str, operation: str | None) -> Right:
+    for right in request.api.rights_at(request.version, whole=False):
+        if right.resource == resource and operation in (None, right.operation):
+            return right
+    raise LookupError(f"{request.api.name} {request.version} declares no right to {operation or 'do'} a {resource}")
+
+
+def _has(request: Request, access: Access, right: Right, name: str) -> bool:
+    if right.or_cluster and access.allows(request.session, right.or_cluster, "CLUSTER", CLUSTER_NAME):
+        return True
+    return access.allows(request.session, right.operation, right.resource, name)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from kafkaframes.messages import Message
 from kafkaframes.spec import catalog
@@ -91,6 +91,44 @@ def _in_catalog(name: str) -> catalog.Api:
     return catalog.api(name)
 
 
+LEFT_OUT: Final = "left out"
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What a client must be allowed to do, as AclOperation and ResourceType; a row of the table of access rights.
+
+    Attributes:
+        field: of the request, with the resource's name (a cluster needs none): without the right the whole request is
+            refused, and its handler does not see it. A request in which the field is null does not need the right.
+        each: the parts that need the right, in words; the handler asks for each of them.
+        denied: the error's name, or ``LEFT_OUT``: the part is not in the answer; by default the resource's error.
+        or_cluster: an operation on the cluster that is enough instead.
+        since, until: the versions that need it.
+    """
+
+    operation: str
+    resource: str
+    field: str = ""
+    _: KW_ONLY
+    each: str = ""
+    denied: str = ""
+    or_cluster: str = ""
+    since: int = 0
+    until: int = 2**15 - 1
+
+    @property
+    def error(self) -> str:
+        """The name of the error without the right."""
+        return self.denied or f"{self.resource}_AUTHORIZATION_FAILED"
+
+
+def refuse_whole(request: Any, code: int) -> Message:
+    """Refuse a request by the error code of its answer."""
+    answer: Message = request.response(error_code=code)
+    return answer
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
     """The declarative head of an API's file.
@@ -105,6 +143,8 @@ class Api:
         versions: lowest and highest; None for all that are stable.
         before_authentication: answered on connections that have not authenticated.
         is_advertised: named in ApiVersions.
+        rights: what a client must be allowed to do, in the order in which it is looked at.
+        refuse: answers a request that is refused whole with an error code.
         rewritten: what specs of a user's own say of it, instead of the catalog (``own_specs.py``).
         on_unknown_version: answers a request of a version that is not served, at version 0 (KIP-511); None: the
             connection is closed, as Kafka does.
@@ -119,6 +159,8 @@ class Api:
     versions: tuple[int, int] | None = None
     before_authentication: bool = False
     is_advertised: bool = True
+    rights: tuple[Right, ...] = ()
+    refuse: Callable[[Any, int], Answer] = refuse_whole
     rewritten: catalog.Api | None = None
     on_unknown_version: Handler | None = None
 
@@ -131,6 +173,12 @@ class Api:
     def catalog(self) -> catalog.Api:
         """What the catalog says of it, or the specs that are served instead."""
         return self.rewritten or _in_catalog(self.name)
+
+    def rights_at(self, version: int, *, whole: bool) -> Iterator[Right]:
+        """Yield the rights that a version needs for the whole request, or for its parts."""
+        for one in self.rights:
+            if one.since <= version <= one.until and whole is not bool(one.each):
+                yield one
 
     @property
     def range(self) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from kafkaframes.broker.access import CLUSTER_NAME, denied
 from kafkaframes.broker.api import Answer
 from kafkaframes.broker.changes import once
 from kafkaframes.broker.config_types import DYNAMIC, LIST, type_of
@@ -18,6 +19,7 @@ from kafkaframes.messages import Message
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 # ConfigSource
 OF_TOPIC, OF_BROKER, OF_ALL_BROKERS, IN_FILE, BY_DEFAULT, OF_LOGGER, OF_METRICS, OF_GROUP = range(1, 9)
+_RIGHT_TO = {TOPIC: "TOPIC", GROUP: "GROUP"}  # of all others, the right is one to the cluster
 SET, DELETE, APPEND, SUBTRACT = range(4)
 # What is as it is on one node, for tools that ask.
 _FIXED = {
@@ -106,10 +108,13 @@ def _plain_rows(given: Mapping[str, str], defaults: Mapping[str, str], source: i
 
 def rows_of(request: Request, broker: BrokerState, kind: int, name: str) -> tuple[int, str | None, list[ConfigRow]]:
     """Return an error code, a message, and the settings of a resource."""
+    code = _denied(request, broker, kind, name)
+    if code != NONE:
+        return code, None, []
     if kind == TOPIC:
-        return _topic(request, broker, name)
+        return _topic(broker, name)
     if kind in (BROKER, BROKER_LOGGER):
-        return _broker(request, broker, kind, name)
+        return _broker(broker, kind, name)
     if kind == CLIENT_METRICS:
         given = broker.metadata.entities.get("client_metrics", {}).get(name, {})
         return NONE, None, list(_plain_rows(given, _CLIENT_METRICS, OF_METRICS)) if given else []
@@ -120,18 +125,19 @@ def rows_of(request: Request, broker: BrokerState, kind: int, name: str) -> tupl
     return CODE["INVALID_REQUEST"], f"there is no type of resource {kind}", []
 
 
-def _topic(request: Request, broker: BrokerState, name: str) -> tuple[int, str | None, list[ConfigRow]]:
-    if not broker.access.allows(request.session, "DESCRIBE_CONFIGS", "TOPIC", name):
-        return CODE["TOPIC_AUTHORIZATION_FAILED"], None, []
+def _denied(request: Request, broker: BrokerState, kind: int, name: str) -> int:
+    resource = _RIGHT_TO.get(kind, "CLUSTER")
+    return denied(request, broker.access, resource, name if kind in _RIGHT_TO else CLUSTER_NAME)
+
+
+def _topic(broker: BrokerState, name: str) -> tuple[int, str | None, list[ConfigRow]]:
     topic = broker.topics.get(name)
     if topic is None:
         return CODE["UNKNOWN_TOPIC_OR_PARTITION"], None, []
     return NONE, None, list(topic_rows(broker.settings, topic.configs))
 
 
-def _broker(request: Request, broker: BrokerState, kind: int, name: str) -> tuple[int, str | None, list[ConfigRow]]:
-    if not broker.access.allows(request.session, "DESCRIBE_CONFIGS", "CLUSTER", "kafka-cluster"):
-        return CODE["CLUSTER_AUTHORIZATION_FAILED"], None, []
+def _broker(broker: BrokerState, kind: int, name: str) -> tuple[int, str | None, list[ConfigRow]]:
     if name and not (name.isdigit() and int(name) in broker.nodes.by_id):
         return CODE["INVALID_REQUEST"], f"no broker {name!r} here", []
     if kind == BROKER_LOGGER:
@@ -162,12 +168,13 @@ def change(
     if broker.is_read_only:
         return CODE["POLICY_VIOLATION"], "the broker serves a directory that is only read"
     changers = {TOPIC: _change_topic, BROKER: _change_broker, CLIENT_METRICS: _change_stored, GROUP: _change_stored}
-    if kind == BROKER_LOGGER:
-        return NONE, None
-    if kind not in changers:
+    if kind not in (*changers, BROKER_LOGGER):
         return CODE["INVALID_REQUEST"], f"there is no type of resource {kind}"
+    code = _denied(request, broker, kind, name)
+    if code != NONE or kind == BROKER_LOGGER:
+        return code, None
     try:
-        return changers[kind](request, broker, kind, name, make, validate_only)
+        return changers[kind](broker, kind, name, make, validate_only)
     except OptionError as error:
         return CODE["INVALID_CONFIG"], str(error)
 
@@ -201,10 +208,8 @@ def _altered(
 
 
 def _change_topic(
-    request: Request, broker: BrokerState, kind: int, name: str, make: Change, validate_only: bool
+    broker: BrokerState, kind: int, name: str, make: Change, validate_only: bool
 ) -> tuple[int, str | None]:
-    if not broker.access.allows(request.session, "ALTER_CONFIGS", "TOPIC", name):
-        return CODE["TOPIC_AUTHORIZATION_FAILED"], None
     topic = broker.topics.get(name)
     if topic is None:
         return CODE["UNKNOWN_TOPIC_OR_PARTITION"], "there is no such topic"
@@ -228,10 +233,8 @@ def check_topic_configs(settings: BrokerSettings, configs: Mapping[str, str]) ->
 
 
 def _change_broker(
-    request: Request, broker: BrokerState, kind: int, name: str, make: Change, validate_only: bool
+    broker: BrokerState, kind: int, name: str, make: Change, validate_only: bool
 ) -> tuple[int, str | None]:
-    if not broker.access.allows(request.session, "ALTER_CONFIGS", "CLUSTER", "kafka-cluster"):
-        return CODE["CLUSTER_AUTHORIZATION_FAILED"], None
     if name and not (name.isdigit() and int(name) in broker.nodes.by_id):
         return CODE["INVALID_REQUEST"], f"no broker {name!r} here"
     settings = broker.settings
@@ -247,10 +250,8 @@ def _change_broker(
 
 
 def _change_stored(
-    request: Request, broker: BrokerState, kind: int, name: str, make: Change, validate_only: bool
+    broker: BrokerState, kind: int, name: str, make: Change, validate_only: bool
 ) -> tuple[int, str | None]:
-    if not broker.access.allows(request.session, "ALTER_CONFIGS", "CLUSTER", "kafka-cluster"):
-        return CODE["CLUSTER_AUTHORIZATION_FAILED"], None
     place, known = ("client_metrics", _CLIENT_METRICS) if kind == CLIENT_METRICS else ("group_configs", _GROUP)
     stored: dict[str, dict[str, str]] = broker.metadata.entities.setdefault(place, {})
     configs = make(dict(stored.get(name, {})))

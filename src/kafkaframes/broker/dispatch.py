@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from kafkaframes.broker.api import Answer, Api, CloseConnection, Encoded, Later
+from kafkaframes.broker.access import refused
+from kafkaframes.broker.api import Answer, Api, CloseConnection, Encoded, Handler, Later
+from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import ClassOf, Request, Session, class_in_catalog
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.broker.table import all_apis
@@ -118,8 +120,12 @@ class Dispatcher:
             assert request.api.on_unknown_version is not None
             call = request.api.on_unknown_version
         if not self.hooks:
-            return call(request, self.broker)
-        return self._answer_with_hooks(request, lambda: call(request, self.broker))
+            return self._handled(request, call)
+        return self._answer_with_hooks(request, lambda: self._handled(request, call))
+
+    def _handled(self, request: Request, call: Handler) -> Answer:
+        code = refused(request, self.broker.access)
+        return call(request, self.broker) if code == NONE else request.api.refuse(request, code)
 
     def _answer_with_hooks(self, request: Request, call: Callable[[], Answer]) -> Answer:
         instead = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from kafkaframes.broker.access import denied
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
@@ -26,16 +27,16 @@ def find_topic(
     name: str,
     topic_id: UUID = NO_UUID,
     *,
-    operation: str,
     by_id: bool = False,
 ) -> FoundTopic:
-    """Find a topic by name, or by its id, and ask whether the client may do ``operation`` on it."""
+    """Find a topic by name, or by its id, and look whether the client has the right that its API declares."""
     topic = broker.topics_by_id.get(topic_id) if by_id else broker.topics.get(name)
     unknown = CODE["UNKNOWN_TOPIC_ID" if by_id else "UNKNOWN_TOPIC_OR_PARTITION"]
     if by_id and topic is None:
         return FoundTopic(None, unknown)
-    if not broker.access.allows(request.session, operation, "TOPIC", topic.name if topic else name):
-        return FoundTopic(None, CODE["TOPIC_AUTHORIZATION_FAILED"])
+    code = denied(request, broker.access, "TOPIC", topic.name if topic else name)
+    if code != NONE:
+        return FoundTopic(None, code)
     return FoundTopic(topic, NONE if topic is not None else unknown)
 
 

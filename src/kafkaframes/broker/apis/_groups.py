@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 from uuid import UUID
 
+from kafkaframes.broker.access import denied
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.groups.commits import Offset
 from kafkaframes.broker.groups.refusal import RefusedError
@@ -17,17 +18,17 @@ from kafkaframes.files.names import TopicPartition
 
 GROUP, TRANSACTION = 0, 1
 NOT_ASKED: Final = -(2**31)
+HIDDEN_TOPICS: Final = "The group reads topics that the client may not describe."
 _RESOURCE = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID"}
-_FORBIDDEN = {
-    GROUP: CODE["GROUP_AUTHORIZATION_FAILED"],
-    TRANSACTION: CODE["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"],
-}
 
 
-def refused(request: Request, broker: BrokerState, kind: int, key: str, operation: str = "READ") -> int:
-    """Return why this node does not serve a group or transactional id for this client; 0 if it does."""
-    if not broker.access.allows(request.session, operation, _RESOURCE[kind], key):
-        return _FORBIDDEN[kind]
+def refused(request: Request, broker: BrokerState, kind: int, key: str) -> int:
+    """Return why a group or transactional id, as part of a request, is not served here for this client; 0 if it is."""
+    return denied(request, broker.access, _RESOURCE[kind], key) or elsewhere(request, broker, kind, key)
+
+
+def elsewhere(request: Request, broker: BrokerState, kind: int, key: str) -> int:
+    """Return NOT_COORDINATOR if this node does not coordinate a group or transactional id; 0 if it does."""
     node = broker.nodes.coordinator_of(kind, key)
     if node is None or node.node_id != request.session.node_id:
         return CODE["NOT_COORDINATOR"]
@@ -45,6 +46,15 @@ def error_of(error: KafkaframesError) -> int:
 def client_host(request: Request) -> str:
     """Return the client's address as Kafka stores it: Java's text of an address without a name."""
     return "/" + request.session.peer.rpartition(":")[0]
+
+
+def topics_of(broker: BrokerState, members: list[Any]) -> set[str]:
+    """Return the topics that members of an answer have, are to have, or subscribe to; none that there is not."""
+    found = {name for one in members for name in one.subscribed_topic_names if name in broker.topics}
+    for one in members:
+        for assigned in (one.assignment, getattr(one, "target_assignment", one.assignment)):
+            found.update(row.topic_name for row in assigned.topic_partitions)
+    return found
 
 
 class OffsetRows:
@@ -86,9 +96,7 @@ class OffsetRows:
     def _code(self, broker: BrokerState, name: str) -> int:
         if self._by_id and not name:
             return CODE["UNKNOWN_TOPIC_ID"]
-        if not broker.access.allows(self._request.session, "READ", "TOPIC", name):
-            return CODE["TOPIC_AUTHORIZATION_FAILED"]
-        return NONE
+        return denied(self._request, broker.access, "TOPIC", name)
 
     def answer(self, topic_type: Any, partition_type: Any, done: dict[TopicPartition, int] | int) -> list[Any]:
         """Return the answer's topics; those that were refused at once come first, as in Kafka's answers.
@@ -111,6 +119,20 @@ class OffsetRows:
             answer = topic_type(name=topic.name, topic_id=topic.topic_id, partitions=wrong + right)
             topics.append((not wrong, answer))
         return [one for _, one in sorted(topics, key=lambda pair: pair[0])]
+
+
+def refused_offsets(request: Request, topic_type: Any, partition_type: Any, code: int) -> list[Any]:
+    """Return the topics of an answer to a commit that is refused whole; their structs are those of the answer."""
+    return [
+        topic_type(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                partition_type(partition_index=row.partition_index, error_code=code) for row in topic.partitions
+            ],
+        )
+        for topic in request.body.topics
+    ]
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Iterator[tuple[str, list[int]]]:

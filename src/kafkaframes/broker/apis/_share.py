@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import UUID
 
-from kafkaframes.broker.apis._groups import GROUP, refused
+from kafkaframes.broker.access import denied
+from kafkaframes.broker.apis._groups import GROUP, elsewhere
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.find import led_here
 from kafkaframes.broker.groups.refusal import RefusedError
@@ -23,9 +24,9 @@ _LARGEST_EPOCH: Final = 2**31 - 1
 _LATEST, _EARLIEST = "latest", "earliest"
 
 
-def without_members(request: Request, broker: BrokerState, operation: str) -> tuple[int, str | None]:
+def without_members(request: Request, broker: BrokerState) -> tuple[int, str | None]:
     """Return why an administrator may not move a group's offsets: an error code and words; 0 if it may."""
-    code = refused(request, broker, GROUP, request.body.group_id, operation)
+    code = elsewhere(request, broker, GROUP, request.body.group_id)
     if code == NONE:
         try:
             broker.groups.share_group(request.body.group_id).check_delete()
@@ -89,9 +90,8 @@ def find(request: Request, broker: BrokerState, place: Place) -> tuple[Partition
     topic = broker.topics_by_id.get(place[0])
     if topic is None:
         return None, CODE["UNKNOWN_TOPIC_ID"]
-    if not broker.access.allows(request.session, "READ", "TOPIC", topic.name):
-        return None, CODE["TOPIC_AUTHORIZATION_FAILED"]
-    return led_here(request, topic, place[1])
+    code = denied(request, broker.access, "TOPIC", topic.name)
+    return (None, code) if code else led_here(request, topic, place[1])
 
 
 def state_of(broker: BrokerState, group_id: str, place: Place, partition: Partition) -> SharePartition:

@@ -9,8 +9,8 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.apis._groups import TRANSACTION, error_of, refused
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.apis._groups import TRANSACTION, elsewhere, error_of
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.groups.coordinator import GroupCoordinator
 from kafkaframes.broker.request import Request
@@ -25,9 +25,7 @@ _FIRST_WITH_FENCED = 2
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Add the group's partition."""
     body = request.body
-    code = refused(request, broker, TRANSACTION, body.transactional_id, "WRITE")
-    if code == NONE and not broker.access.allows(request.session, "READ", "GROUP", body.group_id):
-        code = CODE["GROUP_AUTHORIZATION_FAILED"]
+    code = elsewhere(request, broker, TRANSACTION, body.transactional_id)
     if code == NONE:
         try:
             where = offsets_partition(broker, body.group_id)
@@ -51,4 +49,8 @@ API = Api(
     tier="T2",
     behaviour="Adds the partition of __consumer_offsets that holds the group.",
     notes={"v2+": "PRODUCER_FENCED"},
+    rights=(
+        Right("WRITE", "TRANSACTIONAL_ID", "transactional_id"),
+        Right("READ", "GROUP", "group_id"),
+    ),
 )

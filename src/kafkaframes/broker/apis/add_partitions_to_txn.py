@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.apis._groups import TRANSACTION, error_of, refused
+from kafkaframes.broker.access import denied
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.apis._groups import TRANSACTION, elsewhere, error_of
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -37,8 +38,6 @@ def handle(request: Request, broker: BrokerState) -> Answer:
             body.v3_and_below_topics,
         )
         return request.response(results_by_topic_v3_and_below=_rows(request, body.v3_and_below_topics, codes))
-    if not broker.access.allows(request.session, "CLUSTER_ACTION", "CLUSTER", "kafka-cluster"):
-        return request.response(error_code=CODE["CLUSTER_AUTHORIZATION_FAILED"])
     results = []
     for one in body.transactions:
         producer = one.transactional_id, one.producer_id, one.producer_epoch
@@ -58,7 +57,7 @@ def _partitions(topics: Any) -> list[TopicPartition]:
 
 def _added(request: Request, broker: BrokerState, producer: tuple[str, int, int], topics: Any) -> _Codes:
     wanted = _partitions(topics)
-    code = refused(request, broker, TRANSACTION, producer[0], "WRITE")
+    code = elsewhere(request, broker, TRANSACTION, producer[0])
     if code == NONE:
         codes = {where: _why_not(request, broker, where) for where in wanted}
         if any(codes.values()):
@@ -76,7 +75,7 @@ def _added(request: Request, broker: BrokerState, producer: tuple[str, int, int]
 def _verified(request: Request, broker: BrokerState, producer: tuple[str, int, int], topics: Any) -> _Codes:
     codes = {}
     for where in _partitions(topics):
-        codes[where] = refused(request, broker, TRANSACTION, producer[0], "WRITE")
+        codes[where] = elsewhere(request, broker, TRANSACTION, producer[0])
         try:
             if codes[where] == NONE:
                 broker.transactions.verify_partition(*producer, where)
@@ -86,10 +85,9 @@ def _verified(request: Request, broker: BrokerState, producer: tuple[str, int, i
 
 
 def _why_not(request: Request, broker: BrokerState, where: TopicPartition) -> int:
-    if not broker.access.allows(request.session, "WRITE", "TOPIC", where.topic):
-        return CODE["TOPIC_AUTHORIZATION_FAILED"]
+    code = denied(request, broker.access, "TOPIC", where.topic)
     there = broker.partition(where.topic, where.partition) is not None
-    return NONE if there else CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+    return code or (NONE if there else CODE["UNKNOWN_TOPIC_OR_PARTITION"])
 
 
 def _rows(request: Request, topics: Any, codes: _Codes) -> list[Any]:
@@ -107,10 +105,24 @@ def _rows(request: Request, topics: Any, codes: _Codes) -> list[Any]:
     return found
 
 
+def _refuse(request: Request, code: int) -> Answer:
+    if request.version >= _FIRST_WITH_MANY:
+        return request.response(error_code=code)
+    topics = request.body.v3_and_below_topics
+    codes = dict.fromkeys(_partitions(topics), code)
+    return request.response(results_by_topic_v3_and_below=_rows(request, topics, codes))
+
+
 API = Api(
     name="AddPartitionsToTxn",
     handle=handle,
     tier="T2",
     behaviour="Partitions are part of the transaction, in the log, before the answer; the first ones begin it.",
     notes={"v2+": "PRODUCER_FENCED", "v4+": "many transactions, verify_only"},
+    rights=(
+        Right("WRITE", "TRANSACTIONAL_ID", "v3_and_below_transactional_id", until=3),
+        Right("CLUSTER_ACTION", "CLUSTER", since=4),
+        Right("WRITE", "TOPIC", each="each topic, if it does not only verify"),
+    ),
+    refuse=_refuse,
 )

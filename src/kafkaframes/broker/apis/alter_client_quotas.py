@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -28,21 +28,23 @@ _KEYS = frozenset(
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Change each entity's quotas."""
-    rows = []
-    for asked in request.body.entries:
-        code, message = _change(request, broker, asked)
-        entity = [
-            request.types.EntityData(entity_type=one.entity_type, entity_name=one.entity_name) for one in asked.entity
-        ]
-        rows.append(request.types.EntryData(error_code=code, error_message=message, entity=entity))
+    rows = [_row(request, asked, *_change(request, broker, asked)) for asked in request.body.entries]
     if not request.body.validate_only:
         broker.save()
     return request.response(entries=rows)
 
 
+def _refuse(request: Request, code: int) -> Answer:
+    return request.response(entries=[_row(request, asked, code, None) for asked in request.body.entries])
+
+
+def _row(request: Request, asked: Any, code: int, message: str | None) -> Any:
+    types = request.types
+    entity = [types.EntityData(entity_type=one.entity_type, entity_name=one.entity_name) for one in asked.entity]
+    return types.EntryData(error_code=code, error_message=message, entity=entity)
+
+
 def _change(request: Request, broker: BrokerState, asked: Any) -> tuple[int, str | None]:
-    if not broker.access.allows(request.session, "ALTER_CONFIGS", "CLUSTER", "kafka-cluster"):
-        return CODE["CLUSTER_AUTHORIZATION_FAILED"], None
     entity = {one.entity_type: one.entity_name for one in asked.entity}
     if not entity or not set(entity).issubset(_TYPES) or ("ip" in entity and len(entity) > 1):
         return CODE["INVALID_REQUEST"], f"no such entity: {', '.join(entity) or 'nobody'}"
@@ -72,4 +74,6 @@ API = Api(
     tier="T3",
     behaviour="Sets and removes quotas; they are stored.",
     gaps=("quotas throttle nobody",),
+    rights=(Right("ALTER_CONFIGS", "CLUSTER"),),
+    refuse=_refuse,
 )

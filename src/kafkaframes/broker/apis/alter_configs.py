@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.configs import Change, alter_resources
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -38,4 +38,9 @@ API = Api(
     handle=handle,
     tier="T3",
     behaviour="Replaces all settings of a resource; what is not named goes back to its default.",
+    rights=(
+        Right("ALTER_CONFIGS", "TOPIC", each="each topic"),
+        Right("ALTER_CONFIGS", "GROUP", each="each group"),
+        Right("ALTER_CONFIGS", "CLUSTER", each="each broker, its loggers, and client metrics"),
+    ),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -17,8 +17,6 @@ from kafkaframes.broker.state import BrokerState
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Move each partition."""
-    if not broker.access.allows(request.session, "ALTER", "CLUSTER", "kafka-cluster"):
-        return request.response(error_code=CODE["CLUSTER_AUTHORIZATION_FAILED"])
     topics = []
     for asked in request.body.topics:
         rows = [_row(request, broker, asked.name, one) for one in asked.partitions]
@@ -52,4 +50,5 @@ API = Api(
     tier="T3",
     behaviour="A partition moves to the first node of the list at once.",
     gaps=("replicas beside the first are nominal", "no move is ever under way, so none can be cancelled"),
+    rights=(Right("ALTER", "CLUSTER"),),
 )

@@ -7,7 +7,9 @@ Gaps: several log directories.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api
+from collections.abc import Callable
+
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -15,15 +17,26 @@ from kafkaframes.broker.state import BrokerState
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Say of each partition whether it is where it shall be."""
+
+    def code_of(path: str, topic: str, index: int) -> int:
+        if broker.partition(topic, index) is None:
+            return CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+        return NONE if path == broker.logs.path else CODE["LOG_DIR_NOT_FOUND"]
+
+    return _answer(request, code_of)
+
+
+def _refuse(request: Request, code: int) -> Answer:
+    return _answer(request, lambda *_: code)
+
+
+def _answer(request: Request, code_of: Callable[[str, str, int], int]) -> Answer:
     types = request.types
     codes: dict[str, dict[int, int]] = {}
     for one in request.body.dirs:
         for topic in one.topics:
             for index in topic.partitions:
-                code = NONE if one.path == broker.logs.path else CODE["LOG_DIR_NOT_FOUND"]
-                if broker.partition(topic.name, index) is None:
-                    code = CODE["UNKNOWN_TOPIC_OR_PARTITION"]
-                codes.setdefault(topic.name, {})[index] = code
+                codes.setdefault(topic.name, {})[index] = code_of(one.path, topic.name, index)
     return request.response(
         results=[
             types.AlterReplicaLogDirTopicResult(
@@ -44,4 +57,6 @@ API = Api(
     tier="T3",
     behaviour="There is one log directory: to move a partition there changes nothing, any other is unknown.",
     gaps=("several log directories",),
+    rights=(Right("ALTER", "CLUSTER"),),
+    refuse=_refuse,
 )

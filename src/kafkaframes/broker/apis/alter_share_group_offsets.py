@@ -9,28 +9,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.access import denied
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import error_of
 from kafkaframes.broker.apis._share import without_members
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.groups.share_state import ShareKey
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.broker.topics import Topic
 from kafkaframes.errors import KafkaframesError
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Set the start offsets."""
     body, types = request.body, request.types
-    code, reason = without_members(request, broker, "READ")
+    code, reason = without_members(request, broker)
     if code != NONE:
         return request.response(error_code=code, error_message=reason)
     topics = []
     for asked in body.topics:
-        topic = broker.topics.get(asked.topic_name)
+        refusal = denied(request, broker.access, "TOPIC", asked.topic_name)
+        topic = None if refusal else broker.topics.get(asked.topic_name)
         rows = [
             types.AlterShareGroupOffsetsResponsePartition(
-                partition_index=row.partition_index, error_code=_altered(request, broker, asked.topic_name, row)
+                partition_index=row.partition_index, error_code=refusal or _altered(request, broker, topic, row)
             )
             for row in asked.partitions
         ]
@@ -41,10 +44,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(responses=topics)
 
 
-def _altered(request: Request, broker: BrokerState, name: str, row: Any) -> int:
-    topic = broker.topics.get(name)
-    if not broker.access.allows(request.session, "READ", "TOPIC", name):
-        return CODE["TOPIC_AUTHORIZATION_FAILED"]
+def _altered(request: Request, broker: BrokerState, topic: Topic | None, row: Any) -> int:
     if topic is None or topic.partition(row.partition_index) is None:
         return CODE["UNKNOWN_TOPIC_OR_PARTITION"]
     try:
@@ -60,4 +60,8 @@ API = Api(
     handle=handle,
     tier="T6",
     behaviour="Sets the start offsets of a share group without members.",
+    rights=(
+        Right("READ", "GROUP", "group_id"),
+        Right("READ", "TOPIC", each="each topic"),
+    ),
 )

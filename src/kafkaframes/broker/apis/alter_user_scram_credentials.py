@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.security.scram import LEAST_ITERATIONS, MOST_ITERATIONS, NUMBERS, credential_of_salted
@@ -19,14 +19,11 @@ from kafkaframes.broker.state import BrokerState
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Change the users, all mechanisms of one together."""
     body = request.body
-    allowed = broker.access.allows(request.session, "ALTER", "CLUSTER", "kafka-cluster")
     keys = [(one.name, one.mechanism) for one in (*body.deletions, *body.upsertions)]
     rows = []
     for user in dict.fromkeys(name for name, _ in keys):
-        code, message = CODE["CLUSTER_AUTHORIZATION_FAILED"], None
-        if allowed:
-            own = [key for key in keys if key[0] == user]
-            code, message = _change(broker, body, user, is_twice=len(set(own)) < len(own))
+        own = [key for key in keys if key[0] == user]
+        code, message = _change(broker, body, user, is_twice=len(set(own)) < len(own))
         rows.append(request.types.AlterUserScramCredentialsResult(user=user, error_code=code, error_message=message))
     broker.save_credentials()
     return request.response(results=rows)
@@ -55,9 +52,17 @@ def _change(broker: BrokerState, body: Any, user: str, *, is_twice: bool) -> tup
     return NONE, None
 
 
+def _refuse(request: Request, code: int) -> Answer:
+    users = dict.fromkeys(one.name for one in (*request.body.deletions, *request.body.upsertions))
+    row = request.types.AlterUserScramCredentialsResult
+    return request.response(results=[row(user=user, error_code=code) for user in users])
+
+
 API = Api(
     name="AlterUserScramCredentials",
     handle=handle,
     tier="T4",
     behaviour="Stored, and in force at once.",
+    rights=(Right("ALTER", "CLUSTER"),),
+    refuse=_refuse,
 )

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.apis._groups import GROUP, NOT_ASKED, refused
+from kafkaframes.broker.access import all_denied
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.apis._groups import GROUP, HIDDEN_TOPICS, NOT_ASKED, refused, topics_of
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.groups.consumer import NOTHING, Assigned, ConsumerGroup, ConsumerMember, by_topic
 from kafkaframes.broker.groups.refusal import RefusedError
@@ -29,7 +30,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 def _described(request: Request, broker: BrokerState, name: str) -> Any:
     types = request.types
-    code = refused(request, broker, GROUP, name, "DESCRIBE")
+    code = refused(request, broker, GROUP, name)
     if code == NONE and not name:
         code = CODE["INVALID_GROUP_ID"]
     if code != NONE:
@@ -38,6 +39,10 @@ def _described(request: Request, broker: BrokerState, name: str) -> Any:
         group: ConsumerGroup = broker.groups.consumer_group(name)
     except RefusedError as error:
         return types.DescribedGroup(group_id=name, error_code=error.code, error_message=error.reason)
+    members = [_member(request, broker, group, one) for one in group.members.values()]
+    code = all_denied(request, broker.access, "TOPIC", topics_of(broker, members))
+    if code != NONE:
+        return types.DescribedGroup(group_id=name, error_code=code, error_message=HIDDEN_TOPICS)
     may = broker.access.operations(request.session, "GROUP", name)
     return types.DescribedGroup(
         group_id=name,
@@ -45,7 +50,7 @@ def _described(request: Request, broker: BrokerState, name: str) -> Any:
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.assignor,
-        members=[_member(request, broker, group, one) for one in group.members.values()],
+        members=members,
         authorized_operations=may if request.body.include_authorized_operations else NOT_ASKED,
     )
 
@@ -85,4 +90,8 @@ API = Api(
     tier="T5",
     behaviour="Epochs, members, current assignments and targets of consumer groups.",
     notes={"v1+": "the protocol of each member"},
+    rights=(
+        Right("DESCRIBE", "GROUP", each="each group"),
+        Right("DESCRIBE", "TOPIC", each="the topics of a group; all or none"),
+    ),
 )

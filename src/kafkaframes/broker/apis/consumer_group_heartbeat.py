@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.apis._groups import GROUP, client_host, error_of, refused
-from kafkaframes.broker.errors import CODE, NONE
+from kafkaframes.broker.access import all_denied, viewer_of
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.apis._groups import GROUP, client_host, elsewhere, error_of
+from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.groups.consumer import by_topic
 from kafkaframes.broker.groups.consumer_protocol import Beat
 from kafkaframes.broker.groups.refusal import RefusedError
@@ -30,10 +31,8 @@ _FIRST_WITH_CLIENT_IDS = 1
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer with the member's epoch, and its assignment where it has changed."""
     body = request.body
-    code = refused(request, broker, GROUP, body.group_id)
-    names = body.subscribed_topic_names or ()
-    if code == NONE and not all(broker.access.allows(request.session, "DESCRIBE", "TOPIC", name) for name in names):
-        code = CODE["TOPIC_AUTHORIZATION_FAILED"]
+    code = all_denied(request, broker.access, "TOPIC", body.subscribed_topic_names or ())
+    code = code or elsewhere(request, broker, GROUP, body.group_id)
     if code != NONE:
         return request.response(error_code=code)
     beat = Beat(
@@ -49,6 +48,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         owned=_owned(body.topic_partitions),
         client_id=request.client_id or "",
         client_host=client_host(request),
+        viewer=viewer_of(request.session, broker.access),
     )
     try:
         answer = broker.groups.consumer_heartbeat(beat, may_lack_id=request.version < _FIRST_WITH_CLIENT_IDS)
@@ -80,4 +80,8 @@ API = Api(
     behaviour="Joining, leaving, subscribing and reconciling in one request; assignors uniform and range.",
     notes={"v0": "the coordinator gives member ids", "v1+": "patterns for topics"},
     gaps=("patterns need the extra re2",),
+    rights=(
+        Right("READ", "GROUP", "group_id"),
+        Right("DESCRIBE", "TOPIC", each="the topics that are subscribed to by name; all or none"),
+    ),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.security.acls import AclAccess, acl_of, mistake_in
@@ -30,8 +30,6 @@ def _create(request: Request, broker: BrokerState, asked: Any) -> tuple[int, str
     access = broker.access
     if not isinstance(access, AclAccess):
         return CODE["SECURITY_DISABLED"], "No Authorizer is configured."
-    if not access.allows(request.session, "ALTER", "CLUSTER", "kafka-cluster"):
-        return CODE["CLUSTER_AUTHORIZATION_FAILED"], None
     acl = acl_of(asked)
     mistake = mistake_in(acl)
     if mistake is not None:
@@ -40,10 +38,16 @@ def _create(request: Request, broker: BrokerState, asked: Any) -> tuple[int, str
     return NONE, None
 
 
+def _refuse(request: Request, code: int) -> Answer:
+    return request.response(results=[request.types.AclCreationResult(error_code=code) for _ in request.body.creations])
+
+
 API = Api(
     name="CreateAcls",
     handle=handle,
     tier="T4",
     behaviour="Rules are stored, and in force at once; SECURITY_DISABLED without an authorizer.",
     notes={"v1+": "prefixed patterns"},
+    rights=(Right("ALTER", "CLUSTER"),),
+    refuse=_refuse,
 )

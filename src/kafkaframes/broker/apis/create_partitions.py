@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.access import denied
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.request import Request
@@ -37,8 +38,9 @@ def _added(request: Request, broker: BrokerState, topics: list[Any]) -> Steps[An
 
 
 def _add(request: Request, broker: BrokerState, asked: Any) -> Steps[tuple[int, str | None]]:
-    if not broker.access.allows(request.session, "ALTER", "TOPIC", asked.name):
-        return CODE["TOPIC_AUTHORIZATION_FAILED"], None
+    code = denied(request, broker.access, "TOPIC", asked.name)
+    if code != NONE:
+        return code, None
     topic = broker.topics.get(asked.name)
     if topic is None:
         return CODE["UNKNOWN_TOPIC_OR_PARTITION"], "there is no such topic"
@@ -67,4 +69,5 @@ API = Api(
     tier="T3",
     behaviour="Gives a topic more partitions, there when the answer is sent.",
     gaps=("an assignment chooses the leader only",),
+    rights=(Right("ALTER", "TOPIC", each="each topic"),),
 )

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.access import denied, may
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.changes import Steps, each
 from kafkaframes.broker.configs import check_topic_configs, topic_rows
-from kafkaframes.broker.errors import CODE, code_of
+from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 from kafkaframes.errors import KafkaframesError, OptionError
@@ -93,7 +94,7 @@ def _check(request: Request, broker: BrokerState, name: str) -> None:
         check_topic(name)
     except OptionError as error:
         raise _RefusedError("INVALID_TOPIC_EXCEPTION", str(error)) from None
-    if not broker.access.may_create_topic(request.session, name):
+    if not may(request, broker.access, "TOPIC", name, "CREATE"):
         raise _RefusedError("TOPIC_AUTHORIZATION_FAILED", "not allowed")
     if broker.is_read_only:
         raise _RefusedError("POLICY_VIOLATION", "the broker serves a directory that is only read")
@@ -125,6 +126,10 @@ def _leaders(broker: BrokerState, asked: Any) -> list[int]:
 
 
 def _describe(request: Request, broker: BrokerState, row: Any, count: int, configs: dict[str, str]) -> None:
+    row.topic_config_error_code = denied(request, broker.access, "TOPIC", row.name, "DESCRIBE_CONFIGS")
+    if row.topic_config_error_code != NONE:
+        row.configs = None
+        return
     row.num_partitions, row.replication_factor = count, 1
     row.configs = [
         request.types.CreatableTopicConfigs(name=one.name, value=one.value, config_source=one.source)
@@ -143,4 +148,8 @@ API = Api(
         "v7+": "the topic's id",
     },
     gaps=("replicas are nominal: a manual assignment chooses the leader only",),
+    rights=(
+        Right("CREATE", "TOPIC", each="each topic", or_cluster="CREATE"),
+        Right("DESCRIBE_CONFIGS", "TOPIC", each="the settings in the answer, v5+"),
+    ),
 )

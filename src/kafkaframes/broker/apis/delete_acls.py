@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.security.acls import AclAccess, filter_of
@@ -29,8 +29,6 @@ def _delete(request: Request, broker: BrokerState, asked: Any) -> Any:
         return types.DeleteAclsFilterResult(
             error_code=CODE["SECURITY_DISABLED"], error_message="No Authorizer is configured."
         )
-    if not access.allows(request.session, "ALTER", "CLUSTER", "kafka-cluster"):
-        return types.DeleteAclsFilterResult(error_code=CODE["CLUSTER_AUTHORIZATION_FAILED"], error_message=None)
     matching = [
         types.DeleteAclsMatchingAcl(
             error_code=NONE,
@@ -48,10 +46,17 @@ def _delete(request: Request, broker: BrokerState, asked: Any) -> Any:
     return types.DeleteAclsFilterResult(error_message=None, matching_acls=matching)
 
 
+def _refuse(request: Request, code: int) -> Answer:
+    row = request.types.DeleteAclsFilterResult
+    return request.response(filter_results=[row(error_code=code) for _ in request.body.filters])
+
+
 API = Api(
     name="DeleteAcls",
     handle=handle,
     tier="T4",
     behaviour="Removes what fits; SECURITY_DISABLED without an authorizer.",
     notes={"v1+": "prefixed patterns"},
+    rights=(Right("ALTER", "CLUSTER"),),
+    refuse=_refuse,
 )

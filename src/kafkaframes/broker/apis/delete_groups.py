@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, error_of, refused
 from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import Request
@@ -27,7 +27,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 
 def _deleted(request: Request, broker: BrokerState, name: str) -> Any:
-    code, reason = refused(request, broker, GROUP, name, "DELETE"), None
+    code, reason = refused(request, broker, GROUP, name), None
     if code == NONE:
         try:
             broker.groups.delete_group(name)
@@ -43,4 +43,5 @@ API = Api(
     tier="T1",
     behaviour="Deletes groups without members, with their offsets.",
     notes={"v3+": "a message beside an error"},
+    rights=(Right("DELETE", "GROUP", each="each group"),),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.find import find_topic, led_here
 from kafkaframes.broker.request import Request
@@ -22,7 +22,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Move the starts."""
     topics = []
     for asked in request.body.topics:
-        found = find_topic(request, broker, asked.name, operation="DELETE")
+        found = find_topic(request, broker, asked.name)
         rows = [_row(request, broker, found.topic, found.code, one) for one in asked.partitions]
         topics.append(request.types.DeleteRecordsTopicResult(name=asked.name, partitions=rows))
     broker.logs.checkpoint_start_offsets()
@@ -59,4 +59,5 @@ API = Api(
     handle=handle,
     tier="T3",
     behaviour="The log's start moves up; a topic that is only compacted is refused, as in Kafka.",
+    rights=(Right("DELETE", "TOPIC", each="each topic"),),
 )

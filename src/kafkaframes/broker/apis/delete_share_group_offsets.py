@@ -7,38 +7,38 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.access import denied
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import error_of
 from kafkaframes.broker.apis._share import without_members
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.broker.topics import Topic
 from kafkaframes.errors import KafkaframesError
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Forget the topics."""
     body, types = request.body, request.types
-    code, reason = without_members(request, broker, "DELETE")
+    code, reason = without_members(request, broker)
     if code != NONE:
         return request.response(error_code=code, error_message=reason)
     rows = []
     for asked in body.topics:
-        topic = broker.topics.get(asked.topic_name)
+        refusal = denied(request, broker.access, "TOPIC", asked.topic_name)
+        topic = None if refusal else broker.topics.get(asked.topic_name)
         rows.append(
             types.DeleteShareGroupOffsetsResponseTopic(
                 topic_name=asked.topic_name,
                 topic_id=NO_UUID if topic is None else topic.topic_id,
-                error_code=_forgotten(request, broker, asked.topic_name),
+                error_code=refusal or _forgotten(request, broker, topic),
             )
         )
     return request.response(responses=rows)
 
 
-def _forgotten(request: Request, broker: BrokerState, name: str) -> int:
-    topic = broker.topics.get(name)
-    if not broker.access.allows(request.session, "READ", "TOPIC", name):
-        return CODE["TOPIC_AUTHORIZATION_FAILED"]
+def _forgotten(request: Request, broker: BrokerState, topic: Topic | None) -> int:
     if topic is None:
         return CODE["UNKNOWN_TOPIC_OR_PARTITION"]
     states = broker.share_groups.states
@@ -56,4 +56,8 @@ API = Api(
     handle=handle,
     tier="T6",
     behaviour="Forgets where a share group without members stood in topics.",
+    rights=(
+        Right("DELETE", "GROUP", "group_id"),
+        Right("READ", "TOPIC", each="each topic"),
+    ),
 )

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.access import denied
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.changes import Steps, each
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.request import Request
@@ -44,8 +45,10 @@ def _delete(request: Request, broker: BrokerState, name: str | None, topic_id: A
     topic = broker.topics_by_id.get(topic_id) if by_id else broker.topics.get(name or "")
     known = topic.name if topic is not None else name or ""
     row.error_code = _code(request, broker, known, is_known=topic is not None, by_id=by_id)
+    if topic is not None and not denied(request, broker.access, "TOPIC", known, "DESCRIBE"):
+        row.name = known
     if row.error_code == NONE and topic is not None:
-        row.name, row.topic_id = topic.name, topic.topic_id
+        row.topic_id = topic.topic_id
         try:
             yield from broker.deleting_topic(topic)
         except KafkaframesError as error:
@@ -54,10 +57,14 @@ def _delete(request: Request, broker: BrokerState, name: str | None, topic_id: A
 
 
 def _code(request: Request, broker: BrokerState, name: str, *, is_known: bool, by_id: bool) -> int:
-    if not is_known:
-        return CODE["UNKNOWN_TOPIC_ID" if by_id else "UNKNOWN_TOPIC_OR_PARTITION"]
-    if not broker.access.allows(request.session, "DELETE", "TOPIC", name):
-        return CODE["TOPIC_AUTHORIZATION_FAILED"]
+    if by_id and not is_known:
+        return CODE["UNKNOWN_TOPIC_ID"]
+    hidden = denied(request, broker.access, "TOPIC", name, "DESCRIBE")
+    if hidden or not is_known:
+        return hidden or CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+    code = denied(request, broker.access, "TOPIC", name, "DELETE")
+    if code != NONE:
+        return code
     if not broker.settings.flag("delete.topic.enable"):
         return CODE["TOPIC_DELETION_DISABLED"]
     return CODE["POLICY_VIOLATION"] if broker.is_read_only else NONE
@@ -69,4 +76,8 @@ API = Api(
     tier="T3",
     behaviour="The topic is gone when the answer is sent; its files go after file.delete.delay.ms.",
     notes={"v6+": "topics by id"},
+    rights=(
+        Right("DESCRIBE", "TOPIC", each="each topic", or_cluster="DELETE"),
+        Right("DELETE", "TOPIC", each="each topic", or_cluster="DELETE"),
+    ),
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.security.acls import Acl, AclAccess, filter_of
@@ -25,8 +25,6 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         return request.response(
             error_code=CODE["SECURITY_DISABLED"], error_message="No Authorizer is configured on the broker"
         )
-    if not access.allows(request.session, "DESCRIBE", "CLUSTER", "kafka-cluster"):
-        return request.response(error_code=CODE["CLUSTER_AUTHORIZATION_FAILED"], error_message=None)
     wanted = filter_of(request.body)
     by_resource: dict[Any, list[Acl]] = {}
     for acl in access:
@@ -55,4 +53,5 @@ API = Api(
     tier="T4",
     behaviour="The rules that fit; SECURITY_DISABLED without an authorizer.",
     notes={"v1+": "prefixed patterns"},
+    rights=(Right("DESCRIBE", "CLUSTER"),),
 )

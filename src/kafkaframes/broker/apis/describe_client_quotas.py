@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -50,10 +50,16 @@ def _matches(entity: Entity, components: list[Any], *, is_strict: bool) -> bool:
     return not is_strict or len(components) == len(entity)
 
 
+def _refuse(request: Request, code: int) -> Answer:
+    return request.response(error_code=code, entries=None)
+
+
 API = Api(
     name="DescribeClientQuotas",
     handle=handle,
     tier="T3",
     behaviour="The quotas that were set.",
     gaps=("quotas are stored and told, and throttle nobody",),
+    rights=(Right("DESCRIBE_CONFIGS", "CLUSTER"),),
+    refuse=_refuse,
 )

@@ -9,6 +9,7 @@ Gaps: none known.
 
 from __future__ import annotations
 
+from kafkaframes.broker.access import CLUSTER_NAME
 from kafkaframes.broker.api import Answer, Api
 from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.request import Request
@@ -31,7 +32,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         rows.append(request.types.DescribeClusterBroker(broker_id=node_id, host=at.host, port=at.port, rack=node.rack))
     answer = {"cluster_id": broker.cluster_id, "controller_id": nodes.controller_id, "brokers": rows}
     if body.include_cluster_authorized_operations:
-        operations = broker.access.operations(request.session, "CLUSTER", "kafka-cluster")
+        operations = broker.access.operations(request.session, "CLUSTER", CLUSTER_NAME)
         answer["cluster_authorized_operations"] = operations
     return request.response(**answer)
 

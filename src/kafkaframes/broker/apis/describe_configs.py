@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.configs import ConfigRow, rows_of
 from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import Request
@@ -60,4 +60,9 @@ API = Api(
     behaviour="Every setting with a meaning here, and those that were given, with where a value comes from.",
     notes={"v1+": "sources and synonyms", "v3+": "types and documentation"},
     gaps=("levels of loggers are nominal",),
+    rights=(
+        Right("DESCRIBE_CONFIGS", "TOPIC", each="each topic"),
+        Right("DESCRIBE_CONFIGS", "GROUP", each="each group"),
+        Right("DESCRIBE_CONFIGS", "CLUSTER", each="each broker, its loggers, and client metrics"),
+    ),
 )

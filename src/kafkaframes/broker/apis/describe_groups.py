@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, NOT_ASKED, refused
 from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.groups.refusal import RefusedError
@@ -30,7 +30,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 def _described(request: Request, broker: BrokerState, name: str) -> Any:
     types = request.types
-    code = refused(request, broker, GROUP, name, "DESCRIBE")
+    code = refused(request, broker, GROUP, name)
     if code != NONE:
         return types.DescribedGroup(group_id=name, error_code=code)
     try:
@@ -73,4 +73,5 @@ API = Api(
     tier="T1",
     behaviour="State and members of classic groups.",
     notes={"v3+": "authorized operations", "v4+": "instance ids", "v6+": "GROUP_ID_NOT_FOUND instead of Dead"},
+    rights=(Right("DESCRIBE", "GROUP", each="each group"),),
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -19,8 +19,6 @@ from kafkaframes.broker.state import BrokerState
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Describe the one directory."""
-    if not broker.access.allows(request.session, "DESCRIBE", "CLUSTER", "kafka-cluster"):
-        return request.response(error_code=CODE["CLUSTER_AUTHORIZATION_FAILED"])
     types = request.types
     wanted = None
     if request.body.topics is not None:
@@ -51,4 +49,5 @@ API = Api(
     tier="T3",
     behaviour="The one log directory, with the size of each partition.",
     notes={"v4+": "the size of the disk and what is free of it"},
+    rights=(Right("DESCRIBE", "CLUSTER"),),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.find import find_topic, led_here
 from kafkaframes.broker.request import Request
@@ -21,7 +21,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer from the logs."""
     topics = []
     for asked in request.body.topics:
-        found = find_topic(request, broker, asked.name, operation="READ")
+        found = find_topic(request, broker, asked.name)
         rows = [_row(request, found.topic, found.code, index) for index in asked.partition_indexes]
         topics.append(request.types.TopicResponse(name=asked.name, partitions=rows))
     return request.response(topics=topics)
@@ -54,4 +54,5 @@ API = Api(
     handle=handle,
     tier="T2",
     behaviour="Id, epoch, last sequence and open transaction of each producer, from the log.",
+    rights=(Right("READ", "TOPIC", each="each topic"),),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -59,4 +59,5 @@ API = Api(
     tier="T3",
     behaviour="The first node is the only voter.",
     gaps=("there is no __cluster_metadata log: its end is told as 0",),
+    rights=(Right("DESCRIBE", "CLUSTER"),),
 )

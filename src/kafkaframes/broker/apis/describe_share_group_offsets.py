@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.access import denied
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, refused
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.groups.refusal import RefusedError
@@ -29,7 +30,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 def _group(request: Request, broker: BrokerState, asked: Any) -> Any:
     made = request.types.DescribeShareGroupOffsetsResponseGroup
-    code, reason = refused(request, broker, GROUP, asked.group_id, "DESCRIBE"), None
+    code, reason = refused(request, broker, GROUP, asked.group_id), None
     if code == NONE:
         try:
             broker.groups.share_group(asked.group_id)
@@ -38,19 +39,19 @@ def _group(request: Request, broker: BrokerState, asked: Any) -> Any:
     if code != NONE:
         return made(group_id=asked.group_id, error_code=code, error_message=reason)
     if asked.topics is None:
-        wanted = _everything(broker, asked.group_id)
+        wanted = _everything(request, broker, asked.group_id)
     else:
         wanted = {topic.topic_name: list(topic.partitions) for topic in asked.topics}
     topics = [_topic(request, broker, asked.group_id, name, indexes) for name, indexes in wanted.items()]
     return made(group_id=asked.group_id, topics=topics)
 
 
-def _everything(broker: BrokerState, group_id: str) -> dict[str, list[int]]:
+def _everything(request: Request, broker: BrokerState, group_id: str) -> dict[str, list[int]]:
     states: ShareStates = broker.share_groups.states
     found: dict[str, list[int]] = {}
     for key in states.keys_of(group_id):
         topic = broker.topics_by_id.get(key.topic_id)
-        if topic is not None:
+        if topic is not None and not denied(request, broker.access, "TOPIC", topic.name):
             found.setdefault(topic.name, []).append(key.partition)
     return found
 
@@ -58,14 +59,14 @@ def _everything(broker: BrokerState, group_id: str) -> dict[str, list[int]]:
 def _topic(request: Request, broker: BrokerState, group_id: str, name: str, indexes: list[int]) -> Any:
     types = request.types
     topic = broker.topics.get(name)
-    may = broker.access.allows(request.session, "DESCRIBE", "TOPIC", name)
+    refusal = denied(request, broker.access, "TOPIC", name)
     states: ShareStates = broker.share_groups.states
     rows = []
     for index in indexes:
         row = types.DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=_NONE)
         partition = None if topic is None else topic.partition(index)
-        if not may:
-            row.error_code = CODE["TOPIC_AUTHORIZATION_FAILED"]
+        if refusal != NONE:
+            row.error_code = refusal
         elif topic is None or partition is None:
             row.error_code = CODE["UNKNOWN_TOPIC_OR_PARTITION"]
         else:
@@ -75,7 +76,7 @@ def _topic(request: Request, broker: BrokerState, group_id: str, name: str, inde
                 done = states.partitions[key].done_ahead if key in states.partitions else 0
                 row.lag = max(partition.log.high_watermark - row.start_offset - done, 0)
         rows.append(row)
-    topic_id = NO_UUID if topic is None else topic.topic_id
+    topic_id = NO_UUID if topic is None or refusal else topic.topic_id
     return types.DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=rows)
 
 
@@ -85,4 +86,8 @@ API = Api(
     tier="T6",
     behaviour="Start offset and lag of share groups.",
     notes={"v1+": "lag"},
+    rights=(
+        Right("DESCRIBE", "GROUP", each="each group"),
+        Right("DESCRIBE", "TOPIC", each="each topic; where all are requested, it is left out"),
+    ),
 )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.access import denied, may
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -21,7 +22,7 @@ _MOST_ROWS = 2_000
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer with a page."""
     body, types = request.body, request.types
-    names = sorted({one.name for one in body.topics} or broker.topics)
+    names = sorted({one.name for one in body.topics} or _visible(request, broker))
     start = 0
     if body.cursor is not None:
         names = [name for name in names if name >= body.cursor.topic_name]
@@ -46,11 +47,15 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     return request.response(topics=topics, next_cursor=cursor)
 
 
+def _visible(request: Request, broker: BrokerState) -> list[str]:
+    return [name for name in broker.topics if may(request, broker.access, "TOPIC", name)]
+
+
 def _topic(request: Request, broker: BrokerState, name: str, first: int, most: int) -> tuple[Any, int, int | None]:
     """Return a topic's row, how many partitions it has, and where its next page begins."""
     row = request.types.DescribeTopicPartitionsResponseTopic(name=name)
-    if not broker.access.allows(request.session, "DESCRIBE", "TOPIC", name):
-        row.error_code = CODE["TOPIC_AUTHORIZATION_FAILED"]
+    row.error_code = denied(request, broker.access, "TOPIC", name)
+    if row.error_code != NONE:
         return row, 0, None
     topic = broker.topics.get(name)
     if topic is None:
@@ -85,4 +90,5 @@ API = Api(
     handle=handle,
     tier="T3",
     behaviour="Topics by name, page by page.",
+    rights=(Right("DESCRIBE", "TOPIC", each="each topic; where all are requested, it is left out"),),
 )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.access import may
+from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, by_topic, error_of, refused
 from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import Request
@@ -26,16 +27,14 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 def _described(request: Request, broker: BrokerState, name: str) -> Any:
     types = request.types
-    code = refused(request, broker, TRANSACTION, name, "DESCRIBE")
+    code = refused(request, broker, TRANSACTION, name)
     if code != NONE:
         return types.TransactionState(transactional_id=name, error_code=code)
     try:
         one = broker.transactions.describe(name)
     except KafkaframesError as error:
         return types.TransactionState(transactional_id=name, error_code=error_of(error))
-    may_see = {
-        where.topic: broker.access.allows(request.session, "DESCRIBE", "TOPIC", where.topic) for where in one.partitions
-    }
+    may_see = {where.topic: may(request, broker.access, "TOPIC", where.topic) for where in one.partitions}
     seen = by_topic(where for where in sorted(one.partitions) if may_see[where.topic])
     return types.TransactionState(
         transactional_id=name,
@@ -53,4 +52,8 @@ API = Api(
     handle=handle,
     tier="T2",
     behaviour="State, producer, timeout and partitions of transactional ids.",
+    rights=(
+        Right("DESCRIBE", "TRANSACTIONAL_ID", each="each transactional id"),
+        Right("DESCRIBE", "TOPIC", each="each topic of a transaction", denied=LEFT_OUT),
+    ),
 )

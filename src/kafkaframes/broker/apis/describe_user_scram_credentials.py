@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.security.scram import NUMBERS
@@ -20,8 +20,6 @@ _NUMBER = {name: number for number, name in NUMBERS.items()}
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Describe the users asked for, or all."""
-    if not broker.access.allows(request.session, "DESCRIBE", "CLUSTER", "kafka-cluster"):
-        return request.response(error_code=CODE["CLUSTER_AUTHORIZATION_FAILED"], error_message=None)
     scram = broker.credentials.scram
     names = [one.name for one in request.body.users or ()] or sorted({user for user, _ in scram})
     rows = [_row(request, broker, name, is_twice=names.count(name) > 1) for name in dict.fromkeys(names)]
@@ -50,4 +48,5 @@ API = Api(
     handle=handle,
     tier="T4",
     behaviour="Mechanisms and iterations of each user.",
+    rights=(Right("DESCRIBE", "CLUSTER"),),
 )

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.errors import CODE
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 
@@ -22,8 +22,6 @@ _PREFERRED, _UNCLEAN = 0, 1
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Say for each partition why no election is needed, or that there is nobody to elect."""
     body = request.body
-    if not broker.access.allows(request.session, "ALTER", "CLUSTER", "kafka-cluster"):
-        return request.response(error_code=CODE["CLUSTER_AUTHORIZATION_FAILED"])
     if body.election_type not in (_PREFERRED, _UNCLEAN):
         return request.response(error_code=CODE["INVALID_REQUEST"])
     results = []
@@ -47,10 +45,25 @@ def _row(request: Request, broker: BrokerState, topic: str, index: int) -> Any:
     return request.types.PartitionResult(partition_id=index, error_code=code, error_message=message)
 
 
+def _refuse(request: Request, code: int) -> Answer:
+    """Refuse every partition; version 0 has no error beside them."""
+    types = request.types
+    rows = [
+        types.ReplicaElectionResult(
+            topic=asked.topic,
+            partition_result=[types.PartitionResult(partition_id=index, error_code=code) for index in asked.partitions],
+        )
+        for asked in request.body.topic_partitions or ()
+    ]
+    return request.response(error_code=code if request.version else NONE, replica_election_results=rows)
+
+
 API = Api(
     name="ElectLeaders",
     handle=handle,
     tier="T3",
     behaviour="Each partition has one replica: no election is needed, or its node is down.",
     notes={"v1+": "unclean elections"},
+    rights=(Right("ALTER", "CLUSTER"),),
+    refuse=_refuse,
 )

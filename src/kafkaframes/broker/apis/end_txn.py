@@ -11,8 +11,8 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.apis._groups import TRANSACTION, error_of, refused
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.apis._groups import TRANSACTION, elsewhere, error_of
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -26,7 +26,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Decide, write the markers, and say so."""
     body = request.body
     bumps = request.version >= _FIRST_WITH_BUMP
-    code = refused(request, broker, TRANSACTION, body.transactional_id, "WRITE")
+    code = elsewhere(request, broker, TRANSACTION, body.transactional_id)
     if code == NONE:
         try:
             next_one = broker.transactions.end(
@@ -52,4 +52,5 @@ API = Api(
     tier="T2",
     behaviour="Markers are in every partition before the answer.",
     notes={"v2+": "PRODUCER_FENCED", "v5+": "the epoch grows with every end (KIP-890)"},
+    rights=(Right("WRITE", "TRANSACTIONAL_ID", "transactional_id"),),
 )

@@ -20,7 +20,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.fetch_sessions import FIRST, SESSIONLESS, Asked, FetchSession, Key, is_news
 from kafkaframes.broker.fetching import (
@@ -148,7 +148,6 @@ class Fetch:
                     self._broker,
                     name,
                     topic_id,
-                    operation="READ",
                     by_id=self._request.version >= _FIRST_BY_ID,
                 )
             try:
@@ -257,4 +256,5 @@ API = Api(
         "v16+": "addresses of current leaders",
     },
     gaps=("a replica id is taken as a reader of the whole log: there are no followers",),
+    rights=(Right("READ", "TOPIC", each="each topic"),),
 )

@@ -11,7 +11,8 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.access import CLUSTER_NAME, denied
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -19,12 +20,7 @@ from kafkaframes.broker.state import BrokerState
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _FIRST_WITH_LIST = 4
 _FIRST_WITH_SHARE = 6
-_RESOURCES = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID", SHARE: "GROUP"}
-_FORBIDDEN = {
-    GROUP: "GROUP_AUTHORIZATION_FAILED",
-    TRANSACTION: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-    SHARE: "GROUP_AUTHORIZATION_FAILED",
-}
+_RESOURCES = {GROUP: "GROUP", TRANSACTION: "TRANSACTIONAL_ID", SHARE: "CLUSTER"}
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
@@ -48,8 +44,9 @@ def _find(request: Request, broker: BrokerState, key: str) -> tuple[int, int, st
     kind = request.body.key_type
     if kind not in _RESOURCES or (kind == SHARE and request.version < _FIRST_WITH_SHARE):
         return CODE["INVALID_REQUEST"], -1, "", -1
-    if not broker.access.allows(request.session, "DESCRIBE", _RESOURCES[kind], key):
-        return CODE[_FORBIDDEN[kind]], -1, "", -1
+    code = denied(request, broker.access, _RESOURCES[kind], CLUSTER_NAME if kind == SHARE else key)
+    if code != NONE:
+        return code, -1, "", -1
     node = broker.nodes.coordinator_of(kind, key)
     if node is None:
         return CODE["COORDINATOR_NOT_AVAILABLE"], -1, "", -1
@@ -63,4 +60,9 @@ API = Api(
     tier="T0",
     behaviour="One of the broker's own nodes, chosen by the key; never COORDINATOR_NOT_AVAILABLE while one is up.",
     notes={"v0": "groups only", "v1+": "transactional ids", "v4+": "a list of keys", "v6+": "share groups"},
+    rights=(
+        Right("DESCRIBE", "GROUP", each="each group"),
+        Right("DESCRIBE", "TRANSACTIONAL_ID", each="each transactional id"),
+        Right("CLUSTER_ACTION", "CLUSTER", each="each partition of a share group", since=6),
+    ),
 )

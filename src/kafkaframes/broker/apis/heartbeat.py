@@ -9,8 +9,8 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.apis._groups import GROUP, refused
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.apis._groups import GROUP, elsewhere
 from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -19,7 +19,7 @@ from kafkaframes.broker.state import BrokerState
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Begin the member's session timeout anew."""
     body = request.body
-    code = refused(request, broker, GROUP, body.group_id)
+    code = elsewhere(request, broker, GROUP, body.group_id)
     if code == NONE:
         code = broker.groups.heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
     return request.response(error_code=code)
@@ -31,4 +31,5 @@ API = Api(
     tier="T1",
     behaviour="Begins the member's session timeout anew; REBALANCE_IN_PROGRESS while the group waits for joins.",
     notes={"v3+": "static members"},
+    rights=(Right("READ", "GROUP", "group_id"),),
 )

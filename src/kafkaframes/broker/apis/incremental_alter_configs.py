@@ -7,7 +7,7 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.configs import alter_resources, altered
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -23,4 +23,9 @@ API = Api(
     handle=handle,
     tier="T3",
     behaviour="SET, DELETE, APPEND and SUBTRACT of single settings.",
+    rights=(
+        Right("ALTER_CONFIGS", "TOPIC", each="each topic"),
+        Right("ALTER_CONFIGS", "GROUP", each="each group"),
+        Right("ALTER_CONFIGS", "CLUSTER", each="each broker, its loggers, and client metrics"),
+    ),
 )

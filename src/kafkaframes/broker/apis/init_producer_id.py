@@ -13,8 +13,8 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.apis._groups import TRANSACTION, error_of, refused
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.apis._groups import TRANSACTION, elsewhere, error_of
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -39,7 +39,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
             code = error_of(error)
     if code == CODE["PRODUCER_FENCED"] and request.version < _FIRST_WITH_FENCED:
         code = CODE["INVALID_PRODUCER_EPOCH"]
-    return request.response(error_code=code, producer_id=_NONE, producer_epoch=_NONE)
+    return _refuse(request, code)
 
 
 def _why_not(request: Request, broker: BrokerState) -> int:
@@ -47,7 +47,7 @@ def _why_not(request: Request, broker: BrokerState) -> int:
     if broker.is_read_only:
         return CODE["POLICY_VIOLATION"]
     if body.transactional_id is not None:
-        code = refused(request, broker, TRANSACTION, body.transactional_id, "WRITE")
+        code = elsewhere(request, broker, TRANSACTION, body.transactional_id)
         if code != NONE:
             return code
     elif not broker.access.may_write_idempotently(request.session):
@@ -55,6 +55,10 @@ def _why_not(request: Request, broker: BrokerState) -> int:
     if (body.producer_id == _NONE) != (body.producer_epoch == _NONE):
         return CODE["INVALID_REQUEST"]
     return NONE
+
+
+def _refuse(request: Request, code: int) -> Answer:
+    return request.response(error_code=code, producer_id=_NONE, producer_epoch=_NONE)
 
 
 API = Api(
@@ -65,4 +69,9 @@ API = Api(
     behaviour="Ids from blocks that are set aside on the disk; epochs fence older producers of a transactional id.",
     notes={"v3+": "the next epoch for the same producer (KIP-360)", "v4+": "PRODUCER_FENCED"},
     gaps=("version 6 (two-phase commit) is not stable in Kafka",),
+    rights=(
+        Right("WRITE", "TRANSACTIONAL_ID", "transactional_id"),
+        Right("IDEMPOTENT_WRITE", "CLUSTER", each="without a transactional id; to WRITE to any TOPIC is enough"),
+    ),
+    refuse=_refuse,
 )

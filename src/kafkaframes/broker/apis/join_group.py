@@ -14,8 +14,8 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api, Later
-from kafkaframes.broker.apis._groups import GROUP, client_host, error_of, refused
+from kafkaframes.broker.api import Answer, Api, Later, Right
+from kafkaframes.broker.apis._groups import GROUP, client_host, elsewhere, error_of
 from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.groups.classic import JoinResult
 from kafkaframes.broker.groups.rebalance import Join
@@ -54,7 +54,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
             )
         )
 
-    code = refused(request, broker, GROUP, body.group_id)
+    code = elsewhere(request, broker, GROUP, body.group_id)
     if code != NONE:
         reply(JoinResult(code, body.member_id))
         return later
@@ -90,4 +90,5 @@ API = Api(
         "v7+": "protocol type",
         "v9+": "a static leader that comes back may skip the assignment",
     },
+    rights=(Right("READ", "GROUP", "group_id"),),
 )

@@ -11,8 +11,8 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.apis._groups import GROUP, error_of, refused
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.apis._groups import GROUP, elsewhere, error_of
 from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.groups.rebalance import Leaving
 from kafkaframes.broker.request import Request
@@ -25,7 +25,7 @@ _FIRST_WITH_MANY = 3
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Let them go."""
     body = request.body
-    code = refused(request, broker, GROUP, body.group_id)
+    code = elsewhere(request, broker, GROUP, body.group_id)
     if code != NONE:
         return request.response(error_code=code)
     has_many = request.version >= _FIRST_WITH_MANY
@@ -53,4 +53,5 @@ API = Api(
     tier="T1",
     behaviour="Removes members; the others are told by their next heartbeat.",
     notes={"v3+": "many members, static ones by their instance id"},
+    rights=(Right("READ", "GROUP", "group_id"),),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from kafkaframes.broker.errors import CODE
 from kafkaframes.broker.request import Request
@@ -20,8 +20,6 @@ _ALL = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """List the resources of the types that are asked for."""
-    if not broker.access.allows(request.session, "DESCRIBE_CONFIGS", "CLUSTER", "kafka-cluster"):
-        return request.response(error_code=CODE["CLUSTER_AUTHORIZATION_FAILED"])
     kinds = set(request.body.resource_types or _ALL) if request.version else {CLIENT_METRICS}
     if not kinds.issubset(_ALL):
         return request.response(error_code=CODE["UNSUPPORTED_VERSION"])
@@ -50,4 +48,5 @@ API = Api(
     tier="T3",
     behaviour="Topics, brokers, client metrics and groups that have settings.",
     notes={"v0": "client metrics only"},
+    rights=(Right("DESCRIBE_CONFIGS", "CLUSTER"),),
 )

@@ -9,7 +9,8 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.access import may
+from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -17,13 +18,12 @@ from kafkaframes.broker.state import BrokerState
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """List what the client may see, of the groups that this node coordinates."""
-    body, access = request.body, broker.access
-    sees_all = access.allows(request.session, "DESCRIBE", "CLUSTER", "kafka-cluster")
+    body = request.body
     rows = []
     for one in broker.groups.listed(states=body.states_filter, types=body.types_filter):
         node = broker.nodes.coordinator_of(GROUP, one.group_id)
         is_ours = node is not None and node.node_id == request.session.node_id
-        if is_ours and (sees_all or access.allows(request.session, "DESCRIBE", "GROUP", one.group_id)):
+        if is_ours and may(request, broker.access, "GROUP", one.group_id):
             rows.append(
                 request.types.ListedGroup(
                     group_id=one.group_id,
@@ -41,4 +41,5 @@ API = Api(
     tier="T1",
     behaviour="Every group that this node coordinates: classic, consumer and share groups.",
     notes={"v4+": "by state", "v5+": "by type"},
+    rights=(Right("DESCRIBE", "GROUP", each="each group", denied=LEFT_OUT, or_cluster="DESCRIBE"),),
 )

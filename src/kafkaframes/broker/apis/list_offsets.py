@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, code_of
 from kafkaframes.broker.fetching import READ_COMMITTED
 from kafkaframes.broker.find import find_topic, led_here
@@ -40,7 +40,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 def _answer(request: Request, broker: BrokerState) -> Message:
     topics = []
     for asked in request.body.topics:
-        found = find_topic(request, broker, asked.name, operation="DESCRIBE")
+        found = find_topic(request, broker, asked.name)
         rows = []
         for one in asked.partitions:
             partition, code = None, found.code
@@ -132,4 +132,5 @@ API = Api(
         "v8+": "earliest local; v9+ latest tiered; v11+ earliest pending upload",
     },
     gaps=("nothing is tiered: -5 and -6 are answered with offset -1",),
+    rights=(Right("DESCRIBE", "TOPIC", each="each topic"),),
 )

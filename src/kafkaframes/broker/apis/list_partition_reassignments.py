@@ -7,7 +7,7 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
 
@@ -22,4 +22,5 @@ API = Api(
     handle=handle,
     tier="T3",
     behaviour="Always none: partitions move at once.",
+    rights=(Right("DESCRIBE", "CLUSTER"),),
 )

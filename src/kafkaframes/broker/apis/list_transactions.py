@@ -9,7 +9,7 @@ Gaps: patterns need the extra ``re2``.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import LEFT_OUT, Answer, Api, Right
 from kafkaframes.broker.apis._groups import TRANSACTION, refused
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.groups.patterns import compile_pattern
@@ -38,7 +38,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
             transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state.shown
         )
         for one in found
-        if refused(request, broker, TRANSACTION, one.transactional_id, "DESCRIBE") == NONE
+        if refused(request, broker, TRANSACTION, one.transactional_id) == NONE
     ]
     return request.response(unknown_state_filters=unknown, transaction_states=rows)
 
@@ -50,4 +50,5 @@ API = Api(
     behaviour="Transactional ids by state, producer id, duration and pattern.",
     notes={"v1+": "by duration", "v2+": "by a pattern for the id"},
     gaps=("patterns need the extra re2",),
+    rights=(Right("DESCRIBE", "TRANSACTIONAL_ID", each="each transactional id", denied=LEFT_OUT),),
 )

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.access import CLUSTER_NAME, denied, may
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
@@ -49,7 +50,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
             row.topic_authorized_operations = broker.access.operations(request.session, "TOPIC", row.name)
     cluster = NOT_ASKED
     if body.include_cluster_authorized_operations:
-        cluster = broker.access.operations(request.session, "CLUSTER", "kafka-cluster")
+        cluster = broker.access.operations(request.session, "CLUSTER", CLUSTER_NAME)
     return request.response(
         brokers=brokers,
         cluster_id=broker.cluster_id,
@@ -61,7 +62,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 def _all_topics(request: Request, broker: BrokerState) -> Iterator[Any]:
     for topic in broker.topics.values():
-        if broker.access.allows(request.session, "DESCRIBE", "TOPIC", topic.name):
+        if may(request, broker.access, "TOPIC", topic.name, "DESCRIBE"):
             yield topic_row(request, broker, topic)
 
 
@@ -70,7 +71,7 @@ def _asked_topics(request: Request, broker: BrokerState) -> Iterator[Any]:
     for asked in request.body.topics:
         if asked.name is None or (asked.topic_id != NO_UUID and not asked.name):
             topic = broker.topics_by_id.get(asked.topic_id)
-            if topic is None or not broker.access.allows(request.session, "DESCRIBE", "TOPIC", topic.name):
+            if topic is None or not may(request, broker.access, "TOPIC", topic.name, "DESCRIBE"):
                 name = None if request.version >= _FIRST_WITHOUT_NAME else ""
                 yield _missing(request, name, CODE["UNKNOWN_TOPIC_ID"], asked.topic_id)
             else:
@@ -80,13 +81,15 @@ def _asked_topics(request: Request, broker: BrokerState) -> Iterator[Any]:
 
 
 def _by_name(request: Request, broker: BrokerState, name: str, may_create: bool) -> Any:
-    if not broker.access.allows(request.session, "DESCRIBE", "TOPIC", name):
-        return _missing(request, name, CODE["TOPIC_AUTHORIZATION_FAILED"])
+    code = denied(request, broker.access, "TOPIC", name, "DESCRIBE")
+    if code != NONE:
+        return _missing(request, name, code)
     topic = broker.topics.get(name)
     may_create = may_create and name not in broker.in_change  # it will be there when it is asked for again
     if topic is None and may_create and not broker.is_read_only:
-        if not broker.access.may_create_topic(request.session, name):
-            return _missing(request, name, CODE["TOPIC_AUTHORIZATION_FAILED"])
+        code = denied(request, broker.access, "TOPIC", name, "CREATE")
+        if code != NONE:
+            return _missing(request, name, code)
         try:
             check_topic(name)
             topic = auto_create(broker, name)
@@ -157,4 +160,8 @@ API = Api(
         "v4+": "... and if the request allows it",
         "v10+": "topic ids; v12+ by topic id alone",
     },
+    rights=(
+        Right("DESCRIBE", "TOPIC", each="each topic; where all are requested, it is left out; by id, UNKNOWN_TOPIC_ID"),
+        Right("CREATE", "TOPIC", each="each topic that is made", or_cluster="CREATE"),
+    ),
 )

@@ -12,8 +12,8 @@ Gaps: the commit time that a client of v1 gives is not kept: it is the broker's.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.apis._groups import GROUP, OffsetRows, error_of, refused
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.apis._groups import GROUP, OffsetRows, elsewhere, error_of, refused_offsets
 from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.groups.membership import Committer
 from kafkaframes.broker.request import Request
@@ -28,7 +28,7 @@ _FIRST_WITH_IDS = 10
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Commit what can be committed."""
     body = request.body
-    code = refused(request, broker, GROUP, body.group_id)
+    code = elsewhere(request, broker, GROUP, body.group_id)
     rows = OffsetRows(request, broker, by_id_since=_FIRST_WITH_IDS)
     done: dict[TopicPartition, int] | int = code
     if code == NONE:
@@ -50,6 +50,13 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     )
 
 
+def _refuse(request: Request, code: int) -> Answer:
+    types = request.types
+    return request.response(
+        topics=refused_offsets(request, types.OffsetCommitResponseTopic, types.OffsetCommitResponsePartition, code)
+    )
+
+
 API = Api(
     name="OffsetCommit",
     handle=handle,
@@ -63,4 +70,9 @@ API = Api(
         "v10+": "topic ids",
     },
     gaps=("the commit time of a v1 client is replaced by the broker's",),
+    rights=(
+        Right("READ", "GROUP", "group_id"),
+        Right("READ", "TOPIC", each="each topic"),
+    ),
+    refuse=_refuse,
 )

@@ -8,8 +8,9 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.apis._groups import GROUP, error_of, refused
+from kafkaframes.broker.access import denied
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.apis._groups import GROUP, elsewhere, error_of
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -20,7 +21,7 @@ from kafkaframes.files.names import TopicPartition
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Write tombstones for them."""
     body, types = request.body, request.types
-    code = refused(request, broker, GROUP, body.group_id, "DELETE")
+    code = elsewhere(request, broker, GROUP, body.group_id)
     if code == NONE and not body.group_id:
         code = CODE["INVALID_GROUP_ID"]
     if code != NONE:
@@ -48,9 +49,8 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 
 def _why_not(request: Request, broker: BrokerState, topic: str, index: int) -> int:
-    if not broker.access.allows(request.session, "READ", "TOPIC", topic):
-        return CODE["TOPIC_AUTHORIZATION_FAILED"]
-    return NONE if broker.partition(topic, index) is not None else CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+    code = denied(request, broker.access, "TOPIC", topic)
+    return code or (NONE if broker.partition(topic, index) is not None else CODE["UNKNOWN_TOPIC_OR_PARTITION"])
 
 
 API = Api(
@@ -58,4 +58,8 @@ API = Api(
     handle=handle,
     tier="T1",
     behaviour="Forgets committed offsets of topics that no member reads.",
+    rights=(
+        Right("DELETE", "GROUP", "group_id"),
+        Right("READ", "TOPIC", each="each topic"),
+    ),
 )

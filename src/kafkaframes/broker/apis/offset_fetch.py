@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.access import denied
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis._groups import GROUP, by_topic, error_of, refused
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.groups.commits import Fetched
@@ -58,7 +59,7 @@ def _fetch(
     request: Request, broker: BrokerState, who: Committer, topics: Any
 ) -> tuple[int, dict[TopicPartition, Fetched]]:
     """Return a group's error, and its offsets of these topics; of all topics if they are None."""
-    error = refused(request, broker, GROUP, who.group_id, "DESCRIBE")
+    error = refused(request, broker, GROUP, who.group_id)
     if error != NONE:
         return error, {}
     wanted = (
@@ -70,11 +71,12 @@ def _fetch(
         found = broker.groups.commits.fetch(who, wanted, require_stable=request.body.require_stable)
     except KafkaframesError as failed:
         return error_of(failed), {}
-    may_read = {where.topic: broker.access.allows(request.session, "DESCRIBE", "TOPIC", where.topic) for where in found}
+    codes = {name: denied(request, broker.access, "TOPIC", name) for name in {where.topic for where in found}}
     if wanted is None:
-        return NONE, {where: one for where, one in found.items() if may_read[where.topic]}
-    hidden = Fetched(error=CODE["TOPIC_AUTHORIZATION_FAILED"])
-    return NONE, {where: one if may_read[where.topic] else hidden for where, one in found.items()}
+        return NONE, {where: one for where, one in found.items() if codes[where.topic] == NONE}
+    return NONE, {
+        where: Fetched(error=codes[where.topic]) if codes[where.topic] else one for where, one in found.items()
+    }
 
 
 def _group(request: Request, broker: BrokerState, asked: Any) -> Any:
@@ -137,4 +139,8 @@ API = Api(
         "v9+": "member epochs",
         "v10+": "topic ids",
     },
+    rights=(
+        Right("DESCRIBE", "GROUP", each="each group"),
+        Right("DESCRIBE", "TOPIC", each="each topic; where all are requested, it is left out"),
+    ),
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.find import find_topic, led_here
 from kafkaframes.broker.request import Request
@@ -23,7 +23,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer from each log's epochs."""
     topics = []
     for asked in request.body.topics:
-        found = find_topic(request, broker, asked.topic, operation="DESCRIBE")
+        found = find_topic(request, broker, asked.topic)
         rows = [_row(request, found.topic, found.code, one) for one in asked.partitions]
         topics.append(request.types.OffsetForLeaderTopicResult(topic=asked.topic, partitions=rows))
     return request.response(topics=topics)
@@ -47,4 +47,5 @@ API = Api(
     tier="T2",
     behaviour="The largest epoch up to the one asked for, and where it ends, from the log's own epochs.",
     notes={"v2+": "the client's leader epoch is checked"},
+    rights=(Right("DESCRIBE", "TOPIC", each="each topic", or_cluster="CLUSTER_ACTION"),),
 )

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafkaframes.broker import produce
-from kafkaframes.broker.api import Answer, Api, CloseConnection
+from kafkaframes.broker.access import denied
+from kafkaframes.broker.api import Answer, Api, CloseConnection, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.find import current_leader, endpoints_of, find_topic, led_here
 from kafkaframes.broker.produce import Outcome, refused
@@ -56,7 +57,6 @@ def handle(request: Request, broker: BrokerState) -> Answer:
             broker,
             asked.name,
             asked.topic_id,
-            operation="WRITE",
             by_id=request.version >= _FIRST_BY_ID,
         )
         outcomes = [
@@ -123,8 +123,9 @@ def _transaction_code(request: Request, broker: BrokerState, name: str, index: i
         return NONE
     if transactional_id is None:
         return CODE["INVALID_RECORD"] if request.version >= _FIRST_IMPLICIT else NONE
-    if not broker.access.allows(request.session, "WRITE", "TRANSACTIONAL_ID", transactional_id):
-        return CODE["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]
+    refusal = denied(request, broker.access, "TRANSACTIONAL_ID", transactional_id)
+    if refusal != NONE:
+        return refusal
     if broker.transactions is None:
         return NONE
     at = BATCH_V2.place_of("producer_id")
@@ -180,4 +181,8 @@ API = Api(
         "v12+": "a transaction's partition is added by the append",
         "v13+": "topics by id",
     },
+    rights=(
+        Right("WRITE", "TRANSACTIONAL_ID", each="the transactional id, if a batch is of a transaction"),
+        Right("WRITE", "TOPIC", each="each topic"),
+    ),
 )

@@ -10,9 +10,9 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis import _share
-from kafkaframes.broker.apis._groups import GROUP, refused
+from kafkaframes.broker.apis._groups import GROUP, elsewhere
 from kafkaframes.broker.apis._share import FINAL
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
@@ -22,7 +22,7 @@ from kafkaframes.broker.state import BrokerState
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Take the member's word, partition by partition."""
     body, types = request.body, request.types
-    code = refused(request, broker, GROUP, body.group_id or "")
+    code = elsewhere(request, broker, GROUP, body.group_id or "")
     if code == NONE and (not body.group_id or not body.member_id):
         code = CODE["INVALID_REQUEST"]
     if code != NONE:
@@ -54,4 +54,8 @@ API = Api(
     versions=(1, 2),
     behaviour="Accepts, releases, rejects records; a run of them whole or not at all.",
     notes={"v2+": "renewing locks"},
+    rights=(
+        Right("READ", "GROUP", "group_id"),
+        Right("READ", "TOPIC", each="each topic"),
+    ),
 )

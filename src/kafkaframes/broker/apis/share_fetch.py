@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.apis import _share
-from kafkaframes.broker.apis._groups import refused
+from kafkaframes.broker.apis._groups import elsewhere
 from kafkaframes.broker.apis._share import FINAL, Place, Session
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.fetching import Wait
@@ -34,7 +34,7 @@ _Given = dict[Place, tuple[int, bytes, list[Acquired]]]
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Take acknowledgements, then give records, at once or when there are some."""
     body = request.body
-    code = refused(request, broker, _GROUP, body.group_id or "")
+    code = elsewhere(request, broker, _GROUP, body.group_id or "")
     if code == NONE and (not body.group_id or not body.member_id):
         code = CODE["INVALID_REQUEST"]
     if code != NONE:
@@ -172,4 +172,8 @@ API = Api(
     behaviour="Records are locked for a member, given again when it releases them or its lock times out.",
     notes={"v2+": "renewing locks"},
     gaps=("share.isolation.level is always read_uncommitted",),
+    rights=(
+        Right("READ", "GROUP", "group_id"),
+        Right("READ", "TOPIC", each="each topic"),
+    ),
 )

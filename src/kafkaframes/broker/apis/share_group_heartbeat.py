@@ -8,8 +8,9 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.apis._groups import GROUP, client_host, error_of, refused
+from kafkaframes.broker.access import all_denied
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.apis._groups import GROUP, client_host, elsewhere, error_of
 from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.groups.consumer import by_topic
 from kafkaframes.broker.groups.refusal import RefusedError
@@ -22,7 +23,8 @@ from kafkaframes.errors import KafkaframesError
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Answer with the member's epoch, and its assignment where it has changed."""
     body, types = request.body, request.types
-    code = refused(request, broker, GROUP, body.group_id)
+    code = all_denied(request, broker.access, "TOPIC", body.subscribed_topic_names or ())
+    code = code or elsewhere(request, broker, GROUP, body.group_id)
     if code != NONE:
         return request.response(error_code=code)
     beat = ShareBeat(
@@ -59,4 +61,8 @@ API = Api(
     tier="T6",
     versions=(1, 1),
     behaviour="Members of share groups; every partition has a reader, every member a partition.",
+    rights=(
+        Right("READ", "GROUP", "group_id"),
+        Right("DESCRIBE", "TOPIC", each="the topics that are subscribed to; all or none"),
+    ),
 )

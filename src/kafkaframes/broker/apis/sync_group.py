@@ -10,8 +10,8 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api, Later
-from kafkaframes.broker.apis._groups import GROUP, refused
+from kafkaframes.broker.api import Answer, Api, Later, Right
+from kafkaframes.broker.apis._groups import GROUP, elsewhere
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.groups.classic import SyncResult
 from kafkaframes.broker.groups.rebalance import Sync
@@ -36,7 +36,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
             )
         )
 
-    code = refused(request, broker, GROUP, body.group_id)
+    code = elsewhere(request, broker, GROUP, body.group_id)
     if code == NONE and request.version >= _FIRST_WITH_NAMES and None in (body.protocol_type, body.protocol_name):
         code = CODE["INCONSISTENT_GROUP_PROTOCOL"]
     if code != NONE:
@@ -61,4 +61,5 @@ API = Api(
     tier="T1",
     behaviour="Answers with the member's assignment once the leader has sent it and it is in the log.",
     notes={"v3+": "static members", "v5+": "protocol type and name are checked"},
+    rights=(Right("READ", "GROUP", "group_id"),),
 )

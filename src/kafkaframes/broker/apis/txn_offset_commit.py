@@ -12,8 +12,8 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from kafkaframes.broker.api import Answer, Api
-from kafkaframes.broker.apis._groups import GROUP, OffsetRows, error_of, refused
+from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.apis._groups import GROUP, OffsetRows, elsewhere, error_of, refused_offsets
 from kafkaframes.broker.apis.add_offsets_to_txn import offsets_partition
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.groups.commits import Producer
@@ -35,9 +35,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
     body, types = request.body, request.types
     rows = OffsetRows(request, broker, by_id_since=_FIRST_WITH_IDS)
     done: dict[TopicPartition, int] | int
-    done = refused(request, broker, GROUP, body.group_id)
-    if done == NONE and not broker.access.allows(request.session, "WRITE", "TRANSACTIONAL_ID", body.transactional_id):
-        done = CODE["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]
+    done = elsewhere(request, broker, GROUP, body.group_id)
     if done == NONE and rows.offsets:
         done = _staged(request, broker, rows)
     return request.response(
@@ -64,10 +62,22 @@ def _staged(request: Request, broker: BrokerState, rows: OffsetRows) -> dict[Top
         return error_of(error)
 
 
+def _refuse(request: Request, code: int) -> Answer:
+    types = request.types
+    made = refused_offsets(request, types.TxnOffsetCommitResponseTopic, types.TxnOffsetCommitResponsePartition, code)
+    return request.response(topics=made)
+
+
 API = Api(
     name="TxnOffsetCommit",
     handle=handle,
     tier="T2",
     behaviour="Stages offsets in the transaction; they count when its marker is written.",
     notes={"v3+": "member and generation are checked", "v5+": "adds the group itself", "v6+": "topic ids"},
+    rights=(
+        Right("WRITE", "TRANSACTIONAL_ID", "transactional_id"),
+        Right("READ", "GROUP", "group_id"),
+        Right("READ", "TOPIC", each="each topic"),
+    ),
+    refuse=_refuse,
 )

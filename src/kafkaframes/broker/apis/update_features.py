@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -21,8 +21,6 @@ _FIRST_WITHOUT_ROWS = 2
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Change each feature; one that is wrong is an error of its own below version 2, of all from there on."""
-    if not broker.access.allows(request.session, "ALTER", "CLUSTER", "kafka-cluster"):
-        return request.response(error_code=CODE["CLUSTER_AUTHORIZATION_FAILED"], error_message=None)
     wrong = [(one, _reason(broker, one)) for one in request.body.feature_updates]
     first = next((reason for _, reason in wrong if reason is not None), None)
     if first is None and not request.body.validate_only:
@@ -59,4 +57,5 @@ API = Api(
     behaviour="Levels within what is supported are taken, and told by ApiVersions.",
     notes={"v1+": "validate_only", "v2+": "no rows for single features"},
     gaps=("levels are kept until the broker stops",),
+    rights=(Right("ALTER", "CLUSTER"),),
 )

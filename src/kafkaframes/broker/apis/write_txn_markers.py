@@ -9,9 +9,10 @@ Gaps: none known.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from kafkaframes.broker.api import Answer, Api
+from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -21,19 +22,22 @@ from kafkaframes.errors import KafkaframesError
 
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Write every marker into every partition that it names."""
+    return _answer(request, lambda marker, topic, index: _written(broker, marker, topic, index))
+
+
+def _refuse(request: Request, code: int) -> Answer:
+    return _answer(request, lambda *_: code)
+
+
+def _answer(request: Request, code_of: Callable[[Any, str, int], int]) -> Answer:
     types = request.types
-    may = broker.access.allows(request.session, "CLUSTER_ACTION", "CLUSTER", "kafka-cluster")
-    may = may or broker.access.allows(request.session, "ALTER", "CLUSTER", "kafka-cluster")
     results = []
     for marker in request.body.markers:
         topics = []
         for topic in marker.topics:
             rows = [
                 types.WritableTxnMarkerPartitionResult(
-                    partition_index=index,
-                    error_code=_written(broker, marker, topic.name, index)
-                    if may
-                    else CODE["CLUSTER_AUTHORIZATION_FAILED"],
+                    partition_index=index, error_code=code_of(marker, topic.name, index)
                 )
                 for index in topic.partition_indexes
             ]
@@ -66,4 +70,6 @@ API = Api(
     handle=handle,
     tier="T2",
     behaviour="Writes markers into partitions: how an administrator ends a transaction that hangs.",
+    rights=(Right("ALTER", "CLUSTER", or_cluster="CLUSTER_ACTION"),),
+    refuse=_refuse,
 )

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from kafkaframes.broker.groups import refusal
@@ -31,6 +31,13 @@ class MemberState(IntEnum):
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
     UNRELEASED_PARTITIONS = 2
+
+
+class Viewer(Protocol):
+    """Who a member is, hashable: members that are the same see the same topics."""
+
+    def may_see(self, topic: str) -> bool:
+        """Return whether the topic may be described to it."""
 
 
 class ClassicFacts(NamedTuple):
@@ -128,7 +135,9 @@ class ConsumerGroup:
         epoch: grows with every change of members, subscriptions or topics.
         assignment_epoch: the epoch that ``targets`` were made for.
         metadata_hash: of the topics that are subscribed to, when the epoch was decided.
-        regexes: patterns, and the topics that they stand for.
+        regexes: patterns, and the topics that they stand for, for whoever may see most.
+        viewers: who a member is, for what its pattern shows it; unknown until its first heartbeat after a start.
+        visible: the topics that members see of their patterns.
         sessions, rebalances: when a member is given up: not heard of, or too slow to give up what it must.
         default_assignor: of members that ask for none.
     """
@@ -141,6 +150,8 @@ class ConsumerGroup:
     targets: dict[str, Assigned] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
     regexes: dict[str, frozenset[str]] = field(default_factory=dict)
+    viewers: dict[str, Viewer | None] = field(default_factory=dict)
+    visible: dict[str, frozenset[str]] = field(default_factory=dict)
     sessions: dict[str, Timer] = field(default_factory=dict)
     rebalances: dict[str, Timer] = field(default_factory=dict)
     default_assignor: str = "uniform"
@@ -175,8 +186,13 @@ class ConsumerGroup:
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """Return the topics that a member subscribes to, by name or by pattern."""
-        by_pattern = self.regexes.get(member.regex, frozenset()) if member.regex else frozenset()
-        return by_pattern.union(member.topics)
+        return self.by_pattern(member).union(member.topics)
+
+    def by_pattern(self, member: ConsumerMember) -> frozenset[str]:
+        """Return the topics that a member subscribes to by its pattern; none that it may not see."""
+        if not member.regex:
+            return frozenset()
+        return self.visible.get(member.member_id, self.regexes.get(member.regex, frozenset()))
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member reads the topic."""
@@ -226,7 +242,8 @@ class ConsumerGroup:
     def remove(self, member_id: str) -> None:
         """Let a member go."""
         member = self.members.pop(member_id, None)
-        self.targets.pop(member_id, None)
+        for kept in (self.targets, self.viewers, self.visible):
+            kept.pop(member_id, None)
         instance_id = None if member is None else member.instance_id
         if instance_id is not None and self.static_members.get(instance_id) == member_id:
             del self.static_members[instance_id]

@@ -7,7 +7,7 @@ GroupMetadataManager.java. Patterns are resolved in the heartbeat that brings th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
@@ -25,6 +25,7 @@ from kafkaframes.broker.groups.consumer import (
     ConsumerGroup,
     ConsumerMember,
     MemberState,
+    Viewer,
 )
 from kafkaframes.broker.groups.patterns import compile_pattern
 from kafkaframes.broker.groups.ports import Clock, Record
@@ -33,6 +34,7 @@ from kafkaframes.broker.groups.settings import GroupSettings
 from kafkaframes.errors import KafkaframesError
 
 _NONE = -1
+_NO_TOPICS: frozenset[str] = frozenset()
 _FIRST_EPOCH = 2  # of a new group, as Kafka 4.3 counts
 
 
@@ -53,6 +55,7 @@ class Beat(NamedTuple):
         epoch: 0 to join, -1 to leave, -2 of a static member that will come back.
         owned: the partitions that it has.
         classic: it was a JoinGroup: the member speaks the classic protocol.
+        viewer: who sends it; None: somebody who sees every topic.
     """
 
     group_id: str
@@ -68,6 +71,7 @@ class Beat(NamedTuple):
     client_id: str = ""
     client_host: str = ""
     classic: ClassicFacts | None = None
+    viewer: Viewer | None = None
 
 
 class Beaten(NamedTuple):
@@ -87,6 +91,7 @@ class _Plan:
     epoch: int = 0
     metadata_hash: int = 0
     regexes: dict[str, frozenset[str]] = field(default_factory=dict)
+    visible: dict[str, frozenset[str]] = field(default_factory=dict)
     targets: dict[str, Assigned] | None = None
 
 
@@ -129,6 +134,8 @@ class ConsumerGroups:
             plan.records.append(rows.member_record(group.group_id, member))
         others = {key: one for key, one in group.members.items() if replaced is None or one is not replaced}
         members = {**others, member.member_id: member}
+        viewers = {**group.viewers, member.member_id: beat.viewer}
+        plan.regexes, plan.visible = self._resolved(group, members, viewers)
         self._plan_epoch(group, plan, members, has_changed=_asks_for_others(old or replaced, member))
         self._plan_targets(group, plan, members, replaced, member.member_id)
         targets = group.targets if plan.targets is None else plan.targets
@@ -139,6 +146,7 @@ class ConsumerGroups:
         if plan.records:
             self.write(group.group_id, plan.records)
         self._apply(group, plan, moved, replaced)
+        group.viewers[moved.member_id] = beat.viewer
         self.watch(group, moved)
         is_full = beat.rebalance_timeout_ms != _NONE and beat.owned is not None
         is_full = is_full and (beat.topics is not None or beat.regex is not None)
@@ -179,24 +187,52 @@ class ConsumerGroups:
     ) -> None:
         """Bump the group's epoch where somebody subscribes to something else, or topics have changed."""
         plan.epoch = group.epoch
-        plan.regexes = self._resolved(group, plan, members)
+        plan.records += self._regex_records(group, plan.regexes)
         plan.metadata_hash = hash_of_topics(self.topics, _all_topics(members.values(), plan.regexes))
-        if has_changed or not group.epoch or plan.metadata_hash != group.metadata_hash or plan.regexes != group.regexes:
+        has_changed |= plan.metadata_hash != group.metadata_hash or plan.regexes != group.regexes
+        known = ((key, group.by_pattern(one)) for key, one in group.members.items() if key in members)
+        has_changed |= any(plan.visible.get(key, _NO_TOPICS) != names for key, names in known)
+        if has_changed or not group.epoch:
             plan.epoch = group.epoch + 1 if group.epoch else _FIRST_EPOCH
             plan.records.append(rows.epoch_record(group.group_id, plan.epoch, plan.metadata_hash))
 
     def _resolved(
-        self, group: ConsumerGroup, plan: _Plan, members: Mapping[str, ConsumerMember]
-    ) -> dict[str, frozenset[str]]:
-        """Return the topics of every pattern, and plan the records of those that are new, different, or unused."""
+        self,
+        group: ConsumerGroup,
+        members: Mapping[str, ConsumerMember],
+        viewers: Mapping[str, Viewer | None],
+    ) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
+        """Return the topics of every pattern, and those that each member sees of its own.
+
+        A member that has not been heard of since the start sees what its pattern stood for before.
+        """
+        matching: dict[str, frozenset[str]] = {}
+        seen: dict[tuple[str, Viewer | None], frozenset[str]] = {}
         found: dict[str, frozenset[str]] = {}
-        for regex in {one.regex for one in members.values() if one.regex}:
-            found[regex] = frozenset(filter(compile_pattern(regex), self.topics.names()))
-            if group.regexes.get(regex) != found[regex]:
-                plan.records.append(rows.regex_record(group.group_id, regex, found[regex], self.clock.now_ms))
+        visible: dict[str, frozenset[str]] = {}
+        for key, one in members.items():
+            if not one.regex:
+                continue
+            if one.regex not in matching:
+                matching[one.regex] = frozenset(filter(compile_pattern(one.regex), self.topics.names()))
+            names, viewer = matching[one.regex], viewers.get(key)
+            if key not in viewers:
+                names &= group.by_pattern(one)
+            elif viewer is not None:
+                if (one.regex, viewer) not in seen:
+                    seen[one.regex, viewer] = frozenset(filter(viewer.may_see, names))
+                names = seen[one.regex, viewer]
+            visible[key] = names
+            found[one.regex] = found.get(one.regex, names) | names
+        return found, visible
+
+    def _regex_records(self, group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> Iterator[Record]:
+        """Yield the records of the patterns that are new, stand for other topics, or are unused."""
+        for regex, names in found.items():
+            if group.regexes.get(regex) != names:
+                yield rows.regex_record(group.group_id, regex, names, self.clock.now_ms)
         for regex in group.regexes.keys() - found.keys():
-            plan.records.append(rows.regex_record(group.group_id, regex, None))
-        return found
+            yield rows.regex_record(group.group_id, regex, None)
 
     def _plan_targets(
         self,
@@ -211,7 +247,7 @@ class ConsumerGroups:
         if replaced is not None:
             current[member_id] = current.pop(replaced.member_id, NOTHING)
         if plan.epoch > group.assignment_epoch:
-            targets = self._assigned(members, plan.regexes, current, group.default_assignor)
+            targets = self._assigned(members, plan, current, group.default_assignor)
         elif replaced is not None:
             targets = current
         else:
@@ -226,11 +262,11 @@ class ConsumerGroups:
     def _assigned(
         self,
         members: Mapping[str, ConsumerMember],
-        regexes: Mapping[str, frozenset[str]],
+        plan: _Plan,
         current: Mapping[str, Assigned],
         default: str,
     ) -> dict[str, Assigned]:
-        group = ConsumerGroup("", members=dict(members), regexes=dict(regexes), default_assignor=default)
+        group = ConsumerGroup("", members=dict(members), visible=plan.visible, default_assignor=default)
         counts: dict[UUID, int] = {}
         subscriptions: dict[str, frozenset[UUID]] = {}
         for key, member in members.items():
@@ -264,7 +300,7 @@ class ConsumerGroups:
         if replaced is not None:
             group.remove(replaced.member_id)
         group.put(member)
-        group.regexes, group.metadata_hash = plan.regexes, plan.metadata_hash
+        group.regexes, group.visible, group.metadata_hash = plan.regexes, plan.visible, plan.metadata_hash
         if plan.targets is not None:
             group.targets = plan.targets
             group.assignment_epoch = max(plan.epoch, group.assignment_epoch)

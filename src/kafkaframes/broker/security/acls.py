@@ -12,6 +12,7 @@ ANY, ALL = 1, 2
 MATCH, LITERAL, PREFIXED = 2, 3, 4
 DENY, ALLOW = 2, 3
 WILDCARD = "*"
+_ANY_NAME = "hardcode"  # Kafka's name for a topic of any name
 RESOURCE_TYPES = {"TOPIC": 2, "GROUP": 3, "CLUSTER": 4, "TRANSACTIONAL_ID": 5, "DELEGATION_TOKEN": 6, "USER": 7}
 _DESCRIBE, _DESCRIBE_CONFIGS = OPERATIONS["DESCRIBE"], OPERATIONS["DESCRIBE_CONFIGS"]
 # An allowed operation allows these, too (AclEntry, StandardAuthorizerData).
@@ -39,6 +40,12 @@ class Acl(NamedTuple):
         if self.pattern_type == PREFIXED:
             return name.startswith(self.resource_name)
         return self.resource_name in (name, WILDCARD)
+
+    def covers(self, other: Acl) -> bool:
+        """Return whether the rule's pattern takes every name that the other's does."""
+        if self.pattern_type == LITERAL and self.resource_name != WILDCARD:
+            return other.pattern_type == LITERAL and other.resource_name == self.resource_name
+        return self.pattern_type == LITERAL or other.resource_name.startswith(self.resource_name)
 
     def is_for(self, principal: str, host: str) -> bool:
         """Return whether the rule is about a client."""
@@ -118,23 +125,20 @@ class AclAccess:
         enough = {ALL, number} | _IMPLY.get(number, set())
         return any(acl.permission == ALLOW and acl.operation in enough for acl in own)
 
-    def may_create_topic(self, session: Session, name: str) -> bool:
-        """Return whether the client may create a topic: any topic, or this one."""
-        return self.allows(session, "CREATE", "CLUSTER", CLUSTER_NAME) or self.allows(session, "CREATE", "TOPIC", name)
-
     def may_write_idempotently(self, session: Session) -> bool:
         """Return whether the client may have a producer id: by itself, or because it may write to some topic (KIP-679).
 
-        A rule that denies writing to all topics outweighs those that allow it to some.
+        A topic may be written to in general if a rule allows its pattern, and none denies a pattern that covers it.
         """
         if self.allows(session, "IDEMPOTENT_WRITE", "CLUSTER", CLUSTER_NAME):
+            return True
+        if self.allows(session, "WRITE", "TOPIC", _ANY_NAME):
             return True
         host, kind = session.peer.rpartition(":")[0], RESOURCE_TYPES["TOPIC"]
         own = [acl for acl in self._acls if acl.resource_type == kind and acl.is_for(session.principal, host)]
         writing = [acl for acl in own if acl.operation in (ALL, OPERATIONS["WRITE"])]
-        if any(acl.permission == DENY and acl.resource_name == WILDCARD for acl in writing):
-            return False
-        return any(acl.permission == ALLOW for acl in writing)
+        denying = [acl for acl in writing if acl.permission == DENY]
+        return any(acl.permission == ALLOW and not any(no.covers(acl) for no in denying) for acl in writing)
 
     def operations(self, session: Session, resource: str, name: str) -> int:
         """Return what the client may do, one bit for each operation's number."""

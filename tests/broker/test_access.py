@@ -1,0 +1,164 @@
+"""Access rights: what each API declares is what is looked at, and what is denied shows nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+from tests.broker.conftest import Asker
+
+from kafkaframes.broker.access import OF_RESOURCE, OPERATIONS
+from kafkaframes.broker.errors import CODE
+from kafkaframes.broker.request import Session
+from kafkaframes.broker.security.acls import ALLOW, DENY, LITERAL, PREFIXED, RESOURCE_TYPES, Acl, AclAccess
+from kafkaframes.broker.table import all_apis
+from kafkaframes.messages import message
+
+ADMIN, ALICE = "User:admin", "User:alice"
+NOTHING_NEEDED = {
+    "ApiVersions",
+    "DescribeCluster",
+    "GetTelemetrySubscriptions",
+    "PushTelemetry",
+    "SaslAuthenticate",
+    "SaslHandshake",
+}
+WHOLE = [
+    pytest.param(api, version, id=f"{api.name}-{version}")
+    for api in all_apis().values()
+    for version in range(api.range[0], api.range[1] + 1)
+    if any(not one.field or one.field.endswith(("group_id", "al_id")) for one in api.rights_at(version, whole=True))
+]
+
+
+def rule(operation, resource, name, *, permission=ALLOW, pattern=LITERAL, principal=ALICE, host="*"):
+    number = 2 if operation == "ALL" else OPERATIONS[operation]
+    return Acl(RESOURCE_TYPES[resource], name, pattern, principal, host, number, permission)
+
+
+class Pair:
+    """A broker with rules, its administrator, and a client who may do what the rules say."""
+
+    def __init__(self, make_asker, *rules, **more):
+        self.access = AclAccess(rules, super_users=[ADMIN])
+        self.admin = make_asker(access=self.access, **more)
+        self.admin.session = Session(number=1, principal=ADMIN, peer="127.0.0.1:1")
+        self.alice = Asker(self.admin.state, Session(number=2, principal=ALICE, peer="127.0.0.1:2"))
+
+
+@pytest.fixture
+def pair(make_asker):
+    return lambda *rules, **more: Pair(make_asker, *rules, **more)
+
+
+def test_every_api_declares_its_rights():
+    apis = all_apis().values()
+    assert {api.name for api in apis if not api.rights} == NOTHING_NEEDED
+    for right in (right for api in apis for right in api.rights):
+        assert right.operation in OF_RESOURCE[right.resource]
+        assert right.error in (*CODE, "left out")
+        assert not (right.field and right.each)
+
+
+@pytest.mark.parametrize(("api", "version"), WHOLE)
+def test_a_request_without_the_right_does_not_reach_its_handler(pair, api, version):
+    def handle(request, broker):
+        raise AssertionError("the handler was called")
+
+    both = pair()
+    both.alice.dispatcher.apis = {api.key: replace(api, handle=handle)}
+    fields = {one.field: "x" for one in api.rights_at(version, whole=True) if one.field}
+    body = message(f"{api.name}Request")(**fields)
+    if api.name == "OffsetCommit":
+        body.topics = [message("OffsetCommitRequest").OffsetCommitRequestTopic(name="t")]
+    assert both.alice.ask(api.name, version, body=body) is not None
+
+
+def test_describe_topic_partitions_lists_what_may_be_described(pair):
+    both = pair(rule("DESCRIBE", "TOPIC", "open"))
+    both.admin.state.create_topic("open", 1)
+    both.admin.state.create_topic("secret", 1)
+    assert [row.name for row in both.alice.ask("DescribeTopicPartitions", 0).topics] == ["open"]
+    assert len(both.admin.ask("DescribeTopicPartitions", 0).topics) == 2
+
+
+def test_deleting_tells_an_unknown_topic_only_to_those_who_may_describe_it(pair):
+    both = pair(rule("DESCRIBE", "TOPIC", "seen", pattern=PREFIXED))
+    for name in ("seen-1", "secret"):
+        both.admin.state.create_topic(name, 1)
+    rows = both.alice.ask("DeleteTopics", 5, topic_names=["seen-1", "seen-2", "secret", "gone"]).responses
+    codes = {row.name: row.error_code for row in rows}
+    denied = CODE["TOPIC_AUTHORIZATION_FAILED"]
+    assert codes == {"seen-1": denied, "seen-2": CODE["UNKNOWN_TOPIC_OR_PARTITION"], "secret": denied, "gone": denied}
+    state = message("DeleteTopicsRequest").DeleteTopicState
+    ids = [both.admin.state.topics[name].topic_id for name in ("seen-1", "secret")]
+    rows = both.alice.ask("DeleteTopics", 6, topics=[state(name=None, topic_id=one) for one in ids]).responses
+    assert [(row.name, row.error_code) for row in rows] == [("seen-1", denied), (None, denied)]
+
+
+class TestPatterns:
+    """Subscriptions by regular expression show a member what it may describe, and nothing else."""
+
+    def beat(self, asker, member, **fields):
+        fields = {"rebalance_timeout_ms": 5000, "topic_partitions": []} | fields
+        return asker.ask("ConsumerGroupHeartbeat", 1, group_id="g", member_id=member, **fields)
+
+    def ids(self, answer):
+        return {row.topic_id for row in answer.assignment.topic_partitions}
+
+    @pytest.fixture
+    def both(self, pair):
+        pytest.importorskip("re2")
+        both = pair(rule("READ", "GROUP", "g"), rule("DESCRIBE", "TOPIC", "a-open"))
+        for name in ("a-open", "a-secret"):
+            both.admin.state.create_topic(name, 1)
+        return both
+
+    def test_what_may_not_be_described_is_not_assigned(self, both):
+        answer = self.beat(both.alice, "m", member_epoch=0, subscribed_topic_regex="a-.*")
+        assert self.ids(answer) == {both.admin.state.topics["a-open"].topic_id}
+
+    def test_members_of_one_pattern_see_each_their_own(self, both):
+        admin = self.beat(both.admin, "root", member_epoch=0, subscribed_topic_regex="a-.*")
+        assert len(self.ids(admin)) == 2
+        epoch = self.beat(both.alice, "m", member_epoch=0, subscribed_topic_regex="a-.*").member_epoch
+        for _ in range(4):
+            topics = both.admin.state.topics
+            kept = [{"topic_id": topics[name].topic_id, "partitions": [0]} for name in ("a-secret",)]
+            rows = [message("ConsumerGroupHeartbeatRequest").TopicPartitions(**one) for one in kept]
+            admin = self.beat(both.admin, "root", member_epoch=admin.member_epoch, topic_partitions=rows)
+            answer = self.beat(both.alice, "m", member_epoch=epoch, subscribed_topic_regex="a-.*")
+            epoch = answer.member_epoch
+            assert self.ids(answer) <= {topics["a-open"].topic_id}
+        group = both.admin.state.groups.groups["g"]
+        seen = {key: {topic for topic, _ in target} for key, target in group.targets.items()}
+        assert topics["a-secret"].topic_id not in seen["m"]
+        assert topics["a-secret"].topic_id in seen["root"]
+
+    def test_a_topic_that_may_be_described_no_longer_is_taken_away(self, both):
+        epoch = self.beat(both.alice, "m", member_epoch=0, subscribed_topic_regex="a-.*").member_epoch
+        both.access.add(rule("DESCRIBE", "TOPIC", "a-open", permission=DENY))
+        answer = self.beat(both.alice, "m", member_epoch=epoch, subscribed_topic_regex="a-.*")
+        assert self.ids(answer) == set()
+
+
+def test_members_of_groups_are_hidden_from_those_who_may_not_describe_their_topics(pair):
+    both = pair(rule("DESCRIBE", "GROUP", "*"))
+    both.admin.state.create_topic("secret", 1)
+    fields = {"rebalance_timeout_ms": 5000, "topic_partitions": []}
+    both.admin.ask(
+        "ConsumerGroupHeartbeat",
+        1,
+        group_id="g",
+        member_id=str(uuid4()),
+        subscribed_topic_names=["secret"],
+        **fields,
+    )
+    both.admin.ask("ShareGroupHeartbeat", 1, group_id="s", member_id=str(uuid4()), subscribed_topic_names=["secret"])
+    for api, group in (("ConsumerGroupDescribe", "g"), ("ShareGroupDescribe", "s")):
+        version = all_apis()[message(f"{api}Request").spec.api_key].range[1]
+        (row,) = both.alice.ask(api, version, group_ids=[group]).groups
+        assert (row.error_code, row.members) == (CODE["TOPIC_AUTHORIZATION_FAILED"], [])
+        (row,) = both.admin.ask(api, version, group_ids=[group]).groups
+        assert len(row.members) == 1
