@@ -14,6 +14,7 @@ from typing import Any
 
 import kafkaframes
 from kafkaframes.broker.table import all_apis
+from kafkaframes.capture.redaction import KEPT_TEXTS
 from kafkaframes.copies.decisions import CHECKS
 from kafkaframes.errors import EncodeError
 from kafkaframes.records.layout import CODECS
@@ -148,6 +149,19 @@ def migration_table() -> str:
     )
 
 
+def redaction_table() -> str:
+    """One row for each thing that a redacted capture keeps."""
+    body = [
+        ("numbers, flags, times, error codes, sizes, ports", "all messages", "always"),
+        ("headers of batches and messages, without their checksums", "Produce, Fetch, ShareFetch", "always"),
+        ("client ids", "headers of requests", "with `--keep-client-ids`"),
+        ("IP addresses", "packets", "with `--keep-addresses`"),
+    ]
+    fields = [(*name.split(".")[::-1], pattern) for name, pattern in KEPT_TEXTS.items()]
+    body += [(f"`{field}`", f"`{name}`", f"where it matches `{pattern}`") for field, name, pattern in fields]
+    return rows(("kept", "in", "when"), body)
+
+
 TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "formats": (ROOT / "README.md", formats_table),
     "options": (READING, options_table),
@@ -162,6 +176,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "broker-apis": (ROOT / "docs" / "broker-support.md", broker_apis_table),
     "rights": (ROOT / "docs" / "broker-support.md", rights_table),
     "migration": (ROOT / "docs" / "migration.md", migration_table),
+    "redaction": (ROOT / "docs" / "captures.md", redaction_table),
     "decisions": (ROOT / "docs" / "many-copies.md", decisions_table),
 }
 

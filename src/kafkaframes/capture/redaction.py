@@ -1,21 +1,28 @@
 """Write a capture that can be shared: the same calls, sizes and versions, without payloads, names and secrets.
 
-Every text becomes another of the same length, the same text always the same one within a file; bytes become zeros;
-of records their batches' headers stay. Addresses become others unless they are to be kept. What a frame does not prove
-itself to be (garbage, SASL tokens, bytes behind a gap) is left out or zero, and a reader finds it missing as before.
+Every text becomes another of the same length, the same text always the same one within a file, and so do ids (uuid);
+bytes become zeros; of records their batches' headers stay, without the checksums, from which short values could be
+guessed. What is kept beyond numbers is ``KEPT_TEXTS``. Addresses become others unless they are to be kept. What cannot
+be read (a frame that is cut, a body that is broken, SASL tokens, the end of records that is no batch) is zeros; what
+no known API explains (a response whose request is not there, an API that does not exist) is left out.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Final
+from functools import cache
+from typing import IO, Any, Final, NamedTuple
+from uuid import UUID
 
 import numpy as np
 
 from kafkaframes.capture.layout import (
+    API_HIGHEST,
+    APIS,
     CALL_REQUEST,
     CALL_RESPONSE,
     F_API,
@@ -36,21 +43,41 @@ from kafkaframes.capture.layout import (
 )
 from kafkaframes.capture.names import Names
 from kafkaframes.capture.packets import PacketReader
-from kafkaframes.capture.streams import Pass, Streams
+from kafkaframes.capture.streams import Pass, Streams, api_table
 from kafkaframes.capture.writer import CaptureWriter, Conversation
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.messages.headers import decode_request, decode_response
+from kafkaframes.messages.headers import API_VERSIONS, decode_request, decode_response
 from kafkaframes.messages.structs import Struct
-from kafkaframes.records.layout import BATCH_V2, MESSAGE_V0
+from kafkaframes.records.layout import BATCH_V2, BYTES_TO_MAGIC, MESSAGE_V0, HeaderLayout
+from kafkaframes.records.reasons import TORN
 from kafkaframes.records.scan import scan_all
 
-API_VERSIONS: Final = 18
-# Texts that say what a client is and how it talks, not who it is.
-_KEPT_FIELDS: Final = frozenset(
-    {"ClientSoftwareName", "ClientSoftwareVersion", "Mechanism", "Mechanisms", "ProtocolType"}
-)
+_SOFTWARE: Final = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?"  # what brokers accept (KIP-511)
+_MECHANISMS: Final = "GSSAPI|PLAIN|SCRAM-SHA-256|SCRAM-SHA-512|OAUTHBEARER"
+_PROTOCOL_TYPES: Final = "consumer|connect|sr"
+_FEATURES: Final = r"(eligible\.leader\.replicas|group|kraft|metadata|share|streams|transaction)\.version"
+#: Texts that say what a client is and how it talks, not who it is: message and field -> the values that are kept.
+KEPT_TEXTS: Final[Mapping[str, str]] = {
+    "ApiVersionsRequest.ClientSoftwareName": _SOFTWARE,
+    "ApiVersionsRequest.ClientSoftwareVersion": _SOFTWARE,
+    "ApiVersionsResponse.Name": _FEATURES,
+    "SaslHandshakeRequest.Mechanism": _MECHANISMS,
+    "SaslHandshakeResponse.Mechanisms": _MECHANISMS,
+    "JoinGroupRequest.ProtocolType": _PROTOCOL_TYPES,
+    "JoinGroupResponse.ProtocolType": _PROTOCOL_TYPES,
+    "SyncGroupRequest.ProtocolType": _PROTOCOL_TYPES,
+    "SyncGroupResponse.ProtocolType": _PROTOCOL_TYPES,
+    "ListGroupsResponse.ProtocolType": _PROTOCOL_TYPES,
+    "DescribeGroupsResponse.ProtocolType": _PROTOCOL_TYPES,
+}
+_RECORDS: Final = "Records"  # fields that begin with a batch; UnalignedRecords (FetchSnapshot) begin anywhere
+_RESERVED_IDS: Final = 256  # uuids below this have a meaning of their own: none, unassigned, lost
 _LETTERS: Final = b"abcdefghijklmnopqrstuvwxyz234567"
-_HEADER_BYTES: Final = 10  # API key, version, correlation id, length of the client id
+_NUMBERS_BYTES: Final = 8  # of a request's header: API key, version, correlation id
+_HEADER_BYTES: Final = _NUMBERS_BYTES + 2  # and the length of the client id
+_NO_CLIENT_ID: Final = (7, 0)  # ControlledShutdown 0
+_FIRST_PRINTABLE: Final = 32  # Kafka's highest version is far below
+_UNKNOWN, _TOKEN = (-1, -1), (-2, -2)  # in place of an API and its version
 
 
 @dataclass
@@ -59,6 +86,7 @@ class Redacted:
 
     calls: int = 0
     frames_zeroed: int = 0
+    frames_left_out: int = 0
     bytes_written: int = 0
 
 
@@ -122,12 +150,16 @@ class _Redaction:
             self._open = {number: talk for number, talk in kept if number >= 0}
         frames, found = made.frames, []
         for call in made.calls:
-            self.done.calls += 1
             request, response = int(call[CALL_REQUEST]), int(call[CALL_RESPONSE])
-            api = (int(frames[request, F_API]), int(frames[request, F_VERSION])) if request >= 0 else (-1, -1)
-            found += [(frame, api) for frame in (request, response) if frame >= 0]
+            api = (int(frames[request, F_API]), int(frames[request, F_VERSION])) if request >= 0 else _UNKNOWN
+            both = [(frame, api) for frame in (request, response) if frame >= 0]
+            if _is_known(*api):
+                self.done.calls += 1
+                found += both
+            else:  # the header may be anything
+                self.done.frames_left_out += len(both)
         tokens = np.flatnonzero((frames[:, F_FLAGS] & TOKEN != 0) & (frames[:, F_DONE] != 0))
-        found += [(int(frame), (-2, -2)) for frame in tokens]
+        found += [(int(frame), _TOKEN) for frame in tokens]
         found.sort(key=lambda one: (int(frames[one[0], F_END_TIME]), int(frames[one[0], F_RESPONSE])))
         for frame, api in found:
             self._frame(made, frame, api)
@@ -135,9 +167,9 @@ class _Redaction:
     def _frame(self, made: Pass, frame: int, api: tuple[int, int]) -> None:
         row = made.frames[frame]
         connection, side = int(row[F_CONNECTION]), int(row[F_RESPONSE])
+        have, size = int(row[F_HAVE]), int(row[F_SIZE])
         talk = self._conversation(made, connection)
         raw, _ = made.bytes_of(np.array([frame]))
-        have, size = int(row[F_HAVE]), int(row[F_SIZE])
         data = self._masked(raw[:have].tobytes(), api, side, whole=have == size)
         talk.next[side] = talk.at(int(row[F_OFFSET]))
         for packet in talk.data(side, size.to_bytes(4, "big") + data, int(row[F_END_TIME])):
@@ -162,69 +194,117 @@ class _Redaction:
 
     def _masked(self, data: bytes, api: tuple[int, int], side: int, *, whole: bool) -> bytes:
         """Return a frame of the same size that tells nothing."""
-        if api[0] == -2:
-            self.done.frames_zeroed += 1
-            return bytes(len(data))
-        if api[0] == API_VERSIONS and side == 1:
-            return data
-        if whole:
+        masked = b""
+        if whole and api != _TOKEN:
             try:
                 masked = self._message(data, api, side)
             except (KafkaframesError, UnicodeError):
                 masked = b""
-            if len(masked) == len(data):
-                return masked
-        self.done.frames_zeroed += 1
-        return self._start(data, side).ljust(len(data), b"\0")[: len(data)]
+        if not masked or len(masked) > len(data):
+            self.done.frames_zeroed += 1
+            masked = b"" if api == _TOKEN else self._start(data, api, side)
+        return masked.ljust(len(data), b"\0")
 
-    def _start(self, data: bytes, side: int) -> bytes:
-        """Return the header's numbers, and the client id as a pseudonym."""
+    def _start(self, data: bytes, api: tuple[int, int], side: int) -> bytes:
+        """Return the header's numbers, and the client id as a pseudonym if it is there as a whole."""
         if side == 1:
             return data[:4]
-        length = int.from_bytes(data[8:10], "big", signed=True) if len(data) >= _HEADER_BYTES else -1
-        name = data[_HEADER_BYTES : _HEADER_BYTES + max(length, 0)]
+        length = int.from_bytes(data[_NUMBERS_BYTES:_HEADER_BYTES], "big", signed=True)
+        end = _HEADER_BYTES + max(length, 0)
+        if api == _NO_CLIENT_ID or len(data) < end:
+            return data[:_NUMBERS_BYTES]
+        name = data[_HEADER_BYTES:end]
         return data[:_HEADER_BYTES] + (name if self.keep_client_ids else self.pseudonyms.of(name))
 
     def _message(self, data: bytes, api: tuple[int, int], side: int) -> bytes:
-        frame = decode_request(data) if side == 0 else decode_response(data, *api)
+        frame = decode_request(data, allow_surplus=True) if side == 0 else decode_response(data, *api)
         if isinstance(frame.body, bytes):
             return b""
-        if side == 0 and not self.keep_client_ids and frame.header.client_id is not None:
-            frame.header.client_id = self._text(frame.header.client_id)
+        client_id = getattr(frame.header, "client_id", None)
+        self._struct(frame.header)
+        if side == 0 and self.keep_client_ids:
+            frame.header.client_id = client_id
         self._struct(frame.body)
         return bytes(frame.header.encode(frame.header_version) + frame.body.encode(frame.api_version))
 
     def _struct(self, value: Struct) -> None:
         """Mask a struct's fields in place."""
-        for info in value._fields:
-            one = getattr(value, info.attribute)
-            if one is not None:
-                setattr(value, info.attribute, self._value(info.spec.name, info.spec.type.name, one))
-        value.unknown_tags = [(tag, bytes(len(data))) for tag, data in value.unknown_tags]
+        for field in _masked_fields(type(value)):  # type: ignore[arg-type]  # the class can be hashed, its values cannot
+            content = getattr(value, field.attribute)
+            if isinstance(content, list):
+                setattr(value, field.attribute, [self._value(field, element) for element in content])
+            elif content is not None:
+                setattr(value, field.attribute, self._value(field, content))
+        if value._tags:
+            value.unknown_tags = [(tag, bytes(len(data))) for tag, data in value._tags]
 
-    def _value(self, name: str, kind: str, value: Any) -> Any:
-        if isinstance(value, list):
-            return [self._value(name, kind, one) for one in value]
+    def _value(self, field: _MaskedField, value: Any) -> Any:
         if isinstance(value, Struct):
             self._struct(value)
             return value
-        if kind == "string":
-            return value if name in _KEPT_FIELDS else self._text(value)
-        if kind == "records":
+        if field.kind == "string":
+            return value if field.keeps(value) else self.pseudonyms.of(value.encode()).decode("ascii")
+        if field.kind == "uuid":
+            return value if value.int < _RESERVED_IDS else UUID(bytes=self.pseudonyms.of(value.bytes))
+        if field.kind == "records" and field.name == _RECORDS:
             return without_payload(bytes(value))
-        return bytes(len(value)) if kind == "bytes" else value
+        return bytes(len(value))
 
-    def _text(self, value: str) -> str:
-        return self.pseudonyms.of(value.encode("utf-8")).decode("ascii")
+
+class _MaskedField(NamedTuple):
+    """A field that may hold more than numbers."""
+
+    name: str
+    attribute: str
+    kind: str
+    keeps: Callable[[str], Any]
+
+
+@cache
+def _masked_fields(cls: type[Struct]) -> tuple[_MaskedField, ...]:
+    """Return the fields of a struct that are masked."""
+    message = cls._owner.spec.name
+    return tuple(
+        _MaskedField(
+            name=info.spec.name,
+            attribute=info.attribute,
+            kind=info.spec.type.name,
+            keeps=re.compile(KEPT_TEXTS.get(f"{message}.{info.spec.name}", "")).fullmatch,
+        )
+        for info in cls._fields
+        if info.spec.type.is_struct or info.spec.type.name in ("string", "bytes", "records", "uuid")
+    )
+
+
+def _is_known(key: int, version: int) -> bool:
+    """Tell whether a frame is what it says: an API that exists, and a version whose bytes are no text.
+
+    Of ApiVersions any version is known: brokers answer it (KIP-511).
+    """
+    if key == API_VERSIONS:
+        return True
+    return 0 <= key < APIS and int(api_table()[key, API_HIGHEST]) >= 0 and 0 <= version < _FIRST_PRINTABLE
 
 
 def without_payload(records: bytes) -> bytes:
-    """Return records of the same size with the headers of their batches and messages alone."""
+    """Return records of the same size with the headers of their batches and messages alone, without checksums."""
     out = bytearray(len(records))
     batches = scan_all(records)
-    for position, magic in zip(batches.column("position").tolist(), batches.column("magic").tolist(), strict=True):
-        size = BATCH_V2.size if magic == 2 else MESSAGE_V0.size
-        out[position : position + size] = records[position : position + size]
+    columns = (batches.column(name).tolist() for name in ("position", "size", "magic"))
+    for position, size, magic in zip(*columns, strict=True):
+        _copy_header(records, out, position, position + size, _LAYOUTS[magic])
     at = batches.end.position
-    out[at : at + BATCH_V2.size] = records[at : at + BATCH_V2.size]
+    if batches.end.status == TORN and len(records) - at >= BYTES_TO_MAGIC:  # a Fetch's limit cut it
+        _copy_header(records, out, at, len(records), _LAYOUTS[records[at + MESSAGE_V0.place_of("magic")]])
     return bytes(out)
+
+
+_LAYOUTS: Final = (MESSAGE_V0, MESSAGE_V0, BATCH_V2)
+
+
+def _copy_header(records: bytes, out: bytearray, position: int, end: int, layout: HeaderLayout) -> None:
+    """Copy a header as far as its batch goes, without the checksum."""
+    last = min(position + layout.size, end)
+    out[position:last] = records[position:last]
+    crc, after = (min(position + place, last) for place in (layout.place_of("crc"), layout.end_of("crc")))
+    out[crc:after] = bytes(after - crc)

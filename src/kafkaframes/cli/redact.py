@@ -20,8 +20,9 @@ from kafkaframes.errors import OptionError
 def command(paths: tuple[str, ...], output: str, keep_addresses: bool, keep_client_ids: bool, ports: str) -> None:
     """Write a capture without payloads, names and secrets; sizes, versions, times and errors stay.
 
-    Texts become others of the same length (the same one always the same), bytes become zeros, records keep their
-    batches' headers only. What client software says of itself is kept. Only Kafka's calls are written.
+    Texts and ids become others of the same length (the same one always the same), bytes become zeros, records keep
+    their batches' headers only. The names of client software and SASL mechanisms are kept. Only calls of Kafka's APIs
+    are written; what cannot be read is zeros.
 
     Example: kafkaframes redact trace.pcap -o for-the-ticket.pcapng
     """
@@ -42,4 +43,5 @@ def command(paths: tuple[str, ...], output: str, keep_addresses: bool, keep_clie
     with new_file(target, durable=False) as file:
         done = redact(files, file, ports=listening, keep_addresses=keep_addresses, keep_client_ids=keep_client_ids)
     zeroed = f"; {done.frames_zeroed} frames that cannot be read are zeros" if done.frames_zeroed else ""
-    say(f"{output}: {done.calls} calls, {size_text(done.bytes_written)}{zeroed}")
+    unknown = f"; {done.frames_left_out} frames of no known API are left out" if done.frames_left_out else ""
+    say(f"{output}: {done.calls} calls, {size_text(done.bytes_written)}{zeroed}{unknown}")

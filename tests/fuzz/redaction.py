@@ -1,0 +1,303 @@
+"""Put a secret into every field that holds text or bytes, of every message at every version; redact; search for it.
+
+    python tests/fuzz/redaction.py [--seconds 60] [--seed 1]
+
+Each request and response of the catalog goes on a connection of its own, in frames that are whole, cut by the snap
+length, cut by their own size, after a gap, and on connections whose start is unseen; records of all formats and codecs,
+cut anywhere; SASL tokens, bytes that are no frame, addresses. The secret is three bytes, repeated, so that any five
+bytes that leak are seen. The same capture with another secret, redacted with pseudonyms that hide the difference, must
+give the same bytes: what is neither the secret nor depends on it cannot tell it, compressed or as a checksum.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import itertools
+import random
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.messages.values import RANGES
+
+from kafkaframes.capture.layout import ACK, PSH
+from kafkaframes.capture.reader import CaptureOptions, read_capture
+from kafkaframes.capture.redaction import redact
+from kafkaframes.capture.writer import Conversation, _record, file_header
+from kafkaframes.messages import Message, message
+from kafkaframes.messages.headers import encode_request, encode_response
+from kafkaframes.messages.plan import FieldPlan, StructPlan
+from kafkaframes.records.build import build_records
+from kafkaframes.spec import catalog
+
+MARK, OTHER_MARK = b"!Zq", b"?Yw"
+PORT, START = 9092, 1_700_000_000_000_000_000
+SASL_HANDSHAKE = 17
+SMALL = 300  # bytes of a frame that is cut at every byte
+KINDS = ("whole", "snapped", "short", "after a gap", "unseen start")
+CODECS = {0: ("none", "gzip", "snappy", "lz4"), 1: ("none", "gzip", "snappy", "lz4")}
+CODECS[2] = (*CODECS[1], "zstd")
+
+
+@dataclass
+class Secrets:
+    """Makes values that are secrets, and counts them."""
+
+    rng: random.Random
+    mark: bytes = MARK
+    codecs: bool = True
+    count: int = 0
+    _sets: list[bytes] = field(default_factory=list)
+
+    def of(self, size: int) -> bytes:
+        """Return a secret of a size."""
+        self.count += 1
+        return (self.mark * (size // len(self.mark) + 1))[:size]
+
+    def value(self, cls: type[Message], version: int) -> Any:
+        """Return a message with a secret in every field that can hold one, unknown tagged fields too."""
+        codec = cls.codec(version)
+        return self._struct(codec.plan.root, codec.classes)
+
+    def _struct(self, plan: StructPlan, classes: dict[str, Any]) -> Any:
+        fields = {one.attribute: self._field(one, classes) for one in (*plan.fields, *plan.tagged)}
+        if plan.flexible:
+            fields["unknown_tags"] = [(tag, self.of(self.rng.randint(5, 40))) for tag in (5000, 70_000)]
+        return classes[plan.name](**fields)
+
+    def _field(self, plan: FieldPlan, classes: dict[str, Any]) -> Any:
+        if plan.array:
+            return [self._single(plan, classes) for _ in range(self.rng.randint(1, 2))]
+        return self._single(plan, classes)
+
+    def _single(self, plan: FieldPlan, classes: dict[str, Any]) -> Any:
+        if plan.struct is not None:
+            return self._struct(plan.struct, classes)
+        if plan.type in RANGES:
+            return 1 if plan.name == "Acks" else self.rng.randint(0, min(RANGES[plan.type][1], 1 << 20))
+        makers: dict[str, Callable[[], Any]] = {
+            "bool": lambda: self.rng.random() < 0.5,
+            "float64": self.rng.random,
+            "uuid": lambda: UUID(bytes=self.of(16)),
+            "string": lambda: self.of(self.rng.randint(5, 30)).decode(),
+            "bytes": lambda: self.of(self.rng.randint(5, 60)),
+            "records": self.records,
+        }
+        return makers[plan.type]()
+
+    def records(self) -> bytes:
+        """Return some batches of any format and codec, and perhaps one more that is cut, or bytes that are none."""
+        if not self._sets:
+            self._sets = list(self._every_set())
+        self.count += 1
+        whole = b"".join(self.rng.choices(self._sets, k=self.rng.randint(0, 2)))
+        last = self.rng.choice(self._sets)
+        return whole + self.rng.choice((last[: self.rng.randrange(len(last))], self.of(self.rng.randrange(80))))
+
+    def _every_set(self) -> Iterator[bytes]:
+        for version, codecs in CODECS.items():
+            for codec in codecs if self.codecs else ("none",):
+                row = {"key": self.of(20), "value": self.of(50)}
+                if version == 2:
+                    row["headers"] = [(self.of(9).decode(), self.of(15))]
+                yield build_records([row] * 3, record_format=version, codec=codec)
+
+
+class Traffic:
+    """A capture that is made of connections; every address is a secret, too."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self.secrets = secrets
+        self.parts = [file_header("test")]
+        self.connections = 0
+
+    def connection(self, *, opening: bool) -> Conversation:
+        """Begin a connection."""
+        self.connections += 1
+        address = ".".join(map(str, self.secrets.of(4)))
+        ends = (address, 10_000 + self.connections % 50_000), (f"10.1.{self.connections // 50_000}.1", PORT)
+        talk = Conversation(*ends, initial=self.connections << 12)
+        if opening:
+            self.parts.append(talk.opening(START))
+        return talk
+
+    def send(self, talk: Conversation, side: int, data: bytes, *, captured: int | None = None) -> None:
+        """Send a segment, of which the capture has ``captured`` bytes."""
+        time_ns = START + len(self.parts) * 1_000_000
+        packet = talk._packet(side, talk.next[side], talk.next[1 - side], PSH | ACK, data)
+        if captured is None or captured >= len(data):
+            self.parts.append(_record(time_ns, packet))
+        else:
+            cut = len(packet) - len(data) + captured
+            block = bytearray(_record(time_ns, packet[:cut]))
+            struct.pack_into("<I", block, 24, len(packet))
+            self.parts.append(bytes(block))
+        talk.skip(side, len(data))
+
+    def call(self, kind: str, frames: tuple[bytes, ...], cut: int) -> None:
+        """Send a request and its response, as ``kind`` says; ``cut`` is how much of each is there."""
+        talk = self.connection(opening=kind != "unseen start")
+        if kind in ("after a gap", "unseen start"):
+            self._before(talk, missing=kind == "after a gap")
+        for side, data in enumerate(frames):
+            if kind == "snapped":
+                self.send(talk, side, framed(data), captured=cut + 4)
+            else:
+                self.send(talk, side, framed(data[:cut] if kind == "short" else data))
+        if kind == "whole":
+            self.send(talk, 0, self.secrets.of(40))  # no frame
+
+    def _before(self, talk: Conversation, *, missing: bool) -> None:
+        for side in (0, 1):
+            self.send(talk, side, self.secrets.of(50))
+            if missing:
+                talk.skip(side, 1000)
+
+    def tokens(self, version: int) -> None:
+        """Authenticate with tokens that have no headers."""
+        talk = self.connection(opening=True)
+        for side, data in enumerate(pair(SASL_HANDSHAKE, version, self.secrets)):
+            self.send(talk, side, framed(data))
+        for side in (0, 1, 0):
+            self.send(talk, side, framed(self.secrets.of(60)))
+
+    def bytes(self) -> bytes:
+        """Return the file."""
+        return b"".join(self.parts)
+
+
+def framed(data: bytes) -> bytes:
+    """Return a frame with its size."""
+    return len(data).to_bytes(4, "big") + data
+
+
+def pair(key: int, version: int, secrets: Secrets) -> tuple[bytes, bytes]:
+    """Return a request and its response, full of secrets, headers included."""
+    api = catalog.api(key)
+    request, response = message(api.request), message(api.response)
+    tags = [(77, secrets.of(20))]
+    flexible = request.spec.header_version(version) >= 2
+    sent = encode_request(
+        secrets.value(request, version), version, correlation_id=version + 7, client_id=secrets.of(25).decode(),
+        header_tags=tags if flexible else None,
+    )  # fmt: skip
+    answer_tags = tags if response.spec.header_version(version) >= 1 else None
+    answer = secrets.value(response, version)
+    return sent, encode_response(answer, version, correlation_id=version + 7, header_tags=answer_tags)
+
+
+def every_api() -> list[tuple[int, int]]:
+    """Return every API and version that has a request and a response."""
+    return [(api.key, version) for api in catalog.apis() for version in api.versions]
+
+
+class Hidden:
+    """Pseudonyms that do not differ, so that two captures that differ in their secrets alone become the same."""
+
+    def of(self, text: bytes) -> bytes:
+        """Return as many letters."""
+        return b"x" * len(text)
+
+    def address(self, address: str) -> str:
+        """Return one of two addresses."""
+        return "10.9.9.1" if address.startswith("10.") else "10.9.9.2"
+
+
+def redacted(raw: bytes, folder: Path, pseudonyms: Any = None) -> tuple[bytes, int]:
+    """Return what becomes of a capture, and how many calls it has."""
+    path, out = folder / "x.pcapng", io.BytesIO()
+    path.write_bytes(raw)
+    done = redact([str(path)], out, ports=(PORT,), pseudonyms=pseudonyms)
+    return out.getvalue(), done.calls
+
+
+def check(make: Callable[[Traffic], None], seed: int, folder: Path) -> tuple[int, int]:
+    """Make a capture, redact and search it; return how many secrets were searched, and in how many calls."""
+    secrets = Secrets(random.Random(seed))
+    traffic = Traffic(secrets)
+    make(traffic)
+    raw = traffic.bytes()
+    out, calls = redacted(raw, folder)
+    if raw.count(MARK) < traffic.connections:
+        raise AssertionError("the capture holds no secrets")
+    if MARK in out:
+        raise AssertionError(f"{out.count(MARK)} leaks, the first: {out[max(out.index(MARK) - 80, 0) :][:160]!r}")
+    _check_rows(out, folder)
+    made = []
+    for mark in (MARK, OTHER_MARK):
+        plain = Traffic(Secrets(random.Random(seed), mark, codecs=False))
+        make(plain)
+        made.append(redacted(plain.bytes(), folder, Hidden())[0])
+    if made[0] != made[1]:
+        raise AssertionError("what is left depends on the secret")
+    return secrets.count, calls
+
+
+def _check_rows(out: bytes, folder: Path) -> None:
+    """Search what the reader makes of a redacted capture: it decompresses."""
+    path = folder / "redacted.pcapng"
+    path.write_bytes(out)
+    for table in ("calls", "records"):
+        for batch in read_capture(str(path), CaptureOptions(table=table, ports=(PORT,), secrets=True)):
+            if MARK.decode() in str(batch.to_pylist()):
+                raise AssertionError(f"a leak in the rows of {table}")
+
+
+def calls_of(apis: list[tuple[int, int]], cuts: Callable[[int, random.Random], Iterator[int]]) -> Any:
+    """Return what sends the calls of APIs in every kind of frame, cut where ``cuts`` says."""
+
+    def make(traffic: Traffic) -> None:
+        rng = random.Random(1)
+        for key, version in apis:
+            frames = pair(key, version, traffic.secrets)
+            for kind in KINDS:
+                many = kind in ("snapped", "short")
+                for cut in cuts(max(map(len, frames)), rng) if many else (0,):
+                    traffic.call(kind, frames, cut)
+        for version in (0, 1):
+            traffic.tokens(version)
+
+    return make
+
+
+def some_cuts(size: int, rng: random.Random) -> Iterator[int]:
+    """Yield a few of the bytes at which a frame may be cut."""
+    yield from {rng.randrange(4, size), rng.randrange(4, min(size, 60))}
+
+
+def all_cuts(size: int, rng: random.Random) -> Iterator[int]:
+    """Yield every byte at which a small frame may be cut, and some of a large one."""
+    yield from range(4, size) if size <= SMALL else rng.sample(range(4, size), 60)
+
+
+def main() -> None:
+    """Search until the time is over, every API in turn; on a failure the seed and the API are printed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    stop, searched, calls, runs = time.monotonic() + options.seconds, 0, 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        for seed, api in zip(itertools.count(options.seed), itertools.cycle(every_api())):
+            if time.monotonic() > stop:
+                break
+            try:
+                found = check(calls_of([api], all_cuts), seed, Path(folder))
+            except BaseException:
+                print(f"seed {seed}, API {api[0]} version {api[1]}")
+                raise
+            searched, calls, runs = searched + found[0], calls + found[1], runs + 1
+    print(f"{runs} of {len(every_api())} APIs and versions: {searched} secrets in {calls} calls searched, none found")
+
+
+if __name__ == "__main__":
+    main()
