@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kafkaframes.errors.sensitive import is_secret
+
 # ConfigType of DescribeConfigs
 BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD = range(1, 10)
 _LARGEST_INT32 = 2**31 - 1
@@ -84,6 +86,8 @@ def type_of(name: str, value: str) -> int:
     """
     if name in TYPES:
         return TYPES[name]
+    if is_secret(name):
+        return PASSWORD
     if value in ("true", "false"):
         return BOOLEAN
     text = value.removeprefix("-")

@@ -1,4 +1,7 @@
-"""The journal: every request that came, what was answered, and how long it took; with questions that tests ask."""
+"""The journal: every request that came, what was answered, and how long it took; with questions that tests ask.
+
+What is secret (``errors.sensitive``) is ``(redacted)`` in it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 
 from kafkaframes.broker.api import Answer, CloseConnection, Encoded
 from kafkaframes.broker.request import Request
+from kafkaframes.errors.sensitive import REQUEST, RESPONSE, message_without_secrets
 from kafkaframes.messages import Message
 
 _KEPT = 10_000
@@ -92,8 +96,8 @@ class Journal:
         )
         if not request.is_unknown_version:
             try:
-                entry.body = request.body
-                entry.unknown_tags = list(entry.body._tags or ())
+                entry.body = message_without_secrets(request.api.key, REQUEST, request.body)
+                entry.unknown_tags = list(request.body._tags or ())
             except CloseConnection as error:
                 entry.fault = f"not decoded: {error}"
         self._entries.append(entry)
@@ -111,7 +115,8 @@ class Journal:
         entry.duration_ms = self._now_ms() - entry.received_ms
         entry.software = request.session.software
         if isinstance(answer, Message | Encoded):
-            entry.answer = answer
+            is_message = isinstance(answer, Message)
+            entry.answer = message_without_secrets(request.api.key, RESPONSE, answer) if is_message else answer
             self._weigh(entry, _SMALL + _record_bytes(answer))
 
     def _weigh(self, entry: Entry, size_bytes: int) -> None:

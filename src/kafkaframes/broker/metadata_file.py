@@ -42,8 +42,8 @@ class StoredMetadata:
     cluster_id: str = ""
     next_producer_id: int = 0
     topics: dict[str, StoredTopic] = field(default_factory=dict)
-    configs: dict[str, str] = field(default_factory=dict)
-    entities: dict[str, Any] = field(default_factory=dict)
+    configs: dict[str, str] = field(default_factory=dict, repr=False)
+    entities: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 def read_metadata(disk: OnlineDisk, directory: str) -> StoredMetadata | None:

@@ -1,22 +1,33 @@
 """The request log: a line of JSON for each request, as Kafka writes them (``kafka.request.logger``, KIP-673).
 
-A hook of the dispatcher. Records are told by their size, as in Kafka's. Whatever reads Kafka's own request log reads
-these lines.
+A hook of the dispatcher. Records are shown by their size, as in Kafka's; what is secret is ``(redacted)``. Whatever
+reads Kafka's own request log reads these lines.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TextIO
 
 from kafkaframes.broker.api import Answer, CloseConnection
 from kafkaframes.broker.request import Request
+from kafkaframes.errors.sensitive import REQUEST, RESPONSE, without_secrets
 from kafkaframes.messages import Message
 
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+def open_request_log(path: str) -> TextIO:
+    """Open a request log to append to; a new one is its owner's alone."""
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags, 0o600)
+
+    return open(path, "a", encoding="utf-8", opener=opener)
 
 
 class RequestLog:
@@ -39,11 +50,11 @@ class RequestLog:
         if request.is_unknown_version:
             return
         try:
-            body = request.body.to_json(request.version, records="size")
+            body = _shown(request, REQUEST, request.body)
         except CloseConnection:
             return
-        told = answer.to_json(request.version, records="size") if isinstance(answer, Message) else None
-        line = json.dumps(self._line(request, body, told), separators=(",", ":"), default=str)
+        response = _shown(request, RESPONSE, answer) if isinstance(answer, Message) else None
+        line = json.dumps(self._line(request, body, response), separators=(",", ":"), default=str)
         moment = datetime.fromtimestamp(self._now_ms() / 1000, UTC)
         stamp = f"{moment:%Y-%m-%d %H:%M:%S},{moment.microsecond // 1000:03}"
         self._write(f"[{stamp}] DEBUG Completed request:{line} (kafka.request.logger)")
@@ -78,3 +89,7 @@ class RequestLog:
                 "softwareVersion": session.software[1] or "unknown",
             },
         }
+
+
+def _shown(request: Request, direction: str, message: Message) -> dict[str, Any]:
+    return without_secrets(request.api.key, direction, message.to_json(request.version, records="size"))

@@ -123,7 +123,7 @@ class BrokerSettings:
         dynamic: those of them that a client has set while the broker runs.
     """
 
-    given: dict[str, str] = field(default_factory=dict)
+    given: dict[str, str] = field(default_factory=dict, repr=False)
     dynamic: set[str] = field(default_factory=set)
 
     def text(self, key: str) -> str:

@@ -128,7 +128,7 @@ class BrokerState:
     on_topic_deleted: list[Callable[[Topic], None]] = field(default_factory=list)
     internal: InternalTopics = field(init=False)
     fetch_sessions: FetchSessions = field(init=False)
-    static_settings: dict[str, str] = field(init=False)
+    static_settings: dict[str, str] = field(init=False, repr=False)
     _producer_ids_end: int = 0
 
     def __post_init__(self) -> None:

@@ -91,6 +91,7 @@ def command(
 
     from kafkaframes.broker import Broker
     from kafkaframes.broker.listeners import listeners_of
+    from kafkaframes.broker.request_log import open_request_log
     from kafkaframes.broker.security.given import security_of
     from kafkaframes.files.atomic import refuse_inside
 
@@ -106,7 +107,7 @@ def command(
         write = None
         if request_log is not None:
             refuse_inside(Path(request_log), filter(None, (*given["serve"], given["data_dir"])))
-            file = stack.enter_context(open(request_log, "a", encoding="utf-8"))
+            file = stack.enter_context(open_request_log(request_log))
             write = partial(print, file=file, flush=True)
         broker = Broker(config=known, journal=control is not None, request_log=write, **given)
         if schema_registry is not None:

@@ -10,6 +10,7 @@ delegation tokens, and secret requests that an Envelope forwards are left out, t
 from __future__ import annotations
 
 import base64
+import copy
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -138,16 +139,44 @@ def without_secrets(api_key: int, direction: str, body: dict[str, Any]) -> dict[
     """
     for path in FIELDS.get((api_key, direction), ()):
         for holder in _holders(body, path[:-1]):
-            if holder.get(path[-1]):
+            if isinstance(holder, dict) and holder.get(path[-1]):
                 holder[path[-1]] = REDACTED
     for path in CONFIGS.get((api_key, direction), ()):
         for config in _holders(body, path):
-            if config.get("value") is not None and is_secret(_name_of(config)):
+            if isinstance(config, dict) and config.get("value") is not None and is_secret(_name_of(config)):
                 config["value"] = REDACTED
     name = forwarded_field(api_key, direction)
     if name is not None and body.get(name) and _is_forwarded_secret(direction, body[name]):
         body[name] = REDACTED
     return body
+
+
+def message_without_secrets(api_key: int, direction: str, message: Any) -> Any:
+    """Return a message's object as ``without_secrets`` its JSON; the message itself, where its API has no secrets."""
+    if not has_secrets(api_key):
+        return message
+    message = copy.deepcopy(message)
+    forwarded = forwarded_field(api_key, direction)
+    paths = FIELDS.get((api_key, direction), ()) + (((forwarded,),) if forwarded is not None else ())
+    for path in paths:
+        for holder in _holders(message, path[:-1]):
+            _blank(holder, path[-1])
+    for path in CONFIGS.get((api_key, direction), ()):
+        for config in _holders(message, path):
+            if is_secret(next((getattr(config, name) for name in CONFIG_NAMES if hasattr(config, name)), "")):
+                _blank(config, "value")
+    return message
+
+
+def _blank(holder: Any, field: str) -> None:
+    name = _attribute(field)
+    value = getattr(holder, name, None)
+    if value:
+        setattr(holder, name, REDACTED.encode() if isinstance(value, bytes) else REDACTED)
+
+
+def _attribute(field: str) -> str:
+    return re.sub(r"(?=[A-Z])", "_", field).lower()
 
 
 def _name_of(config: Mapping[str, Any]) -> str:
@@ -165,13 +194,13 @@ def _is_forwarded_secret(direction: str, data: str) -> bool:
     return has_secrets(key)
 
 
-def _holders(body: Any, path: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Yield the objects at a path; a list on the path stands for each of its elements."""
+def _holders(body: Any, path: tuple[str, ...]) -> Iterator[Any]:
+    """Yield the objects at a path, of JSON or of messages; a list on the path stands for each of its elements."""
     if isinstance(body, list):
         for element in body:
             yield from _holders(element, path)
-    elif isinstance(body, dict):
-        if not path:
-            yield body
-        else:
-            yield from _holders(body.get(path[0]), path[1:])
+    elif body is not None and not path:
+        yield body
+    elif body is not None:
+        below = body.get(path[0]) if isinstance(body, dict) else getattr(body, _attribute(path[0]), None)
+        yield from _holders(below, path[1:])

@@ -5,6 +5,8 @@ Versions 0 to 4.
 * v0: ``isDefault`` is always false, as Kafka answers. v1+: where a value comes from, and its synonyms if asked for.
 * v3+: the type of a value, and what a setting is for, if asked for.
 
+Passwords have no value, as in Kafka.
+
 Gaps: levels of loggers are nominal.
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.config_types import PASSWORD
 from kafkaframes.broker.configs import ConfigRow, rows_of
 from kafkaframes.broker.errors import NONE
 from kafkaframes.broker.request import Request
@@ -40,15 +43,19 @@ def _result(request: Request, broker: BrokerState, asked: Any) -> Any:
 
 
 def _row(request: Request, row: ConfigRow) -> Any:
-    types = request.types
+    types, is_sensitive = request.types, row.kind == PASSWORD
     synonyms = row.synonyms if request.body.include_synonyms else ()
     return types.DescribeConfigsResourceResult(
         name=row.name,
-        value=row.value,
+        value=None if is_sensitive else row.value,
+        is_sensitive=is_sensitive,
         read_only=row.is_read_only,
         config_source=row.source,
         config_type=row.kind,
-        synonyms=[types.DescribeConfigsSynonym(name=name, value=value, source=by) for name, value, by in synonyms],
+        synonyms=[
+            types.DescribeConfigsSynonym(name=name, value=None if is_sensitive else value, source=by)
+            for name, value, by in synonyms
+        ],
         documentation=TEXTS.get(row.name) if request.body.include_documentation else None,
     )
 

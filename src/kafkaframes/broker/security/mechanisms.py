@@ -137,8 +137,8 @@ class Credentials:
         check_token: for OAUTHBEARER.
     """
 
-    passwords: dict[str, str] = field(default_factory=dict)
-    scram: dict[tuple[str, str], ScramCredential] = field(default_factory=dict)
+    passwords: dict[str, str] = field(default_factory=dict, repr=False)
+    scram: dict[tuple[str, str], ScramCredential] = field(default_factory=dict, repr=False)
     mechanisms: tuple[str, ...] = MECHANISMS
     check_token: CheckToken = unsecured_token
 

@@ -29,7 +29,7 @@ class Security:
         acls: the rules to begin with.
     """
 
-    users: Mapping[str, str] = field(default_factory=dict)
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
     mechanisms: tuple[str, ...] = MECHANISMS
     needs_sasl: bool = False
     check_token: CheckToken = unsecured_token

@@ -12,7 +12,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaframes.errors import OptionError
@@ -35,10 +35,10 @@ class AuthenticationError(Exception):
 class ScramCredential:
     """What a server keeps of a password; no password can be got from it."""
 
-    salt: bytes
+    salt: bytes = field(repr=False)
     iterations: int
-    stored_key: bytes
-    server_key: bytes
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
 
     def to_dict(self) -> dict[str, str | int]:
         """Return it as text and numbers."""

@@ -1,0 +1,204 @@
+"""Secrets in every field that may hold one: nothing that a broker writes, prints, answers or shows has them."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import os
+import socket
+import stat
+import urllib.request
+from contextlib import ExitStack
+
+import pytest
+
+from kafkaframes.broker import Broker
+from kafkaframes.broker.request_log import open_request_log
+from kafkaframes.broker.security.options import Security
+from kafkaframes.broker.security.scram import credential_of_password
+from kafkaframes.broker.table import all_apis
+from kafkaframes.connection import ClientConnection
+from kafkaframes.errors.sensitive import (
+    CONFIG_NAMES,
+    CONFIGS,
+    FIELDS,
+    REQUEST,
+    RESPONSE,
+    message_without_secrets,
+    without_secrets,
+)
+from kafkaframes.messages import message
+from kafkaframes.messages.headers import body_class
+
+SECRET = "QhiddenQvalueQ"
+PASSWORD_NAMES = ("ssl.key.password", "sasl.jaas.config", "listener.name.x.ssl.keystore.password", "my.token")
+SHA = "SCRAM-SHA-256"
+
+
+def forms(secret=SECRET):
+    """Return what a secret looks like as text, as base64 at each alignment, and as hexadecimal digits."""
+    found = {secret, secret.encode().hex()}
+    for before in range(3):
+        text = base64.b64encode(bytes(before) + secret.encode()).decode()
+        found.add(text[4 if before else 0 : -4])
+    return found
+
+
+def hides(text):
+    text = text if isinstance(text, str) else text.decode("latin-1")
+    return not any(form in text for form in forms())
+
+
+def with_secret(cls, path, **values):
+    """Return a message with one element in each array on a path, and values in what the path ends at."""
+    made = cls()
+    holder = made
+    for name in path:
+        field = next(info for info in holder._fields if info.spec.json_name == name)
+        child = getattr(cls, field.spec.type.name)()
+        is_list = isinstance(getattr(holder, field.attribute), list)
+        setattr(holder, field.attribute, [child] if is_list else child)
+        holder = child
+    for name, value in values.items():
+        setattr(holder, name, value)
+    return made
+
+
+def snake(cls, path, name):
+    made = with_secret(cls, path)
+    for step in path:
+        info = next(one for one in made._fields if one.spec.json_name == step)
+        made = getattr(made, info.attribute)
+        made = made[0] if isinstance(made, list) else made
+    return next(one.attribute for one in made._fields if one.spec.json_name == name)
+
+
+def all_secrets():
+    """Yield (API key, direction, message): each has the secret in one field."""
+    for (key, direction), paths in FIELDS.items():
+        cls = body_class(key, direction)
+        for path in paths:
+            yield key, direction, with_secret(cls, path[:-1], **{snake(cls, path[:-1], path[-1]): SECRET.encode()})
+    for (key, direction), paths in CONFIGS.items():
+        cls = body_class(key, direction)
+        for path in paths:
+            for name in PASSWORD_NAMES:
+                kind = getattr(cls, field_type(cls, path))
+                key_field = next(one.attribute for one in kind._fields if one.spec.json_name in CONFIG_NAMES)
+                yield key, direction, with_secret(cls, path, **{key_field: name, "value": SECRET})
+
+
+def field_type(cls, path):
+    holder, name = cls(), ""
+    for step in path:
+        name = next(one.spec.type.name for one in holder._fields if one.spec.json_name == step)
+        holder = getattr(cls, name)()
+    return name
+
+
+ALL = list(all_secrets())
+
+
+@pytest.mark.parametrize(
+    ("key", "direction", "filled"), ALL, ids=lambda value: getattr(type(value), "__name__", "")[:30]
+)
+def test_objects_and_json_lose_them_at_every_version(key, direction, filled):
+    before = copy.deepcopy(filled)
+    assert hides(repr(message_without_secrets(key, direction, filled)))
+    assert filled == before  # the handler's own message keeps them
+    shown = 0
+    for version in range(type(filled).spec.valid_versions.lowest, type(filled).spec.valid_versions.highest + 1):
+        try:
+            text = json.dumps(filled.to_json(version))
+        except Exception:  # the version lacks the field
+            continue
+        shown += not hides(text)
+        assert hides(json.dumps(without_secrets(key, direction, filled.to_json(version))))
+    assert shown
+
+
+def test_a_forwarded_request_is_blanked():
+    for key, is_hidden in ((51, True), (3, False)):
+        envelope = message("EnvelopeRequest")(request_data=key.to_bytes(2, "big") + SECRET.encode())
+        assert hides(json.dumps(without_secrets(58, REQUEST, envelope.to_json(0)))) is is_hidden
+        assert hides(repr(message_without_secrets(58, REQUEST, envelope)))
+    answer = message("EnvelopeResponse")(response_data=SECRET.encode())
+    assert hides(repr(message_without_secrets(58, RESPONSE, answer)))
+
+
+class Wire:
+    """One connection: requests out, answers in."""
+
+    def __init__(self, broker):
+        host, port = broker.bootstrap_servers.split(":")
+        self.socket = socket.create_connection((host, int(port)), timeout=60)
+        self.connection = ClientConnection(client_id="test")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.socket.close()
+
+    def send(self, body, version):
+        self.connection.send_request(body, version)
+        self.socket.sendall(self.connection.data_to_send())
+        while (frame := self.connection.next_response()) is None:
+            data = self.socket.recv(1 << 16)
+            if not data:
+                return None
+            self.connection.receive_data(data)
+        return frame.body
+
+    def authenticate(self, password):
+        self.send(message("SaslHandshakeRequest")(mechanism="PLAIN"), 1)
+        return self.send(message("SaslAuthenticateRequest")(auth_bytes=b"\0alice\0" + password.encode()), 2)
+
+
+def test_nothing_that_a_broker_writes_or_shows_has_them(tmp_path, capfd, caplog):
+    caplog.set_level(0)
+    path = tmp_path / "requests.log"
+    with open_request_log(str(path)) as file, ExitStack() as stack:
+        security = Security(users={"alice": SECRET}, mechanisms=("PLAIN", "SCRAM-SHA-256"))
+        broker = Broker(
+            data_dir=tmp_path / "data",
+            config={"ssl.truststore.password": SECRET},
+            security=security,
+            request_log=lambda line: print(line, file=file, flush=True),
+            metrics_port=0,
+        )
+        shown = [repr(security), repr(broker), repr(security.credentials()), repr(credential_of_password(SHA, SECRET))]
+        with broker:
+            with Wire(broker) as other:
+                assert other.authenticate(SECRET + "wrong").error_code == 58
+            wire = stack.enter_context(Wire(broker))
+            assert wire.authenticate(SECRET).error_code == 0
+            served = {api.key: api for api in all_apis().values()}
+            for key, direction, filled in ALL:
+                if direction == RESPONSE or key not in served or key == 36:
+                    continue
+                low, high = served[key].range
+                for version in range(low, high + 1):
+                    shown.append(repr(wire.send(filled, version)))
+            described = message("DescribeConfigsRequest")
+            resource = described.DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
+            for version in range(5):
+                asks = described(resources=[resource], include_synonyms=version > 0)
+                answer = wire.send(asks, version)
+                rows = {row.name: row for row in answer.results[0].configs}
+                assert rows["ssl.truststore.password"].is_sensitive
+                assert rows["ssl.truststore.password"].value is None
+                assert not rows["log.retention.ms"].is_sensitive
+                shown.append(repr(answer))
+            shown += [broker.journal.text(), *map(repr, broker.journal), broker.report(), repr(broker.call(repr))]
+            shown.append(urllib.request.urlopen(f"http://127.0.0.1:{broker.metrics_port}/metrics").read().decode())
+            assert {"SaslAuthenticate", "AlterUserScramCredentials"} <= {entry.api for entry in broker.journal}
+    written = path.read_text()
+    assert written.count("(redacted)") > 10
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    out, err = capfd.readouterr()
+    for text in (*shown, written, out, err, caplog.text):
+        assert hides(text)
+    for file in (tmp_path / "data").rglob("*"):
+        assert file.is_dir() or hides(file.read_bytes()), file
