@@ -14,6 +14,7 @@ from typing import Any
 
 import kafkaframes
 from kafkaframes.broker.table import all_apis
+from kafkaframes.capture.broker_addresses import BrokerAddresses
 from kafkaframes.capture.redaction import KEPT_TEXTS
 from kafkaframes.copies.decisions import CHECKS
 from kafkaframes.errors import EncodeError
@@ -24,6 +25,7 @@ from kafkaframes.spark.storage import NAMES
 from kafkaframes.spark.topic_options import OPTIONS as TOPIC_OPTIONS
 from kafkaframes.spark.topic_options import WRITE_OPTIONS as TOPIC_WRITE_OPTIONS
 from kafkaframes.spark.write_options import WRITE_OPTIONS
+from kafkaframes.spec import catalog
 
 FORMATS = {0: "before 0.10", 1: "0.10", 2: "since 0.11"}
 ROOT = Path(__file__).parents[1]
@@ -162,6 +164,19 @@ def redaction_table() -> str:
     return rows(("kept", "in", "when"), body)
 
 
+def addresses_table() -> str:
+    """One row for each API whose answers hold addresses of brokers, which the recorder replaces."""
+    table, body = BrokerAddresses(), []
+    for api in catalog.apis():
+        answers = [table.of(api.key, version) for version in api.versions]
+        held = [answer for answer in answers if answer is not None and answer.paths]
+        if held:
+            path = ".".join(held[-1].paths[0])
+            versions = f"{held[0].version}-{held[-1].version}" if held[1:] else str(held[0].version)
+            body.append((api.request.removesuffix("Request"), versions, f"`{path}`"))
+    return rows(("API", "versions", "where"), body)
+
+
 TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "formats": (ROOT / "README.md", formats_table),
     "options": (READING, options_table),
@@ -176,6 +191,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "broker-apis": (ROOT / "docs" / "broker-support.md", broker_apis_table),
     "rights": (ROOT / "docs" / "broker-support.md", rights_table),
     "migration": (ROOT / "docs" / "migration.md", migration_table),
+    "addresses": (ROOT / "docs" / "captures.md", addresses_table),
     "redaction": (ROOT / "docs" / "captures.md", redaction_table),
     "decisions": (ROOT / "docs" / "many-copies.md", decisions_table),
 }

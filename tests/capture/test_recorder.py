@@ -17,17 +17,22 @@ from confluent_kafka import Consumer, Producer
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from tests.messages.values import make_value
 
 from kafkaframes.broker import Broker
 from kafkaframes.broker.security.options import Security
 from kafkaframes.broker.security.tls import server_context
+from kafkaframes.capture.broker_addresses import BrokerAddresses, with_local_addresses
 from kafkaframes.capture.reader import CaptureOptions, read_capture
 from kafkaframes.capture.recorder import Recorder, Settings
-from kafkaframes.capture.relay import Answers, Requests, with_local_addresses
+from kafkaframes.capture.relay import MOST_OPEN, Answers, Requests
 from kafkaframes.capture.secured import SecuredSocket
 from kafkaframes.cli.record import _client_tls, _server_tls
+from kafkaframes.errors import DecodeError, OptionError
 from kafkaframes.messages import message
 from kafkaframes.messages.headers import decode_response, encode_request, encode_response
+from kafkaframes.spec import catalog
+from kafkaframes.spec.kip_636 import rewrite
 
 NODES = 2
 HERE = Settings("127.0.0.1", (0,), ("127.0.0.1", 9))
@@ -306,8 +311,186 @@ def test_answers_are_passed_on_in_any_pieces(step):
 
 def test_only_addresses_change():
     body = message("FindCoordinatorResponse")(host="kafka-1", port=9092, node_id=3)
-    found = with_local_addresses(encode_response(body, 2, correlation_id=9), 10, 2, lambda _: ("here", 1))
+    answer = BrokerAddresses().of(10, 2)
+    found = with_local_addresses(encode_response(body, 2, correlation_id=9), answer, lambda _: ("here", 1))
     assert decode_response(found, 10, 2).body == body.replace(host="here", port=1)
     failed = message("FindCoordinatorResponse")(error_code=15, host="", port=-1)
-    assert with_local_addresses(encode_response(failed, 2), 10, 2, lambda _: ("here", 1)) is None
-    assert with_local_addresses(b"\0\0", 3, 5, lambda _: ("here", 1)) is None
+    assert with_local_addresses(encode_response(failed, 2), answer, lambda _: ("here", 1)) is None
+    with pytest.raises(DecodeError):
+        with_local_addresses(b"\0\0", answer, lambda _: ("here", 1))
+
+
+def framed(data):
+    return struct.pack(">i", len(data)) + data
+
+
+class Talk:
+    """A client and a broker with a recorder between them, without sockets."""
+
+    def __init__(self, *, specs=None, strict=False):
+        self.unknown, self.requests = [], Requests()
+        self.strict = strict
+        self.answers = Answers(
+            self.requests, lambda address: ("local", 1), addresses=BrokerAddresses(specs), on_unknown=self.note
+        )
+
+    def note(self, what):
+        self.unknown.append(what)
+        if self.strict:
+            raise ConnectionAbortedError(what)
+
+    def ask(self, key, version, correlation_id=1, rest=b"\xff\xff"):
+        self.requests.feed(framed(struct.pack(">hhi", key, version, correlation_id) + rest))
+        return self
+
+    def answer(self, data):
+        return b"".join(map(bytes, self.answers.feed(framed(data))))
+
+
+HOST = "kafka-1.internal"
+
+
+def addressed(cls, version):
+    """Return a response with an address wherever one can stand."""
+    value = make_value(cls, version, 1, plain=True)
+
+    def fill(struct_):
+        for info in struct_._fields:
+            content = getattr(struct_, info.attribute)
+            if not content and info.spec.is_present(version):
+                if info.spec.type.name == "records":
+                    content = b""
+                elif info.struct is not None:
+                    content = [info.struct()] if info.spec.type.is_array else info.struct()
+                setattr(struct_, info.attribute, content)
+            if info.struct is not None and content is not None:
+                for one in content if isinstance(content, list) else [content]:
+                    fill(one)
+        names = {info.spec.name: info for info in struct_._fields if info.spec.is_present(version)}
+        if {"Host", "Port"} <= names.keys():
+            struct_.host, struct_.port = HOST, 9092
+
+    fill(value)
+    return value
+
+
+@pytest.mark.parametrize("api", catalog.apis(), ids=lambda api: api.request.removesuffix("Request"))
+def test_no_address_of_a_broker_is_left_in_any_answer(api):
+    """Every answer of every API at every version, with an address in every struct that has a host and a port."""
+    for version in api.versions:
+        cls = message(api.response)
+        sent = encode_response(addressed(cls, version), version, correlation_id=1)
+        seen = Talk(strict=True).ask(api.key, version).answer(sent)
+        if "StreamsGroup" in api.request:  # of applications, not of brokers
+            assert seen == framed(sent)
+        else:
+            assert HOST.encode() not in seen
+            assert (HOST.encode() in sent) == (BrokerAddresses().of(api.key, version).paths != ())
+
+
+def kip_636_metadata():
+    """Return KIP-636's specs, and a Metadata answer of the version that it adds."""
+    specs = rewrite({spec.name: spec for spec in map(catalog.load, catalog.names())}).specs
+    cls = message("MetadataResponse", specs=specs)
+    return (
+        specs,
+        cls.spec.valid_versions.highest,
+        encode_response(
+            addressed(cls, cls.spec.valid_versions.highest), cls.spec.valid_versions.highest, correlation_id=1
+        ),
+    )
+
+
+def test_a_version_that_the_catalog_lacks_is_said_refused_or_understood_by_own_specs():
+    specs, version, sent = kip_636_metadata()
+    assert version == catalog.api(3).versions.highest + 1
+    loose = Talk().ask(3, version)
+    assert loose.answer(sent) == framed(sent)
+    assert loose.unknown == [f"Metadata version {version} is in none of the specs"]
+    with pytest.raises(ConnectionAbortedError):
+        Talk(strict=True).ask(3, version).answer(sent)
+    understood = Talk(specs=specs, strict=True).ask(3, version)
+    seen = understood.answer(sent)
+    assert HOST.encode() not in seen
+    decoded = decode_response(seen[4:], 3, version, specs=specs).body
+    assert {(one.host, one.port) for one in decoded.brokers} == {("local", 1)}
+    older = encode_response(addressed(message("MetadataResponse"), 5), 5, correlation_id=1)
+    assert HOST.encode() not in understood.ask(3, 5).answer(older)
+
+
+def test_what_may_hold_an_address_and_is_not_understood_is_said():
+    metadata = encode_response(addressed(message("MetadataResponse"), 5), 5, correlation_id=1)
+    cases = {
+        "API 999 version 0 is in none of the specs": Talk().ask(999, 0),
+        "an answer to no request that was seen": Talk(),
+        "Metadata version 7: an answer whose addresses cannot be replaced": Talk().ask(3, 7),
+    }
+    for reason, talk in cases.items():
+        assert talk.answer(metadata) == framed(metadata)
+        assert [what.startswith(reason) for what in talk.unknown] == [True], talk.unknown
+
+
+def test_a_broker_for_which_there_is_no_listener_is_said():
+    def nowhere(_):
+        raise OptionError("no port is free")
+
+    talk = Talk(strict=True).ask(3, 5)
+    talk.answers.local_of = nowhere
+    with pytest.raises(ConnectionAbortedError, match="no port is free"):
+        talk.answer(encode_response(addressed(message("MetadataResponse"), 5), 5, correlation_id=1))
+
+
+def test_requests_with_the_same_number_are_answered_in_their_order():
+    """A client may number all its requests alike, and a Produce with acks=0 has no answer."""
+    talk = Talk(strict=True).ask(0, 7, 4).ask(12, 0).ask(3, 5).ask(3, 7)
+    beat = encode_response(message("HeartbeatResponse")(), 0, correlation_id=1)
+    assert talk.answer(beat) == framed(beat)
+    for version in (5, 7):
+        sent = encode_response(addressed(message("MetadataResponse"), version), version, correlation_id=1)
+        assert HOST.encode() not in talk.answer(sent)
+
+
+def test_tokens_of_any_size_do_not_hide_what_comes_after():
+    talk = Talk(strict=True).ask(17, 0)
+    handshake = encode_response(message("SaslHandshakeResponse")(), 0, correlation_id=1)
+    assert talk.answer(handshake) == framed(handshake)
+    for size in range(12):
+        talk.requests.feed(framed(b"t" * size))
+        assert talk.answer(b"u" * size) == framed(b"u" * size)
+    sent = encode_response(addressed(message("MetadataResponse"), 5), 5, correlation_id=7)
+    assert HOST.encode() not in talk.ask(3, 5, 7).answer(sent)
+
+
+def test_requests_that_nobody_answers_take_bounded_memory():
+    requests = Requests()
+    for number in range(3 * MOST_OPEN):
+        requests.feed(framed(struct.pack(">hhi", 0, 10, number)))
+    assert len(requests._open) == len(requests._ids) == MOST_OPEN
+
+
+def test_a_strict_recorder_closes_the_connection_and_names_the_version_once():
+    specs, version, sent = kip_636_metadata()
+    asked = framed(struct.pack(">hhi", 3, version, 1) + b"\xff\xff")
+
+    def broker(one):
+        with one:
+            one.recv(65536)
+            one.sendall(framed(sent))
+            one.recv(1)
+
+    said = []
+    with server_of(broker) as upstream:
+        settings = Settings("127.0.0.1", (0,), upstream, strict=True)
+        with Recorder(settings, io.BytesIO(), on_unknown=said.append) as recorder:
+            for _ in range(2):
+                with socket.create_connection(recorder.start(), 60) as client:
+                    client.sendall(asked)
+                    with contextlib.suppress(ConnectionResetError):
+                        assert client.recv(65536) == b""
+        assert said == [f"Metadata version {version} is in none of the specs"]
+        settings = Settings("127.0.0.1", (0,), upstream, specs=specs, strict=True)
+        with Recorder(settings, io.BytesIO()) as recorder, socket.create_connection(recorder.start(), 60) as client:
+            client.sendall(asked)
+            got = client.recv(65536)
+    assert got
+    assert HOST.encode() not in got

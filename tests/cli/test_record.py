@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaframes.cli.record import _listen, _upstream
+from kafkaframes.cli.record import _is_loopback, _listen, _upstream
 from kafkaframes.errors import OptionError
 
 
@@ -17,5 +17,11 @@ def test_options_that_make_no_sense(text):
 
 
 def test_listen_takes_a_range():
-    assert _listen(":9092-9094") == ("0.0.0.0", (9092, 9093, 9094))
+    assert _listen(":9092-9094") == ("127.0.0.1", (9092, 9093, 9094))
+    assert _listen("0.0.0.0:9092") == ("0.0.0.0", (9092,))
     assert _listen("[::1]:9092") == ("::1", (9092,))
+
+
+def test_only_an_address_of_this_machine_alone_needs_no_warning():
+    assert all(map(_is_loopback, ("127.0.0.1", "127.1.2.3", "::1", "localhost")))
+    assert not any(map(_is_loopback, ("0.0.0.0", "::", "10.0.0.7", "kafka-proxy")))

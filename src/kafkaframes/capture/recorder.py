@@ -16,14 +16,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import IO, Final
 
-from kafkaframes.capture.relay import Address, Answers, Requests
+from kafkaframes.capture.broker_addresses import Address, BrokerAddresses
+from kafkaframes.capture.relay import Answers, Requests
 from kafkaframes.capture.secured import SecuredSocket
 from kafkaframes.capture.writer import CaptureWriter, Conversation
 from kafkaframes.errors import OptionError
+from kafkaframes.messages.registry import Specs
 
 CHUNK_BYTES: Final = 256 << 10
 SLOW_SECONDS: Final = 1.0
 CONNECT_SECONDS: Final = 10.0
+MOST_UNKNOWN: Final = 1000
 CLIENT, SERVER = 0, 1
 Channel = socket.socket | SecuredSocket
 
@@ -38,6 +41,8 @@ class Settings:
         upstream: the first broker.
         server_tls: ends TLS for clients; None: they speak plain text.
         upstream_tls: begins TLS to brokers.
+        specs: a user's own specs, which answers are read by before the catalog's.
+        strict: end a connection rather than pass on an answer that may hold an address and is not understood.
     """
 
     host: str
@@ -45,6 +50,8 @@ class Settings:
     upstream: Address
     server_tls: ssl.SSLContext | None = None
     upstream_tls: ssl.SSLContext | None = None
+    specs: Specs | None = None
+    strict: bool = False
 
 
 @dataclass
@@ -61,9 +68,16 @@ class Recorder:
     """Runs until it is closed; everything that it opened is closed then."""
 
     def __init__(
-        self, settings: Settings, out: IO[bytes], *, on_slow: Callable[[float], None] = lambda _: None
+        self,
+        settings: Settings,
+        out: IO[bytes],
+        *,
+        on_slow: Callable[[float], None] = lambda _: None,
+        on_unknown: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.settings, self.on_slow = settings, on_slow
+        self.settings, self.on_slow, self.on_unknown = settings, on_slow, on_unknown
+        self.unknown: dict[str, None] = {}  # what was not understood, each once
+        self._addresses = BrokerAddresses(settings.specs)
         self.counts = Counts()
         self.listeners: dict[Address, socket.socket] = {}
         self._writer = CaptureWriter(out, application="kafkaframes record")
@@ -152,7 +166,12 @@ class Recorder:
         with contextlib.suppress(OSError):  # the first bytes tell
             self._record([talk.opening(time.time_ns())])
         requests = Requests()
-        answers = Answers(requests, lambda address: self.local_of(address, seen_as=own))
+        answers = Answers(
+            requests,
+            lambda address: self.local_of(address, seen_as=own),
+            addresses=self._addresses,
+            on_unknown=self._report_unknown,
+        )
         other = threading.Thread(target=self._pump, args=(far, near, talk, SERVER, answers.feed), daemon=True)
         other.start()
 
@@ -165,6 +184,17 @@ class Recorder:
         with self._listener_lock:
             self._open.difference_update(ends)
         _close(ends)
+
+    def _report_unknown(self, what: str) -> None:
+        """Report what may hold an address that was not replaced, each once; with ``strict`` the connection ends."""
+        with self.counts.lock:
+            is_new = what not in self.unknown and len(self.unknown) < MOST_UNKNOWN
+            if is_new:
+                self.unknown[what] = None
+        if is_new:
+            self.on_unknown(what)
+        if self.settings.strict:
+            raise ConnectionAbortedError(what)
 
     def _secured(self, client: socket.socket) -> Channel:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

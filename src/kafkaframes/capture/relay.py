@@ -1,151 +1,164 @@
-"""What a recording proxy does to the bytes that pass: nothing, but for brokers' addresses in some answers. No I/O.
+"""What a recording proxy does to the bytes that pass: nothing, but for brokers' addresses in answers. No I/O.
 
 ``Requests`` looks at what a client sends, ``Answers`` at what comes back. Bytes go on as they come; only an answer
-that may hold addresses is kept until it is whole: Metadata, FindCoordinator, DescribeCluster, and the NodeEndpoints of
-Produce, Fetch, ShareFetch and ShareAcknowledge (KIP-951).
+that may hold addresses is kept until it is whole. What cannot be understood, and so may hold an address of a broker,
+is reported (``on_unknown``); what that raises ends the connection before a byte of the answer is passed on.
 """
 
 from __future__ import annotations
 
 import struct
+import threading
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
+from kafkaframes.capture.broker_addresses import Address, Answer, BrokerAddresses, with_local_addresses
 from kafkaframes.errors import KafkaframesError
-from kafkaframes.messages.headers import Frame, decode_response
 
-Address = tuple[str, int]
-#: API key -> the first version whose answer holds addresses, and the list that they are in (None: at the top).
-WITH_ADDRESSES: Final = {
-    3: (0, "brokers"),
-    10: (0, "coordinators"),
-    60: (0, "brokers"),
-    0: (10, "node_endpoints"),
-    1: (16, "node_endpoints"),
-    78: (0, "node_endpoints"),
-    79: (0, "node_endpoints"),
-}
-FIND_COORDINATOR: Final = 10
+_SASL_HANDSHAKE: Final = (17, 0)  # tokens without headers follow it
 _HEADER_BYTES: Final = 12  # size, API key, version, correlation id
 _ANSWER_BYTES: Final = 8  # size, correlation id
 _REQUEST: Final = struct.Struct(">ihhi")
-_ANSWER: Final = struct.Struct(">ii")
 LARGEST_KEPT: Final = 256 << 20
+MOST_OPEN: Final = 10_000  # requests that may wait for their answers; Produce with acks=0 waits for ever
+
+
+class _Frames:
+    """Cuts a stream into the heads of frames, of some bytes or fewer, and what follows these."""
+
+    def __init__(self, head_bytes: int) -> None:
+        self.left = 0  # bytes of the current frame that are still to come
+        self._most = head_bytes
+        self._head = bytearray()
+
+    def feed(self, data: bytes | memoryview) -> Iterator[tuple[bytes, bytes | memoryview]]:
+        """Yield (head, nothing) for the start of each frame, and (nothing, bytes) for what follows."""
+        at, end = 0, len(data)
+        while at < end:
+            step = min(self.left or self._wanted() - len(self._head), end - at)
+            piece = data[at : at + step]
+            at += step
+            if self.left:
+                self.left -= step
+                yield b"", piece
+                continue
+            self._head += piece
+            if len(self._head) >= 4 and len(self._head) == self._wanted():
+                head = bytes(self._head)
+                self._head.clear()
+                self.left = max(int.from_bytes(head[:4], "big", signed=True) + 4 - len(head), 0)
+                yield head, b""
+
+    def _wanted(self) -> int:
+        if len(self._head) < 4:
+            return 4
+        size = int.from_bytes(self._head[:4], "big", signed=True)
+        return min(4 + max(size, 0), self._most)
 
 
 class Requests:
-    """Follows the frames of a client, and notes which answers will hold addresses."""
+    """Follows the frames of a client; brokers answer them in their order. Shared by two threads."""
 
     def __init__(self) -> None:
-        self.expected: dict[int, tuple[int, int]] = {}
-        self._head = bytearray()
-        self._left = 0  # bytes of the current frame that are still to come
+        self.tokens = False  # whether frames without headers may come
+        self._frames = _Frames(_HEADER_BYTES)
+        self._open: deque[tuple[int, int, int]] = deque()
+        self._ids: Counter[int] = Counter()
+        self._lock = threading.Lock()
 
     def feed(self, data: bytes | memoryview) -> None:
         """Take what the client sent."""
-        at, end = 0, len(data)
-        while at < end:
-            if self._left:
-                step = min(self._left, end - at)
-                self._left -= step
-                at += step
-                continue
-            step = min(_HEADER_BYTES - len(self._head), end - at)
-            self._head += data[at : at + step]
-            at += step
-            if len(self._head) == _HEADER_BYTES:
-                self._note()
+        for head, _ in self._frames.feed(data):
+            if len(head) == _HEADER_BYTES:
+                _, key, version, correlation_id = _REQUEST.unpack(head)
+                self._note(correlation_id, key, version)
 
-    def _note(self) -> None:
-        size, key, version, correlation_id = _REQUEST.unpack(self._head)
-        self._head.clear()
-        self._left = max(size - (_HEADER_BYTES - 4), 0)
-        first = WITH_ADDRESSES.get(key)
-        if first is not None and version >= first[0]:
-            self.expected[correlation_id] = key, version
+    def _note(self, correlation_id: int, key: int, version: int) -> None:
+        with self._lock:
+            self.tokens |= (key, version) == _SASL_HANDSHAKE
+            self._open.append((correlation_id, key, version))
+            self._ids[correlation_id] += 1
+            if len(self._open) > MOST_OPEN:
+                self._first()
+
+    def _first(self) -> tuple[int, int, int]:
+        first = self._open.popleft()
+        self._ids[first[0]] -= 1
+        if not self._ids[first[0]]:
+            del self._ids[first[0]]
+        return first
+
+    def answered(self, correlation_id: int) -> tuple[int, int] | None:
+        """Return API and version of the request that an answer is for; those before it get none."""
+        with self._lock:
+            while correlation_id in self._ids:
+                number, key, version = self._first()
+                if number == correlation_id:
+                    return key, version
+        return None
 
 
 class Answers:
     """Gives what a client is to see of what a broker answers."""
 
-    def __init__(self, requests: Requests, local_of: Callable[[Address], Address]) -> None:
-        self.requests, self.local_of = requests, local_of
-        self._head = bytearray()
-        self._left = 0
+    def __init__(
+        self,
+        requests: Requests,
+        local_of: Callable[[Address], Address],
+        *,
+        addresses: BrokerAddresses | None = None,
+        on_unknown: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.requests, self.local_of, self.on_unknown = requests, local_of, on_unknown
+        self.addresses = addresses or BrokerAddresses()
+        self._frames = _Frames(_ANSWER_BYTES)
         self._kept: bytearray | None = None
-        self._api = (0, 0)
+        self._answer: Answer | None = None
 
     def feed(self, data: bytes | memoryview) -> Iterator[bytes | memoryview]:
-        """Take what the broker sent; yield what goes on to the client."""
-        at, end = 0, len(data)
-        while at < end:
-            if self._left:
-                step = min(self._left, end - at)
-                piece = data[at : at + step]
-                self._left -= step
-                at += step
+        """Take what the broker sent; yield what goes on to the client.
+
+        Raises:
+            Whatever ``on_unknown`` raises.
+        """
+        for head, piece in self._frames.feed(data):
+            if head:
+                self._begin(head)
                 if self._kept is None:
-                    yield piece
-                    continue
+                    yield head
+            elif self._kept is None:
+                yield piece
+            else:
                 self._kept += piece
-                if not self._left:
-                    yield self._whole()
-                continue
-            step = min(_ANSWER_BYTES - len(self._head), end - at)
-            self._head += data[at : at + step]
-            at += step
-            if len(self._head) == _ANSWER_BYTES or self._is_short():
-                yield from self._begun()
+            if self._kept is not None and not self._frames.left:
+                yield self._whole()
 
-    def _is_short(self) -> bool:
-        """Tell a frame of less than a correlation id (the answer to a SASL token may be empty)."""
-        size = int.from_bytes(self._head[:4], "big", signed=True) if len(self._head) >= 4 else 4
-        return 0 <= size < 4 and len(self._head) >= 4 + size
-
-    def _begun(self) -> Iterator[bytes]:
-        head = bytes(self._head)
-        self._head.clear()
-        if len(head) < _ANSWER_BYTES:
-            yield head
+    def _begin(self, head: bytes) -> None:
+        """Keep an answer that holds addresses."""
+        if len(head) < _ANSWER_BYTES:  # the answer to a SASL token may be empty
             return
-        size, correlation_id = _ANSWER.unpack(head)
-        self._left = max(size - 4, 0)
-        api = self.requests.expected.pop(correlation_id, None)
-        if api is None or not self._left or size > LARGEST_KEPT:
-            yield head
+        api = self.requests.answered(int.from_bytes(head[4:], "big", signed=True))
+        if api is None:
+            if not self.requests.tokens:
+                self.on_unknown("an answer to no request that was seen")
             return
-        self._api, self._kept = api, bytearray(head)
+        self._answer = self.addresses.of(*api)
+        if self._answer is None:
+            self.on_unknown(f"{self.addresses.label(*api)} is in none of the specs")
+        elif self._answer.paths and self._frames.left > LARGEST_KEPT:
+            self.on_unknown(f"{self.addresses.label(*api)}: an answer of {self._frames.left:,} bytes is not read")
+        elif self._answer.paths:
+            self._kept = bytearray(head)
 
     def _whole(self) -> bytes:
         assert self._kept is not None
+        assert self._answer is not None
         frame, self._kept = bytes(self._kept), None
-        body = with_local_addresses(frame[4:], *self._api, self.local_of)
+        try:
+            body = with_local_addresses(frame[4:], self._answer, self.local_of)
+        except KafkaframesError as error:
+            name = self.addresses.label(self._answer.cls.spec.api_key or 0, self._answer.version)
+            self.on_unknown(f"{name}: an answer whose addresses cannot be replaced: {error}")
+            return frame
         return frame if body is None else len(body).to_bytes(4, "big") + body
-
-
-def with_local_addresses(
-    response: bytes, key: int, version: int, local_of: Callable[[Address], Address]
-) -> bytes | None:
-    """Return a response with other addresses of brokers; ``None`` where it holds none, or cannot be read."""
-    try:
-        frame = decode_response(response, key, version)
-        if not _replaced(frame, key, local_of):
-            return None
-        return bytes(frame.header.encode(frame.header_version) + frame.body.encode(frame.api_version))
-    except KafkaframesError:
-        return None
-
-
-def _replaced(frame: Frame, key: int, local_of: Callable[[Address], Address]) -> bool:
-    holders = list(getattr(frame.body, WITH_ADDRESSES[key][1]))
-    if key == FIND_COORDINATOR and not holders:
-        holders = [frame.body]
-    changed = [_replace(one, local_of) for one in holders]
-    return any(changed)
-
-
-def _replace(holder: Any, local_of: Callable[[Address], Address]) -> bool:
-    if not holder.host or holder.port < 0:
-        return False
-    holder.host, holder.port = local_of((holder.host, holder.port))
-    return True

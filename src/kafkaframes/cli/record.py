@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import ssl
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -19,7 +21,7 @@ _WRITE_BUFFER = 8 << 20
 
 @click.command("record", context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--listen", required=True, metavar="[HOST]:PORT[-PORT]", help="Where clients come; a range: for more brokers."
+    "--listen", required=True, metavar="[HOST]:PORT[-PORT]", help="Where clients come; without HOST: from this machine."
 )
 @click.option("--upstream", required=True, metavar="HOST:PORT", help="A broker; the others are found in its answers.")
 @click.option("-o", "--output", required=True, metavar="FILE", help="The pcapng file to write; it must not exist.")
@@ -30,6 +32,10 @@ _WRITE_BUFFER = 8 << 20
 @click.option("--key", metavar="PEM", help="Its private key, if it is not in the same file.")
 @click.option("--upstream-tls", is_flag=True, help="Speak TLS to the brokers.")
 @click.option("--upstream-ca", metavar="PEM", help="Whom to trust there; the system's list by default.")
+@click.option(
+    "--specs", type=click.Path(exists=True), help="Your own specs (a file or a folder), before the catalog's."
+)
+@click.option("--strict", is_flag=True, help="End a connection whose answer is not understood: it may name a broker.")
 def command(
     listen: str,
     upstream: str,
@@ -39,29 +45,34 @@ def command(
     key: str | None,
     upstream_tls: bool,
     upstream_ca: str | None,
+    specs: str | None,
+    strict: bool,
 ) -> None:
     """Record traffic between clients and brokers, as a proxy: no root is needed, and no libpcap.
 
-    Point clients at --listen. A listener is opened for each broker, so that clients stay behind the recorder: only
-    the addresses of brokers in answers are replaced, and the file holds the originals. A slow disk makes everybody
-    wait; nothing is left out.
+    Point clients at --listen. A listener is opened for each broker (a range of ports is for these), so that clients
+    stay behind the recorder: only the addresses of brokers in answers are replaced, and the file holds the originals.
+    A slow disk makes everybody wait; nothing is left out.
+
+    By default clients of this machine are served; with a HOST, whoever reaches it can use the cluster.
 
     Example: kafkaframes record --listen :9093-9099 --upstream kafka-1:9092 -o trace.pcapng
     """
     host, ports = _listen(listen)
-    settings = Settings(
-        host, ports, _upstream(upstream), _server_tls(cert, key), _client_tls(upstream_tls, upstream_ca)
-    )
+    tls = {"server_tls": _server_tls(cert, key), "upstream_tls": _client_tls(upstream_tls, upstream_ca)}
+    settings = Settings(host, ports, _upstream(upstream), **tls, specs=specs, strict=strict)
     target = Path(output)
     try:
         file = target.open("xb", buffering=_WRITE_BUFFER)
     except OSError as error:
         raise OptionError(f"-o {output}: cannot be written: {error.strerror or error}") from None
     with _closing(file), _removed_if_refused(target):
-        recorder = Recorder(settings, file, on_slow=_report_slow)
+        recorder = Recorder(settings, file, on_slow=_report_slow, on_unknown=partial(_report_unknown, strict))
         try:
             local = recorder.start()
             say(f"listening on {local[0]}:{local[1]} for {upstream}, writing {output}; Ctrl-C ends it", err=True)
+            if not _is_loopback(host):
+                say(f"kafkaframes: anybody who reaches {host} can use the cluster through this port", err=True)
             recorder.failed.wait(seconds)
         finally:
             recorder.close()
@@ -98,6 +109,12 @@ def _report_slow(seconds: float) -> None:
     say(f"kafkaframes: the disk took {seconds:.1f} s for one write; clients and brokers waited", err=True)
 
 
+def _report_unknown(strict: bool, what: str) -> None:
+    """Say once what may have led clients past the recorder."""
+    outcome = "the connection was closed" if strict else "passed on as it is: it may lead clients past the recorder"
+    say(f"kafkaframes: {what}: {outcome}", err=True)
+
+
 def _listen(text: str) -> tuple[str, tuple[int, ...]]:
     host, _, numbers = text.rpartition(":")
     low, _, high = numbers.partition("-")
@@ -107,7 +124,14 @@ def _listen(text: str) -> tuple[str, tuple[int, ...]]:
         ports = ()
     if not ports or not 0 <= ports[0] <= ports[-1] <= 65535:
         raise OptionError(f"--listen {text}: must be HOST:PORT or HOST:PORT-PORT")
-    return host.strip("[]") or "0.0.0.0", ports
+    return host.strip("[]") or "127.0.0.1", ports
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _upstream(text: str) -> tuple[str, int]:
