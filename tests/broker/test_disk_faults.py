@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import errno
+import os
+import shutil
+import subprocess
 import time
 
 import pytest
 from tests.broker.test_durability import ask, frame_of
 
+from kafkaframes import verify_log
 from kafkaframes.broker import Broker
 from kafkaframes.broker.disk_faults import EFFECTS, DiskFaults
 from kafkaframes.broker.errors import CODE
@@ -105,15 +109,15 @@ def test_misspelt_effects_and_errors_are_refused(disk):
         faults.on("write").error("EFULL")
 
 
-def test_a_full_disk_under_a_broker_loses_nothing_that_was_acknowledged(tmp_path):
+def test_a_disk_that_fails_under_a_broker_loses_nothing_that_was_acknowledged(tmp_path):
     broker = Broker(data_dir=tmp_path).start()
     try:
         broker.create_topic("orders")
         assert code_of(ask(broker.port, frame_of(0, -1), 9)) == 0
-        broker.on_disk("write", path="*/orders-0/*.log").full(after_bytes=30)
+        broker.on_disk("write", path="*/orders-0/*.log").torn(30)
         assert code_of(ask(broker.port, frame_of(1, -1), 9)) == STORAGE
-        assert code_of(ask(broker.port, frame_of(2, -1), 9)) == STORAGE  # the directory is offline, as Kafka's
         broker.clear_faults()
+        assert code_of(ask(broker.port, frame_of(2, -1), 9)) == STORAGE  # the directory is offline, as Kafka's
         broker.kill()
         broker.restart()
         assert [record.value for record in broker.records("orders")] == [b"0"]
@@ -121,6 +125,56 @@ def test_a_full_disk_under_a_broker_loses_nothing_that_was_acknowledged(tmp_path
         assert [record.value for record in broker.records("orders")] == [b"0", b"3"]
     finally:
         broker.stop()
+
+
+@pytest.mark.parametrize("durability", ["log", "fsync"])
+def test_a_partition_writes_again_when_a_full_disk_has_room(tmp_path, durability):
+    with Broker(data_dir=tmp_path, durability=durability) as broker:
+        broker.create_topic("orders")
+        assert code_of(ask(broker.port, frame_of(0, -1), 9)) == 0
+        broker.on_disk("write").full(after_bytes=30)
+        assert [code_of(ask(broker.port, frame_of(number, -1), 9)) for number in (1, 2)] == [STORAGE, STORAGE]
+        with pytest.raises(KafkaframesError, match="No space left"):
+            broker.create_topic("others")
+        broker.clear_faults()
+        assert code_of(ask(broker.port, frame_of(3, -1), 9)) == 0
+        broker.create_topic("others")
+        assert [record.value for record in broker.records("orders")] == [b"0", b"3"]
+        broker.kill()
+        broker.restart()
+        assert [record.value for record in broker.records("orders")] == [b"0", b"3"]
+    assert verify_log(tmp_path, deep=True).report.is_sound
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A real file system of 4 MiB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    if shutil.which("mount") is None or os.geteuid():
+        pytest.skip("mounting a file system is root's")
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", place], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no file system can be mounted here: {done.stderr.decode().strip()}")
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def test_a_real_file_system_that_fills_up_is_written_to_again_when_there_is_room(small_disk):
+    taken = 0
+    with Broker(data_dir=small_disk / "data") as broker:
+        broker.create_topic("orders", segment_index_bytes=65536)
+        code = 0
+        while code == 0:
+            code = code_of(ask(broker.port, frame_of(0, -1, value=b"x" * 20_000), 9))
+            taken += code == 0
+        assert (code, taken > 50) == (STORAGE, True)
+        assert code_of(ask(broker.port, frame_of(0, -1, value=b"x" * 20_000), 9)) == STORAGE
+        subprocess.run(["mount", "-o", "remount,size=8m", small_disk], check=True)
+        for _ in range(10):
+            assert code_of(ask(broker.port, frame_of(0, -1, value=b"y" * 20_000), 9)) == 0
+        assert [record.value[:1] for record in broker.records("orders")] == [b"x"] * taken + [b"y"] * 10
+    assert verify_log(small_disk / "data", deep=True).report.is_sound
 
 
 @pytest.mark.parametrize("count", [1, 30])

@@ -23,10 +23,10 @@ from kafkaframes.records.batch import read_values
 from kafkaframes.records.build import build_records
 
 
-def frame_of(number, producer_id, topic="orders"):
+def frame_of(number, producer_id, topic="orders", value=None):
     types = message("ProduceRequest")
     records = build_records(
-        {"value": [b"%d" % number]},
+        {"value": [b"%d" % number if value is None else value]},
         producer_id=producer_id,
         producer_epoch=0 if producer_id >= 0 else -1,
         base_sequence=number if producer_id >= 0 else -1,

@@ -9,7 +9,7 @@ import random
 import pytest
 from tests.partition.builders import NOW_MS, batch
 from tests.partition.memory_disk import MemoryDisk, after
-from tests.partition.workload import Life, check, live, opened, read_all
+from tests.partition.workload import Life, check, live, opened, read_all, script
 
 from kafkaframes.errors import OptionError, StorageError
 from kafkaframes.partition import LogSettings, create_log, open_log
@@ -132,3 +132,84 @@ def test_a_disk_that_fails_takes_the_directory_offline_and_what_was_written_stay
             with pytest.raises(StorageError, match="offline"):
                 broken.manager.close(now_ms=broken.now_ms)
         check(disk.crashed(), broken.states[-1], life.results, lost_nothing=False)
+
+
+SPACE_TAKING = ("do_write", "do_create", "do_make_directory")
+
+
+class Retrying(Life):
+    """A life on a disk that is full for a while: what was refused is done again when there is room."""
+
+    refused = 0
+
+    def again(self, act):
+        try:
+            return act()
+        except StorageError as error:
+            self.note_full(error)
+            return act()
+
+    def note_full(self, error):
+        if self.manager is None or self.manager.is_closed or self.cutting:
+            raise error
+        assert not self.manager.is_offline, error
+        self.refused += 1
+        self.disk.fail = lambda at: None
+
+    def create(self, key):
+        self.again(lambda: super(Retrying, self).create(key))
+
+    def append(self, key, records, **named):
+        log, epoch = self.log(key), self.epoch
+        before = read_all(log)
+
+        def act():
+            self.epoch = epoch
+            assert read_all(log) == before
+            super(Retrying, self).append(key, records, **named)
+
+        self.again(act)
+
+    def live(self):
+        for step in script():
+            try:
+                step(self)
+            except StorageError as error:  # what is done by the clock, and comes again
+                self.note_full(error)
+
+
+def full_at(disk, number, length):
+    """Let what needs space fail for so many effects, from one on."""
+    effect, names = disk._effect, []
+
+    def noted(name, *arguments):
+        names.append(name)
+        return effect(name, *arguments)
+
+    def fail(at):
+        is_full = number <= at < number + length and names[-1] in SPACE_TAKING
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if is_full else None
+
+    disk._effect, disk.fail = noted, fail
+
+
+@pytest.mark.parametrize("length", [1, 4])
+def test_a_disk_that_is_full_for_a_while_costs_nothing_that_was_acknowledged(life, length):
+    """Appends and new logs are refused while there is no space, half a write included; then all goes on."""
+    refused = 0
+    for number in range(5, len(life.disk.journal), 1 if IS_DEEP else 23):
+        disk = MemoryDisk()
+        broken = Retrying(disk)
+        full_at(disk, number, length)
+        try:
+            broken.live()
+        except StorageError as error:
+            if broken.manager is None or broken.manager.is_closed or broken.cutting:  # starting, stopping, cutting off
+                continue
+            error.add_note(f"no space from effect {number} on: {life.disk.journal[number]}")
+            raise
+        refused += broken.refused
+        if broken.deleting is None and broken.cutting is None:
+            check(disk.crashed(), broken.states[-1], broken.results, lost_nothing=False)
+            assert broken.batches.keys() == life.batches.keys()
+    assert refused > 5

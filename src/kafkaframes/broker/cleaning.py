@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from kafkaframes.broker.cleaning_round import Round, round_of
 from kafkaframes.broker.state import BrokerState
-from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors import KafkaframesError, StorageError
 from kafkaframes.files.names import TopicPartition
+from kafkaframes.partition.swapping import remove_cleaned
 
 _LOG = logging.getLogger(__name__)
 
@@ -70,6 +71,8 @@ class Cleaning:
 
             try:
                 outcome.extend(clean(one, lambda: self.is_stopped))
+            except StorageError as error:  # tried again at the next look, unless the directory is offline
+                _LOG.warning("%s is not compacted: %s", one.key, error)
             except KafkaframesError as error:
                 _LOG.warning("%s is not compacted: %s", one.key, error)
                 self.uncleanable[one.key] = str(error)
@@ -84,6 +87,8 @@ class Cleaning:
                 return
             if outcome:  # else it is uncleanable, or was given up
                 self._put_in_place(one, outcome[0])
+            else:
+                self.broker.logs.disk.back_online(lambda: remove_cleaned(one.log.state))
             self._next(done)
 
         if self.run_apart is None or self.broker.clock.is_frozen:

@@ -2,7 +2,8 @@
 
 ``broker.on_disk("write", path="*/orders-0/*.log")`` makes a rule; its methods say what happens to the effects that fit.
 The first failure takes a log directory offline, as in Kafka: produce requests are answered with KAFKA_STORAGE_ERROR
-until the broker is started again. Rules are asked in the order in which they were made; the first that acts decides.
+until the broker is started again; where only space is missing, until there is some.
+Rules are asked in the order in which they were made; the first that acts decides.
 """
 
 from __future__ import annotations

@@ -29,6 +29,8 @@ class Maintenance:
         starts = {partition: partition.log.log_start_offset for partition in broker.partitions()}
         try:
             broker.logs.tick(broker.clock.now_ms)
+            if broker.is_unsaved and not broker.logs.is_offline:
+                broker.save()
         except KafkaframesError:
             _LOG.exception("looking after the log directory failed")
         for partition, start in starts.items():

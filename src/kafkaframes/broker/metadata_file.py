@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kafkaframes.errors import LogDirError
-from kafkaframes.files.disk import OnlineDisk, replace_file
+from kafkaframes.files.disk import OnlineDisk, keep_file
 from kafkaframes.files.filesystem import join
 
 FILE_NAME = "kafkaframes.broker.json"
@@ -70,4 +70,4 @@ def write_metadata(disk: OnlineDisk, directory: str, metadata: StoredMetadata) -
         StorageError: the disk fails.
     """
     raw = json.dumps(asdict(metadata), indent=1, sort_keys=True).encode() + b"\n"
-    replace_file(disk, join(directory, FILE_NAME), raw)
+    keep_file(disk, join(directory, FILE_NAME), raw)

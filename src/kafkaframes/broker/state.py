@@ -31,7 +31,7 @@ from kafkaframes.broker.topics import (
     Partition,
     Topic,
 )
-from kafkaframes.errors import OptionError
+from kafkaframes.errors import OptionError, StorageError
 from kafkaframes.files.names import TopicPartition
 from kafkaframes.partition import LogManager
 
@@ -99,6 +99,7 @@ class BrokerState:
         new_id: gives topic ids; a test may give its own.
         on_append: called after each append to a partition, for metrics and for tests.
         on_topic_deleted: called when a topic is gone; the coordinators forget it.
+        is_unsaved: ``metadata`` could not be written; maintenance tries again.
     """
 
     clock: Clock
@@ -126,6 +127,7 @@ class BrokerState:
     new_id: Callable[[], UUID] = uuid4
     on_append: list[Callable[[Partition], None]] = field(default_factory=list)
     on_topic_deleted: list[Callable[[Topic], None]] = field(default_factory=list)
+    is_unsaved: bool = False
     internal: InternalTopics = field(init=False)
     fetch_sessions: FetchSessions = field(init=False)
     static_settings: dict[str, str] = field(init=False, repr=False)
@@ -249,7 +251,7 @@ class BrokerState:
             for partition in topic.partitions:
                 self.unflushed.discard(partition)
                 partition.is_offline = True
-            self.save()
+            self._save_or_later()  # deleting makes room on a disk that is full
             for partition in topic.partitions:
                 partition.notify()
             for number, partition in enumerate(reversed(topic.partitions)):
@@ -355,8 +357,12 @@ class BrokerState:
         while any(given in log.producers.states for log in self.logs.logs.values()):
             given += 1
         if given >= self.metadata.next_producer_id:
-            self.metadata.next_producer_id = given + PRODUCER_ID_BLOCK
-            self.save()
+            stored, self.metadata.next_producer_id = self.metadata.next_producer_id, given + PRODUCER_ID_BLOCK
+            try:
+                self.save()
+            except StorageError:
+                self.metadata.next_producer_id = stored
+                raise
         self._producer_ids_end = given + 1
         return given
 
@@ -391,8 +397,18 @@ class BrokerState:
         """
         if self.is_read_only:
             return
+        self.is_unsaved = True
         self.metadata.topics = {
             name: StoredTopic(text_of_id(topic.topic_id), len(topic.partitions), topic.configs)
             for name, topic in self.topics.items()
         }
         write_metadata(self.logs.disk, self.logs.path, self.metadata)
+        self.is_unsaved = False
+
+    def _save_or_later(self) -> None:
+        """Write what is kept beside the logs; where there is no space, maintenance does it when there is."""
+        try:
+            self.save()
+        except StorageError:
+            if self.logs.is_offline:
+                raise

@@ -110,7 +110,7 @@ def _rebuild_chunk(
 
 
 class StorageError(LogDirError):
-    """A log directory's disk refused a write; after the first one the directory is offline (KAFKA_STORAGE_ERROR)."""
+    """A log directory's disk refused a write (KAFKA_STORAGE_ERROR); the directory is offline unless it is full."""
 
 
 class OffsetOutOfRangeError(KafkaframesError):

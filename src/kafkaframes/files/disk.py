@@ -3,7 +3,8 @@
 A ``Disk`` is a ``FileSystem`` that can also be written to. Its effects raise ``OSError`` as the system does;
 ``OnlineDisk`` stands between it and the logs of one log directory: the first failure takes the directory offline, as
 in Kafka (LogDirFailureChannel): every later write is refused with a ``StorageError`` that names the cause, and what
-was written before stays readable.
+was written before stays readable. An operation that can be undone as a whole, such as an append, brings it back
+(``back_online``) if all that was missing is space; Kafka waits for a restart.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NoReturn, Protocol, TypeVar
 
-from kafkaframes.errors import StorageError
+from kafkaframes.errors import LogDirError, StorageError
 from kafkaframes.files.broker_lock import take_lock
 from kafkaframes.files.filesystem import FileSystem, LocalFileSystem, ReadAt, split
 from kafkaframes.files.over import FileSystemOver
 
 _Answer = TypeVar("_Answer")
 TEMPORARY = ".tmp"
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 MOST_OPEN = 512  # half of what a process may have open by default, on most systems
 
 
@@ -184,7 +186,7 @@ class _OnlineFile:
         self._disk.effect(self._path, lambda: self._opened().truncate(size_bytes))
 
     def fsync(self) -> None:
-        self._disk.effect(self._path, lambda: self._opened().fsync())
+        self._disk.effect(self._path, lambda: self._opened().fsync(), loses_data=True)
 
     def rest(self) -> None:
         """Close the underlying file until it is used again."""
@@ -248,6 +250,7 @@ class OnlineDisk(FileSystemOver):
         self._most_open = most_open
         self._open: OrderedDict[_OnlineFile | _OnlineReader, None] = OrderedDict()
         self.failure: StorageError | None = None
+        self._lacks_space = False
 
     @property
     def open_files(self) -> int:
@@ -273,8 +276,13 @@ class OnlineDisk(FileSystemOver):
             raise FileNotFoundError(errno.ENOENT, "the file is gone", path)
         return self.inner.open_file(path)
 
-    def effect(self, path: str, act: Callable[[], _Answer]) -> _Answer:
+    def effect(self, path: str, act: Callable[[], _Answer], *, loses_data: bool = False) -> _Answer:
         """Run one effect on the disk, unless an earlier one has failed.
+
+        Args:
+            path: of the file.
+            act: the effect.
+            loses_data: where it fails, what was written before may be gone: flushing, also for lack of space.
 
         Raises:
             StorageError: it failed, or an earlier effect did.
@@ -283,7 +291,7 @@ class OnlineDisk(FileSystemOver):
         try:
             return act()
         except OSError as error:
-            self.fail(path, error)
+            self.fail(path, error, loses_data=loses_data)
 
     def refuse_if_offline(self, path: str) -> None:
         """Raise if an earlier effect has failed.
@@ -295,14 +303,30 @@ class OnlineDisk(FileSystemOver):
             reason = f"not written: the log directory is offline since {self.failure}"
             raise StorageError(reason, file=path)
 
-    def fail(self, path: str, error: OSError) -> NoReturn:
+    def fail(self, path: str, error: OSError, *, loses_data: bool = False) -> NoReturn:
         """Take the directory offline.
 
         Raises:
             StorageError: always; later effects name the same one.
         """
         self.failure = StorageError(f"cannot be written: {error.strerror or error}", file=path)
+        self._lacks_space = error.errno in _NO_SPACE and not loses_data
         raise self.failure from error
+
+    def back_online(self, undo: Callable[[], None] = lambda: None) -> bool:
+        """Take the directory online again if all that was missing is space; return whether it is online.
+
+        Args:
+            undo: removes what the failed operation has half done, on the disk and in memory. Only an operation that can
+                be undone as a whole may call this; if the undoing fails, too, the directory stays offline.
+        """
+        if self.failure is not None and self._lacks_space:
+            failure, self.failure = self.failure, None
+            try:
+                undo()
+            except LogDirError:
+                self.failure, self._lacks_space = self.failure or failure, False
+        return self.failure is None
 
     def open_file(self, path: str) -> DiskFile:
         """Open a file for reading and writing; an empty one is made where there is none."""
@@ -348,7 +372,7 @@ class OnlineDisk(FileSystemOver):
 
     def sync_directory(self, path: str) -> None:
         """Return when the entries of a directory are on the disk."""
-        self.effect(path, lambda: self.inner.sync_directory(path))
+        self.effect(path, lambda: self.inner.sync_directory(path), loses_data=True)
 
     def set_modified(self, path: str, mtime_ms: int) -> None:
         """Say when a file was modified last."""
@@ -367,6 +391,24 @@ def replace_file(disk: Disk, path: str, data: bytes) -> None:
     """
     write_whole(disk, path, data)
     disk.sync_directory(split(path)[0])
+
+
+def keep_file(disk: OnlineDisk, path: str, data: bytes) -> None:
+    """Replace a small file that is written again and again: where there is no space, the disk stays online.
+
+    Raises:
+        StorageError: the disk fails; the old file is still there.
+    """
+
+    def undo() -> None:
+        if disk.stat(path + TEMPORARY) is not None:
+            disk.delete(path + TEMPORARY)
+
+    try:
+        replace_file(disk, path, data)
+    except StorageError:
+        disk.back_online(undo)
+        raise
 
 
 def write_whole(disk: Disk, path: str, data: bytes, *, temporary: str = TEMPORARY) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kafkaframes.append.doors import assign_at
 from kafkaframes.append.headers import valid_batches
 from kafkaframes.append.settings import KEEP, LARGEST_INT64, LOG_APPEND_TIME, REASSIGN
-from kafkaframes.errors import AppendRefusedError, OptionError
+from kafkaframes.errors import AppendRefusedError, OptionError, StorageError
 from kafkaframes.files.headers import BatchHeader, headers_from, headers_of, parse_header
 from kafkaframes.log.transactions import markers_in
 from kafkaframes.partition.flushing import flush, roll
@@ -230,7 +230,7 @@ def _append(
     Raises:
         AppendRefusedError: too large, or a producer's epoch, sequence or transaction is wrong.
         OptionError: the log is closed.
-        StorageError: the disk fails.
+        StorageError: the disk fails; nothing is appended. If all that it lacks is space, the next append may succeed.
     """
     if state.is_closed:
         raise OptionError(f"the log of {state.topic_partition} is closed")
@@ -248,12 +248,18 @@ def _append(
     last = headers[-1]
     largest = last.max_timestamp if len(headers) == 1 else max([header.max_timestamp for header in headers])
     segment, rolled = _segment_for(state, data, headers, first_offset, largest, now_ms)
-    _assign_epochs(state, headers)
-    segment.append(data, headers, settings)
+    before = segment.mark()
+    try:
+        _assign_epochs(state, headers)
+        segment.append(data, headers, settings)
+        for aborted in state.producers.aborted_by(prepared):
+            segment.add_aborted(aborted)
+    except StorageError:
+        state.disk.back_online(lambda: segment.go_back(before, state.log_end_offset))
+        raise
     state.log_end_offset = end = last.last_offset + 1
     if prepared is not _NOTHING:
-        for aborted in state.producers.commit(prepared):
-            segment.add_aborted(aborted)
+        state.producers.commit(prepared)
     if end - state.recovery_point >= settings.flush_messages:
         flush(state, now_ms=now_ms)
     start = state.log_start_offset

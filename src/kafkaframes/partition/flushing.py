@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kafkaframes.errors import StorageError
 from kafkaframes.files.disk import DiskFile
 from kafkaframes.partition.segment import LogSegment
 from kafkaframes.partition.state import LogState
@@ -47,14 +48,25 @@ def roll(state: LogState, expected_offset: int = 0, *, now_ms: int) -> int:
     old = state.segments.active
     if base == old.base_offset:
         return base
-    old.close()
-    flush(state, now_ms=now_ms)
-    state.snapshots.take(base, state.producers.entries())
     segment = LogSegment(state.disk, state.directory, base, size_bytes=0, now_ms=now_ms)
-    segment.activate(state.settings, is_new=True)
+    try:
+        old.close()
+        flush(state, now_ms=now_ms)
+        state.snapshots.take(base, state.producers.entries())
+        segment.activate(state.settings, is_new=True)
+    except StorageError:  # a segment that is closed, and still the active one, is rolled by the next append
+        state.disk.back_online(lambda: _remove_unfinished(state, segment))
+        raise
     old.release()
     state.segments.add(segment)
     return base
+
+
+def _remove_unfinished(state: LogState, segment: LogSegment) -> None:
+    segment.release()
+    for path in segment.files:
+        state.disk.delete(path)
+    state.snapshots.remove_unfinished(segment.base_offset)
 
 
 class Flush(NamedTuple):

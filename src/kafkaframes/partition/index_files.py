@@ -208,18 +208,20 @@ class TxnIndexFile:
         """Add an aborted transaction."""
         known = self.aborted
         file = self._disk.open_file(self.path)
-        file.write(len(known) * ENTRY_SIZE_BYTES, write_txn_index([transaction]))
-        file.close()
+        try:
+            file.write(len(known) * ENTRY_SIZE_BYTES, write_txn_index([transaction]))
+        finally:
+            file.close()
         known.append(transaction)
 
     def truncate_to(self, offset: int) -> None:
-        """Keep the transactions whose marker lies below ``offset``."""
-        kept = [one for one in self.aborted if one.last_offset < offset]
-        if len(kept) < len(self.aborted):
+        """Keep the transactions whose marker lies below ``offset``, and no part of another."""
+        kept, there = [one for one in self.aborted if one.last_offset < offset], self._disk.stat(self.path)
+        if there is not None and there.size_bytes != len(kept) * ENTRY_SIZE_BYTES:
             file = self._disk.open_file(self.path)
             file.truncate(len(kept) * ENTRY_SIZE_BYTES)
             file.close()
-            self._aborted = kept
+        self._aborted = kept
 
     def flush(self) -> None:
         """Return when everything written is on the disk."""

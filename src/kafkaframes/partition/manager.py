@@ -2,7 +2,8 @@
 
 While the directory is open, its ``.lock`` is held and it has no clean-shutdown marker, so that the next opening notices
 a crash and recovers the logs. The first failure of the disk takes the whole directory offline: reading goes
-on, every write is refused, and no marker is written when it is closed.
+on, every write is refused, and no marker is written when it is closed. A disk that is full is no such failure for
+appends, new logs, retention and checkpoints: what was half done is undone, and they are refused until there is room.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.errors import LogDirError, OptionError, StorageError
 from kafkaframes.files import names
 from kafkaframes.files.checkpoints import (
     CleanShutdown,
@@ -21,7 +22,7 @@ from kafkaframes.files.checkpoints import (
     write_meta_properties,
     write_offset_checkpoint,
 )
-from kafkaframes.files.disk import Disk, OnlineDisk, online, replace_file
+from kafkaframes.files.disk import Disk, OnlineDisk, keep_file, online, replace_file
 from kafkaframes.files.filesystem import FileInfo, join, split
 from kafkaframes.files.names import DirectoryName, TopicPartition
 from kafkaframes.partition.loading import Checkpointed, create_log, open_log
@@ -96,7 +97,11 @@ class LogManager:
         above = join(self.path, _APART) if topic_partition in self.unreadable else self.path
         directory = join(above, str(topic_partition))
         settings = self.settings_of(topic_partition)
-        log = create_log(directory, settings=settings, now_ms=now_ms, disk=self.disk, topic_id=topic_id)
+        try:
+            log = create_log(directory, settings=settings, now_ms=now_ms, disk=self.disk, topic_id=topic_id)
+        except StorageError:
+            self.disk.back_online(lambda: self._remove_directory(directory))
+            raise
         self.logs[topic_partition] = log
         return log
 
@@ -159,6 +164,7 @@ class LogManager:
         for log in self.logs.values():
             log.flush_if_due(now_ms=now_ms)
             log.remove_deleted_files(now_ms=now_ms)
+        self._delete_due(now_ms)  # before anything is written, for it makes room
         for interval_ms, act in (
             (settings.log_retention_check_interval_ms, self._apply_retention),
             (settings.producer_check_interval_ms, self._drop_producers),
@@ -169,7 +175,6 @@ class LogManager:
             if now_ms - self._done_ms.get(act.__name__, self.now_ms) >= interval_ms:
                 self._done_ms[act.__name__] = now_ms
                 act(now_ms)
-        self._delete_due(now_ms)
 
     def _apply_retention(self, now_ms: int) -> None:
         for log in self.logs.values():
@@ -182,10 +187,14 @@ class LogManager:
     def _delete_due(self, now_ms: int) -> None:
         for path, due_ms in tuple(self._to_delete):
             if due_ms <= now_ms:
-                for file in self.disk.list_directory(path):
-                    self.disk.delete(file.path)
-                self.disk.delete(path)
+                self._remove_directory(path)
                 self._to_delete.remove((path, due_ms))
+
+    def _remove_directory(self, path: str) -> None:
+        if self.disk.stat(path) is not None:
+            for file in self.disk.list_directory(path):
+                self.disk.delete(file.path)
+            self.disk.delete(path)
 
     def checkpoint_all(self) -> None:
         """Write the four checkpoints.
@@ -229,7 +238,7 @@ class LogManager:
         self._checkpoint_start_offsets()
 
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        replace_file(self.disk, join(self.path, name), write_offset_checkpoint(offsets))
+        keep_file(self.disk, join(self.path, name), write_offset_checkpoint(offsets))
 
     def close(self, *, now_ms: int, broker_epoch: int | None = None) -> None:
         """Stop cleanly: close every log, write the checkpoints, then the marker, and release the lock.

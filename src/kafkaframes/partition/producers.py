@@ -7,7 +7,6 @@ of each producer are remembered, so that a retry is answered and not written twi
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -203,21 +202,27 @@ class Producers:
                     started[after.current_txn_first_offset] = producer_id
         return Prepared(states, started, tuple(completed))
 
-    def commit(self, prepared: Prepared) -> Iterator[AbortedTransaction]:
-        """Apply the result of ``prepare``; yield the aborted transactions for the transaction index."""
-        self.states |= prepared.states
-        self.open |= prepared.started
+    def aborted_by(self, prepared: Prepared) -> Iterator[AbortedTransaction]:
+        """Yield the transactions that an append aborts, for the transaction index; nothing is changed."""
+        opened = self.open | prepared.started if prepared.completed else {}
         for ended in prepared.completed:
-            others = (first for first, producer_id in self.open.items() if producer_id != ended.producer_id)
+            others = (first for first, producer_id in opened.items() if producer_id != ended.producer_id)
             stable = next(others, ended.last_offset + 1)
-            self.open.pop(ended.first_offset, None)
-            self.unreplicated[ended.first_offset] = ended.last_offset
+            opened.pop(ended.first_offset, None)
             if ended.is_aborted:
                 yield AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, stable)
 
+    def commit(self, prepared: Prepared) -> None:
+        """Apply the result of ``prepare``."""
+        self.states |= prepared.states
+        self.open |= prepared.started
+        for ended in prepared.completed:
+            self.open.pop(ended.first_offset, None)
+            self.unreplicated[ended.first_offset] = ended.last_offset
+
     def see(self, header: BatchHeader, markers: tuple[Marker, ...]) -> None:
         """Update the state with a batch that is in the log already."""
-        deque(self.commit(self.prepare([(header, markers)], origin=REPLICATION)), maxlen=0)
+        self.commit(self.prepare([(header, markers)], origin=REPLICATION))
 
     def replicated_to(self, high_watermark: int) -> None:
         """Remove ended transactions whose marker lies below the high watermark from ``unreplicated``."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafkaframes.errors import LogDirError, OptionError
+from kafkaframes.errors import LogDirError, OptionError, StorageError
 from kafkaframes.files.headers import BatchHeader
 from kafkaframes.files.producer_snapshot import ProducerEntry, read_producer_snapshot
 from kafkaframes.log.transactions import markers_of
@@ -34,7 +34,11 @@ def delete_old_segments(state: LogState, *, now_ms: int) -> int:
     state.maybe_increment_log_start_offset(first_kept.base_offset)
     _remove(state, deletable, now_ms)
     state.disk.sync_directory(state.directory)
-    state.epochs.segments_begin_at(first_kept.base_offset)
+    try:
+        state.epochs.segments_begin_at(first_kept.base_offset)
+    except StorageError:  # a file with more epochs than are needed does no harm
+        if not state.disk.back_online():
+            raise
     return len(deletable)
 
 

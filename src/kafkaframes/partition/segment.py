@@ -48,6 +48,17 @@ class FoundBatch(NamedTuple):
         return self.window[at : at + size] if at + size <= len(self.window) else None
 
 
+class SegmentMark(NamedTuple):
+    """The end of a segment at one time: sizes of its log and indexes, and what is known of its timestamps."""
+
+    size_bytes: int
+    entries: int
+    time_entries: int
+    bytes_since_entry: int
+    largest: TimestampOffset | None
+    first_timestamp: int | None
+
+
 class LogSegment:
     """The batches from ``base_offset`` on.
 
@@ -101,7 +112,7 @@ class LogSegment:
             settings: of the log.
 
         Raises:
-            StorageError: the disk fails; nothing is appended then.
+            StorageError: the disk fails; ``go_back`` removes what was written.
         """
         if self._file is None:
             raise LogDirError("the segment is not active", file=self.path)
@@ -115,6 +126,31 @@ class LogSegment:
         else:
             self._note(batches, start, len(data), settings)
         self.size_bytes = start + len(data)
+
+    def mark(self) -> SegmentMark:
+        """Return the end of the segment as it is, for ``go_back``."""
+        return SegmentMark(
+            self.size_bytes,
+            len(self.index),
+            len(self.time_index),
+            self._bytes_since_entry,
+            self._largest,
+            self._first_timestamp,
+        )
+
+    def go_back(self, mark: SegmentMark, log_end_offset: int) -> None:
+        """Undo an append that failed halfway: in memory, and on the disk, where a part of it may have been written.
+
+        Raises:
+            LogDirError: the disk fails, or the transaction index cannot be read.
+        """
+        self.size_bytes, self._bytes_since_entry = mark.size_bytes, mark.bytes_since_entry
+        self._largest, self._first_timestamp = mark.largest, mark.first_timestamp
+        if self._file is not None:
+            self._file.truncate(self.size_bytes)
+        self.index.keep(mark.entries)
+        self.time_index.keep(mark.time_entries)
+        self.txn_index.truncate_to(log_end_offset)
 
     def _note(self, batches: Sequence[BatchHeader], position: int, size: int, settings: LogSettings) -> None:
         """Add the index entries that are due after a batch."""

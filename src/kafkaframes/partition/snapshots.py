@@ -38,10 +38,12 @@ class Snapshots:
         if offset <= self.last:
             return
         file = self._disk.open_file(self.path_of(offset))
-        file.truncate(0)
-        file.write(0, write_producer_snapshot(in_file_order(producers)))
-        file.fsync()
-        file.close()
+        try:
+            file.truncate(0)
+            file.write(0, write_producer_snapshot(in_file_order(producers)))
+            file.fsync()
+        finally:
+            file.close()
         self.offsets = sorted({*self.offsets, offset})
         self.last = offset
 
@@ -58,6 +60,11 @@ class Snapshots:
         """Delete the snapshots at or below the log's start and beyond its end, before producers are loaded again."""
         for offset in [one for one in self.offsets if one > end_offset or one <= start_offset]:
             self.remove(offset)
+
+    def remove_unfinished(self, offset: int) -> None:
+        """Delete what was written of a snapshot that could not be taken."""
+        if offset not in self.offsets and self._disk.stat(self.path_of(offset)) is not None:
+            self._disk.delete(self.path_of(offset))
 
     def remove(self, offset: int) -> None:
         """Delete the snapshot at ``offset``."""

@@ -23,6 +23,17 @@ def path_of(directory: str, base_offset: int, kind: str) -> str:
     return join(directory, segment_file_name(base_offset, kind)) + CLEANED
 
 
+def remove_cleaned(state: LogState) -> None:
+    """Delete the files of cleaned segments that are not finished.
+
+    Raises:
+        StorageError: the disk fails.
+    """
+    for file in state.disk.list_directory(state.directory):
+        if file.name.endswith(CLEANED):
+            state.disk.delete(file.path)
+
+
 def replace_segments(state: LogState, old: Sequence[LogSegment], *, now_ms: int) -> None:
     """Replace neighbouring closed segments by the ``.cleaned`` segment that has the first one's base offset.
 
