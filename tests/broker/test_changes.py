@@ -9,11 +9,12 @@ import pytest
 from tests.broker.direct import DirectBroker, Pending
 from tests.broker.test_handle import ask
 
-from kafkaframes.broker import Broker
+from kafkaframes.broker import Broker, state
 from kafkaframes.broker.api import Later
 from kafkaframes.broker.changes import Changes, finished, once
 from kafkaframes.broker.errors import CODE
-from kafkaframes.errors import OptionError
+from kafkaframes.broker.metadata_file import write_metadata
+from kafkaframes.errors import OptionError, StorageError
 from kafkaframes.messages import message
 
 
@@ -96,12 +97,75 @@ def test_a_topic_that_is_being_changed_is_not_made_by_others(broker, turns):
     answer = create(broker, ("orders", 3))
     types = message("MetadataRequest")
     asked = [types.MetadataRequestTopic(name="orders")]
-    (row,) = broker.send("Metadata", 9, topics=asked, allow_auto_topic_creation=True).topics
-    assert row.error_code == CODE["UNKNOWN_TOPIC_OR_PARTITION"]
+    waits = broker.send("Metadata", 9, topics=asked, allow_auto_topic_creation=True)
+    assert waits.body is None
     with pytest.raises(OptionError, match="is being changed"):
         broker.state.create_topic("orders", 1)
     turns.take_all()
     assert codes(answer) == [0]
+    assert (codes(waits), len(waits.body.topics[0].partitions)) == ([0], 3)
+
+
+def writes_of_metadata(monkeypatch) -> list[int]:
+    counts: list[int] = []
+
+    def count(disk, directory, metadata):
+        counts.append(len(metadata.topics))
+        write_metadata(disk, directory, metadata)
+
+    monkeypatch.setattr(state, "write_metadata", count)
+    return counts
+
+
+def test_topics_that_metadata_makes_are_made_in_turns_and_written_at_once(broker, turns, monkeypatch):
+    written = writes_of_metadata(monkeypatch)
+    types = message("MetadataRequest")
+    names = [f"t-{number}" for number in range(50)]
+    asked = [types.MetadataRequestTopic(name=name) for name in [*names, *names, "a b"]]
+    answer = broker.send("Metadata", 9, topics=asked, allow_auto_topic_creation=True)
+    taken = 0
+    while turns.due:
+        assert (answer.body, seen(broker)) == (None, {})
+        turns.take()
+        taken += 1
+    assert codes(answer) == [0] * 100 + [CODE["INVALID_TOPIC_EXCEPTION"]]
+    assert taken >= 50
+    assert written == [50]
+    broker.kill()
+    assert seen(broker) == dict.fromkeys(names, 1)
+
+
+def test_a_request_of_many_topics_writes_the_metadata_once(broker, turns, monkeypatch):
+    written = writes_of_metadata(monkeypatch)
+    names = [f"t-{number}" for number in range(30)]
+    made = create(broker, *((name, 2) for name in names), ("t_0", 1), ("x.y", 1), ("x_y", 1))
+    turns.take_all()
+    collides = CODE["INVALID_TOPIC_EXCEPTION"]
+    assert codes(made) == [0] * 31 + [0, collides]
+    types = message("CreatePartitionsRequest")
+    grown = [types.CreatePartitionsTopic(name=name, count=3, assignments=None) for name in names]
+    more = broker.send("CreatePartitions", 3, topics=grown, timeout_ms=1000, validate_only=False)
+    turns.take_all()
+    assert codes(more) == [0] * 30
+    gone = broker.send("DeleteTopics", 5, topic_names=[*names, "t-0"], timeout_ms=1000)
+    turns.take_all()
+    assert [one.error_code for one in gone.body.responses] == [0] * 30 + [CODE["UNKNOWN_TOPIC_OR_PARTITION"]]
+    assert written == [32, 32, 2]
+
+
+def test_a_disk_that_fails_at_the_end_fails_all_that_a_request_has_made(broker, turns, monkeypatch):
+    def fail(disk, directory, metadata):
+        raise StorageError("full")
+
+    monkeypatch.setattr(state, "write_metadata", fail)
+    made = create(broker, ("a", 1), ("b", 1), ("c", 0))
+    types = message("MetadataRequest")
+    asked = [types.MetadataRequestTopic(name="d")]
+    seen_by_name = broker.send("Metadata", 9, topics=asked, allow_auto_topic_creation=True)
+    turns.take_all()
+    failed = CODE["KAFKA_STORAGE_ERROR"]
+    assert codes(made) == [failed, failed, CODE["INVALID_PARTITIONS"]]
+    assert codes(seen_by_name) == [failed]
 
 
 def test_a_topic_is_gone_from_the_first_step_of_its_deletion(broker, turns):

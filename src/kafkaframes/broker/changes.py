@@ -35,10 +35,11 @@ def once(call: Callable[[], Result]) -> Steps[Result]:
 
 
 def each(changes: Iterable[Steps[Result]]) -> Steps[list[Result]]:
-    """Make one change after the other; the result is that of each."""
+    """Make one change after the other, each in a step of its own at least; the result is that of each."""
     results = []
     for steps in changes:
         results.append((yield from steps))
+        yield
     return results
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
@@ -31,7 +31,7 @@ from kafkaframes.broker.topics import (
     Partition,
     Topic,
 )
-from kafkaframes.errors import OptionError, StorageError
+from kafkaframes.errors import KafkaframesError, OptionError, StorageError
 from kafkaframes.files.names import TopicPartition
 from kafkaframes.partition import LogManager
 
@@ -170,18 +170,40 @@ class BrokerState:
             OptionError: a name or a setting that Kafka refuses.
             StorageError: the disk fails.
         """
-        return finished(self.making_topic(name, partitions, configs))
+        topic = finished(self.making_topic(name, partitions, configs))
+        self.keep([topic])
+        return topic
 
     def making_topic(self, name: str, partitions: int, configs: dict[str, str] | None = None) -> Steps[Topic]:
-        """Do as :meth:`create_topic`, a partition at a step; the topic is seen when all of them are there.
+        """Make the logs of a topic, a partition at a step; it is there once it is kept (:meth:`keep`).
+
+        A failure leaves a topic with those that were made.
 
         Raises:
-            OptionError, StorageError: as :meth:`create_topic`, or the topic is being made or deleted.
+            OptionError, StorageError: as :meth:`create_topic`, or the topic is being deleted.
         """
         topic = Topic(name, self.new_id(), dict(configs or {}))
         self.settings.log_settings(topic.configs)  # refuses before anything is made
-        yield from self.adding_partitions(topic, partitions)
+        try:
+            yield from self.adding_partitions(topic, partitions)
+        except KafkaframesError:
+            if topic.partitions:
+                self._show(topic)
+            raise
         return topic
+
+    def _show(self, topic: Topic) -> None:
+        self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+
+    def keep(self, topics: Iterable[Topic]) -> None:
+        """Let topics be seen that were made, and write what is kept beside the logs: once, however many they are.
+
+        Raises:
+            StorageError: the disk fails.
+        """
+        for topic in topics:
+            self._show(topic)
+        self.save()
 
     @contextmanager
     def _changing(self, topic: Topic) -> Iterator[None]:
@@ -207,11 +229,12 @@ class BrokerState:
             StorageError: the disk fails.
         """
         finished(self.adding_partitions(topic, count))
+        self.save()
 
     def adding_partitions(self, topic: Topic, count: int) -> Steps[None]:
         """Do as :meth:`add_partitions`, a partition at a step; the new ones are seen when all of them are there.
 
-        A failure leaves the topic with those that were made.
+        A failure leaves the topic with those that were made. The caller saves what several topics have become.
 
         Raises:
             OptionError, StorageError: the topic is being changed; the disk fails.
@@ -225,9 +248,6 @@ class BrokerState:
                     made.append(self._create_partition(topic, index))
             finally:
                 topic.partitions += made
-                if topic.partitions:
-                    self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
-        self.save()
 
     def delete_topic(self, topic: Topic) -> None:
         """Take a topic out of service; its files go later, by the clock.
@@ -235,32 +255,36 @@ class BrokerState:
         Raises:
             StorageError: the disk fails.
         """
-        finished(self.deleting_topic(topic))
+        finished(self.deleting_topics([topic]))
 
-    def deleting_topic(self, topic: Topic) -> Steps[None]:
-        """Do as :meth:`delete_topic`, a partition at a step; the topic is not seen from the first step on.
+    def deleting_topics(self, topics: Sequence[Topic]) -> Steps[None]:
+        """Do as :meth:`delete_topic`, a partition at a step; the topics are not seen from the first step on.
 
         The last partition goes first: after a crash the others are those of a smaller topic, as a broker expects them.
 
         Raises:
-            OptionError, StorageError: the topic is being changed; the disk fails.
+            OptionError, StorageError: a topic is being changed; the disk fails.
         """
-        with self._changing(topic):
-            del self.topics[topic.name]
-            del self.topics_by_id[topic.topic_id]
-            for partition in topic.partitions:
+        with ExitStack() as changing:
+            for topic in topics:
+                changing.enter_context(self._changing(topic))
+                del self.topics[topic.name]
+                del self.topics_by_id[topic.topic_id]
+            partitions = [partition for topic in topics for partition in topic.partitions]
+            for partition in partitions:
                 self.unflushed.discard(partition)
                 partition.is_offline = True
             self._save_or_later()  # deleting makes room on a disk that is full
-            for partition in topic.partitions:
+            for partition in partitions:
                 partition.notify()
-            for number, partition in enumerate(reversed(topic.partitions)):
+            for number, partition in enumerate(reversed(partitions)):
                 if number:
                     yield
                 self.logs.take_away(partition.topic_partition, unique_id=uuid4().hex, now_ms=self.clock.now_ms)
             self.logs.checkpoint_all()
-        for call in self.on_topic_deleted:
-            call(topic)
+        for topic in topics:
+            for call in self.on_topic_deleted:
+                call(topic)
 
     def configure_topic(self, topic: Topic, configs: dict[str, str]) -> None:
         """Replace a topic's own settings.

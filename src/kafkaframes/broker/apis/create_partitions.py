@@ -7,11 +7,12 @@ Gaps: an assignment chooses the leader only.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.changes import Steps
+from kafkaframes.broker.changes import Steps, each
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
@@ -26,15 +27,23 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 
 def _added(request: Request, broker: BrokerState, topics: list[Any]) -> Steps[Answer]:
-    names = [asked.name for asked in topics]
-    rows = []
-    for asked in topics:
-        code: int = CODE["INVALID_REQUEST"]
-        message: str | None = "asked for twice"
-        if names.count(asked.name) == 1:
-            code, message = yield from _add(request, broker, asked)
-        rows.append(request.types.CreatePartitionsTopicResult(name=asked.name, error_code=code, error_message=message))
+    names = Counter(asked.name for asked in topics)
+    rows = yield from each(_result(request, broker, asked, names[asked.name]) for asked in topics)
+    try:
+        broker.save()
+    except KafkaframesError as error:
+        for row in rows:
+            if row.error_code == NONE:
+                row.error_code, row.error_message = code_of(error), str(error)
     return request.response(results=rows)
+
+
+def _result(request: Request, broker: BrokerState, asked: Any, times: int) -> Steps[Any]:
+    code: int = CODE["INVALID_REQUEST"]
+    message: str | None = "asked for twice"
+    if times == 1:
+        code, message = yield from _add(request, broker, asked)
+    return request.types.CreatePartitionsTopicResult(name=asked.name, error_code=code, error_message=message)
 
 
 def _add(request: Request, broker: BrokerState, asked: Any) -> Steps[tuple[int, str | None]]:

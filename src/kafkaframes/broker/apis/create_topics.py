@@ -11,6 +11,8 @@ Gaps: replicas are nominal: a manual assignment chooses the leader only.
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaframes.broker.access import denied, may
@@ -20,6 +22,7 @@ from kafkaframes.broker.configs import check_topic_configs, topic_rows
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import BrokerState
+from kafkaframes.broker.topics import Topic
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.files.names import check_topic
 
@@ -31,23 +34,44 @@ class _RefusedError(Exception):
     """One topic is not made: an error code's name and the reason."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What one request has made so far.
+
+    Attributes:
+        metrics_names: the names of all topics, by what metrics make of them.
+        made: topics that are there with their logs, and are to be kept.
+    """
+
+    metrics_names: dict[str, str]
+    made: dict[str, Topic] = field(default_factory=dict)
+
+
 def handle(request: Request, broker: BrokerState) -> Answer:
     """Make the topics, each for itself."""
     return broker.changes.run(_made(request, broker, request.body.topics))
 
 
 def _made(request: Request, broker: BrokerState, topics: list[Any]) -> Steps[Answer]:
-    names = [asked.name for asked in topics]
-    rows = yield from each(_result(request, broker, asked, names) for asked in topics)
+    names = Counter(asked.name for asked in topics)
+    batch = _Batch({_metrics_name(name): name for name in broker.topics})
+    rows = yield from each(_result(request, broker, asked, names[asked.name], batch) for asked in topics)
+    try:
+        if batch.made:
+            broker.keep(batch.made.values())
+    except KafkaframesError as error:
+        for row in rows:
+            if row.name in batch.made:
+                row.error_code, row.error_message = code_of(error), str(error)
     return request.response(topics=rows)
 
 
-def _result(request: Request, broker: BrokerState, asked: Any, names: list[str]) -> Steps[Any]:
+def _result(request: Request, broker: BrokerState, asked: Any, times: int, batch: _Batch) -> Steps[Any]:
     row = request.types.CreatableTopicResult(name=asked.name, error_message=None)
     try:
-        if names.count(asked.name) > 1:
+        if times > 1:
             raise _RefusedError("INVALID_REQUEST", "the topic is asked for twice")
-        yield from _create(request, broker, asked, row)
+        yield from _create(request, broker, asked, row, batch)
     except _RefusedError as refused:
         name, reason = refused.args
         row.error_code, row.error_message = CODE[name], reason
@@ -58,8 +82,8 @@ def _result(request: Request, broker: BrokerState, asked: Any, names: list[str])
     return row
 
 
-def _create(request: Request, broker: BrokerState, asked: Any, row: Any) -> Steps[None]:
-    _check(request, broker, asked.name)
+def _create(request: Request, broker: BrokerState, asked: Any, row: Any, batch: _Batch) -> Steps[None]:
+    _check(request, broker, asked.name, batch)
     leaders = _leaders(broker, asked)
     count = len(leaders) or asked.num_partitions
     if count == _DEFAULT:
@@ -80,6 +104,8 @@ def _create(request: Request, broker: BrokerState, asked: Any, row: Any) -> Step
         for partition, leader in zip(topic.partitions, leaders, strict=False):
             partition.leader_id = leader
         row.topic_id = topic.topic_id
+        batch.made[asked.name] = topic
+        batch.metrics_names[_metrics_name(asked.name)] = asked.name
     _describe(request, broker, row, count, configs)
 
 
@@ -89,7 +115,7 @@ def _check_replicas(factor: int, nodes: int) -> None:
         raise _RefusedError("INVALID_REPLICATION_FACTOR", reason)
 
 
-def _check(request: Request, broker: BrokerState, name: str) -> None:
+def _check(request: Request, broker: BrokerState, name: str, batch: _Batch) -> None:
     try:
         check_topic(name)
     except OptionError as error:
@@ -100,13 +126,13 @@ def _check(request: Request, broker: BrokerState, name: str) -> None:
         raise _RefusedError("POLICY_VIOLATION", "the broker serves a directory that is only read")
     if name in broker.topics:
         raise _RefusedError("TOPIC_ALREADY_EXISTS", f"topic {name!r} is there already")
-    same = next((other for other in broker.topics if _collides(other, name)), None)
+    same = batch.metrics_names.get(_metrics_name(name))
     if same is not None:
         raise _RefusedError("INVALID_TOPIC_EXCEPTION", f"topic {name!r} collides with {same!r}: metrics take . for _")
 
 
-def _collides(one: str, other: str) -> bool:
-    return one.replace(".", "_") == other.replace(".", "_")
+def _metrics_name(name: str) -> str:
+    return name.replace(".", "_")
 
 
 def _leaders(broker: BrokerState, asked: Any) -> list[int]:

@@ -10,13 +10,15 @@ Gaps: none known.
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from kafkaframes.broker.access import denied
 from kafkaframes.broker.api import Answer, Api, Right
-from kafkaframes.broker.changes import Steps, each
+from kafkaframes.broker.changes import Steps
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
+from kafkaframes.broker.topics import Topic
 from kafkaframes.errors import KafkaframesError
 
 _FIRST_BY_ID = 6
@@ -32,27 +34,33 @@ def handle(request: Request, broker: BrokerState) -> Answer:
 
 
 def _deleted(request: Request, broker: BrokerState, asked: list[tuple[Any, Any]]) -> Steps[Answer]:
-    rows = yield from each(_delete(request, broker, name, topic_id) for name, topic_id in asked)
+    chosen: dict[UUID, Topic] = {}
+    rows = [_row(request, broker, name, topic_id, chosen) for name, topic_id in asked]
+    try:
+        yield from broker.deleting_topics(list(chosen.values()))
+    except KafkaframesError as error:
+        for row in rows:
+            if row.error_code == NONE:
+                row.error_code, row.error_message = code_of(error), str(error)
     return request.response(responses=rows)
 
 
-def _delete(request: Request, broker: BrokerState, name: str | None, topic_id: Any) -> Steps[Any]:
+def _row(request: Request, broker: BrokerState, name: str | None, topic_id: Any, chosen: dict[UUID, Topic]) -> Any:
     row = request.types.DeletableTopicResult(name=name, topic_id=topic_id)
     by_id = name is None
     if not by_id and topic_id != NO_UUID:
         row.error_code, row.error_message = CODE["INVALID_REQUEST"], "both a name and an id"
         return row
     topic = broker.topics_by_id.get(topic_id) if by_id else broker.topics.get(name or "")
+    if topic is not None and topic.topic_id in chosen:
+        topic = None
     known = topic.name if topic is not None else name or ""
     row.error_code = _code(request, broker, known, is_known=topic is not None, by_id=by_id)
     if topic is not None and not denied(request, broker.access, "TOPIC", known, "DESCRIBE"):
         row.name = known
     if row.error_code == NONE and topic is not None:
         row.topic_id = topic.topic_id
-        try:
-            yield from broker.deleting_topic(topic)
-        except KafkaframesError as error:
-            row.error_code, row.error_message = code_of(error), str(error)
+        chosen[topic.topic_id] = topic
     return row
 
 

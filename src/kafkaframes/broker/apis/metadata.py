@@ -13,17 +13,19 @@ Gaps: none known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kafkaframes.broker.access import CLUSTER_NAME, denied, may
 from kafkaframes.broker.api import Answer, Api, Right
+from kafkaframes.broker.changes import Steps, each
 from kafkaframes.broker.errors import CODE, NONE, code_of
 from kafkaframes.broker.request import Request
 from kafkaframes.broker.state import NO_UUID, BrokerState
 from kafkaframes.broker.topics import Topic
 from kafkaframes.errors import KafkaframesError, OptionError
 from kafkaframes.files.names import check_topic
+from kafkaframes.messages import Message
 
 _FIRST_WITH_NULL = 1
 _FIRST_WITHOUT_NAME = 12
@@ -31,7 +33,55 @@ NOT_ASKED = -(2**31)
 
 
 def handle(request: Request, broker: BrokerState) -> Answer:
-    """Answer with the cluster, and the topics that are asked for."""
+    """Answer with the cluster, and the topics that are asked for; those that are to be made are made before."""
+    names, failed = _to_make(request, broker)
+    return (
+        broker.changes.run(_made_first(request, broker, names, failed)) if names else _answer(request, broker, failed)
+    )
+
+
+def _to_make(request: Request, broker: BrokerState) -> tuple[list[str], dict[str, int]]:
+    """Return the names of topics that are to be made, and the error codes of those that may not be."""
+    names: dict[str, None] = {}
+    failed: dict[str, int] = {}
+    may_make = broker.settings.flag("auto.create.topics.enable") and request.body.allow_auto_topic_creation
+    asked = (request.body.topics or ()) if may_make and not broker.is_read_only else ()
+    for name in (one.name for one in asked):
+        if not name or name in broker.topics or not may(request, broker.access, "TOPIC", name, "DESCRIBE"):
+            continue
+        code = denied(request, broker.access, "TOPIC", name, "CREATE")
+        if code != NONE:
+            failed[name] = code
+        elif _code_for(name) != CODE["INVALID_TOPIC_EXCEPTION"]:
+            names[name] = None
+    return list(names), failed
+
+
+def _made_first(request: Request, broker: BrokerState, names: list[str], failed: dict[str, int]) -> Steps[Answer]:
+    made = [topic for topic in (yield from each(_making(broker, name, failed) for name in names)) if topic is not None]
+    try:
+        if made:
+            broker.keep(made)
+    except KafkaframesError as error:
+        failed |= {topic.name: code_of(error) for topic in made}
+    return _answer(request, broker, failed)
+
+
+def _making(broker: BrokerState, name: str, failed: dict[str, int]) -> Steps[Topic | None]:
+    """Make a topic as the broker's settings say, internal ones as their coordinator wants; None if it is not made."""
+    if name in broker.topics:  # somebody has made it meanwhile
+        return None
+    try:
+        if broker.is_internal(name):
+            return broker.create_internal(name)
+        return (yield from broker.making_topic(name, broker.settings.number("num.partitions")))
+    except KafkaframesError as error:
+        failed[name] = code_of(error)
+        return None
+
+
+def _answer(request: Request, broker: BrokerState, failed: Mapping[str, int]) -> Message:
+    """Answer with the cluster and its topics, and the error codes of those that could not be made."""
     body, version = request.body, request.version
     nodes = broker.nodes
     brokers = []
@@ -43,7 +93,7 @@ def handle(request: Request, broker: BrokerState) -> Answer:
         )
     asks_all = body.topics is None or (version < _FIRST_WITH_NULL and not body.topics)
     wants = bool(body.include_topic_authorized_operations)
-    rows = _all_topics(request, broker) if asks_all else _asked_topics(request, broker)
+    rows = _all_topics(request, broker) if asks_all else _asked_topics(request, broker, failed)
     topics = list(rows)
     for row in topics:
         if wants and row.error_code == NONE:
@@ -66,8 +116,7 @@ def _all_topics(request: Request, broker: BrokerState) -> Iterator[Any]:
             yield topic_row(request, broker, topic)
 
 
-def _asked_topics(request: Request, broker: BrokerState) -> Iterator[Any]:
-    may_create = broker.settings.flag("auto.create.topics.enable") and request.body.allow_auto_topic_creation
+def _asked_topics(request: Request, broker: BrokerState, failed: Mapping[str, int]) -> Iterator[Any]:
     for asked in request.body.topics:
         if asked.name is None or (asked.topic_id != NO_UUID and not asked.name):
             topic = broker.topics_by_id.get(asked.topic_id)
@@ -77,26 +126,16 @@ def _asked_topics(request: Request, broker: BrokerState) -> Iterator[Any]:
             else:
                 yield topic_row(request, broker, topic)
         else:
-            yield _by_name(request, broker, asked.name, may_create)
+            yield _by_name(request, broker, asked.name, failed)
 
 
-def _by_name(request: Request, broker: BrokerState, name: str, may_create: bool) -> Any:
+def _by_name(request: Request, broker: BrokerState, name: str, failed: Mapping[str, int]) -> Any:
     code = denied(request, broker.access, "TOPIC", name, "DESCRIBE")
     if code != NONE:
         return _missing(request, name, code)
     topic = broker.topics.get(name)
-    may_create = may_create and name not in broker.in_change  # it will be there when it is asked for again
-    if topic is None and may_create and not broker.is_read_only:
-        code = denied(request, broker.access, "TOPIC", name, "CREATE")
-        if code != NONE:
-            return _missing(request, name, code)
-        try:
-            check_topic(name)
-            topic = auto_create(broker, name)
-        except OptionError:
-            return _missing(request, name, CODE["INVALID_TOPIC_EXCEPTION"])
-        except KafkaframesError as error:
-            return _missing(request, name, code_of(error))
+    if name in failed:
+        return _missing(request, name, failed[name])
     if topic is None:
         return _missing(request, name, _code_for(name))
     return topic_row(request, broker, topic)
@@ -108,17 +147,6 @@ def _code_for(name: str) -> int:
     except OptionError:
         return CODE["INVALID_TOPIC_EXCEPTION"]
     return CODE["UNKNOWN_TOPIC_OR_PARTITION"]
-
-
-def auto_create(broker: BrokerState, name: str) -> Topic:
-    """Make a topic that somebody asked for, as the broker's settings say; internal ones as their coordinator wants.
-
-    Raises:
-        StorageError: the disk fails.
-    """
-    if broker.is_internal(name):
-        return broker.create_internal(name)
-    return broker.create_topic(name, broker.settings.number("num.partitions"))
 
 
 def _missing(request: Request, name: str | None, code: int, topic_id: Any = NO_UUID) -> Any:
