@@ -7,7 +7,6 @@ Sources: pcap-savefile(5), draft-ietf-opsawg-pcapng, tcpdump.org/linktypes.html.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -31,7 +30,8 @@ SECTION_HEADER: Final = 0x0A0D0D0A
 _BYTE_ORDER: Final = 0x1A2B3C4D
 _MICROSECONDS, _NANOSECONDS = 0xA1B2C3D4, 0xA1B23C4D
 _IF_TSRESOL, _IF_TSOFFSET = 9, 14
-MOST_INTERFACES: Final = 4096
+INTERFACE: Final = 1
+MOST_INTERFACES: Final = 1 << 20  # of a section: 40 MB
 
 LINK_TYPES: Final = {
     0: "BSD loopback",
@@ -84,7 +84,6 @@ _OTHERS: Final = (
 )
 
 
-@dataclass
 class Container:
     """The state that a walk over packets needs.
 
@@ -92,17 +91,36 @@ class Container:
         kind: ``PCAP`` or ``PCAPNG``.
         little: whether numbers are little-endian, in the current section.
         start: where the first record or block starts.
-        interfaces: a row for each, in the columns of ``layout.py``.
+        links: the link types of all interfaces, of earlier sections too.
     """
 
-    kind: int
-    little: bool
-    start: int
-    interfaces: Ints = field(default_factory=lambda: np.zeros((0, INTERFACE_COLUMNS), np.int64))
+    def __init__(self, kind: int, little: bool, start: int) -> None:
+        self.kind, self.little, self.start = kind, little, start
+        self.links: set[int] = set()
+        self._table = np.zeros((4, INTERFACE_COLUMNS), np.int64)
+        self._count = 0
+
+    @property
+    def interfaces(self) -> Ints:
+        """A row for each interface of the current section, in the columns of ``layout.py``."""
+        return self._table[: self._count]
+
+    def begin_section(self, *, little: bool) -> None:
+        """Begin a section: it has interfaces of its own."""
+        self.little = little
+        self._count = 0
+
+    def add_interface(self, row: tuple[int, int, int, int, int]) -> None:
+        """Add an interface to the section."""
+        if self._count == len(self._table):
+            self._table = np.concatenate([self._table, np.zeros_like(self._table)])
+        self._table[self._count] = row
+        self._count += 1
+        self.links.add(row[0])
 
     def unsupported_links(self) -> list[int]:
         """Return the link types that are not read."""
-        return sorted({int(one) for one in self.interfaces[:, 0]} - LINK_TYPES.keys())
+        return sorted(self.links - LINK_TYPES.keys())
 
 
 def open_container(head: bytes, file: str) -> Container:
@@ -131,55 +149,57 @@ def _pcap(head: bytes, order: str, file: str) -> Container:
         raise DecodeError(f"pcap version {major}.{minor}; 2.4 is read", file=file, position=4)
     found = Container(PCAP, order == "<", FILE_HEADER_BYTES)
     factor = 1 if magic == _NANOSECONDS else 1000
-    found.interfaces = np.array([[link & 0xFFFF, MULTIPLY, factor, 0, snap]], np.int64)
+    found.add_interface((link & 0xFFFF, MULTIPLY, factor, 0, snap))
     return found
 
 
-def _section_is_little(block: bytes, position: int, file: str) -> bool:
+def _section_is_little(block: bytes | memoryview, position: int, file: str) -> bool:
     for order in ("<", ">"):
         if struct.unpack_from(order + "I", block, 8)[0] == _BYTE_ORDER:
             return order == "<"
     raise DecodeError("a section header without pcapng's byte order mark", file=file, position=position + 8)
 
 
-def take_block(container: Container, block: bytes, position: int, file: str) -> int | None:
-    """Take a section header or interface block into the container; return its size, ``None`` if it is not whole.
+def take_block(container: Container, block: memoryview, position: int, file: str) -> int:
+    """Take a section header or interface block into the container; return its size.
+
+    0 if the bytes begin with another block, or are not all of it. Nothing is copied, however much follows.
 
     Raises:
         DecodeError: the block contradicts itself.
     """
     if len(block) < 12:
-        return None
-    if struct.unpack_from(">I", block)[0] == SECTION_HEADER:
-        container.little = _section_is_little(block, position, file)
-        container.interfaces = np.zeros((0, INTERFACE_COLUMNS), np.int64)
-        return _size(block, "<" if container.little else ">", position, file)
-    order = "<" if container.little else ">"
+        return 0
+    is_section = struct.unpack_from(">I", block)[0] == SECTION_HEADER
+    little = _section_is_little(block, position, file) if is_section else container.little
+    order = "<" if little else ">"
+    if not is_section and struct.unpack_from(order + "I", block)[0] != INTERFACE:
+        return 0
     size = _size(block, order, position, file)
-    if size is None:
-        return None
-    if len(container.interfaces) >= MOST_INTERFACES:
-        raise DecodeError(f"more than {MOST_INTERFACES} interfaces in one section", file=file, position=position)
-    if size < 20:
-        raise DecodeError("an interface block of too few bytes", file=file, position=position)
-    row = _interface(block[:size], order)
-    container.interfaces = np.concatenate([container.interfaces, np.array([row], np.int64)])
+    if is_section and size:
+        container.begin_section(little=little)
+    elif size:
+        if len(container.interfaces) >= MOST_INTERFACES:
+            raise DecodeError(f"more than {MOST_INTERFACES:,} interfaces in one section", file=file, position=position)
+        if size < 20:
+            raise DecodeError("an interface block of too few bytes", file=file, position=position)
+        container.add_interface(_interface(block[:size], order))
     return size
 
 
-def _size(block: bytes, order: str, position: int, file: str) -> int | None:
+def _size(block: memoryview, order: str, position: int, file: str) -> int:
     size = int(struct.unpack_from(order + "I", block, 4)[0])
     if size < 12 or size % 4 or size > LARGEST_PACKET:
         raise DecodeError(f"a pcapng block of {size} bytes", file=file, position=position + 4)
     if len(block) < size:
-        return None
+        return 0
     again = struct.unpack_from(order + "I", block, size - 4)[0]
     if again != size:
         raise DecodeError(f"a pcapng block of {size} bytes that ends with {again}", file=file, position=position)
     return size
 
 
-def _interface(block: bytes, order: str) -> tuple[int, int, int, int, int]:
+def _interface(block: memoryview, order: str) -> tuple[int, int, int, int, int]:
     link, _, snap = struct.unpack_from(order + "HHI", block, 8)
     ticks, factor, shift_ns = MULTIPLY, 1000, 0
     at = 16

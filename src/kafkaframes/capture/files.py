@@ -16,6 +16,7 @@ from kafkaframes.errors import DecodeError, OptionError
 
 _CHUNK: Final = 256 << 10
 _MOST_AT_ONCE: Final = 4 << 20  # bytes that one piece of input may become at once
+_FIRST_STEP: Final = 512
 _GZIP, _ZSTD, _LZ4 = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
 CAPTURE_NAME: Final = re.compile(r"\.(pcap|pcapng|cap|ntar|dmp)(\.?\d+)?(\.(gz|zst|zstd|lz4))?$|\.pcap", re.IGNORECASE)
 LOG_NAME: Final = re.compile(r"\.log([.-][\w.-]+)?(\.gz|\.zst)?$", re.IGNORECASE)
@@ -108,7 +109,8 @@ class Gunzip:
         self._raw = raw
         self._new: Callable[[], Any] = partial(isal_zlib.decompressobj, wbits=31)
         self._member: Any = self._new()
-        self._input = b""
+        self._input = memoryview(b"")
+        self._step = _FIRST_STEP  # how much of the input a member is given at once: it gives back what is not its own
         self._whole = True  # nothing of a member is outstanding
         self._ready = memoryview(b"")
 
@@ -140,21 +142,25 @@ class Gunzip:
     def _more(self) -> bool:
         """Decompress some; tell whether there may be more."""
         if not self._input:
-            self._input = self._raw.read(_CHUNK)
+            self._input = memoryview(self._raw.read(_CHUNK))
             if not self._input:
                 if not self._whole:
                     self._whole = True
                     raise EOFError("the gzip data end too early")
                 return False
-        if self._member.eof:
-            self._member = self._new()
-        self._whole = False
-        self._ready = memoryview(self._member.decompress(self._input, _MOST_AT_ONCE))
-        if self._member.eof:
-            self._whole = True
-            self._input = self._member.unused_data.lstrip(b"\0")
-        else:
-            self._input = self._member.unconsumed_tail
+        piece = self._input[: self._step]
+        if self._whole:  # between members there may be zeros
+            zeros = len(piece) - len(bytes(piece).lstrip(b"\0"))
+            piece, self._input = piece[zeros:], self._input[zeros:]
+            if not piece:
+                return True
+            self._member, self._step = self._new(), _FIRST_STEP
+            piece = piece[: self._step]
+        self._ready = memoryview(self._member.decompress(piece, _MOST_AT_ONCE))
+        self._whole = self._member.eof
+        left = self._member.unused_data if self._whole else self._member.unconsumed_tail
+        self._input = self._input[len(piece) - len(left) :]
+        self._step = min(2 * self._step, _CHUNK)
         return True
 
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 MOST_DATAGRAMS: Final = 1024  # that wait for fragments at a time; the oldest is given up
 _LARGEST: Final = 65535
+_UNIT: Final = 8  # bytes that offsets of fragments are counted in
 _HOP_BY_HOP, _ROUTING, _OPTIONS, _FRAGMENT, _AUTHENTICATION = 0, 43, 60, 44, 51
 
 
@@ -21,9 +22,47 @@ class _Piece(NamedTuple):
 
 @dataclass
 class _Waiting:
+    """A datagram of which fragments are missing; its memory is bounded by a datagram's size, however they overlap."""
+
     header: bytes = b""
-    pieces: dict[int, bytes] = field(default_factory=dict)
+    payload: bytearray = field(default_factory=bytearray)
+    there: bytearray = field(default_factory=bytearray)  # 1 for each 8 bytes that are there: offsets count these
+    missing: int = 0  # of the 8 bytes up to the furthest that is there
     size: int = -1
+
+    def add(self, piece: _Piece) -> None:
+        """Take a fragment; where two overlap, the first that came counts."""
+        if piece.more:  # all but the last are multiples of 8, unless they were cut
+            piece = piece._replace(payload=piece.payload[: len(piece.payload) // _UNIT * _UNIT])
+        end = piece.offset + len(piece.payload)
+        if piece.offset == 0 and not self.header:
+            self.header = piece.header
+        if not piece.more and self.size < 0:
+            self.size = end
+        first, last = piece.offset // _UNIT, (end + _UNIT - 1) // _UNIT
+        if last > len(self.there):
+            self.missing += last - len(self.there)
+            self.there.extend(bytes(last - len(self.there)))
+            self.payload.extend(bytes(last * _UNIT - len(self.payload)))
+        new = self.there.count(0, first, last)
+        self.missing -= new
+        if new == last - first:
+            self.payload[piece.offset : end] = piece.payload
+        elif new:
+            self._fill(piece, first, last)
+        self.there[first:last] = b"\1" * (last - first)
+
+    def _fill(self, piece: _Piece, first: int, last: int) -> None:
+        for unit in range(first, last):
+            if not self.there[unit]:
+                part = piece.payload[unit * _UNIT - piece.offset :][:_UNIT]
+                self.payload[unit * _UNIT : unit * _UNIT + len(part)] = part
+
+    def whole(self) -> bytes | None:
+        """Return the payload if nothing is missing."""
+        if self.size < 0 or not self.header or self.missing or len(self.payload) < self.size:
+            return None
+        return bytes(self.payload[: self.size])
 
 
 class Defragmenter:
@@ -38,29 +77,14 @@ class Defragmenter:
         if piece is None or piece.offset + len(piece.payload) > _LARGEST:
             return None
         entry = self.waiting.setdefault(piece.key, _Waiting())
-        entry.pieces.setdefault(piece.offset, piece.payload)
-        if piece.offset == 0:
-            entry.header = piece.header
-        if not piece.more:
-            entry.size = piece.offset + len(piece.payload)
-        payload = _joined(entry)
+        entry.add(piece)
+        payload = entry.whole()
         if payload is not None:
             del self.waiting[piece.key]
             return _with_size(entry.header, payload)
         if len(self.waiting) > MOST_DATAGRAMS:
             self.waiting.pop(next(iter(self.waiting)))
         return None
-
-
-def _joined(entry: _Waiting) -> bytes | None:
-    if entry.size < 0 or not entry.header:
-        return None
-    out = bytearray()
-    for offset in sorted(entry.pieces):
-        if offset > len(out):
-            return None
-        out += entry.pieces[offset][len(out) - offset :]
-    return bytes(out[: entry.size]) if len(out) >= entry.size else None
 
 
 def _with_size(header: bytes, payload: bytes) -> bytes:

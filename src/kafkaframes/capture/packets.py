@@ -51,6 +51,7 @@ FILE_SHIFT: Final = 40  # packet numbers have their file's number above this bit
 FILE_MASK: Final = (1 << FILE_SHIFT) - 1
 _BYTES_OF_A_PACKET: Final = 96  # a guess that sizes the table of rows; more packets make more windows
 _SPARE: Final = 1 << 16
+MOST_PROBLEMS: Final = 10_000
 
 
 class FileProblem(NamedTuple):
@@ -142,7 +143,7 @@ class PacketReader:
             walk.open()
         except DecodeError as error:
             if self.files[1:]:  # one of many: it is noted, and the others are read
-                self.problems.append(FileProblem(self.file, 0, -1, error.reason))
+                self._note(FileProblem(self.file, 0, -1, error.reason))
                 return
             raise
         while not walk.done:
@@ -179,7 +180,7 @@ class PacketReader:
         room = buf.data[at : start + max(wanted, len(walk.rest))]
         got, problem = read_into(walk.file, room, walk.path)
         if problem is not None:
-            self.problems.append(FileProblem(self.file, walk.position + len(walk.rest) + got, -1, problem.reason))
+            self._note(FileProblem(self.file, walk.position + len(walk.rest) + got, -1, problem.reason))
         walk.ended = got < len(room)
         return buf, at + got
 
@@ -200,43 +201,39 @@ class PacketReader:
             here = walk.position + position - start
             if status == CONNECTIONS_FULL:
                 known.grow()
-            elif status == BLOCK and (size := self._block(walk, buf[position:filled], here)):
+            elif status == BLOCK and (size := _take_blocks(walk, buf.data[position:filled], here)):
                 position += size
-            elif status == DAMAGED or (status == BLOCK and walk.damaged):
+            elif status == DAMAGED or (status == BLOCK and walk.reason):
                 position = self._skipped(walk, buf, position, filled, here)
             else:
                 break
-        walk.take(buf[position:filled], position - start, stuck=position == start and status == MORE)
+        walk.take(buf[position:filled], position - start, stuck=position == start and status in (MORE, BLOCK))
         if walk.done and len(walk.rest):
-            self.problems.append(FileProblem(self.file, walk.position, len(walk.rest), "the file ends inside a packet"))
+            self._note(FileProblem(self.file, walk.position, len(walk.rest), "the file ends inside a packet"))
         return rows, row
-
-    def _block(self, walk: _Walk, block: Bytes, position: int) -> int:
-        """Take a section or interface block; return its size, 0 if it is not whole or damaged."""
-        walk.damaged = False
-        try:
-            return take_block(walk.container, block[: 1 << 20].tobytes(), position, walk.path) or 0
-        except DecodeError as error:
-            walk.damaged = True
-            walk.reason = error.reason
-            return 0
 
     def _skipped(self, walk: _Walk, buf: Bytes, position: int, filled: int, here: int) -> int:
         """Go on behind damage, at the next record that is followed by another one."""
         container = walk.container
-        reason = walk.reason if walk.damaged else "no packet starts here: the file is damaged"
-        walk.damaged = False
+        reason, walk.reason = walk.reason or "no packet starts here: the file is damaged", ""
         found = kernels.next_record(
             buf, position + 1, filled, container.kind, int(container.little), container.interfaces
         )
         after = int(found) if found >= 0 else (filled if walk.ended else max(filled - 64, position + 1))
-        if walk.lost_since is None or self.problems[-1].position + self.problems[-1].size != here:
-            self.problems.append(FileProblem(self.file, here, after - position, reason))
-        else:
+        if walk.lost_until == here and len(self.problems) < MOST_PROBLEMS:
             last = self.problems[-1]
             self.problems[-1] = last._replace(size=last.size + after - position)
-        walk.lost_since = here
+        else:
+            self._note(FileProblem(self.file, here, after - position, reason))
+        walk.lost_until = here + after - position
         return after
+
+    def _note(self, problem: FileProblem) -> None:
+        """Note what is wrong, up to a number of problems: a damaged file may have millions."""
+        if len(self.problems) < MOST_PROBLEMS - 1:
+            self.problems.append(problem)
+        elif len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(problem._replace(size=-1, reason="more is damaged than is listed"))
 
     def _window(self, buf: Bytes, filled: int, rows: Ints, row: int, *, last: bool) -> Window:
         if last:
@@ -287,7 +284,7 @@ class PacketReader:
             names = ", ".join(dict.fromkeys(LINK_TYPES.values()))
             called = f" ({OTHER_LINK_TYPES[link]})" if link in OTHER_LINK_TYPES else ""
             reason = f"link type {link}{called} is not read (those that are: {names})"
-            self.problems.append(FileProblem(self.file, 0, 0, reason))
+            self._note(FileProblem(self.file, 0, 0, reason))
 
 
 class _Walk:
@@ -301,9 +298,8 @@ class _Walk:
         self.ended = False
         self.stuck = False
         self.done = False
-        self.damaged = False
-        self.reason = ""
-        self.lost_since: int | None = None
+        self.reason = ""  # why the block at hand is damaged
+        self.lost_until = -1  # where the last damage ended
         self.container: Container
 
     def open(self) -> None:
@@ -320,3 +316,17 @@ class _Walk:
         self.rest = rest.copy()
         self.stuck = stuck
         self.done = self.ended and (stuck or not len(rest) or consumed == 0)
+
+
+def _take_blocks(walk: _Walk, blocks: memoryview, position: int) -> int:
+    """Take the section and interface blocks that stand here; return their size. What is damaged is left with ``walk``.
+
+    0: the first is damaged, or not whole.
+    """
+    taken = 0
+    try:
+        while size := take_block(walk.container, blocks[taken:], position + taken, walk.path):
+            taken += size
+    except DecodeError as error:
+        walk.reason = "" if taken else error.reason  # else it is met again, as the first
+    return taken

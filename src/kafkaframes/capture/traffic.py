@@ -38,7 +38,8 @@ def read_traffic(files: Sequence[str], options: CaptureOptions) -> Iterator[pa.R
         DecodeError: a file is neither.
     """
     logs = [path for path in files if is_request_log(path)]
-    captures = [path for path in files if path not in logs]
+    others = set(logs)
+    captures = [path for path in files if path not in others]
     if captures:
         yield from CaptureBatches(captures, options)
     if logs and options.table != "calls":

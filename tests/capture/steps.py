@@ -1,0 +1,45 @@
+"""Count what a reader does instead of how long it takes: lines of Python, and bytes that it copies."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def lines_of(run: Callable[[], Any]) -> int:
+    """Return how many lines of the package ``run`` executes."""
+    count = 0
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        nonlocal count
+        if event == "call":
+            return trace if "kafkaframes/capture" in frame.f_code.co_filename else None
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def copies_of(monkeypatch: Any, run: Callable[[], Any]) -> int:
+    """Return how many bytes ``run`` copies where arrays are joined."""
+    concatenate, copied = np.concatenate, 0
+
+    def counted(arrays: Any, *arguments: Any, **options: Any) -> Any:
+        nonlocal copied
+        made = concatenate(arrays, *arguments, **options)
+        copied += made.nbytes
+        return made
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "concatenate", counted)
+        run()
+    return copied

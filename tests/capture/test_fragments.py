@@ -1,0 +1,68 @@
+"""IP fragments in any order, overlapping, too many: whole datagrams, for work and memory that a datagram bounds."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+from tests.capture.steps import lines_of
+
+from kafkaframes.capture.fragments import MOST_DATAGRAMS, Defragmenter
+
+
+def fragment(data, offset, more, number=1):
+    flags = offset // 8 | (0x2000 if more else 0)
+    return struct.pack(">BBHHHBBHII", 0x45, 0, 20 + len(data), number, flags, 64, 6, 0, 1, 2) + data
+
+
+def cut(data, sizes):
+    at, made = 0, []
+    for size in sizes:
+        made.append((data[at : at + size], at, at + size < len(data)))
+        at += size
+    return made
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_fragments_in_any_order_repeated_and_overlapping(seed):
+    rng = random.Random(seed)
+    data = rng.randbytes(rng.randrange(100, 3000))
+    pieces = cut(data, [8 * rng.randrange(1, 20) for _ in range(400)])
+    pieces = [piece for piece in pieces if piece[0]]
+    for _ in range(5):
+        start, size = 8 * rng.randrange(len(data) // 8), 8 * rng.randrange(1, 10)
+        pieces.append((data[start : start + size], start, start + size < len(data)))
+    rng.shuffle(pieces)
+    whole = Defragmenter()
+    found = [datagram for piece in pieces if (datagram := whole.add(fragment(*piece))) is not None]
+    assert found[0][20:] == data
+
+
+def test_the_work_grows_with_the_number_of_fragments():
+    """8,192 of 8 bytes, the last one first: each is put where it belongs, and nothing is gone through again."""
+
+    def fed(count):
+        pieces = cut(bytes(8 * count), [8] * count)
+        entry = Defragmenter()
+        for piece in reversed(pieces[1:]):
+            entry.add(fragment(*piece))
+
+    few, many = (lines_of(lambda count=count: fed(count)) / count for count in (250, 4000))
+    assert many < 1.2 * few
+
+
+def test_memory_is_bounded_by_what_a_datagram_can_be():
+    """Overlapping fragments of 60,000 bytes, of more datagrams than wait at a time."""
+    entry = Defragmenter()
+    for number in range(MOST_DATAGRAMS + 50):
+        for offset in range(8, 80, 8):
+            entry.add(fragment(bytes(6000), offset, True, number))
+    assert len(entry.waiting) <= MOST_DATAGRAMS
+    assert all(len(one.payload) + len(one.there) < 70_000 for one in entry.waiting.values())
+
+
+def test_a_fragment_that_was_cut_is_no_whole_one():
+    entry = Defragmenter()
+    assert entry.add(fragment(bytes(21), 0, True)) is None
+    assert entry.add(fragment(bytes(8), 24, False)) is None

@@ -1,0 +1,120 @@
+"""Files of many blocks, blocks of any size, lengths that lie: the work grows with the bytes, memory does not."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from tests.capture.conversation import CLIENT, Tape, streams
+from tests.capture.steps import copies_of, lines_of
+
+from kafkaframes.capture import container, packets
+from kafkaframes.capture.packets import MOST_PROBLEMS, PacketReader
+from kafkaframes.capture.reader import CaptureOptions, read_capture
+from kafkaframes.capture.writer import file_header
+
+SECTION = struct.pack("<IIIHHqI", 0x0A0D0D0A, 28, 0x1A2B3C4D, 1, 0, -1, 28)
+INTERFACE = struct.pack("<IIHHII", 1, 20, 101, 0, 0, 20)
+OTHER_LINK = struct.pack("<IIHHII", 1, 20, 105, 0, 0, 20)
+NO_PACKET = struct.pack("<III", 6, 12, 12)  # too short for its kind
+
+
+def windows(path, window=packets.WINDOW_BYTES):
+    reader = PacketReader([str(path)], window_bytes=window)
+    for _ in reader:
+        pass
+    return reader
+
+
+def written(tmp_path, *parts):
+    path = tmp_path / "x.pcapng"
+    path.write_bytes(b"".join(parts))
+    return path
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [[INTERFACE], [SECTION], [SECTION, INTERFACE], [INTERFACE, NO_PACKET], [SECTION + INTERFACE * 7]],
+    ids=["interfaces", "sections", "sections with an interface", "damage between", "sections with interfaces"],
+)
+def test_the_work_grows_with_the_number_of_blocks(blocks, tmp_path, monkeypatch):
+    """Steps and copied bytes for each block are the same for a few as for many; none copies what follows it."""
+    copied = []
+    take_block = container.take_block
+
+    def counted(walk, block, *rest):
+        copied.append(len(block) if isinstance(block, bytes) else 0)
+        return take_block(walk, block, *rest)
+
+    monkeypatch.setattr(packets, "take_block", counted)
+    lines = []
+    for count in (500, 8000):
+        path = written(tmp_path, SECTION, INTERFACE, *(blocks * count))
+        bytes_joined = copies_of(monkeypatch, lambda path=path: windows(path))
+        lines.append(lines_of(lambda path=path: windows(path)) / count)
+        assert bytes_joined < 8 * path.stat().st_size + 10_000
+    assert lines[1] < 1.1 * lines[0]
+    assert sum(copied) == 0
+
+
+def test_packets_of_the_last_of_many_interfaces_are_read(tmp_path):
+    """As many as a section can have, and its memory is what they take."""
+    asked, _, known = streams()
+    tape = Tape().segment(CLIENT, 0, asked)
+    interfaces = 70_000
+    blocks = b"".join(tape.parts)[len(file_header("test")) :]
+    numbered, at = bytearray(blocks), 0
+    while at < len(blocks):
+        struct.pack_into("<I", numbered, at + 8, interfaces - 1)
+        at += struct.unpack_from("<I", blocks, at + 4)[0]
+    head = struct.pack("<HHI", 101, 0, 0) + struct.pack("<HHB3x", 9, 1, 9)
+    nanoseconds = struct.pack("<II", 1, len(head) + 12) + head + struct.pack("<I", len(head) + 12)
+    path = written(tmp_path, SECTION, INTERFACE * (interfaces - 1), nanoseconds, numbered)
+    rows = read_capture(str(path), CaptureOptions(columns=("correlationId",))).read_all()
+    assert set(rows.column(0).to_pylist()) == {call[2] for call in known}
+
+
+@pytest.mark.parametrize("window", [300, 4096, 1 << 20])
+@pytest.mark.parametrize("option_bytes", [100, 5000, 3 << 20])
+def test_a_block_that_is_larger_than_a_window_is_read(window, option_bytes, tmp_path):
+    """Comments of sections and interfaces may be long."""
+    asked, _, known = streams()
+    comment = struct.pack("<HH", 2, 0) * (option_bytes // 4)
+    size = len(comment) + 28
+    section = struct.pack("<IIIHHq", 0x0A0D0D0A, size, 0x1A2B3C4D, 1, 0, -1) + comment + struct.pack("<I", size)
+    tape = Tape().segment(CLIENT, 0, asked)
+    path = written(tmp_path, section, b"".join(tape.parts)[_section_bytes() :])
+    options = CaptureOptions(columns=("correlationId",), window_bytes=window)
+    rows = read_capture(str(path), options).read_all()
+    assert set(rows.column(0).to_pylist()) == {call[2] for call in known}
+
+
+def _section_bytes():
+    return struct.unpack_from("<I", file_header("test"), 4)[0]
+
+
+@pytest.mark.parametrize("kind", [0x0A0D0D0A, 1, 6, 77])
+@pytest.mark.parametrize("size", [0, 8, 13, 1 << 20, 1 << 24, (1 << 24) + 8192, 0x7FFFFFFC, 0xFFFFFFFC])
+def test_a_length_that_lies_ends_and_is_named(kind, size, tmp_path):
+    """Wherever the window ends, and however much the length claims."""
+    asked, _, known = streams()
+    lie = struct.pack("<IIIHH", kind, size, 0x1A2B3C4D, 1, 0)
+    tape = Tape().segment(CLIENT, 0, asked)
+    path = written(tmp_path, *tape.parts, lie, b"\xee" * 3000)
+    for window in (300, 2000, 1 << 20):
+        found = read_capture(str(path), CaptureOptions(columns=("correlationId",), window_bytes=window))
+        assert set(found.read_all().column(0).to_pylist()) == {call[2] for call in known}
+        assert found.problems
+
+
+def test_links_that_are_not_read_are_named_of_every_section(tmp_path):
+    path = written(tmp_path, SECTION, OTHER_LINK, SECTION, INTERFACE)
+    assert ["105" in problem.reason for problem in windows(path).problems] == [True]
+
+
+def test_the_list_of_what_is_damaged_is_bounded(tmp_path):
+    empty = struct.pack("<III", 5, 12, 12)
+    path = written(tmp_path, SECTION, INTERFACE, (NO_PACKET + empty) * (2 * MOST_PROBLEMS))
+    problems = windows(path).problems
+    assert len(problems) == MOST_PROBLEMS
+    assert problems[-1].reason == "more is damaged than is listed"
