@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 import subprocess
 import sys
 import urllib.error
@@ -23,12 +24,15 @@ from kafkaframes.testing import Control
 class Client:
     """As small as a test in another language would write it."""
 
-    def __init__(self, url):
-        self.url = url
+    def __init__(self, url, token=None):
+        self.url, self.token = url, token
 
     def __call__(self, method, path, body=None, *, raw=None):
         data = raw if raw is not None else None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data=data, method=method)
+        headers = {"Content-Type": "application/json"}
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
+        request = urllib.request.Request(self.url + path, data=data, method=method, headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return json.load(answer)
@@ -46,7 +50,7 @@ def broker(tmp_path):
 @pytest.fixture
 def call(broker):
     control = Control(broker)
-    yield Client(control.url)
+    yield Client(control.url, control.token)
     control.close()
 
 
@@ -196,16 +200,66 @@ def test_a_body_that_is_no_json_or_too_long_is_refused(call):
         urllib.request.urlopen(request, timeout=60)
 
 
-def test_the_command_serves_controls_and_schemas():
-    command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0", "--control", "0", "--schema-registry", "0"]
+def test_names_in_a_path_reach_nothing_outside_the_data_directory(call, broker, tmp_path):
+    outside = tmp_path.parent / f"{tmp_path.name}-outside-0"
+    outside.mkdir()
+    (outside / "00000000000000000000.log").write_bytes(b"mine")
+    (tmp_path / "linked-0").symlink_to(outside)
+    call("POST", "/topics/orders/records", {"records": [{"value": "1"}]})
+    names = [f"..%2f{outside.name[:-2]}", f"%2e%2e%2f{outside.name[:-2]}", str(outside)[:-2].replace("/", "%2f")]
+    names += ["linked", ".", "..", "orders-0%2f..%2forders", "%00", "a" * 300, "*", "order%3f", "no-such-topic"]
+    calls = [
+        ("GET", "records", None),
+        ("PUT", "configs", {"retention.ms": 1}),
+        ("PUT", "partitions/0/leader", {"node": 1}),
+        ("POST", "partitions/0/truncate", {"offset": 0}),
+        ("POST", "partitions/0/tear", {"bytes": 1}),
+    ]
+    for is_up in (True, False):
+        for name in names:
+            for method, path, body in calls:
+                assert call(method, f"/topics/{name}/{path}", body)[0] == 400, (name, path)
+        if is_up:
+            for name in set(names) - {"linked", "no-such-topic"}:
+                assert call("POST", f"/topics/{name}/records", {"records": [{"value": ""}]})[0] == 400
+            call("POST", "/kill")
+    assert (outside / "00000000000000000000.log").read_bytes() == b"mine"
+    assert call("POST", "/topics/orders/partitions/0/tear", {"bytes": 1})["size_bytes"] > 0
+
+
+def test_the_token_is_in_a_file_that_is_its_owners_alone(tmp_path):
+    path = tmp_path / "token"
+    command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0", "--control", "0"]
+    command += ["--control-token-file", str(path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             lines = []
             while not lines or "controls on" not in lines[-1]:
                 lines.append(process.stderr.readline())
                 assert lines[-1], lines
+            url, token = re.search(r"controls on (\S+)", lines[-1])[1], path.read_text().strip()
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            assert "routes" in Client(url, token)("GET", "/")
+            assert Client(url, "x" + token)("GET", "/")[0] == 401
+        finally:
+            process.terminate()
+        assert token not in "".join(lines) + process.stderr.read()
+    path.chmod(0o640)
+    result = CliRunner().invoke(cli, command[3:])
+    assert isinstance(result.exception, OptionError)
+    assert "chmod 600" in str(result.exception)
+
+
+def test_the_command_serves_controls_and_schemas():
+    command = [sys.executable, "-m", "kafkaframes", "broker", "--port", "0", "--control", "0", "--schema-registry", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            lines = []
+            while not lines or "Bearer" not in lines[-1]:
+                lines.append(process.stderr.readline())
+                assert lines[-1], lines
             assert lines[0].startswith("listening on 127.0.0.1:")
-            call = Client(re.search(r"controls on (\S+)", lines[-1])[1])
+            call = Client(re.search(r"controls on (\S+)", lines[-2])[1], re.search(r"Bearer (\S+)", lines[-1])[1])
             assert "POST /faults" in call("GET", "/")["routes"]
             call("POST", "/topics/orders/records", {"records": [{"value": "1"}]})
             assert [row["value"] for row in call("GET", "/topics/orders/records")] == ["1"]
@@ -216,7 +270,7 @@ def test_the_command_serves_controls_and_schemas():
         assert process.wait(60) == 0
 
 
-@pytest.mark.parametrize("option", ["--control", "--schema-registry"])
+@pytest.mark.parametrize("option", ["--control", "--schema-registry", "--metrics-port"])
 def test_a_bad_address_is_refused(option):
     result = CliRunner().invoke(cli, ["broker", "--port", "0", option, "here"])
     assert isinstance(result.exception, OptionError)

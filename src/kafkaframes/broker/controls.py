@@ -125,7 +125,7 @@ def tear_tail(data_dir: str, topic: str, partition: int, count: int) -> int:
     Raises:
         OptionError: there is no such partition, or its newest segment has fewer bytes.
     """
-    segments = sorted((Path(data_dir) / f"{topic}-{partition}").glob("*.log"))
+    segments = _segments_of(data_dir, f"{topic}-{partition}")
     if not segments:
         raise OptionError(f"no segment of {topic}-{partition} in {data_dir}")
     size = segments[-1].stat().st_size
@@ -133,3 +133,11 @@ def tear_tail(data_dir: str, topic: str, partition: int, count: int) -> int:
         raise OptionError(f"{segments[-1]} has {size} bytes: {count} cannot be cut off")
     os.truncate(segments[-1], size - count)
     return size - count
+
+
+def _segments_of(data_dir: str, name: str) -> list[Path]:
+    """Return the segments of a partition's directory; none unless ``data_dir`` itself has a directory of that name."""
+    for directory in Path(data_dir).iterdir():
+        if directory.name == name and directory.is_dir() and not directory.is_symlink():
+            return sorted(file for file in directory.glob("*.log") if file.is_file() and not file.is_symlink())
+    return []

@@ -19,12 +19,12 @@ from kafkaframes.broker.disk_faults import DiskFaults, DiskRule
 from kafkaframes.broker.dispatch import Dispatcher, Hook
 from kafkaframes.broker.faults import Faults, Rule
 from kafkaframes.broker.held_ports import HeldPorts
+from kafkaframes.broker.http_server import HttpServer, Route, Text
 from kafkaframes.broker.inspection import TopicInfo, records, report, topics
 from kafkaframes.broker.journal import Journal
 from kafkaframes.broker.listeners import ListenerOptions
 from kafkaframes.broker.maintenance import Maintenance
-from kafkaframes.broker.metrics import prometheus_text
-from kafkaframes.broker.metrics_server import serve_metrics
+from kafkaframes.broker.metrics import CONTENT_TYPE, prometheus_text
 from kafkaframes.broker.nodes import Endpoint, Node, Nodes
 from kafkaframes.broker.own_specs import serve_specs
 from kafkaframes.broker.releases import play
@@ -81,6 +81,7 @@ class Broker:
         as_version: a release of Kafka (``0.8.2`` ... ``4.3``): exactly its APIs and versions are told and served.
         specs: message specs to serve (a folder, or specs), such as KIP-636's rewrite, with the catalog's for the rest.
         metrics_port: serve metrics as Prometheus text there (``/metrics``); 0 for a free port.
+        metrics_host: the address of metrics; this machine only by default.
         request_log: takes a line for each request, in the form of Kafka's request log.
     """
 
@@ -104,6 +105,7 @@ class Broker:
         as_version: str | None = None,
         specs: Specs | None = None,
         metrics_port: int | None = None,
+        metrics_host: str = "127.0.0.1",
         request_log: Callable[[str], None] | None = None,
     ) -> None:
         if nodes < 1:
@@ -126,8 +128,8 @@ class Broker:
         self._snapshot: Snapshot | None = None
         self._security = security or Security()
         self._listeners = self._checked(listeners)
-        self._wanted_metrics_port = metrics_port
-        self._metrics: asyncio.Server | None = None
+        self._wanted_metrics = metrics_host, metrics_port
+        self._metrics: HttpServer | None = None
         self._request_log = None if request_log is None else RequestLog(request_log, lambda: self._clock.now_ms)
         self._played = None if as_version is None else play(as_version, self._settings)
         self._own_specs = None if specs is None else serve_specs(specs)
@@ -336,8 +338,9 @@ class Broker:
             node.is_up = True
             await self._listen_as(node)
         self._comes_back = False
-        if self._wanted_metrics_port is not None:
-            self._metrics = await serve_metrics(self.host, self._wanted_metrics_port, self._metrics_text)
+        host, port = self._wanted_metrics
+        if port is not None:
+            self._metrics = HttpServer([Route("GET", "/metrics", self._metrics_text)], host=host, port=port)
 
     def _checked(self, given: Sequence[ListenerOptions]) -> tuple[ListenerOptions, ...]:
         """Return the listeners; by default one, secured as ``security`` says.
@@ -370,18 +373,23 @@ class Broker:
             port = self._bound[node.node_id, options.name] = await self._server.listen(listener)
             node.endpoints[options.name] = Endpoint(*options.told(port))
 
-    def _metrics_text(self) -> str:
-        return "" if self._state is None else prometheus_text(self._state, len(self.connections()))
+    def _metrics_text(self, _: object) -> Text:
+        return Text(self.call(lambda state: prometheus_text(state, len(self.connections()))), CONTENT_TYPE)
 
     @property
     def metrics_port(self) -> int | None:
         """Where metrics are served; None if they are not."""
-        return None if self._metrics is None else int(self._metrics.sockets[0].getsockname()[1])
+        return None if self._metrics is None else self._metrics.port
 
-    def _stop_metrics(self) -> None:
-        if self._metrics is not None:
-            self._metrics.close()
-            self._metrics = None
+    @property
+    def metrics_url(self) -> str | None:
+        """Where metrics are served, as a URL; None if they are not."""
+        return None if self._metrics is None else f"{self._metrics.url}/metrics"
+
+    async def _stop_metrics(self) -> None:
+        metrics, self._metrics = self._metrics, None
+        if metrics is not None:
+            await asyncio.get_running_loop().run_in_executor(None, metrics.close)
 
     def _hold_ports(self, node_id: int | None = None) -> None:
         """Keep the ports of a node, or of all, for when they come back."""
@@ -391,7 +399,7 @@ class Broker:
                 self._held.hold(hosts[name], port)
 
     async def _close(self) -> None:
-        self._stop_metrics()
+        await self._stop_metrics()
         if self._server is None or self._state is None:
             return
         await self._server.close()
@@ -418,7 +426,7 @@ class Broker:
     async def _break_off(self) -> None:
         assert self._server is not None
         assert self._state is not None
-        self._stop_metrics()
+        await self._stop_metrics()
         await self._server.close()
         self._hold_ports()
         self._comes_back = True

@@ -19,6 +19,7 @@ _COUNTERS = {
     "client_metrics_pushed": ("kafkaframes_client_metrics_pushed_total", "PushTelemetry requests taken (KIP-714)"),
 }
 _LOST = "lost "
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def prometheus_text(state: BrokerState, connections: int) -> str:

@@ -53,9 +53,16 @@ MOST_REMARKS = 20  # of copies and stores are printed
     type=click.Path(exists=True),
     help="Serve message specs: those of kafkaframes spec rewrite.",
 )
-@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Prometheus text on /metrics; 0: a free port.")
+@click.option(
+    "--metrics-port", "metrics", metavar="ADDR", help="Prometheus text on /metrics: [HOST:]PORT; 0: a free one."
+)
 @click.option(
     "--control", metavar="ADDR", help="Controls over HTTP with JSON, for tests: [HOST:]PORT; faults, clock ..."
+)
+@click.option(
+    "--control-token-file",
+    metavar="FILE",
+    help="The controls' token, in a file that is yours alone; made if there is none. Default: a new one, printed.",
 )
 @click.option("--schema-registry", metavar="ADDR", help="A schema registry in memory, for tests: [HOST:]PORT.")
 @click.option("--request-log", metavar="FILE", help="Append a line of JSON for each request, as Kafka's request log.")
@@ -71,6 +78,8 @@ def command(
     certificate: str | None,
     key: str | None,
     control: str | None,
+    control_token_file: str | None,
+    metrics: str | None,
     schema_registry: str | None,
     key_files: tuple[str, ...],
     follow_links: bool,
@@ -93,9 +102,13 @@ def command(
     from kafkaframes.broker.listeners import listeners_of
     from kafkaframes.broker.request_log import open_request_log
     from kafkaframes.broker.security.given import security_of
+    from kafkaframes.broker.security.private_files import token_of_file
     from kafkaframes.files.atomic import refuse_inside
 
     address = None if control is None else _address(control, "--control")
+    token = None if control_token_file is None else token_of_file(control_token_file)
+    if metrics is not None:
+        given["metrics_host"], given["metrics_port"] = _address(metrics, "--metrics-port")
     known, unknown = _settings(config, settings)
     directory = known.pop("log.dirs", known.pop("log.dir", ""))
     if directory and not given["data_dir"] and not given["serve"]:
@@ -115,7 +128,7 @@ def command(
         if address is None:
             asyncio.run(_run(broker, given, unknown))
         else:
-            _run_controlled(broker, address, partial(_announce, broker, given, unknown))
+            _run_controlled(broker, address, token, partial(_announce, broker, given, unknown))
 
 
 def _settings(config: str | None, settings: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -146,7 +159,7 @@ async def _run(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) 
         _tell("stopping")
 
 
-def _run_controlled(broker: Broker, address: tuple[str, int], announce: Callable[[], None]) -> None:
+def _run_controlled(broker: Broker, address: tuple[str, int], token: str | None, announce: Callable[[], None]) -> None:
     """Run a broker in a thread of its own, so that it can be killed and started again, until a signal comes."""
     import threading
 
@@ -157,9 +170,11 @@ def _run_controlled(broker: Broker, address: tuple[str, int], announce: Callable
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with broker:
-        control = Control(broker, host=host, port=port)
+        control = Control(broker, host=host, port=port, token=token)
         announce()
         _tell(f"  controls on {control.url}")
+        if token is None:
+            _tell(f"  Authorization: Bearer {control.token}")
         stop.wait()
         _tell("stopping")
         control.close()
@@ -182,8 +197,8 @@ def _address(text: str, option: str) -> tuple[str, int]:
 def _announce(broker: Broker, given: dict[str, Any], unknown: tuple[str, ...]) -> None:
     """Say where it listens, how durable it is, and how to stop it."""
     _tell(f"listening on {broker.bootstrap_servers}")
-    if broker.metrics_port is not None:
-        _tell(f"  metrics on http://{broker.host}:{broker.metrics_port}/metrics")
+    if broker.metrics_url is not None:
+        _tell(f"  metrics on {broker.metrics_url}")
     if "schema_registry" in given:
         _tell(f"  schema registry on {given['schema_registry']}")
     for line in _banner(broker, given, unknown):

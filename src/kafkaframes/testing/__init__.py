@@ -1,8 +1,25 @@
-"""What tests of others use: a pytest plugin with an embedded broker, controls over HTTP, a schema registry, seeding."""
+"""What tests of others use: a pytest plugin with an embedded broker, controls over HTTP, a schema registry, seeding.
 
-from kafkaframes.testing.control import Control
-from kafkaframes.testing.external import ExternalBroker
-from kafkaframes.testing.registry import SchemaRegistry
-from kafkaframes.testing.seeding import seed
+Names are imported when they are first used: the plugin costs a run without a broker nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafkaframes.testing.control import Control
+    from kafkaframes.testing.external import ExternalBroker
+    from kafkaframes.testing.registry import SchemaRegistry
+    from kafkaframes.testing.seeding import seed
 
 __all__ = ["Control", "ExternalBroker", "SchemaRegistry", "seed"]
+
+_MODULES = {"Control": "control", "ExternalBroker": "external", "SchemaRegistry": "registry", "seed": "seeding"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

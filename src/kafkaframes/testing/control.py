@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import secrets
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from kafkaframes.broker.http_guard import HttpError
+from kafkaframes.broker.http_server import Asked, HttpServer, Route
 from kafkaframes.errors import OptionError
-from kafkaframes.testing.http_json import Asked, HttpError, JsonServer, Route
 
 if TYPE_CHECKING:
     from kafkaframes.broker import Broker
@@ -46,16 +48,22 @@ class Control:
 
     Args:
         broker: one that runs in a thread of its own.
-        host: the address to listen on; whoever reaches it commands the broker.
+        host: the address to listen on.
         port: 0 for a free one.
+        token: what every request has to bear; a random one by default.
+
+    Attributes:
+        url: where it listens.
+        token: for the header ``Authorization: Bearer TOKEN``.
     """
 
-    def __init__(self, broker: Broker, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, broker: Broker, *, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> None:
+        self.token = secrets.token_urlsafe(32) if token is None else token
         self._broker = broker
         self._rules: dict[int, Any] = {}
         self._disk_rules: dict[int, Any] = {}
         self._snapshots: dict[int, Any] = {}
-        self._server = JsonServer(self._routes(), host=host, port=port)
+        self._server = HttpServer(self._routes(), host=host, port=port, token=self.token)
         self.url = self._server.url
         self.port = self._server.port
 

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, NoReturn, Self
 
-from kafkaframes.testing.http_json import Asked, HttpError, JsonServer, Route
+from kafkaframes.broker.http_guard import HttpError
+from kafkaframes.broker.http_server import Asked, HttpServer, Route
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+_BODY_TYPES = ("application/json", CONTENT_TYPE, "application/vnd.schemaregistry+json")
 TYPES = ("AVRO", "JSON", "PROTOBUF")
 _LEVEL = "NONE"
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
@@ -61,7 +63,9 @@ class SchemaRegistry:
         self._ids: dict[Schema, int] = {}
         self._by_id: dict[int, Schema] = {}
         self._subjects: dict[str, dict[int, int]] = {}
-        self._server = JsonServer(self._routes(), host=host, port=port, content_type=CONTENT_TYPE)
+        self._server = HttpServer(
+            self._routes(), host=host, port=port, content_type=CONTENT_TYPE, body_types=_BODY_TYPES
+        )
         self.url = self._server.url
         self.port = self._server.port
 

@@ -1,0 +1,330 @@
+"""HTTP for controls, metrics and the schema registry: routes to functions, each connection in a thread.
+
+A web page must not command it: ``http_guard`` looks at Host, Origin, token and type of body before a route is looked
+for. What a client may take is bounded: connections, bytes of a header and of a body, and the time to send them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+import socket
+import socketserver
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from kafkaframes.broker.http_guard import Guard, HttpError
+from kafkaframes.errors import KafkaframesError
+from kafkaframes.errors.sensitive import without_secrets_in_text
+
+MOST_BODY_BYTES: Final = 64 << 20
+MOST_HEAD_BYTES: Final = 32 << 10
+MOST_CONNECTIONS: Final = 128
+SECONDS: Final = 30.0  # to send a request, to read an answer, and between two requests
+
+
+class Text(NamedTuple):
+    """An answer that is no JSON."""
+
+    text: str
+    content_type: str
+
+
+class Asked(NamedTuple):
+    """A request: what stood in the path, the query, and the decoded body (None without one)."""
+
+    path: tuple[str, ...]
+    query: Mapping[str, str]
+    body: Any
+
+    def field(self, name: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
+        """Return a field of the body, which is an object.
+
+        Raises:
+            HttpError: 400: the body is none, lacks the field, or it is of another type.
+        """
+        body = {} if self.body is None else self.body
+        if not isinstance(body, dict):
+            raise HttpError(HTTPStatus.BAD_REQUEST, "the body is a JSON object")
+        value = body.get(name, default)
+        if value is ...:
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"the body lacks {name!r}")
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        if name in body and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
+            wanted = " or ".join(one.__name__ for one in kinds)
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"{name!r} is {wanted}, not {json.dumps(value)[:60]}")
+        return value
+
+    def number(self, name: str, default: int | None = None) -> int | None:
+        """Return a whole number of the query.
+
+        Raises:
+            HttpError: 400: it is none.
+        """
+        text = self.query.get(name)
+        if text is None:
+            return default
+        if not re.fullmatch(r"-?\d{1,18}", text, re.ASCII):
+            raise HttpError(HTTPStatus.BAD_REQUEST, f"{name} is a number, not {text[:60]!r}")
+        return int(text)
+
+
+Handler = Callable[[Asked], Any]
+
+
+class Route(NamedTuple):
+    """What answers a method and a path; ``{}`` in the path stands for one step, given to the handler."""
+
+    method: str
+    path: str
+    handler: Handler
+    meaning: str = ""
+
+
+class HttpServer:
+    """Routes on an address, each connection in a thread.
+
+    Args:
+        routes: tried in order.
+        host: the address to listen on.
+        port: 0 for a free one, see ``port``.
+        content_type: of answers that are JSON.
+        token: what requests have to bear; None: nothing.
+        body_types: the types of bodies that are taken.
+    """
+
+    def __init__(
+        self,
+        routes: Sequence[Route],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        content_type: str = "application/json",
+        token: str | None = None,
+        body_types: tuple[str, ...] = ("application/json",),
+    ) -> None:
+        self.routes = tuple(routes)
+        self.content_type = content_type
+        self._patterns = [_pattern(route.path) for route in self.routes]
+        self._server = _Server((host, port), self)
+        self.guard = Guard(host=host, port=self.port, token=token, body_types=body_types)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return int(self._server.server_address[1])
+
+    @property
+    def url(self) -> str:
+        """``http://HOST:PORT``."""
+        host = str(self._server.server_address[0])
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    def close(self) -> None:
+        """Stop listening, and end the connections."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._server.end_connections()
+        self._thread.join(SECONDS)
+
+    def checked(self, method: str, headers: Any, *, has_body: bool) -> tuple[int, Any] | None:
+        """Return what refuses a request for its header, None if nothing does."""
+        try:
+            self.guard.check(method, headers, has_body=has_body)
+        except HttpError as error:
+            return error.status, {"error_code": error.code, "message": str(error)}
+        return None
+
+    def answer(self, method: str, target: str, body: bytes) -> tuple[int, Any]:
+        """Return the status of a request and what is answered."""
+        try:
+            return HTTPStatus.OK, self._route(method, target, body)
+        except HttpError as error:
+            return error.status, {"error_code": error.code, "message": str(error)}
+        except KafkaframesError as error:
+            status, reason = HTTPStatus.BAD_REQUEST, without_secrets_in_text(str(error))
+        except Exception as error:  # a fault of ours: what it says may be about anything
+            status, reason = HTTPStatus.INTERNAL_SERVER_ERROR, f"failed inside: {type(error).__name__}"
+        return status, {"error_code": int(status), "message": reason}
+
+    def _route(self, method: str, target: str, body: bytes) -> Any:
+        parts = urlsplit(target)
+        query = {key: values[-1] for key, values in parse_qs(parts.query, keep_blank_values=True).items()}
+        allowed = []
+        for route, pattern in zip(self.routes, self._patterns, strict=True):
+            found = pattern.fullmatch(parts.path)
+            if found is not None and route.method == method:
+                return route.handler(Asked(tuple(map(unquote, found.groups())), query, _decoded(body)))
+            if found is not None:
+                allowed.append(route.method)
+        if allowed:
+            reason = f"{method} is not for {parts.path}, only {', '.join(allowed)}"
+            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, reason)
+        raise HttpError(HTTPStatus.NOT_FOUND, f"nothing at {parts.path[:200]}")
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    return re.compile("([^/]+)".join(re.escape(part) for part in path.split("{}")))
+
+
+def _decoded(body: bytes) -> Any:
+    if not body.strip():
+        return None
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise HttpError(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {error}") from None
+
+
+class _Server(ThreadingHTTPServer):
+    """Counts its connections, and ends those that take too long to send a request."""
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+
+    def __init__(self, address: tuple[str, int], owner: HttpServer) -> None:
+        self.owner = owner
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self._open: dict[socket.socket, float] = {}  # until when the next request has to be whole
+        self._lock = threading.Lock()
+        super().__init__(address, _Connection)
+
+    def server_bind(self) -> None:
+        """Bind; the library would look for the address's name in the network."""
+        socketserver.TCPServer.server_bind(self)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Refuse a connection beyond those that are kept."""
+        with self._lock:
+            if len(self._open) >= MOST_CONNECTIONS:
+                return False
+            self._open[request] = time.monotonic() + SECONDS
+        return True
+
+    def await_request(self, connection: socket.socket, seconds: float) -> None:
+        """Note that a whole request is expected in time; without limit while one is answered."""
+        with self._lock:
+            if connection in self._open:
+                self._open[connection] = time.monotonic() + seconds
+
+    def service_actions(self) -> None:
+        """End what takes too long."""
+        now = time.monotonic()
+        with self._lock:
+            late = [connection for connection, until in self._open.items() if until < now]
+        for connection in late:
+            _end(connection)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forget a connection that ends."""
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def end_connections(self) -> None:
+        """End all that are open."""
+        with self._lock:
+            left = list(self._open)
+        for connection in left:
+            _end(connection)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a client that breaks off is no news."""
+
+
+def _end(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+class _TooLongError(Exception):
+    """A header has more bytes than are taken."""
+
+
+class _Reader:
+    """A connection's bytes, with a budget for the lines of a header."""
+
+    def __init__(self, raw: BufferedIOBase) -> None:
+        self._raw, self.left = raw, MOST_HEAD_BYTES
+
+    def readline(self, limit: int = -1) -> bytes:
+        line = self._raw.readline(self.left + 1)
+        self.left -= len(line)
+        if self.left < 0:
+            raise _TooLongError
+        return line
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
+
+
+class _Connection(BaseHTTPRequestHandler):
+    """One connection; the library makes it, in a thread."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = SECONDS
+    server: _Server
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile: Any = _Reader(self.rfile)
+
+    def handle_one_request(self) -> None:
+        self.rfile.left = MOST_HEAD_BYTES
+        self.server.await_request(self.connection, SECONDS)
+        try:
+            super().handle_one_request()
+        except _TooLongError:
+            self.close_connection = True
+            self.requestline, self.request_version, self.command = "", self.protocol_version, ""
+            self._refuse(431, f"a header has at most {MOST_HEAD_BYTES} bytes")
+
+    def do_GET(self) -> None:
+        length = self.headers.get("Content-Length", "0")
+        if "Transfer-Encoding" in self.headers or len(self.headers.get_all("Content-Length", ())) > 1:
+            self._refuse(HTTPStatus.NOT_IMPLEMENTED, "a body comes with one Content-Length, in no encoding")
+            return
+        if not (length.isascii() and length.isdecimal()) or int(length) > MOST_BODY_BYTES:
+            reason = f"a body has a Content-Length of at most {MOST_BODY_BYTES} bytes"
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
+            return
+        refusal = self.server.owner.checked(self.command, self.headers, has_body=length != "0")
+        if refusal is not None:
+            self.close_connection = True
+            self._send(*refusal)
+            return
+        body = self.rfile.read(int(length))
+        self.server.await_request(self.connection, math.inf)
+        self._send(*self.server.owner.answer(self.command, self.path, body))
+
+    do_POST = do_PUT = do_DELETE = do_PATCH = do_GET  # noqa: N815 - the library's names
+
+    def _refuse(self, status: int, reason: str) -> None:
+        self.close_connection = True
+        self._send(status, {"error_code": int(status), "message": reason})
+
+    def _send(self, status: int, answer: Any) -> None:
+        is_text = isinstance(answer, Text)
+        data = (answer.text if is_text else json.dumps(answer, default=str)).encode("utf-8", "backslashreplace")
+        self.send_response(status)
+        self.send_header("Content-Type", answer.content_type if is_text else self.server.owner.content_type)
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *parts: Any) -> None:
+        """Say nothing: a test's output is the test's."""

@@ -1,0 +1,185 @@
+"""The one HTTP server: what a web page, a neighbour in the network or a slow client cannot do."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+
+import pytest
+
+from kafkaframes.broker import Broker, http_server
+from kafkaframes.broker.http_guard import Guard
+from kafkaframes.broker.http_server import MOST_CONNECTIONS, MOST_HEAD_BYTES, HttpServer, Route
+from kafkaframes.testing import Control, SchemaRegistry
+
+
+def exchange(port, head, body=b""):
+    """Send bytes, return the status and the body of the answer; 0 where there is none."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+        lines = [head] if "Content-Length" in head else [head, f"Content-Length: {len(body)}"]
+        data = b""
+        with contextlib.suppress(OSError):
+            client.sendall("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body)
+            client.shutdown(socket.SHUT_WR)
+            while part := client.recv(1 << 16):
+                data += part
+    return (int(data.split()[1]), data.partition(b"\r\n\r\n")[2]) if data else (0, b"")
+
+
+@pytest.fixture
+def broker():
+    with Broker(metrics_port=0) as running:
+        yield running
+
+
+@pytest.fixture
+def control(broker):
+    made = Control(broker)
+    yield made
+    made.close()
+
+
+BODY = json.dumps({"name": "made-by-a-page"}).encode()
+JSON = "Content-Type: application/json"
+OWN = "Host: localhost:{port}"
+BEARER = "Authorization: Bearer {token}"
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ([OWN, JSON, BEARER], 200),
+        (["Host: 127.0.0.1:{port}", JSON, BEARER, "Origin: http://127.0.0.1:{port}"], 200),
+        (["Host: [::1]:{port}", "Content-Type: Application/JSON; charset=utf-8", BEARER], 200),
+        # DNS rebinding: the page's own name leads to this machine
+        (["Host: evil.example:{port}", JSON, BEARER], 403),
+        (["Host: 127.0.0.1.evil.example:{port}", JSON, BEARER], 403),
+        (["Host: localhost:{port}@evil.example", JSON, BEARER], 403),
+        (["Host: localhost", JSON, BEARER], 403),
+        (["Host: localhost:1", JSON, BEARER], 403),
+        (["Host: 10.0.0.1:{port}", JSON, BEARER], 403),
+        ([OWN, "Host: evil.example", JSON, BEARER], 403),
+        (["Host: ", JSON, BEARER], 403),
+        (["Host: [", JSON, BEARER], 403),
+        ([JSON, BEARER], 403),
+        # another site, or a sandboxed frame
+        ([OWN, JSON, BEARER, "Origin: http://evil.example"], 403),
+        ([OWN, JSON, BEARER, "Origin: null"], 403),
+        ([OWN, JSON, BEARER, "Origin: http://localhost:1"], 403),
+        ([OWN, JSON, BEARER, "Origin: https://localhost:{port}"], 403),
+        # what a form can send without asking
+        ([OWN, "Content-Type: text/plain", BEARER], 415),
+        ([OWN, "Content-Type: application/x-www-form-urlencoded", BEARER], 415),
+        ([OWN, "Content-Type: multipart/form-data; boundary=a", BEARER], 415),
+        ([OWN, "Content-Type: application/jsonp", BEARER], 415),
+        ([OWN, BEARER], 415),
+        # no token, or another one
+        ([OWN, JSON], 401),
+        ([OWN, JSON, "Authorization: Bearer "], 401),
+        ([OWN, JSON, "Authorization: Bearer wrong"], 401),
+        ([OWN, JSON, "Authorization: Bearer \xe9\xff"], 401),
+        ([OWN, JSON, "Authorization: Basic {token}"], 401),
+        ([OWN, JSON, BEARER, BEARER], 401),
+        # smuggling
+        ([OWN, JSON, BEARER, "Transfer-Encoding: chunked"], 501),
+        ([OWN, JSON, BEARER, "Content-Length: 1", "Content-Length: 26"], 501),
+        ([OWN, JSON, BEARER, "Content-Length: -1"], 413),
+        ([OWN, JSON, BEARER, "Content-Length: \xb2"], 413),
+    ],
+)
+def test_controls_obey_no_web_page(broker, control, lines, status):
+    head = "\r\n".join(["POST /topics HTTP/1.1", *lines]).format(port=control.port, token=control.token)
+    assert exchange(control.port, head, BODY)[0] == status
+    assert ("made-by-a-page" in broker.topics) is (status == 200)
+
+
+@pytest.mark.parametrize("path", ["/", "/topics", "/journal", "/kill", "/no-such-path"])
+def test_without_a_token_controls_answer_nothing(broker, control, path):
+    for method in ("GET", "POST", "PUT", "DELETE", "PATCH"):
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost:{control.port}\r\n{JSON}"
+        status, body = exchange(control.port, head, b"{}")
+        assert status == 401
+        assert list(json.loads(body)) == ["error_code", "message"]
+    assert broker.is_running
+
+
+def test_metrics_and_schemas_are_for_their_own_host_alone(broker):
+    with SchemaRegistry() as registry:
+        registry.register("a", {"type": "string"})
+        for port, path in ((broker.metrics_port, "/metrics"), (registry.port, "/subjects")):
+            assert exchange(port, f"GET {path} HTTP/1.1\r\nHost: localhost:{port}")[0] == 200
+            assert exchange(port, f"GET {path} HTTP/1.1\r\nHost: evil.example:{port}")[0] == 403
+            head = f"GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\nOrigin: http://evil.example"
+            assert exchange(port, head)[0] == 403
+        post = f"POST /subjects/a/versions HTTP/1.1\r\nHost: localhost:{registry.port}\r\nContent-Type: "
+        body = json.dumps({"schema": '{"type": "int"}'}).encode()
+        assert exchange(registry.port, f"{post}text/plain", body)[0] == 415
+        assert exchange(registry.port, f"{post}application/vnd.schemaregistry.v1+json", body)[0] == 200
+        head = f"DELETE /subjects/a HTTP/1.1\r\nHost: evil.example:{registry.port}"
+        assert exchange(registry.port, head)[0] == 403
+        assert list(registry.subjects()) == ["a"]
+
+
+def test_metrics_are_this_machines_alone_unless_another_address_is_named():
+    with Broker(host="0.0.0.0", metrics_port=0) as broker:
+        assert broker.metrics_url == f"http://127.0.0.1:{broker.metrics_port}/metrics"
+
+
+def test_on_every_address_names_of_others_are_refused_and_addresses_are_not():
+    guard = Guard(host="0.0.0.0", port=1)
+    own = ("10.1.2.3:9999", "[fe80::1]:1", "localhost:1", socket.gethostname())
+    others = ("evil.example:1", "10.1.2.3.evil.example:1", "", "a b", "1/../", "localhost:x")
+    assert all(guard.is_own_host(name) for name in own)
+    assert not any(guard.is_own_host(name) for name in others)
+
+
+def _fail(_):
+    raise ZeroDivisionError("the password is hunter2")
+
+
+@pytest.fixture
+def server():
+    made = HttpServer([Route("GET", "/{}", lambda asked: asked.path[0]), Route("POST", "/bad", _fail)])
+    yield made
+    made.close()
+
+
+def test_a_header_is_bounded_as_a_whole(server):
+    own = f"Host: localhost:{server.port}"
+    many = "\r\n".join(f"X-{number}: {'a' * 1000}" for number in range(60))
+    assert exchange(server.port, f"GET /a HTTP/1.1\r\n{own}\r\nX: {'a' * 20_000}")[0] == 200
+    assert exchange(server.port, f"GET /a HTTP/1.1\r\n{own}\r\nX: {'a' * MOST_HEAD_BYTES}")[0] in (0, 431)
+    assert exchange(server.port, f"GET /a HTTP/1.1\r\n{own}\r\n{many}")[0] in (0, 431)
+    assert exchange(server.port, f"GET /{'a' * 100_000} HTTP/1.1\r\n{own}")[0] in (0, 414, 431)
+    assert exchange(server.port, f"GET /a HTTP/1.1\r\n{own}")[0] == 200
+
+
+def test_a_fault_inside_tells_its_kind_alone(server, capfd):
+    head = f"POST /bad HTTP/1.1\r\nHost: localhost:{server.port}\r\n{JSON}"
+    status, body = exchange(server.port, head, b"{}")
+    assert status == 500
+    assert b"ZeroDivisionError" in body
+    assert "hunter2" not in body.decode() + "".join(capfd.readouterr())
+
+
+def test_connections_are_bounded_and_slow_ones_ended(monkeypatch):
+    monkeypatch.setattr(http_server, "SECONDS", 2.0)
+    server = HttpServer([Route("GET", "/a", lambda asked: "a")])
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.close)
+        clients = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+            for _ in range(MOST_CONNECTIONS + 20)
+        ]
+        left, deadline = set(clients), time.monotonic() + 60
+        while left and time.monotonic() < deadline:  # each sends a byte now and then
+            for client in list(left):
+                try:
+                    client.sendall(b"G")
+                except OSError:
+                    left.discard(client)
+            time.sleep(0.05)
+        assert not left
+        assert exchange(server.port, f"GET /a HTTP/1.1\r\nHost: localhost:{server.port}")[0] == 200
