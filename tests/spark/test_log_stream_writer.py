@@ -1,6 +1,7 @@
 """``df.writeStream.format("kafka-log")``: each row once, through failed tasks, killed workers and repeated batches."""
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -15,15 +16,15 @@ from kafkaframes.spark.log_writer import STAGING
 pytestmark = pytest.mark.spark
 
 
-def run(spark, folder: Path, change=None, **options) -> None:
+def run(spark, folder: Path, change=None, *, starting="earliest", name="checkpoint", **options) -> None:
     """Follow ``folder/in`` into ``folder/out`` until all is there."""
-    stream = spark.readStream.format("kafka-log").option("startingOffsets", "earliest")
+    stream = spark.readStream.format("kafka-log").option("startingOffsets", starting)
     frame = stream.option("columns", "key,value,offset").load(str(folder / "in"))
     frame = frame.selectExpr("key", "CAST(offset AS string) AS value")
     if change is not None:
         frame = frame.mapInArrow(change, frame.schema)
     writer = frame.writeStream.format("kafka-log").options(topic="t", numPartitions=2, **options)
-    writer = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", str(folder / name)).trigger(availableNow=True)
     assert writer.start(str(folder / "out")).awaitTermination(240)
 
 
@@ -65,8 +66,29 @@ def test_rows_are_there_once_after_failures_and_batches_that_are_repeated(spark,
     run(spark, tmp_path)
     assert values(spark, tmp_path) == list(range(80))
     assert names(tmp_path) == {"in", "out", "checkpoint"}
-    assert list(read_marks(tmp_path / "out").values()) == [newest]
+    (mark,) = read_marks(tmp_path / "out").values()
+    assert (mark.batch_id, mark.checkpoint, mark.ends) == (newest, str(tmp_path / "checkpoint"), ('{"t":{"0":80}}',))
     assert verify(discover(str(tmp_path / "out")), deep=True).findings == []
+
+
+def test_a_checkpoint_that_is_restored_or_deleted(spark, tmp_path):
+    checkpoint, copy = tmp_path / "checkpoint", tmp_path / "copy"
+    (tmp_path / "in").mkdir()
+    append(tmp_path / "in", 0, 20)
+    run(spark, tmp_path)
+    shutil.copytree(checkpoint, copy)
+    append(tmp_path / "in", 20, 20, roll=True)
+    run(spark, tmp_path)
+    append(tmp_path / "in", 40, 20, roll=True)
+    shutil.rmtree(checkpoint)
+    for reason in ("the checkpoint was deleted", "ends elsewhere"):
+        with pytest.raises(Exception, match=rf'does not fit.*{reason}.*startingOffsets=\{{"t":\{{"0":40\}}\}}'):
+            run(spark, tmp_path)
+        assert values(spark, tmp_path) == list(range(40))
+        shutil.rmtree(checkpoint)
+        copy.exists() and copy.rename(checkpoint)
+    run(spark, tmp_path, starting='{"t": {"0": 40}}', name="new")
+    assert values(spark, tmp_path) == list(range(60))
 
 
 def test_output_mode_complete_takes_the_place_of_what_was_there(spark, tmp_path):

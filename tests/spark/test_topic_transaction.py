@@ -6,6 +6,7 @@ The driver's half and the tasks' half run in one process here, over the embedded
 import logging
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -15,12 +16,14 @@ from tests.spark.topics import committed
 from kafkaframes.broker import Broker
 from kafkaframes.client import Admin, NewTopic
 from kafkaframes.errors import KafkaframesError, OptionError
+from kafkaframes.restore.writing import StreamBatch
 from kafkaframes.spark import topic_exactly_once as sink
 from kafkaframes.spark.exactly_once_task import Work, write_rows
 from kafkaframes.spark.sequence_ledger import Ledger
 from kafkaframes.spark.sequence_server import LeaseServer
+from kafkaframes.spark.topic_markers import Marker, marker_for, read_markers
 from kafkaframes.spark.topic_options import TopicWriteOptions
-from kafkaframes.spark.transaction_time import Marker, TransactionTime
+from kafkaframes.spark.transaction_time import TransactionTime
 
 ROWS = pa.record_batch({"key": [b"k%d" % n for n in range(60)], "value": [b"v%d" % n for n in range(60)]})
 APIS = ("InitProducerId", "CreateTopics", "ListOffsets", "Fetch", "Metadata", "AddPartitionsToTxn", "Produce", "EndTxn")
@@ -41,7 +44,13 @@ def options(brokers, request):
 
 def write(options, batch_id, monkeypatch, *, killed="", times=None, before_end=lambda: None):
     """Write a micro-batch; ``killed``: at which step the driver is; ``before_end``: called before it is committed."""
-    new_sink(options, monkeypatch, killed=killed, times=times, before_end=before_end).write(None, batch_id)
+    new_sink(options, monkeypatch, killed=killed, times=times, before_end=before_end).write(None, batch(batch_id))
+
+
+def batch(number):
+    """Return a micro-batch as a checkpoint has it."""
+    ends = tuple(f'{{"in":{{"0":{end}}}}}' for end in (10 * number, 10 * number + 10))
+    return StreamBatch("q", number, begins=ends[:1], ends=ends[1:])
 
 
 def new_sink(options, monkeypatch, *, killed="", times=None, before_end=lambda: None):
@@ -137,8 +146,8 @@ def test_a_batch_that_takes_longer_than_brokers_allow_says_so(impatient, monkeyp
 
 def test_the_marker_tells_the_next_run_how_long_the_last_batch_took(options, monkeypatch, caplog):
     write(options, 0, monkeypatch)
-    assert sink.newest_marker(options, f"sink-of-{options.topic}").batch_id == 0
-    monkeypatch.setattr(sink, "newest_marker", lambda *_: Marker(0, 50_000))
+    assert marker_for(read_markers(options), f"sink-of-{options.topic}", batch(1)).batch == batch(0)
+    monkeypatch.setattr(sink, "marker_for", lambda *_: Marker(batch(0), 50_000))
     with caplog.at_level(logging.WARNING, "kafkaframes.spark"):
         write(options, 1, monkeypatch, times=TransactionTime(given_ms=60_000, limit_ms=900_000))
     assert "open for 50 s, and a transaction may be open for 60 s" in caplog.text
@@ -155,3 +164,12 @@ def test_more_time_than_brokers_allow_is_refused_before_anything_is_written(impa
         TransactionTime.of(options)
     with pytest.raises(OptionError, match="is 60001: more than the brokers'"):  # who may not ask for settings
         write(options, 0, monkeypatch, times=TransactionTime(given_ms=60_001))
+
+
+def test_another_batch_of_the_same_number_is_refused_and_nothing_is_written(options, monkeypatch):
+    write(options, 3, monkeypatch)
+    other = replace(batch(3), ends=('{"in":{"0":45}}',))
+    for refused in (other, batch(2), replace(batch(4), begins=batch(3).begins)):
+        with pytest.raises(KafkaframesError, match=r"micro-batch \d does not fit the marker of micro-batch 3 of"):
+            new_sink(options, monkeypatch).write(None, refused)
+    assert values(options) == WANTED

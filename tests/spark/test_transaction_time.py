@@ -3,7 +3,7 @@
 What a batch that takes too long comes to: ``test_topic_transaction.py``.
 """
 
-from kafkaframes.spark.transaction_time import Marker, TransactionTime
+from kafkaframes.spark.transaction_time import TransactionTime
 
 
 def test_time_outs_follow_what_was_measured():
@@ -18,7 +18,7 @@ def test_time_outs_follow_what_was_measured():
 
 def test_a_warning_names_what_can_be_done():
     times = TransactionTime(given_ms=60_000, limit_ms=900_000)
-    assert times.warning(Marker(3, 30_000)) is None
-    assert "may be as large as the brokers' transaction.max.timeout.ms, 900000" in times.warning(Marker(3, 30_001))
-    assert "is the brokers' transaction.max.timeout.ms" in TransactionTime(limit_ms=900_000).warning(Marker(3, 500_000))
-    assert TransactionTime().warning(Marker(3, 500_000)) is None  # nobody tells what is allowed
+    assert times.warning(30_000) is None
+    assert "may be as large as the brokers' transaction.max.timeout.ms, 900000" in times.warning(30_001)
+    assert "is the brokers' transaction.max.timeout.ms" in TransactionTime(limit_ms=900_000).warning(500_000)
+    assert TransactionTime().warning(500_000) is None  # nobody tells what is allowed

@@ -12,7 +12,8 @@ from kafkaframes.cli.text import say
 from kafkaframes.errors import OptionError
 
 if TYPE_CHECKING:
-    from kafkaframes.spark.checkpoint import Checkpoint, Offsets
+    from kafkaframes.restore.writing.micro_batch import Offsets
+    from kafkaframes.spark.checkpoint import Checkpoint
 
 
 @click.group("checkpoint", context_settings=HELP)
@@ -104,7 +105,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _offsets(text: str) -> Offsets:
-    from kafkaframes.spark.checkpoint import offsets_of
+    from kafkaframes.restore.writing.micro_batch import offsets_of
 
     found = offsets_of(text)
     if found is None:

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from kafkaframes.errors import LogDirError, OptionError
 from kafkaframes.files import atomic
+from kafkaframes.restore.writing.micro_batch import Offsets, offsets_of
 
-Offsets = dict[str, dict[str, int]]
 FORMATS: Final = ("kafka", "kafka-topic", "kafka-log")
 _VERSION, _NOTHING = "v1", "-"
 _LARGEST: Final = 64 << 20
@@ -190,22 +190,6 @@ def _offset_lines(top: Path, batch: int) -> list[str]:
     return lines[2:]
 
 
-def offsets_of(line: str) -> Offsets | None:
-    """Return offsets of topics; None where a source has others, or none."""
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(found, dict) or not found:
-        return None
-    for numbers in found.values():
-        if not isinstance(numbers, dict):
-            return None
-        if not all(name.isdigit() and isinstance(at, int) for name, at in numbers.items()):
-            return None
-    return found
-
-
 def _begins(path: Path) -> Offsets | None:
     """Read the connector's note: a byte 0, the version, and offsets."""
     if not path.is_file():
@@ -266,4 +250,4 @@ def _rename_in(path: Path, renamed: Mapping[str, str]) -> None:
     _write(path, "\n".join(lines))
 
 
-__all__ = ["FORMATS", "Checkpoint", "Source", "convert_checkpoint", "offsets_of", "read_checkpoint", "starting_offsets"]
+__all__ = ["FORMATS", "Checkpoint", "Source", "convert_checkpoint", "read_checkpoint", "starting_offsets"]

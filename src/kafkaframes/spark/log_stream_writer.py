@@ -6,8 +6,9 @@ tasks' messages:
 
 * the staging directory is named by the path, the checkpoint and the batch; each attempt of a task has a directory of
   its own in it, of which the commit takes those that Spark names, and removes all;
-* the query's id comes with the messages; the commit puts it and the batch's number into the log directory together
-  with the rows (``restore/writing/stream_marks.py``). A batch that is sent again after its commit is thus known.
+* the query's id comes with the messages; the commit puts it, the batch's number and the sources' offsets, from the
+  checkpoint, into the log directory together with the rows (``restore/writing/stream_marks.py``). A batch that is sent
+  again after its commit is thus known, and another one of the same number is refused.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from kafkaframes.errors import LogDirError
+from kafkaframes.errors import KafkaframesError, LogDirError
 from kafkaframes.files import atomic
+from kafkaframes.files.filesystem import join, store_of
 from kafkaframes.restore.writing import Commit, Run, StreamBatch, Target, WriteSettings
+from kafkaframes.restore.writing.micro_batch import offsets_in
 from kafkaframes.spark.columns import types_of
 from kafkaframes.spark.log_writer import STAGING, check_there, in_threads, new_topic_id, write_runs
 from kafkaframes.spark.plain_errors import tells_plainly
@@ -70,6 +73,7 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         self.settings = WriteSettings(now_ms=now_ms, partitions=counts, **values)
         check_columns(types_of(schema), self.settings)
         self.overwrite = overwrite
+        self._checkpoint = checkpoint and _absolute(checkpoint)
         self._query = hashlib.sha256(f"{self.target.path}\0{checkpoint}".encode()).hexdigest()[:_NAME_LENGTH]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -92,13 +96,24 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         runs = [run for one in tasks for run in one.runs]
         if runs or (self.overwrite and tasks):
             check_there(runs)
-            batch = StreamBatch(tasks[0].query_id, batchId)
+            batch = self._batch(tasks[0].query_id, batchId)
             Commit(self.target, self.settings, self.overwrite, new_topic_id, in_threads, batch).commit(runs)
         self._clean(tasks, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         """Remove what the tasks wrote."""
         self._clean([one for one in messages if isinstance(one, StreamTaskRuns)], batchId)
+
+    def _batch(self, query_id: str, batch_id: int) -> StreamBatch:
+        """Return what identifies a micro-batch, as far as the checkpoint can be read on this machine."""
+        begins, ends = offsets_in(self._read, batch_id) if self._checkpoint else (None, None)
+        return StreamBatch(query_id, batch_id, self._checkpoint, begins=begins, ends=ends)
+
+    def _read(self, name: str) -> str | None:
+        try:
+            return store_of(self._checkpoint).read(join(self._checkpoint, name)).decode()
+        except (KafkaframesError, UnicodeDecodeError):
+            return None
 
     def _staging(self, batch_id: int | str) -> Path:
         top = Path(self.target.path)
@@ -122,3 +137,9 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
                     shutil.rmtree(attempt, ignore_errors=True)
             with suppress(OSError):  # another query's are still in it
                 (parent / name).rmdir()
+
+
+def _absolute(checkpoint: str) -> str:
+    """Return the path of a checkpoint in one form, however it was given."""
+    path = checkpoint.removeprefix("file://").removeprefix("file:")
+    return path if "://" in path else str(Path(path).resolve())

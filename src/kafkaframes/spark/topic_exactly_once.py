@@ -4,8 +4,9 @@ The steps for one micro-batch, all on the driver but the third:
 
 1. ``InitProducerId`` under a transactional id made of the query's id: an earlier writer of this query is fenced
    off, what it left open is aborted. It gives the producer id and a new epoch.
-2. The newest marker of this sink is read from ``MARKERS``, a compacted topic. A marker of this batch or a later one
-   means that the batch was committed before the query could note it: nothing is written again. A driver that has
+2. The newest marker of this sink is read from ``MARKERS``, a compacted topic (``topic_markers.py``). A marker of this
+   batch, with the offsets that the checkpoint has of it, means that it was committed before the query could note it:
+   nothing is written again. One that it does not fit is an error: the checkpoint is not what it was. A driver that has
    committed the batch before itself, and got the epoch that follows its own, knows the marker: nobody else was there.
 3. Tasks build batches of their rows and send them with the id and epoch of step 1 (``exactly_once_task.py``). Several
    may write to one topic partition: sequences are leased by the driver, to one task at a time (``sequence_ledger.py``,
@@ -26,7 +27,6 @@ offsets of a group that does nothing for ``offsets.retention.minutes``.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 import uuid
@@ -35,21 +35,23 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkaframes.client import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kafkaframes.client import Producer, TopicPartition
 from kafkaframes.client.batches import Producer as ProducerIdentity
 from kafkaframes.errors import BrokerError, KafkaframesError, OptionError
+from kafkaframes.restore.writing.micro_batch import StreamBatch, offsets_in
+from kafkaframes.spark.checkpoint_files import CheckpointFiles, HadoopFiles, checkpoint_files
 from kafkaframes.spark.columns import types_of
 from kafkaframes.spark.exactly_once_task import COLUMNS, Work, writing
-from kafkaframes.spark.query_ids import asker
+from kafkaframes.spark.marker_skip import check_stateless, next_batch, skip_to
+from kafkaframes.spark.query_ids import asker, is_connect
 from kafkaframes.spark.sequence_ledger import Ledger
 from kafkaframes.spark.sequence_server import LeaseServer
+from kafkaframes.spark.topic_markers import MARKERS, Marker, is_written, make_topic, marker_for, read_markers
 from kafkaframes.spark.topic_options import TopicWriteOptions
 from kafkaframes.spark.topic_writer import check_columns, open_producer
 from kafkaframes.spark.transaction_time import (
     LIMIT,
-    NO_MARKER,
     OPTION,
-    Marker,
     TransactionTime,
     is_end_of_transaction,
     is_refused_timeout,
@@ -60,8 +62,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 log = logging.getLogger("kafkaframes.spark")
-MARKERS: Final = "__kafkaframes_spark_sinks"
-_EXISTS: Final = 36  # TOPIC_ALREADY_EXISTS
 _CLIENT_ONLY: Final = frozenset({"transactional.id", "enable.idempotence", "acks"})
 _ROWS_PER_BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _FEW_ROWS: Final = "64"
@@ -84,26 +84,73 @@ def write(
         raise OptionError(f"option kafka.{forbidden[0]}: a write exactly once chooses that itself")
     check_columns(types_of(frame.schema), parsed)
     if not frame.isStreaming:
-        Sink(parsed, f"kafkaframes-{uuid.uuid4()}-{sink}").write(frame, None)
+        Sink(parsed, transactional_id_of(parsed, str(uuid.uuid4()))).write(frame, None)
         return None
     if checkpoint is None:
         raise OptionError("a stream needs checkpoint=")
+    if parsed.on_foreign_marker == "skip":
+        _skip(frame, parsed, checkpoint)
     name, id_of_query = asker(frame.sparkSession, query_name)
-    writer = frame.writeStream.foreachBatch(_writer_of(parsed, id_of_query)).option("checkpointLocation", checkpoint)
+    write_batch = _writer_of(parsed, id_of_query, checkpoint)
+    writer = frame.writeStream.foreachBatch(write_batch).option("checkpointLocation", checkpoint)
     if name is not None:
         writer = writer.queryName(name)
     return (writer if trigger is None else writer.trigger(**trigger)).start()
 
 
-def _writer_of(options: TopicWriteOptions, id_of_query: Callable[[Any], str]) -> Callable[[DataFrame, int], None]:
-    known: list[Sink] = []  # made by the first batch: the function travels under Spark Connect
+def _skip(frame: DataFrame, options: TopicWriteOptions, checkpoint: str) -> None:
+    """Have the checkpoint go on behind the newest marker, where it does not fit that."""
+    if is_connect(frame.sparkSession):
+        raise OptionError("onForeignMarker=skip writes the checkpoint: that takes a classic session, not Spark Connect")
+    check_stateless(frame)
+    files = HadoopFiles(frame.sparkSession, checkpoint)
+    batch = next_batch(files, target_of(options))
+    make_topic(options)
+    marker = marker_for(read_markers(options), transactional_id_of(options, batch.query_id), batch)
+    if marker is not None:
+        skip_to(files, marker.batch)
+
+
+def _writer_of(
+    options: TopicWriteOptions, id_of_query: Callable[[Any], str], checkpoint: str
+) -> Callable[[DataFrame, int], None]:
+    known: list[Query] = []  # made by the first batch: the function travels under Spark Connect
 
     def write_batch(batch: DataFrame, batch_id: int) -> None:
+        spark = batch.sparkSession
         if not known:
-            known.append(Sink(options, f"kafkaframes-{id_of_query(batch.sparkSession)}-{options.sink}"))
+            known.append(Query(options, id_of_query(spark), checkpoint_files(spark, checkpoint)))
         known[0].write(batch, batch_id)
 
     return write_batch
+
+
+class Query:
+    """The micro-batches of one run of a query, as its checkpoint has them."""
+
+    def __init__(self, options: TopicWriteOptions, query_id: str, files: CheckpointFiles) -> None:
+        self._sink = Sink(options, transactional_id_of(options, query_id))
+        self._query_id = query_id
+        self._files = files
+        self._target = target_of(options)
+
+    def write(self, frame: DataFrame, batch_id: int) -> None:
+        """Write a micro-batch, unless it is there."""
+        begins, ends = offsets_in(self._files.read, batch_id)
+        if ends is None:
+            raise KafkaframesError(f"the checkpoint {self._files.path} has no offsets of micro-batch {batch_id}")
+        batch = StreamBatch(self._query_id, batch_id, self._files.path, self._target, begins, ends)
+        self._sink.write(frame, batch)
+
+
+def transactional_id_of(options: TopicWriteOptions, query_id: str) -> str:
+    """Return under which id the sink of a query writes; its markers have it as key."""
+    return f"kafkaframes-{query_id}-{options.sink}"
+
+
+def target_of(options: TopicWriteOptions) -> str:
+    """Return the name of the sink and where it writes to, as markers have it."""
+    return f"{options.sink}, {'topic ' + options.topic if options.topic is not None else 'topics of the rows'}"
 
 
 class Committed(NamedTuple):
@@ -130,26 +177,30 @@ class Sink:
         self._times = TransactionTime.of(options) if times is None else times
         self._last: Committed | None = None
 
-    def write(self, frame: DataFrame, batch_id: int | None) -> None:
-        """Write one batch in one transaction; ``batch_id`` is None where nothing will be repeated."""
+    def write(self, frame: DataFrame, batch: StreamBatch | None) -> None:
+        """Write one batch in one transaction; ``batch`` is None where nothing will be repeated.
+
+        Raises:
+            KafkaframesError: it does not fit the marker of the batch before it.
+        """
         with self._opened() as producer:
-            before = NO_MARKER if batch_id is None else self._newest(producer.producer)
-            if batch_id is not None and before.batch_id >= batch_id:
+            before = None if batch is None else self._newest(producer.producer, batch)
+            if batch is not None and before is not None and is_written(before.batch, batch, self._transactional_id):
                 return
-            if (warning := self._times.warning(before)) is not None:
+            if (warning := self._times.warning(0 if before is None else before.open_ms)) is not None:
                 log.warning(
-                    "%s: %s", self._transactional_id if batch_id is None else f"micro-batch {batch_id}", warning
+                    "%s: %s", self._transactional_id if batch is None else f"micro-batch {batch.batch_id}", warning
                 )
             began = time.time()
             try:
-                self._write_transaction(frame, batch_id, producer)
+                self._write_transaction(frame, batch, producer)
             except Exception as error:
                 reason = self._times.too_long((time.time() - began) * 1000)
                 if reason is None or not is_end_of_transaction(error):
                     raise
                 raise KafkaframesError(f"{reason} ({error})") from error
 
-    def _write_transaction(self, frame: DataFrame, batch_id: int | None, producer: Producer) -> None:
+    def _write_transaction(self, frame: DataFrame, batch: StreamBatch | None, producer: Producer) -> None:
         """Send rows and marker in a transaction of their own.
 
         The marker comes last: until the first task sends something, brokers do not count the transaction's time.
@@ -158,26 +209,26 @@ class Sink:
         producer.begin_transaction()
         try:
             sent = send(frame, self._options, self._transactional_id, producer)
-            marker = Marker(-1 if batch_id is None else batch_id, sent.open_ms())
-            if batch_id is not None:
-                value = json.dumps({"batchId": marker.batch_id, "openMs": marker.open_ms})
+            open_ms = sent.open_ms()
+            if batch is not None:
+                value = Marker(batch, open_ms).value()
                 producer.send(MARKERS, value, key=self._transactional_id, partition=0).result()
-            if sent.records or batch_id is not None:
+            if sent.records or batch is not None:
                 producer.commit_transaction()
         except BaseException:
             self._fence_off()
             raise
-        self._times.add(marker.open_ms)
-        self._last = Committed(identity, marker)
+        self._times.add(open_ms)
+        self._last = None if batch is None else Committed(identity, Marker(batch, open_ms))
 
-    def _newest(self, identity: ProducerIdentity) -> Marker:
-        """Return the marker of the newest batch that was committed, by whomever."""
+    def _newest(self, identity: ProducerIdentity, batch: StreamBatch) -> Marker | None:
+        """Return the marker of the newest batch that was committed, by whomever, that this one must fit."""
         if self._last is not None:
             producer_id, epoch = self._last.identity
             if identity == (producer_id, epoch + 1):
                 return self._last.marker
-        _make_markers(self._options)
-        return newest_marker(self._options, self._transactional_id)
+        make_topic(self._options)
+        return marker_for(read_markers(self._options), self._transactional_id, batch)
 
     @contextmanager
     def _opened(self) -> Iterator[Producer]:
@@ -201,34 +252,6 @@ class Sink:
         """Abort what is open, under a newer epoch; where that fails, the next run does it, or the time-out."""
         with suppress(KafkaframesError), self._new_producer():
             pass
-
-
-def _make_markers(options: TopicWriteOptions) -> None:
-    configs = {"cleanup.policy": "compact"}
-    with Admin(**options.connection) as admin:
-        try:
-            admin.create_topics([NewTopic(name=MARKERS, num_partitions=1, configs=configs)])
-        except BrokerError as error:
-            if error.code is None or error.code.number != _EXISTS:
-                raise
-
-
-def newest_marker(options: TopicWriteOptions, transactional_id: str) -> Marker:
-    """Return what the newest batch has left that was committed under a transactional id."""
-    place = TopicPartition(MARKERS, 0)
-    newest = NO_MARKER
-    with Consumer(**options.connection, isolation_level="read_committed", enable_auto_commit=False) as consumer:
-        end = consumer.end_offsets([place])[place]
-        consumer.assign({place: consumer.beginning_offsets([place])[place]})
-        while consumer.position(place) < end:
-            records = consumer.poll(1_000)
-            if not records:  # compaction may have left nothing before the end
-                consumer.skip_gap(place, end)
-            for record in records:
-                if record.key == transactional_id.encode() and record.value is not None:
-                    values = json.loads(record.value)
-                    newest = Marker(values["batchId"], values.get("openMs", 0))
-    return newest
 
 
 class Sent(NamedTuple):

@@ -117,6 +117,7 @@ class TopicWriteOptions:
     topic: str | None = None
     delivery: str = "at-least-once"
     sink: str = "sink"
+    on_foreign_marker: str = "error"
     driver_port: int = 0
     include_headers: bool = False
 
@@ -226,6 +227,13 @@ _WRITE_ROWS: Final = (
         "exactly-once: a write is one Kafka transaction, which commits when all of Spark's tasks have succeeded",
     ),
     Option("sink", "sink", str, "sink", "exactly-once: names this sink among several of one query"),
+    Option(
+        "onForeignMarker",
+        "on_foreign_marker",
+        one_of(("error", "skip")),
+        "error",
+        "exactly-once: where the checkpoint does not fit the newest marker; skip: go on behind what that wrote",
+    ),
     Option(
         "driverPort",
         "driver_port",

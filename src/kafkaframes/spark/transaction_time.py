@@ -12,7 +12,7 @@ least: if the query dies, readers of committed records wait no longer than this 
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkaframes.client import Admin
 from kafkaframes.client.settings import ProducerSettings
@@ -33,16 +33,6 @@ _TRANSACTION_IS_OVER: Final = (
     "INVALID_TXN_STATE",
     "INVALID_PRODUCER_ID_MAPPING",
 )
-
-
-class Marker(NamedTuple):
-    """What a committed micro-batch has left beside its rows."""
-
-    batch_id: int = -1
-    open_ms: int = 0  # how long its transaction was open
-
-
-NO_MARKER: Final = Marker()
 
 
 class TransactionTime:
@@ -89,13 +79,13 @@ class TransactionTime:
         """Note how long a transaction was open."""
         self._open_ms.append(open_ms)
 
-    def warning(self, before: Marker = NO_MARKER) -> str | None:
+    def warning(self, before_ms: int = 0) -> str | None:
         """Return what to say before a batch is written: that those before it were near the end of their time.
 
         Args:
-            before: the last one that an earlier run of the query has committed.
+            before_ms: how long the last one was open that an earlier run of the query has committed.
         """
-        longest = max([*self._open_ms, before.open_ms])
+        longest = max([*self._open_ms, before_ms])
         allowed = self._limit_ms if self._given_ms is None else self._given_ms
         if allowed is None or longest <= _TIGHT * allowed:
             return None

@@ -35,9 +35,10 @@ from kafkaframes.restore.cluster import (
 )
 from kafkaframes.restore.kraft import TopicLayout, bootstrap_checkpoint, registered_numbers
 from kafkaframes.restore.writing.assembling import PartitionTask, write_partition
+from kafkaframes.restore.writing.micro_batch import StreamBatch
 from kafkaframes.restore.writing.runs import Run
 from kafkaframes.restore.writing.settings import WriteSettings
-from kafkaframes.restore.writing.stream_marks import StreamBatch, is_committed, mark_files
+from kafkaframes.restore.writing.stream_marks import is_committed, mark_files
 from kafkaframes.rewrite.in_place import broker_lock
 
 RunTasks = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
@@ -131,8 +132,12 @@ class Commit:
             return self._behind(top, runs)
 
     def _is_there(self, top: Path) -> bool:
-        """Return whether this batch of a stream was committed before; what a killed commit left is moved first."""
-        if self.batch is None:
+        """Return whether this batch of a stream was committed before; what a killed commit left is moved first.
+
+        A batch that takes the place of all is written again instead: the directory holds what it says, whichever one
+        was there before.
+        """
+        if self.batch is None or self.overwrite:
             return False
         if (top / COMMITTED).exists():
             with broker_lock(top):

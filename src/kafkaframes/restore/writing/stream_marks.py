@@ -1,32 +1,24 @@
 """Which micro-batches of streaming queries a log directory holds: one small file that each commit brings along.
 
 A query that is killed between a commit and its note of it in the checkpoint sends the same batch again. The file is
-part of the commit itself (``commit.py``), so it says exactly what is there. Brokers pass over files beside the
-partitions' directories.
+part of the commit itself (``commit.py``), so it says exactly what is there; what makes two batches the same:
+``micro_batch.py``. Brokers pass over files beside the partitions' directories.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kafkaframes.errors import LogDirError
+from kafkaframes.restore.writing.micro_batch import StreamBatch, behind, conflict, mark_for
 
 MARKS: Final = ".kafkaframes-streams"
 
 
-@dataclass(frozen=True, slots=True)
-class StreamBatch:
-    """One micro-batch: ``query_id`` stays the same for all runs of a query on one checkpoint."""
-
-    query_id: str
-    batch_id: int
-
-
-def read_marks(top: Path) -> dict[str, int]:
+def read_marks(top: Path) -> dict[str, StreamBatch]:
     """Return the newest batch that each query has committed to a log directory.
 
     Raises:
@@ -40,26 +32,43 @@ def read_marks(top: Path) -> dict[str, int]:
     except OSError as error:
         raise LogDirError(f"cannot be read: {error.strerror or error}", file=str(path)) from error
     try:
-        found = json.loads(raw)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(one, int) for one in found.values()):
-        raise LogDirError('is damaged: must be JSON such as {"query id": 7}', file=str(path))
-    return found
+        return {query_id: StreamBatch.from_json(query_id, noted) for query_id, noted in json.loads(raw).items()}
+    except (ValueError, TypeError, AttributeError):
+        raise LogDirError('is damaged: must be JSON such as {"query id": {"batchId": 7}}', file=str(path)) from None
 
 
 def is_committed(top: Path, batch: StreamBatch) -> bool:
-    """Return whether a batch, or a later one of its query, is in the directory."""
-    return read_marks(top).get(batch.query_id, -1) >= batch.batch_id
+    """Return whether a batch is in the directory.
+
+    Raises:
+        LogDirError: another batch is there that it does not fit behind; says what to do.
+    """
+    mark = mark_for(batch, read_marks(top))
+    if mark is None:
+        return False
+    reason = conflict(mark, batch)
+    if reason is not None:
+        raise LogDirError(_refusal(mark, batch, reason), file=str(top / MARKS))
+    return mark.batch_id == batch.batch_id
+
+
+def _refusal(mark: StreamBatch, batch: StreamBatch, reason: str) -> str:
+    offsets = next(behind(mark), "") or "JSON, the offsets behind what is there"
+    return (
+        f"micro-batch {batch.batch_id} does not fit micro-batch {mark.batch_id} that is noted here: {reason}. Nothing "
+        f"of it was written. To go on behind what is there, start with a new checkpoint and startingOffsets={offsets}; "
+        "to write everything again, give another path"
+    )
 
 
 def mark_files(top: Path, batch: StreamBatch | None) -> Iterator[tuple[str, bytes]]:
     """Yield the file as it is once ``batch`` is there; what other queries have committed stays in it."""
     marks = read_marks(top)
     if batch is not None:
-        marks[batch.query_id] = batch.batch_id
+        marks[batch.query_id] = batch
     if marks:
-        yield MARKS, json.dumps(marks, indent=0, sort_keys=True).encode()
+        noted = {query_id: mark.as_json() for query_id, mark in marks.items()}
+        yield MARKS, json.dumps(noted, indent=0, sort_keys=True).encode()
 
 
-__all__ = ["MARKS", "StreamBatch", "is_committed", "mark_files", "read_marks"]
+__all__ = ["MARKS", "is_committed", "mark_files", "read_marks"]

@@ -1,0 +1,201 @@
+"""One micro-batch of a streaming query: what identifies it, and whether a sink's mark of an earlier one fits. Pure.
+
+The number of a micro-batch does not say what it holds: a query whose checkpoint was restored from a copy, copied or
+deleted plans other rows under numbers that the sink has seen already. So a mark keeps the offsets of the sources too,
+as Spark's checkpoint has them: ``offsets/N`` is where micro-batch N ends, ``offsets/N-1`` where it begins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+Offsets = dict[str, dict[str, int]]
+Lines = tuple[str, ...]  # one for each source, as JSON or as the source writes it
+_NOT_SOURCES: Final = 2  # lines of a file of offsets: the version, and what the query was planned with
+_LARGEST: Final = 1 << 18  # of the offsets in a mark; brokers take messages of 1 MiB
+_DIGEST: Final = "sha256:"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBatch:
+    """A micro-batch, and what a mark says of one.
+
+    Attributes:
+        query_id: of all runs on one checkpoint.
+        checkpoint: where that is; "" where it is not known.
+        sink: the name of the sink and where it writes to; "" where the mark's own position says it.
+        begins, ends: the sources' offsets; None where they are not known.
+    """
+
+    query_id: str
+    batch_id: int
+    checkpoint: str = ""
+    sink: str = ""
+    begins: Lines | None = None
+    ends: Lines | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what a mark notes beside the query's id; offsets of very many partitions as digests."""
+        noted: dict[str, Any] = {"batchId": self.batch_id, "checkpoint": self.checkpoint, "sink": self.sink}
+        given = {"begins": self.begins, "ends": self.ends}
+        size = sum(len(line) for lines in given.values() for line in lines or ())
+        for name, lines in given.items():
+            if lines is not None:
+                noted[name] = [_digest(line) for line in lines] if size > _LARGEST else list(lines)
+        return noted
+
+    @classmethod
+    def from_json(cls, query_id: str, noted: Any) -> StreamBatch:
+        """Read a mark, also one of version 0.1.0, which is a number.
+
+        >>> StreamBatch.from_json("q", 7) == StreamBatch.from_json("q", {"batchId": 7}) == StreamBatch("q", 7)
+        True
+
+        Raises:
+            ValueError: it is none.
+        """
+        if isinstance(noted, int):
+            return cls(query_id, noted)
+        if not isinstance(noted, dict) or not isinstance(noted.get("batchId"), int):
+            raise ValueError("no mark of a micro-batch")
+        begins, ends = (_lines(noted.get(name)) for name in ("begins", "ends"))
+        checkpoint, sink = (str(noted.get(name, "")) for name in ("checkpoint", "sink"))
+        return cls(query_id, noted["batchId"], checkpoint, sink, begins, ends)
+
+
+def _lines(noted: Any) -> Lines | None:
+    if noted is None:
+        return None
+    if not isinstance(noted, list) or not all(isinstance(line, str) for line in noted):
+        raise ValueError("no mark of a micro-batch")
+    return tuple(noted)
+
+
+def offsets_in(read: Callable[[str], str | None], batch_id: int) -> tuple[Lines | None, Lines | None]:
+    """Return where a micro-batch begins and ends, from its checkpoint.
+
+    Args:
+        read: returns the text of a file of the checkpoint; None where it is not there.
+        batch_id: where the first one begins is not noted.
+    """
+    before = read(f"offsets/{batch_id - 1}") if batch_id else None
+    return _sources(before), _sources(read(f"offsets/{batch_id}"))
+
+
+def _sources(text: str | None) -> Lines | None:
+    lines = () if text is None else tuple(text.splitlines()[_NOT_SOURCES:])
+    return tuple(map(_plain, lines)) or None
+
+
+def _plain(line: str) -> str:
+    """Return one text for equal offsets, however they are spaced."""
+    try:
+        return json.dumps(json.loads(line), separators=(",", ":"), sort_keys=True)
+    except (ValueError, RecursionError):
+        return line
+
+
+def offsets_of(line: str) -> Offsets | None:
+    """Return offsets of topics; None where a source has others, or none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not found:
+        return None
+    for numbers in found.values():
+        if not isinstance(numbers, dict):
+            return None
+        if not all(name.isdigit() and isinstance(at, int) for name, at in numbers.items()):
+            return None
+    return found
+
+
+def mark_for(batch: StreamBatch, marks: Mapping[str, StreamBatch]) -> StreamBatch | None:
+    """Return the mark that a micro-batch must fit: its query's, else one that came from the same checkpoint path.
+
+    Args:
+        batch: whose mark is looked for.
+        marks: the newest of each query.
+    """
+    own = marks.get(batch.query_id)
+    if own is not None or not batch.checkpoint:
+        return own
+    same = (mark for mark in marks.values() if (mark.checkpoint, mark.sink) == (batch.checkpoint, batch.sink))
+    return max(same, key=lambda mark: mark.batch_id, default=None)
+
+
+def conflict(mark: StreamBatch, batch: StreamBatch) -> str | None:
+    """Return why a micro-batch can be neither written behind a mark nor taken for the marked one; None if it can."""
+    if mark.query_id != batch.query_id:
+        return (
+            f"query {mark.query_id} has written micro-batch {mark.batch_id} from the same checkpoint, and this is "
+            f"query {batch.query_id}: the checkpoint was deleted, or another query's has its path now"
+        )
+    if batch.batch_id < mark.batch_id:
+        return f"micro-batch {mark.batch_id} was written after it: the checkpoint is an older copy, or was copied"
+    if batch.batch_id > mark.batch_id:
+        return _goes_back(mark, batch)
+    if mark.ends is None:
+        return "its offsets were not noted: the mark is of kafkaframes 0.1.0, or the checkpoint could not be read"
+    if batch.ends is None:
+        return "its offsets are not known: the checkpoint cannot be read here"
+    if mark.sink != batch.sink:
+        return f"that one was written to {mark.sink}, and this one is for {batch.sink}: the checkpoint was copied"
+    return _difference(mark, batch)
+
+
+def _difference(mark: StreamBatch, batch: StreamBatch) -> str | None:
+    assert mark.ends is not None
+    assert batch.ends is not None
+    for name, noted, own in (("ends", mark.ends, batch.ends), ("begins", mark.begins, batch.begins)):
+        if noted is None or own is None or _are_same(noted, own):
+            continue
+        where = next((_differs(*pair) for pair in zip(noted, own, strict=False) if not _are_same(*zip(pair))), "")
+        return f"that one {name} elsewhere{where}: the checkpoint is an older copy, or was copied"
+    return None
+
+
+def _are_same(noted: Lines, own: Lines) -> bool:
+    pairs = zip(noted, own, strict=False)
+    return len(noted) == len(own) and all(one in (other, _digest(other)) for one, other in pairs)
+
+
+def _differs(noted: str, own: str) -> str:
+    then, now = (_flat(line) for line in (noted, own))
+    for name in sorted(then.keys() | now.keys()):
+        if then.get(name) != now.get(name):
+            return f" ({name[0]}-{name[1]}: offset {then.get(name, 'none')} there, {now.get(name, 'none')} here)"
+    return ""
+
+
+def _goes_back(mark: StreamBatch, batch: StreamBatch) -> str | None:
+    for noted, own in zip(mark.ends or (), batch.begins or (), strict=False):
+        end, begin = _flat(noted), _flat(own)
+        for topic, partition in sorted(end.keys() & begin.keys()):
+            if begin[topic, partition] < end[topic, partition]:
+                at = f"{topic}-{partition} at offset {begin[topic, partition]}, and micro-batch {mark.batch_id} has "
+                return f"it begins in {at}written up to {end[topic, partition]}: the checkpoint was copied"
+    return None
+
+
+def _flat(line: str) -> dict[tuple[str, str], int]:
+    return {
+        (topic, number): at for topic, numbers in (offsets_of(line) or {}).items() for number, at in numbers.items()
+    }
+
+
+def behind(mark: StreamBatch) -> Iterator[str]:
+    """Yield the offsets of topics at which a mark's micro-batch ends, one text for each source that has them."""
+    return (line for line in mark.ends or () if offsets_of(line) is not None)
+
+
+def _digest(line: str) -> str:
+    return _DIGEST + hashlib.sha256(line.encode()).hexdigest()
+
+
+__all__ = ["Lines", "Offsets", "StreamBatch", "behind", "conflict", "mark_for", "offsets_in", "offsets_of"]

@@ -1,0 +1,99 @@
+"""What each micro-batch that was written exactly once leaves in the compacted topic ``MARKERS``. No pyspark.
+
+A marker is a record whose key is the sink's transactional id; it is written in the transaction of the rows. Its value
+is JSON: what identifies the micro-batch (``restore/writing/micro_batch.py``), and ``openMs``, for how long the
+transaction was open. Version 0.1.0 wrote ``batchId`` and ``openMs`` alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from kafkaframes.client import Admin, Consumer, NewTopic, TopicPartition
+from kafkaframes.errors import BrokerError, KafkaframesError, error_code
+from kafkaframes.restore.writing.micro_batch import StreamBatch, behind, conflict, mark_for
+from kafkaframes.spark.topic_options import TopicWriteOptions
+
+MARKERS: Final = "__kafkaframes_spark_sinks"
+_EXISTS: Final = error_code("TOPIC_ALREADY_EXISTS").number
+
+
+class Marker(NamedTuple):
+    """A committed micro-batch, and for how long its transaction was open."""
+
+    batch: StreamBatch
+    open_ms: int = 0
+
+    def value(self) -> str:
+        """Return the value of its record."""
+        return json.dumps(self.batch.as_json() | {"queryId": self.batch.query_id, "openMs": self.open_ms})
+
+
+def make_topic(options: TopicWriteOptions) -> None:
+    """Make the topic of markers, unless it is there."""
+    configs = {"cleanup.policy": "compact"}
+    with Admin(**options.connection) as admin:
+        try:
+            admin.create_topics([NewTopic(name=MARKERS, num_partitions=1, configs=configs)])
+        except BrokerError as error:
+            if error.code is None or error.code.number != _EXISTS:
+                raise
+
+
+def read_markers(options: TopicWriteOptions) -> dict[str, bytes]:
+    """Return the newest committed marker under each transactional id."""
+    topic_partition = TopicPartition(MARKERS, 0)
+    newest: dict[str, bytes] = {}
+    with Consumer(**options.connection, isolation_level="read_committed", enable_auto_commit=False) as consumer:
+        end = consumer.end_offsets([topic_partition])[topic_partition]
+        consumer.assign({topic_partition: consumer.beginning_offsets([topic_partition])[topic_partition]})
+        while consumer.position(topic_partition) < end:
+            records = consumer.poll(1_000)
+            if not records:  # compaction may have left nothing before the end
+                consumer.skip_gap(topic_partition, end)
+            for record in records:
+                if record.key is not None and record.value is not None:
+                    newest[record.key.decode(errors="replace")] = record.value
+    return newest
+
+
+def marker_for(markers: Mapping[str, bytes], transactional_id: str, batch: StreamBatch) -> Marker | None:
+    """Return the marker that a micro-batch must fit: its sink's, else one that came from the same checkpoint path.
+
+    Raises:
+        KafkaframesError: the sink's own is none of ours.
+    """
+    known: dict[str, Marker] = {}
+    for key, value in markers.items():
+        try:
+            noted = json.loads(value)
+            query_id = batch.query_id if key == transactional_id else noted.get("queryId", key)
+            marker = Marker(StreamBatch.from_json(query_id, noted), int(noted.get("openMs", 0)))
+        except (ValueError, AttributeError, TypeError):
+            if key == transactional_id:
+                raise KafkaframesError(f"the marker {key} in {MARKERS} cannot be read: {value[:80]!r}") from None
+            continue
+        if key == transactional_id or (query_id != batch.query_id and marker.batch.sink == batch.sink):
+            known[query_id] = marker
+    mark = mark_for(batch, {query_id: marker.batch for query_id, marker in known.items()})
+    return None if mark is None else known[mark.query_id]
+
+
+def is_written(mark: StreamBatch, batch: StreamBatch, transactional_id: str) -> bool:
+    """Return whether a micro-batch is the one that the newest marker is of.
+
+    Raises:
+        KafkaframesError: it is another one that does not fit behind the marker either; says what to do.
+    """
+    reason = conflict(mark, batch)
+    if reason is None:
+        return mark.batch_id == batch.batch_id
+    offsets = next(behind(mark), "")
+    raise KafkaframesError(
+        f"micro-batch {batch.batch_id} does not fit the marker of micro-batch {mark.batch_id} of {transactional_id} in "
+        f"{MARKERS}: {reason}. Nothing of it was written. Either give the option onForeignMarker=skip: the query goes "
+        f"on behind what the marker's micro-batch has written{offsets and ' ' + offsets}; or another sink name, "
+        "sink=...: all that the checkpoint has not done is written, what is in the topic already a second time"
+    )
