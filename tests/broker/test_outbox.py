@@ -111,9 +111,9 @@ def test_an_answer_is_the_same_from_a_file_and_from_memory_and_with_a_journal(tm
     places = ({}, {"data_dir": tmp_path / "sent as a file"}, {"data_dir": tmp_path / "read", "journal": True})
     for how in places:
         with filled(**{"journal": False, **how}) as broker, connected(broker) as peer:
-            peer.sendall(fetch_frame(version))
+            peer.sendall(fetch_frame(version, size=1_000_000))  # of what is in memory no answer holds much more
             answers.append(take(peer))
-    assert len(answers[0]) > 2_000_000
+    assert len(answers[0]) > 1_000_000
     values = [
         [record.value for one in read_values(records_of(one, version)) for record in one.records] for one in answers
     ]

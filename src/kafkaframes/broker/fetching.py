@@ -22,6 +22,9 @@ READ_COMMITTED = 1
 _CONSUMER = -1
 _LATEST_MAGIC = 2
 STRETCH_BYTES = 64 << 10  # from here on opening the file once more costs less than copying the records twice
+# Of one answer, records that are not left in their files: a client that does not read holds no more. Kafka's maximum is
+# not absolute either (KIP-74): the next fetch brings the rest.
+MOST_HELD_BYTES = 1 << 20
 
 
 class Limits(NamedTuple):
@@ -41,6 +44,20 @@ class Limits(NamedTuple):
     magic: int = _LATEST_MAGIC
     stretch_bytes: int | None = None
 
+    def left(self, size: int, held: int) -> Limits:
+        """Return the limits for the next partition.
+
+        Args:
+            size: the bytes of records that the answer has already.
+            held: those of them that are in memory.
+        """
+        room = self.max_bytes - size
+        if self.stretch_bytes is None or self.magic < _LATEST_MAGIC:
+            room = min(room, MOST_HELD_BYTES - held)
+        elif held >= MOST_HELD_BYTES:
+            room = 0
+        return self if room == self.max_bytes else self._replace(max_bytes=room)
+
 
 class Read(NamedTuple):
     """What one partition is answered with."""
@@ -52,6 +69,11 @@ class Read(NamedTuple):
     records: bytes | Stretch = b""
     aborted: tuple[AbortedTransaction, ...] | None = None
     diverging: tuple[int, int] | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes of the records are in memory."""
+        return 0 if isinstance(self.records, Stretch) else len(self.records)
 
 
 def isolation_of(isolation_level: int, replica_id: int = _CONSUMER) -> str:

@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from sys import getsizeof
 from typing import Any
 
 from kafkaframes.broker.api import Answer, CloseConnection, Encoded
 from kafkaframes.broker.request import Request
 from kafkaframes.errors.sensitive import REQUEST, RESPONSE, message_without_secrets
 from kafkaframes.messages import Message
+from kafkaframes.messages.structs import Struct
 
 _KEPT = 10_000
 _MOST_BYTES = 64 << 20
-_SMALL = 512  # what an answer without records counts
+_SMALL = 512  # what an entry takes beside its bodies
+_SAMPLE = 32  # of a long list as many elements are weighed
 
 
 @dataclass(slots=True)
@@ -74,7 +77,6 @@ class Journal:
     def __init__(self, now_ms: Callable[[], int], *, keep: int = _KEPT) -> None:
         self._now_ms = now_ms
         self._entries: deque[Entry] = deque(maxlen=keep)
-        self._open: dict[int, Entry] = {}
         self._number = 0
         self._bytes = 0
         self._with_bodies: deque[Entry] = deque()
@@ -101,32 +103,34 @@ class Journal:
             except CloseConnection as error:
                 entry.fault = f"not decoded: {error}"
         self._entries.append(entry)
-        self._with_bodies.append(entry)
-        self._weigh(entry, len(request.data))
-        self._open[id(request)] = entry
+        self._weigh(entry, _SMALL + max(len(request.data), _memory_of(entry.body)))
         request.journal_entry = entry
         return None
 
     def after(self, request: Request, answer: Answer) -> None:
         """Note an answer."""
-        entry = self._open.pop(id(request), None)
-        if entry is None:
-            return
+        entry = request.journal_entry
         entry.duration_ms = self._now_ms() - entry.received_ms
         entry.software = request.session.software
         if isinstance(answer, Message | Encoded):
             is_message = isinstance(answer, Message)
             entry.answer = message_without_secrets(request.api.key, RESPONSE, answer) if is_message else answer
-            self._weigh(entry, _SMALL + _record_bytes(answer))
+            self._weigh(entry, max(_record_bytes(answer), _memory_of(answer)))
 
     def _weigh(self, entry: Entry, size_bytes: int) -> None:
         """Count what an entry holds; let the oldest bodies go when it is too much."""
+        if not entry.size_bytes:
+            self._with_bodies.append(entry)
         entry.size_bytes += size_bytes
         self._bytes += size_bytes
-        while self._bytes > _MOST_BYTES and self._with_bodies[0] is not entry:
+        while self._is_too_much() and self._with_bodies[0] is not entry:
             oldest = self._with_bodies.popleft()
             oldest.body = oldest.answer = None
             self._bytes -= oldest.size_bytes
+            oldest.size_bytes = 0
+
+    def _is_too_much(self) -> bool:
+        return self._bytes > _MOST_BYTES or len(self._with_bodies) > (self._entries.maxlen or 0)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.copy())  # in one step: the broker goes on in its own thread
@@ -137,6 +141,8 @@ class Journal:
     def clear(self) -> None:
         """Forget everything so far."""
         self._entries.clear()
+        for entry in self._with_bodies:
+            entry.size_bytes = 0
         self._with_bodies.clear()
         self._bytes = 0
 
@@ -200,6 +206,19 @@ class Journal:
         skipped = len(self) - len(entries)
         lines = [f"... {skipped} earlier requests"] if skipped else []
         return "\n".join([*lines, *(str(entry) for entry in entries)]) or "no requests"
+
+
+def _memory_of(value: Any) -> int:
+    """Return how many bytes of memory a body takes, roughly: of long lists some elements are weighed, evenly chosen."""
+    if isinstance(value, list | tuple):
+        step = max(len(value) // _SAMPLE, 1)
+        weighed = value[::step]
+        inside = sum(map(_memory_of, weighed))
+        return getsizeof(value) + (inside * len(value) // len(weighed) if weighed else 0)
+    if isinstance(value, Encoded):
+        return sum(map(len, value.parts))
+    fields = getattr(type(value), "__slots__", ()) if isinstance(value, Struct) else ()
+    return getsizeof(value) + sum(_memory_of(getattr(value, name)) for name in fields)
 
 
 def _record_bytes(answer: Any) -> int:

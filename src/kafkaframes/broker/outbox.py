@@ -47,6 +47,11 @@ class Outbox:
         """How many bytes wait, beside what the system holds."""
         return int(self._transport.get_write_buffer_size()) + sum(map(len, self._queue))
 
+    @property
+    def held_bytes(self) -> int:
+        """How many of those are in memory."""
+        return self.unsent_bytes - sum(len(part) for part in self._queue if isinstance(part, Stretch))
+
     def send(self, buffers: Sequence[Buffer]) -> None:
         """Send buffers behind all that was given before."""
         if self._transport.is_closing():

@@ -35,7 +35,8 @@ class Session:
         principal: who the client is, ``User:name``.
         is_authenticated: it may send any request.
         software: name and version of the client's software, as ApiVersions 3 and later tell.
-        sends_files: stretches of files can be sent on it as they are: no TLS, and nobody looks at answers.
+        sends_files: stretches of files can be sent on it as they are: there are files, no TLS, and nobody looks at
+            answers.
         records_at: where the records' size stood in the last Produce of the short way; 0 before the first.
         memory: what API files keep for a connection, by name: the state of a SASL exchange.
     """

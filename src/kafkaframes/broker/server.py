@@ -23,9 +23,12 @@ from kafkaframes.broker.request import ANONYMOUS, Request, Session
 from kafkaframes.broker.security.tls import name_of_certificate
 from kafkaframes.connection import FrameBuffer
 from kafkaframes.errors import DecodeError, KafkaframesError, OptionError
+from kafkaframes.files.memory_disk import MemoryDisk
 from kafkaframes.messages import Message
 
-_READ_AHEAD = 1 << 20
+_READ_AHEAD = 256 << 10
+_MOST_UNSENT = 64 << 20  # bytes of answers in memory that clients do not take, of all connections
+_RESTING_SECONDS = 5.0  # after which a connection gives back memory that only large requests need
 _AT_ONCE = 64  # requests of one connection before others have their turn
 _LONG_ANSWER = 16 << 10  # is sent before the next request is looked at
 _FRAME_SECONDS = 30.0  # from a frame's first byte to its last
@@ -70,7 +73,7 @@ class Connection(asyncio.BufferedProtocol):
             node_id=listener.node_id,
             is_authenticated=not listener.needs_sasl,
             principal=ANONYMOUS,
-            sends_files=CAN_SEND_FILES and listener.tls is None and not server.dispatcher.hooks,
+            sends_files=listener.tls is None and server.sends_files,
         )
         self.transport: asyncio.Transport | None = None
         self.last_active = 0.0
@@ -98,6 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._outbox is not None:
             self._outbox.drop()
         self._server.connections.discard(self)
+        self._server.taken(self)
         if self._later is not None:
             self._later.abandon()
             self._later = None
@@ -116,10 +120,12 @@ class Connection(asyncio.BufferedProtocol):
         """Stop answering: the client does not read."""
         if self._outbox is not None:
             self._outbox.is_choked = True
+            self._server.not_taken(self, self._outbox.held_bytes)
 
     def resume_writing(self) -> None:
         """Go on."""
         if self._outbox is not None:
+            self._server.taken(self)
             self._outbox.resume()
             self._pump()
 
@@ -257,6 +263,10 @@ class Connection(asyncio.BufferedProtocol):
         if self.transport is not None:
             self.transport.abort()
 
+    def rest(self) -> None:
+        """Give back memory that only large requests need."""
+        self._frames.rest()
+
     @property
     def is_ending(self) -> bool:
         """Whether it closes once everything is sent."""
@@ -328,10 +338,14 @@ class Server:
     connections: set[Connection] = field(default_factory=set)
     numbers: count[int] = field(default_factory=lambda: count(1))
     _listening: list[tuple[Listener, asyncio.Server]] = field(default_factory=list)
+    _not_taken: dict[Connection, int] = field(default_factory=dict)  # the one that has waited for longest first
     _sweep: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
         self.loop = asyncio.get_running_loop()
+        state = self.dispatcher.broker
+        in_files = state.store is None and not isinstance(state.logs.disk.inner, MemoryDisk)
+        self.sends_files = CAN_SEND_FILES and in_files and not self.dispatcher.hooks
         self.commit = GroupCommit(self.dispatcher.broker, self.loop)
         self._alarms = [Alarm(clock, self.loop) for clock in (self.clock, self.dispatcher.broker.waits)]
         self._sweep = self.loop.call_later(_SWEEP_SECONDS, self._look_around)
@@ -384,6 +398,19 @@ class Server:
         self.connections.add(connection)
         return True
 
+    def not_taken(self, connection: Connection, size_bytes: int) -> None:
+        """Note answers that a client does not take; where all of them are too many, who has waited longest goes."""
+        self._not_taken[connection] = size_bytes
+        while sum(self._not_taken.values()) > _MOST_UNSENT:
+            oldest = next(iter(self._not_taken))
+            del self._not_taken[oldest]
+            self.closed(oldest.session, "its answers are not read, and too many wait")
+            oldest.abort()
+
+    def taken(self, connection: Connection) -> None:
+        """Note that a client goes on reading, or is gone."""
+        self._not_taken.pop(connection, None)
+
     def closed(self, session: Session, reason: str) -> None:
         """Tell that a connection was dropped."""
         _LOG.debug("connection %s (%s) closed: %s", session.number, session.peer, reason)
@@ -396,6 +423,8 @@ class Server:
         for connection in tuple(self.connections):
             if connection.is_waiting:
                 continue
+            if now - connection.last_active > _RESTING_SECONDS:
+                connection.rest()
             began = connection.frame_began
             if began is not None and now - began > _FRAME_SECONDS:
                 self.closed(connection.session, "a frame was not finished in time")

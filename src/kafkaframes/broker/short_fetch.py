@@ -93,7 +93,7 @@ class _Answer:
         self._session = session
         self._broker = broker
         self._limits = limits
-        self.size = 0
+        self.size = self._held = 0
         self.parts: list[bytes | Part] = []
 
     def read(self, cursor: Cursor) -> None:
@@ -146,12 +146,12 @@ class _Answer:
             raise OddError
         if epoch_code(partition, asked.current_leader_epoch):
             raise OddError
-        limits = self._limits
-        left = limits._replace(max_bytes=limits.max_bytes - self.size) if self.size else limits
+        left = self._limits.left(self.size, self._held)
         read = read_partition(self._broker, partition, asked, left, first=not self.size)
         if read.error_code != NONE or read.aborted or read.diverging is not None:
             raise OddError
         self.size += len(read.records)
+        self._held += read.held_bytes
         self._row(asked.partition, read)
         return asked.partition
 

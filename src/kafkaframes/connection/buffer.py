@@ -77,6 +77,13 @@ class FrameBuffer:
         buffer[: len(waiting)] = waiting
         self._buffer, self._view = buffer, memoryview(buffer)
 
+    def rest(self) -> None:
+        """Give back memory that was needed for large frames, if nothing waits."""
+        if self._start == self._end and len(self._buffer) > FIRST_BYTES:
+            self._buffer = bytearray(FIRST_BYTES)
+            self._view = memoryview(self._buffer)
+            self._start = self._end = 0
+
     def buffer_updated(self, count: int) -> None:
         """Say that ``count`` bytes were filled in."""
         if self._large is not None and self._filled < len(self._large):

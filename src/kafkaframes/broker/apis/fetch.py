@@ -24,6 +24,7 @@ from kafkaframes.broker.api import Answer, Api, Right
 from kafkaframes.broker.errors import CODE, NONE
 from kafkaframes.broker.fetch_sessions import FIRST, SESSIONLESS, Asked, FetchSession, Key, is_news
 from kafkaframes.broker.fetching import (
+    MOST_HELD_BYTES,
     READ_COMMITTED,
     STRETCH_BYTES,
     Limits,
@@ -136,7 +137,7 @@ class Fetch:
         return self._answer(rows)
 
     def _read_all(self) -> tuple[list[tuple[Key, Asked, Any]], int, bool]:
-        rows, size, urgent = [], 0, False
+        rows, size, held, urgent = [], 0, 0, False
         missing: list[Wanted] = []
         self.partitions = []
         topics: dict[tuple[str, Any], tuple[Topic | None, int]] = {}
@@ -151,20 +152,23 @@ class Fetch:
                     by_id=self._request.version >= _FIRST_BY_ID,
                 )
             try:
-                read, partition = self._read(*topics[name, topic_id], index, asked.fields, size)
+                read, partition = self._read(*topics[name, topic_id], index, asked.fields, size=size, held=held)
             except NotReadYetError as not_read:
                 missing += not_read.wanted
                 if len(missing) >= _READ_TOGETHER:
                     break
                 continue
             size += len(read.records)
-            urgent = urgent or read.error_code != NONE or read.diverging is not None
+            held += read.held_bytes
+            urgent = urgent or held >= MOST_HELD_BYTES or read.error_code != NONE or read.diverging is not None
             rows.append((key, asked, self._row(index, read, partition)))
         if missing:
             raise NotReadYetError(*missing)
         return rows, size, urgent
 
-    def _read(self, topic: Topic | None, code: int, index: int, asked: Any, size: int) -> tuple[Read, Partition | None]:
+    def _read(
+        self, topic: Topic | None, code: int, index: int, asked: Any, *, size: int, held: int
+    ) -> tuple[Read, Partition | None]:
         if topic is None:
             return Read(code), None
         known = topic.partition(index)
@@ -172,7 +176,7 @@ class Fetch:
         if partition is None:
             return Read(code), known
         self.partitions.append(partition)
-        limits = self._limits._replace(max_bytes=self._limits.max_bytes - size)
+        limits = self._limits.left(size, held)
         return read_partition(self._broker, partition, asked, limits, first=not size), partition
 
     def _row(self, index: int, read: Read, partition: Partition | None) -> Any:

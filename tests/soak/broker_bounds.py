@@ -1,0 +1,267 @@
+"""What a stranger may cost a broker: memory of clients that never read, of idle ones, and time taken from others.
+
+Run:   python -m tests.soak.broker_bounds [SCENARIO ...] [--durability log] [--journal] [--clients 20]
+
+Each scenario is run against a broker in a process of its own. Memory is the growth of its PSS for each client; time is
+what another client's Metadata takes meanwhile (99th percentile and longest), and how long the scenario takes itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kafkaframes import build_records
+from kafkaframes.messages import message
+from kafkaframes.spec import catalog
+
+_PATIENCE_SECONDS = 120
+_BROKER = """
+import signal, sys, threading
+from kafkaframes.broker import Broker
+settings = {"auto.create.topics.enable": "true", "num.partitions": 1}
+durability = sys.argv[1]
+data_dir = None if durability == "memory" else sys.argv[3]
+broker = Broker(data_dir=data_dir, durability=durability, journal=sys.argv[2] == "yes", config=settings).start()
+print(broker.port, flush=True)
+end = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: end.set())
+end.wait()
+broker.stop()
+"""
+
+
+def frame(name: str, version: int, **fields: Any) -> bytes:
+    """Return a request, with its size."""
+    api = catalog.api(name)
+    head = struct.pack(">hhih", api.key, version, 1, -1)
+    if api.flexible_since is not None and version >= api.flexible_since:
+        head += b"\x00"
+    body = head + message(f"{name}Request")(**fields).encode(version)
+    return struct.pack(">i", len(body)) + body
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE_SECONDS)
+
+
+def read(connection: socket.socket) -> bytes:
+    """Read one answer, without its size and correlation id."""
+    with connection.makefile("rb") as file:
+        (size,) = struct.unpack(">i", file.read(4))
+        return file.read(size)[4:]
+
+
+def call(connection: socket.socket, name: str, version: int, **fields: Any) -> bytes:
+    connection.sendall(frame(name, version, **fields))
+    return read(connection)
+
+
+def pss_bytes(pid: int) -> int:
+    with open(f"/proc/{pid}/smaps_rollup") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("Pss:")) << 10
+
+
+class Subject:
+    """A broker in a process of its own."""
+
+    def __init__(self, durability: str, journal: bool, directory: str) -> None:
+        arguments = [sys.executable, "-c", _BROKER, durability, "yes" if journal else "no", directory]
+        self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline())
+
+    def memory(self) -> int:
+        return pss_bytes(self.process.pid)
+
+    def stop(self) -> float:
+        """Stop it as an operator does; return the seconds that it took."""
+        began = time.perf_counter()
+        self.process.terminate()
+        try:
+            self.process.wait(_PATIENCE_SECONDS)
+        finally:
+            self.process.kill()
+        return time.perf_counter() - began
+
+
+@contextlib.contextmanager
+def watched(port: int, waits: list[float]) -> Iterator[None]:
+    """Ask for Metadata all the time, as another client, and note how long each answer takes."""
+    end = threading.Event()
+
+    def watch() -> None:
+        with connect(port) as other:
+            while not end.wait(0.01):
+                began = time.perf_counter()
+                call(other, "Metadata", 9, topics=[])
+                waits.append(time.perf_counter() - began)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
+def batch(count: int, size: int, codec: str = "none") -> bytes:
+    return build_records({"value": [bytes(size)] * count}, codec=codec, batch_bytes=1 << 30, batch_records=count)
+
+
+def produce(raw: bytes, topic: str = "t") -> dict[str, Any]:
+    types = message("ProduceRequest")
+    rows = [types.PartitionProduceData(index=0, records=raw)]
+    return {"acks": 1, "timeout_ms": 1000, "topic_data": [types.TopicProduceData(name=topic, partition_data=rows)]}
+
+
+def fetch(names: list[str], partitions: int = 1, size: int = 50 << 20) -> dict[str, Any]:
+    types = message("FetchRequest")
+    rows = [
+        types.FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=size) for number in range(partitions)
+    ]
+    topics = [types.FetchTopic(topic=name, partitions=rows) for name in names]
+    return {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": size, "topics": topics, "session_epoch": -1}
+
+
+def metadata(names: list[str], *, creates: bool) -> dict[str, Any]:
+    types = message("MetadataRequest")
+    topics = [types.MetadataRequestTopic(name=name) for name in names]
+    return {"topics": topics, "allow_auto_topic_creation": creates}
+
+
+def fill(subject: Subject, megabytes: int) -> None:
+    """Write records to a topic."""
+    with connect(subject.port) as connection:
+        call(connection, "Metadata", 9, **metadata(["t"], creates=True))
+        raw = build_records({"value": [os.urandom(900 << 10)]})
+        for _ in range(megabytes):
+            call(connection, "Produce", 7, **produce(raw))
+
+
+def _held(subject: Subject, clients: int, sends: Callable[[socket.socket], None]) -> float:
+    """Return the bytes that each of many connections takes that never reads."""
+    before = subject.memory()
+    held = []
+    for _ in range(clients):
+        connection = connect(subject.port)
+        connection.setblocking(False)
+        held.append(connection)
+    for _ in range(30):
+        for connection in held:
+            with contextlib.suppress(BlockingIOError, ConnectionError):
+                sends(connection)
+        time.sleep(0.1)
+    each = (subject.memory() - before) / clients
+    for connection in held:
+        connection.close()
+    return each
+
+
+def never_read_fetch(subject: Subject, clients: int) -> str:
+    fill(subject, 48)
+    raw = frame("Fetch", 11, **fetch(["t"]))
+    return f"{_held(subject, clients, lambda one: one.sendall(raw)) / 1e6:.2f} MB for each client"
+
+
+def never_read_metadata(subject: Subject, clients: int) -> str:
+    with connect(subject.port) as connection:
+        call(connection, "Metadata", 9, **metadata([f"name-{number}" for number in range(1000)], creates=True))
+    raw = frame("Metadata", 9, topics=None) * 2000
+    return f"{_held(subject, clients, lambda one: one.sendall(raw)) / 1e6:.2f} MB for each client"
+
+
+def idle(subject: Subject, clients: int) -> str:
+    raw = frame("Metadata", 9, **metadata(["x" * 200] * 4000, creates=False))
+    before = subject.memory()
+    held = [connect(subject.port) for _ in range(clients)]
+    for connection in held:
+        connection.sendall(raw)
+        read(connection)
+    time.sleep(12)
+    each = (subject.memory() - before) / clients
+    for connection in held:
+        connection.close()
+    return f"{each / 1e6:.2f} MB for each client"
+
+
+def _timed(subject: Subject, name: str, version: int, **fields: Any) -> str:
+    waits: list[float] = []
+    before = subject.memory()
+    raw = frame(name, version, **fields)
+    with connect(subject.port) as connection, watched(subject.port, waits):
+        began = time.perf_counter()
+        connection.sendall(raw)
+        size = len(read(connection))
+        took = time.perf_counter() - began
+    waits.sort()
+    grown = (subject.memory() - before) / 1e6
+    late = waits[int(len(waits) * 0.99)]
+    others = f"others p99 {late:.3f} max {waits[-1]:.3f} s"
+    return f"{len(raw)} bytes: {took:.2f} s, {size} bytes back; {others}; {grown:.0f} MB"
+
+
+def auto_create(subject: Subject, clients: int) -> str:
+    names = [f"auto-{number}" for number in range(1000)]
+    line = _timed(subject, "Metadata", 9, **metadata(names, creates=True))
+    return f"{line}; stopped in {subject.stop():.2f} s"
+
+
+def create_300x20(subject: Subject, clients: int) -> str:
+    types = message("CreateTopicsRequest")
+    topics = [
+        types.CreatableTopic(name=f"c-{number}", num_partitions=20, replication_factor=1) for number in range(300)
+    ]
+    return _timed(subject, "CreateTopics", 6, topics=topics, timeout_ms=60_000)
+
+
+def fetch_unknown(subject: Subject, clients: int) -> str:
+    return _timed(subject, "Fetch", 11, **fetch(["unknown"], 100_000))
+
+
+def bombs(subject: Subject, clients: int) -> str:
+    fill(subject, 1)
+    lines = []
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        for count, size in ((1, 300 << 20), (100_000, 3000)):
+            raw = batch(count, size, codec=codec)
+            lines.append(f"\n  {codec} {count}x{size}: " + _timed(subject, "Produce", 7, **produce(raw)))
+    return "".join(lines)
+
+
+SCENARIOS: dict[str, Callable[[Subject, int], str]] = {
+    one.__name__: one
+    for one in (never_read_fetch, never_read_metadata, idle, auto_create, create_300x20, fetch_unknown, bombs)
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("scenarios", nargs="*", choices=[*SCENARIOS, []], default=[])
+    parser.add_argument("--durability", choices=("memory", "log", "fsync"), default="log")
+    parser.add_argument("--journal", action="store_true")
+    parser.add_argument("--clients", type=int, default=20)
+    options = parser.parse_args()
+    for name in options.scenarios or SCENARIOS:
+        with tempfile.TemporaryDirectory() as directory:
+            subject = Subject(options.durability, options.journal, directory)
+            try:
+                result = SCENARIOS[name](subject, options.clients)
+                print(f"{name} ({options.durability}, journal {options.journal}): {result}", flush=True)
+            finally:
+                subject.stop()
+
+
+if __name__ == "__main__":
+    main()
