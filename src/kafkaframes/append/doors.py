@@ -13,10 +13,11 @@ from dataclasses import replace
 from kafkaframes.append import _kernels as kernels
 from kafkaframes.append import _kernels_context as places
 from kafkaframes.append.context import KernelContext, borrow, give_back
+from kafkaframes.append.refusal import of_content
 from kafkaframes.append.result import Appended, DownConverted
 from kafkaframes.append.settings import AppendSettings
 from kafkaframes.append.stream import codec_in, start_of_stream
-from kafkaframes.records.codecs import decompress
+from kafkaframes.records.codecs import decompress, is_over_limit
 from kafkaframes.records.layout import BYTES_TO_MAGIC
 
 Answer = tuple[int, int, int, int]
@@ -78,7 +79,7 @@ def _take(data: bytes, offset: int, settings: AppendSettings, now_ms: int) -> Ap
     try:
         found = kernels.take(data, offset, context.words)
         if found[0] < 0:
-            found = _again(data, offset, context, found)
+            found = _again(data, offset, context, settings, found)
         answer, count, largest, size = found
         if answer == places.IN_PLACE:
             records = bytes(context.out[:size])
@@ -94,11 +95,15 @@ def _anew(data: bytes, offset: int, context: KernelContext, settings: AppendSett
     return rebuild(data, offset, context, settings)
 
 
-def _again(data: bytes, offset: int, context: KernelContext, found: Answer) -> Answer:
-    """Give the kernel the memory or the content that it asks for, and try again."""
+def _again(data: bytes, offset: int, context: KernelContext, settings: AppendSettings, found: Answer) -> Answer:
+    """Give the kernel the memory or the content that it asks for, and try again.
+
+    Raises:
+        AppendRefusedError: the content is too large.
+    """
     while found[0] < 0:
         if found[0] == places.CAREFUL:
-            content = _content(data)
+            content = _content(data, settings.most_content_bytes)
             if content is None:
                 return _ODD
             context.show(content)
@@ -108,9 +113,14 @@ def _again(data: bytes, offset: int, context: KernelContext, found: Answer) -> A
     return found
 
 
-def _content(data: bytes) -> bytes | bytearray | None:
-    """Decompress what the kernel would not; ``None`` where it is damaged."""
-    records, error = decompress(
-        codec_in(data), memoryview(data)[start_of_stream(data) :], magic=data[BYTES_TO_MAGIC - 1]
-    )
+def _content(data: bytes, most_bytes: int) -> bytes | bytearray | None:
+    """Decompress what the kernel would not; ``None`` where it is damaged.
+
+    Raises:
+        AppendRefusedError: it is too large.
+    """
+    stream = memoryview(data)[start_of_stream(data) :]
+    records, error = decompress(codec_in(data), stream, magic=data[BYTES_TO_MAGIC - 1], limit_bytes=most_bytes)
+    if error is not None and is_over_limit(error):
+        raise of_content(most_bytes)
     return records if error is None else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafkaframes.errors.append import AppendRefusedError, RecordRefusal
 from kafkaframes.records import reasons
+from kafkaframes.records.codecs import over_limit
 from kafkaframes.records.decoded import Problem
 
 INVALID_RECORD, INVALID_TIMESTAMP = "INVALID_RECORD", "INVALID_TIMESTAMP"
@@ -18,6 +19,11 @@ _OF_DAMAGE = {
 }
 # snappy-java throws an Error, not an IOException, for a chunk beyond its largest (SnappyInputStream).
 _SNAPPY_CHUNK = "snappy: a chunk length of"
+
+
+def of_content(most_bytes: int) -> AppendRefusedError:
+    """Return the refusal of records that are too large when they are decompressed."""
+    return AppendRefusedError("RecordTooLargeException", over_limit(most_bytes))
 
 
 def of_problem(problem: Problem, *, batch: int, exception: str | None = None) -> AppendRefusedError:

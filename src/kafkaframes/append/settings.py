@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from kafkaframes.errors import OptionError
 from kafkaframes.records.codecs import Codec, codec_of
+from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 
 LARGEST_INT64 = 2**63 - 1
 CREATE_TIME, LOG_APPEND_TIME = "CreateTime", "LogAppendTime"
+CONTENT_RATIO, _LEAST_BATCH_BYTES, MOST_CONTENT_BYTES = 64, 1 << 20, 256 << 20
 ORIGINS = ("CLIENT", "REPLICATION", "COORDINATOR", "RAFT_LEADER")
 # What to do with a compressed set whose inner offsets are not 0, 1, 2, ... (a mirror of a compacted topic has holes).
 AS_KAFKA, REJECT, REASSIGN, KEEP = "kafka", "reject", "reassign", "keep"
@@ -64,6 +66,16 @@ class AppendSettings:
                 raise OptionError(f"{name} is one of {', '.join(map(str, allowed))}, not {getattr(self, name)!r}")
         if self.codec != "producer":
             codec_of(self.codec)
+
+    @property
+    def most_content_bytes(self) -> int:
+        """The largest decompressed size of what is appended: 64 times what a batch may have, within 256 MiB.
+
+        Kafka has no such limit, and inflates whatever a producer sends.
+        """
+        if self.max_batch_bytes is None:
+            return DEFAULT_LIMIT_BYTES
+        return min(CONTENT_RATIO * max(self.max_batch_bytes, _LEAST_BATCH_BYTES), MOST_CONTENT_BYTES)
 
     def target_codec(self, source: Codec) -> Codec:
         """Return the codec to write: the topic's, or the source's where the topic says ``producer``."""

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkaframes.append import patch
+from kafkaframes.append import patch, refusal
 from kafkaframes.append.checks import check
 from kafkaframes.append.headers import source_codec, valid_batches
 from kafkaframes.append.result import Appended
@@ -38,12 +38,11 @@ from kafkaframes.append.settings import KEEP, REASSIGN, REJECT, AppendSettings
 from kafkaframes.append.unreadable import beyond_their_end, refused_for_damage
 from kafkaframes.errors import AppendRefusedError, OptionError
 from kafkaframes.records.build import build_batch
-from kafkaframes.records.codecs import Codec
+from kafkaframes.records.codecs import Codec, is_over_limit
 from kafkaframes.records.decode import decode
 from kafkaframes.records.decoded import Decoded
 from kafkaframes.records.fields import CREATE_TIME, LOG_APPEND_TIME, BatchFields
 from kafkaframes.records.layout import TRANSACTIONAL
-from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 from kafkaframes.records.rebuild import rows_of_index, with_names_as_text
 from kafkaframes.records.scan import Batches, as_array, scan_all
 
@@ -102,12 +101,21 @@ def _assign(append: _Append) -> Appended:
     return _assign_compressed(append, source, target)
 
 
+def _decoded(append: _Append, *, lenient: bool = False) -> Decoded:
+    """Open and index the batches, unless their content is too large."""
+    most = append.settings.most_content_bytes
+    decoded = decode(append.data, append.batches, limit_bytes=most, total_bytes=most, lenient=lenient)
+    if any(is_over_limit(problem.detail) for problem in decoded.sections.problems.values()):
+        raise refusal.of_content(most)
+    return decoded
+
+
 # ------------------------------------------------------------------------------------------- nothing compressed
 
 
 def _assign_plain(append: _Append) -> Appended:
     _first_batch_alone(append, Codec.NONE)
-    decoded = decode(append.data, append.batches)
+    decoded = _decoded(append)
     check(decoded, append.settings)
     if append.settings.on_noncontiguous in (REASSIGN, REJECT) and append.magic >= 2 and _has_holes(decoded):
         _refuse_holes(append.settings)
@@ -169,7 +177,7 @@ def _patched(
 
 
 def _convert_plain(append: _Append) -> Appended:
-    decoded = decode(append.data, append.batches)
+    decoded = _decoded(append)
     _ensure_whole(decoded)  # Kafka estimates the size of the result first, reading everything
     _first_batch_alone(append, Codec.NONE)
     _check_target(append, Codec.NONE)
@@ -192,7 +200,7 @@ def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appende
     is_control = bool(append.batches.is_control[0])
     in_place = in_place or (source is Codec.NONE and is_control)
     lenient = (in_place or append.magic < 2) and source is not Codec.NONE  # keys and values are not looked at yet
-    decoded = decode(append.data, append.batches, lenient=lenient)
+    decoded = _decoded(append, lenient=lenient)
     check(decoded, settings)
     is_contiguous = _contiguous(append, decoded)
     if in_place and is_contiguous:
@@ -207,9 +215,9 @@ def _assign_compressed(append: _Append, source: Codec, target: Codec) -> Appende
             raise AppendRefusedError(
                 "UnsupportedOperationException", "the offsets inside a compressed batch are not 0, 1, 2, ..."
             )
-        decoded = decode(append.data, append.batches)
+        decoded = _decoded(append)
     elif beyond_their_end(decoded).any():
-        decoded = decode(append.data, append.batches)
+        decoded = _decoded(append)
     _ensure_whole(decoded)
     _check_target(append, target)
     return _rebuilt(append, decoded, target)
@@ -234,7 +242,7 @@ def _contiguous(append: _Append, decoded: Decoded) -> bool:
 
 def _keep(append: _Append) -> Appended:
     """Take the batches with the offsets that they have, which must increase and not lie below the log's end."""
-    decoded = decode(append.data, append.batches, total_bytes=DEFAULT_LIMIT_BYTES)
+    decoded = _decoded(append)
     check(decoded, append.settings)
     if append.magic != append.settings.record_format or append.settings.codec != "producer":
         raise OptionError("on_noncontiguous='keep' copies batches: it needs their format, and codec='producer'")

@@ -80,9 +80,17 @@ def _read(
     return delivered, None
 
 
+_OVER_LIMIT = "bytes after decompression"
+
+
 def over_limit(limit_bytes: int) -> str:
     """Say that a stream holds more than the caller allows."""
-    return f"more than {limit_bytes} bytes after decompression"
+    return f"more than {limit_bytes} {_OVER_LIMIT}"
+
+
+def is_over_limit(detail: str) -> bool:
+    """Return whether a stream was given up for its size."""
+    return detail.endswith(_OVER_LIMIT)
 
 
 class _RecordWalk:

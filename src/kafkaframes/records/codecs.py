@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from kafkaframes.errors import EncodeError, OptionError
 from kafkaframes.records import _gzip, _lz4, _snappy, _zstd
-from kafkaframes.records._delivery import Decompressed, Stream, deliver, over_limit
+from kafkaframes.records._delivery import Decompressed, Stream, deliver, is_over_limit, over_limit
 from kafkaframes.records.limits import DEFAULT_LIMIT_BYTES
 
 __all__ = [
@@ -29,6 +29,8 @@ __all__ = [
     "codec_of",
     "compress",
     "decompress",
+    "is_over_limit",
+    "over_limit",
 ]
 
 
